@@ -1,0 +1,1 @@
+"""Plots and tables for the UI and the model card."""

@@ -1,0 +1,1 @@
+"""Token shards to checkpoints. Stands alone: imports neither `pipeline` nor `dagster`."""
