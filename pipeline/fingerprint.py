@@ -1,0 +1,54 @@
+"""Names for content and for work: what the bytes are, and what would make them."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+READ_SIZE = 1 << 20
+
+
+def canonical_json(value: Any) -> str:
+    """One text per value: keys sorted, no spaces, ASCII. Raises TypeError on anything without a stable encoding (sets, paths, NaN)."""
+    return json.dumps(_stable(value, "value"), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _stable(value: Any, where: str) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise TypeError(f"{where} is {value}, which has no stable encoding")
+        return value
+    if isinstance(value, list | tuple):
+        return [_stable(item, f"{where}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, dict):
+        wrong = [key for key in value if not isinstance(key, str)]
+        if wrong:
+            raise TypeError(f"{where} has keys that are not text: {wrong[:3]}")
+        return {key: _stable(item, f"{where}.{key}") for key, item in value.items()}
+    raise TypeError(f"{where} is a {type(value).__name__}, which has no stable encoding")
+
+
+def fingerprint(value: Any) -> str:
+    """sha256 over the canonical JSON of `value`, hex."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def combined(hashes: Iterable[str]) -> str:
+    """One hash for an ordered sequence of hashes, hex."""
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of a file's bytes, hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(READ_SIZE):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,75 @@
+"""Reading and writing the Parquet files of a part: zstd, whole under their final name or absent, memory bounded by a batch."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.store import File
+
+COMPRESSION_LEVEL = 1  # zstd-1 writes 388 MB/s and zstd-3 220, for 5% smaller files
+
+
+class PartWriter:
+    """Writes the tables of one part below `directory`; on a clean exit `files` holds what was published."""
+
+    def __init__(self, directory: Path, name: str, schemas: Mapping[str, pa.Schema]):
+        self.directory = directory
+        self.files: dict[str, File] = {}
+        self.rows = dict.fromkeys(schemas, 0)
+        self._paths = {table: directory / table / f"{name}.parquet" for table in schemas}
+        self._temporary = {table: path.with_name(f".{path.name}.{os.getpid()}") for table, path in self._paths.items()}
+        self._writers: dict[str, pq.ParquetWriter] = {}
+        for table, schema in schemas.items():
+            self._temporary[table].parent.mkdir(parents=True, exist_ok=True)
+            self._writers[table] = pq.ParquetWriter(self._temporary[table], schema, compression="zstd", compression_level=COMPRESSION_LEVEL)
+
+    def __enter__(self) -> "PartWriter":
+        return self
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """One row group per batch."""
+        if batch.num_rows:
+            self._writers[table].write_batch(batch)
+            self.rows[table] += batch.num_rows
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        for table, temporary in self._temporary.items():
+            if error is not None:
+                temporary.unlink(missing_ok=True)
+                continue
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.rename(self._paths[table])
+            self.files[table] = File.of(self._paths[table], self.directory)
+
+
+def batches(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The row groups of a file, one at a time, each as one batch."""
+    with pq.ParquetFile(path) as file:
+        for index in range(file.num_row_groups):
+            table = file.read_row_group(index, columns=columns, use_threads=False).combine_chunks()
+            yield from table.to_batches()
+
+
+def kept_batches(documents: Path, verdicts: list[Path], columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The documents that every verdict table (`id`, `keep`) keeps, joined on id."""
+    keep = [kept_ids(path) for path in verdicts]
+    for batch in batches(documents, columns):
+        kept = batch
+        for ids in keep:
+            kept = kept.filter(pc.is_in(kept.column("id"), value_set=ids))
+        if kept.num_rows:
+            yield kept
+
+
+def kept_ids(verdicts: Path) -> pa.Array:
+    """The ids that a verdict table keeps."""
+    table = pq.read_table(verdicts, columns=["id", "keep"])
+    return table.filter(table.column("keep")).column("id").combine_chunks()
