@@ -21,6 +21,7 @@ from importlib.metadata import version as library_version
 from pathlib import Path
 from typing import Any
 
+from pipeline.errors import PipelineError
 from pipeline.fingerprint import canonical_json, combined, file_sha256, fingerprint
 
 KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
@@ -28,7 +29,7 @@ NAME_LENGTH = 16  # hex digits of a fingerprint in a directory's name
 RECORDED_TOOLS = ("groundwork", "numpy", "numba", "pyarrow", "tokenizers", "torch")
 
 
-class StoreError(Exception):
+class StoreError(PipelineError):
     """Something expected in the store is not there or not whole."""
 
 

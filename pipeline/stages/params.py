@@ -1,7 +1,8 @@
 """What all stage parameters have in common, and the schema of a document."""
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+
+from trainer.config import Config
 
 DOCUMENT_SCHEMA = pa.schema(
     [
@@ -14,7 +15,5 @@ DOCUMENT_SCHEMA = pa.schema(
 )
 
 
-class Params(BaseModel):
-    """Frozen, so that a stage's parameters can be part of its fingerprint; an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Params(Config):
+    """A stage's parameters: frozen, since they are part of its fingerprint; an unknown key is an error that names the nearest one."""

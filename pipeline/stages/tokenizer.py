@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from pipeline.errors import PipelineError
 from pipeline.stages.params import Params
 
 VERSION = "bpe-1"
@@ -19,7 +20,7 @@ LLAMA3_PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1
 ALPHABET_SIZE = 256  # every byte is a token, so any text can be encoded
 
 
-class VocabularyError(ValueError):
+class VocabularyError(PipelineError):
     """The text cannot support the vocabulary that was asked for."""
 
 
@@ -33,7 +34,9 @@ class TokenizerParams(Params):
     padding: str = "[PAD]"
     begin_of_text: str = "[BOT]"
     end_of_text: str = "[EOT]"
-    sample_bytes: int = Field(1_000_000_000, gt=0, le=10_000_000_000, description="UTF-8 bytes to train on; pair counts are 32-bit, so at most 10 GB.")
+    sample_bytes: int = Field(
+        1_000_000_000, gt=0, le=10_000_000_000, description="UTF-8 bytes to train on; pair counts are 32-bit, so at most 10 GB."
+    )
     max_document_chars: int = Field(10_000, gt=0, description="Longer documents are cut for training: text without spaces makes one huge word.")
 
     @property

@@ -1,0 +1,22 @@
+"""The documents that quality and dedup keep, read through their tables: text is not copied."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from pipeline.parquet import kept_batches
+from pipeline.store import Store
+
+
+def decision_name(corpus: str, part_name: str) -> str:
+    return f"{corpus}.{part_name}"
+
+
+def kept_documents(store: Store, corpus: str) -> Iterator[pa.RecordBatch]:
+    """`id` and `text` of what remains of a corpus, batch by batch, in a fixed order."""
+    scrubbed, quality, dedup = (store.current(key) for key in (f"corpora/{corpus}/scrubbed", f"corpora/{corpus}/quality", "dedup"))
+    verdicts = {part.name: quality.file(part, "verdicts") for part in quality.parts}
+    decisions = {part.name: dedup.file(part, "decisions") for part in dedup.parts}
+    for part in scrubbed.parts:
+        tables = [verdicts[part.name], decisions[decision_name(corpus, part.name)]]
+        yield from kept_batches(scrubbed.file(part, "documents"), tables, ["id", "text"])

@@ -1,0 +1,145 @@
+"""Token shards -> a training run: its configuration, where it lives, and what it is made from."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.errors import PipelineError
+from pipeline.fingerprint import file_sha256
+from pipeline.recipe import Recipe
+from pipeline.store import File, Part, Store, Version, Work, write_atomically
+from trainer.config import CorpusShards, DataConfig, RunConfig
+
+VERSION = "train-1"
+KEY = "pretrained_model"
+
+
+class TrainingError(PipelineError):
+    """Training cannot start or did not end well."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run: the same work has the same directory, so an interrupted run is found again and goes on."""
+
+    work: Work
+    config: RunConfig
+
+    @property
+    def name(self) -> str:
+        return self.work.fingerprint[:8]
+
+    @property
+    def config_path(self) -> Path:
+        return self.config.run_dir / "config.yaml"
+
+    def write_config(self) -> Path:
+        """Writes what `python -m trainer` reads."""
+        self.config.run_dir.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.config_path, yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False))
+        return self.config_path
+
+
+def plan(store: Store, recipe: Recipe) -> Run:
+    """The run that the recipe describes on the shards as they are now. Raises TrainingError when nothing was held out or nothing is left to train on."""
+    tokenizer = store.current("tokenizer")
+    shards = {name: store.current(f"token_shards/{name}") for name in recipe.corpus_names}
+    inputs = {version.key: version.data_version for version in (tokenizer, *shards.values())}
+    weights = {corpus.name: corpus.weight for corpus in recipe.corpora}
+    work = Work(KEY, VERSION, {"training": recipe.training.model_dump(mode="json"), "weights": weights}, inputs)
+    run_dir = store.root / "runs" / work.fingerprint[:16]
+    config = RunConfig(run_dir=run_dir, data=_data(tokenizer, shards, recipe), training=recipe.training, lineage=lineage(store, recipe))
+    return Run(work, config)
+
+
+def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> DataConfig:
+    if not sum(version.counts["validation_documents"] for version in shards.values()):
+        raise TrainingError("no document was held out for validation: raise shards.validation_fraction, or add text")
+    with_tokens = {name: version for name, version in shards.items() if version.counts["train_tokens"]}
+    if not with_tokens:
+        raise TrainingError("no token is left to train on: every document was rejected or held out")
+    vocabulary = json.loads((tokenizer.path / "tokenizer.json").read_text(encoding="utf-8"))
+    specials = {entry["content"]: entry["id"] for entry in vocabulary["added_tokens"]}
+    return DataConfig(
+        tokenizer=tokenizer.path,
+        tokenizer_sha256=file_sha256(tokenizer.path / "tokenizer.json"),
+        vocab_size=tokenizer.counts["entries"],
+        bot_id=specials[recipe.tokenizer.begin_of_text],
+        eot_id=specials[recipe.tokenizer.end_of_text],
+        corpora=[_corpus_shards(version, name, recipe.corpus(name).weight) for name, version in with_tokens.items()],
+    )
+
+
+def _corpus_shards(version: Version, name: str, weight: float | None) -> CorpusShards:
+    counts = version.counts
+    return CorpusShards(
+        name=name,
+        weight=weight or counts["train_tokens"],
+        train=_prefixes(version, "train"),
+        validation=_prefixes(version, "validation") if counts["validation_documents"] else [],
+        validation_bytes=counts["validation_text_bytes"],
+    )
+
+
+def _prefixes(version: Version, split: str) -> list[Path]:
+    parts = [part for part in version.parts if part.counts[f"{split}_documents"]]
+    return [version.file(part, f"{split}.bin").with_suffix("") for part in parts]
+
+
+def lineage(store: Store, recipe: Recipe) -> dict[str, Any]:
+    """Where a checkpoint comes from: recipe, code, and the version and counts of every stage of every corpus."""
+    stages = ["raw", "scrubbed", "quality"]
+    keys = [f"corpora/{name}/{stage}" for name in recipe.corpus_names for stage in stages]
+    keys += ["dedup", "tokenizer", *(f"token_shards/{name}" for name in recipe.corpus_names)]
+    versions = [store.current(key) for key in keys]
+    return {
+        "recipe": recipe.model_dump(mode="json"),
+        "git_commit": _git_commit(),
+        "assets": {
+            version.key: {
+                "data_version": version.data_version,
+                "fingerprint": version.fingerprint,
+                "code_version": version.manifest["code_version"],
+                "path": str(version.path.relative_to(store.root)),
+                "counts": version.counts,
+            }
+            for version in versions
+        },
+    }
+
+
+def _git_commit() -> str | None:
+    """The commit of the code, with `-dirty` when files differ from it; None outside a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        described = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return described.stdout.strip() or None
+
+
+def finish(store: Store, run: Run, checkpoint: Path, facts: Mapping[str, Any]) -> Version:
+    """Publishes the finished run: `result.json` names the final checkpoint, `loss.png` is its loss curve."""
+    with store.making(run.work) as draft:
+        if isinstance(draft, Version):
+            return draft
+        result = {"checkpoint": str(checkpoint.relative_to(store.root)), "run_dir": str(run.config.run_dir.relative_to(store.root)), **facts}
+        write_atomically(draft.path / "result.json", json.dumps(result, indent=1, sort_keys=True))
+        part = Part(
+            "result",
+            run.work.fingerprint,
+            {"result.json": File.of(draft.path / "result.json", draft.path)},
+            {"steps": facts["step"], "tokens": facts["tokens"]},
+        )
+        return draft.publish([part])
+
+
+def result(store: Store) -> dict[str, Any]:
+    """What the newest finished run ended in; `checkpoint` and `run_dir` as absolute paths."""
+    facts = json.loads((store.current(KEY).path / "result.json").read_text(encoding="utf-8"))
+    return facts | {name: store.root / facts[name] for name in ("checkpoint", "run_dir")}

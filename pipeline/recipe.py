@@ -1,0 +1,132 @@
+"""The recipe: one YAML file that describes an experiment from corpora to model."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from pipeline.engine import EngineParams
+from pipeline.errors import PipelineError
+from pipeline.flows.shards import ShardParams
+from pipeline.sources import SourceConfig
+from pipeline.stages.dedup import DedupParams
+from pipeline.stages.params import Params
+from pipeline.stages.pii import PiiParams
+from pipeline.stages.quality import PROFILES, QualityParams
+from pipeline.stages.tokenizer import TokenizerParams
+from trainer.config import TrainingConfig
+
+RECIPES = Path(__file__).parent / "recipes"
+RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
+
+
+class RecipeError(PipelineError):
+    """The recipe cannot be used; the message says where and what to change."""
+
+
+class Corpus(Params):
+    """One corpus: where it comes from, and how much of the training mixture it makes."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Names its assets: lower-case letters, digits and '_'.")
+    source: SourceConfig
+    weight: float | None = Field(None, gt=0, description="Share of the training mixture, relative to the others; by its tokens when not set.")
+
+
+class RawParams(Params):
+    """How a corpus is cut into parts."""
+
+    part_bytes: int = Field(128_000_000, ge=1_000, description="UTF-8 bytes of text per part: the unit of work and of memory.")
+
+
+class Recipe(Params):
+    """Everything that decides what a run makes. Earlier corpora win when documents of two corpora are duplicates."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    corpora: tuple[Corpus, ...] = Field(min_length=1)
+    raw: RawParams = RawParams()
+    scrub: PiiParams = PiiParams()
+    quality: QualityParams = PROFILES["default"]
+    dedup: DedupParams = DedupParams()
+    tokenizer: TokenizerParams = TokenizerParams()
+    shards: ShardParams = ShardParams()
+    training: TrainingConfig
+    engine: EngineParams = EngineParams()
+
+    @field_validator("quality", mode="before")
+    @classmethod
+    def _named_profile(cls, value: Any) -> Any:
+        """`quality: docs`, or `quality: {profile: docs, min_words: 30}`: a named profile and what differs from it."""
+        if isinstance(value, str):
+            value = {"profile": value}
+        if not isinstance(value, dict) or "profile" not in value:
+            return value
+        changes = dict(value)
+        profile = changes.pop("profile")
+        if profile not in PROFILES:
+            raise ValueError(f"there is no profile {profile!r}; there are {', '.join(PROFILES)}")
+        return PROFILES[profile].model_dump() | changes
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "Recipe":
+        names = [corpus.name for corpus in self.corpora]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two corpora are named {twice[0]!r}; every corpus needs a name of its own")
+        return self
+
+    @property
+    def corpus_names(self) -> list[str]:
+        return [corpus.name for corpus in self.corpora]
+
+    def corpus(self, name: str) -> Corpus:
+        return next(corpus for corpus in self.corpora if corpus.name == name)
+
+
+def recipe_path() -> Path:
+    """The recipe in use: the file named by GROUNDWORK_RECIPE (a path, or the name of one that ships), else the default one."""
+    named = os.environ.get(RECIPE_VARIABLE) or "default"
+    shipped = RECIPES / f"{named}.yaml"
+    return shipped if shipped.exists() else Path(named)
+
+
+def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
+    """Reads and checks a recipe, with `overrides` laid over it (sections merge, everything else is replaced). Raises RecipeError."""
+    try:
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        shipped = ", ".join(sorted(found.stem for found in RECIPES.glob("*.yaml")))
+        raise RecipeError(f"{path}: no such recipe. {RECIPE_VARIABLE} takes the path of a YAML file, or one of: {shipped}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(settings, dict):
+        raise RecipeError(f"{path}: a recipe is a mapping with at least `name`, `corpora` and `training`")
+    try:
+        return Recipe.model_validate(_merged(settings, overrides or {}))
+    except ValidationError as error:
+        raise RecipeError(f"{path}: {_explained(error)}") from error
+
+
+def _merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(settings)
+    for key, value in overrides.items():
+        section = merged.get(key)
+        merged[key] = _merged(section, value) if isinstance(section, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _explained(error: ValidationError) -> str:
+    return "; ".join(_explain_one(problem["loc"], problem["type"], problem["msg"], problem.get("ctx", {})) for problem in error.errors())
+
+
+def _explain_one(location: Iterable[int | str], kind: str, message: str, context: dict[str, Any]) -> str:
+    where = ".".join(str(step) for step in location) or "the recipe"
+    if kind == "missing":
+        return f"{where} is missing"
+    if kind == "union_tag_invalid":
+        return f"{where}.kind {context['tag']!r} is not a kind of corpus; there are {context['expected_tags']}"
+    return f"{where}: {message.removeprefix('Value error, ')}"
