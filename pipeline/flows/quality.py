@@ -6,10 +6,15 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from pipeline.engine import Engine
+from pipeline.errors import PipelineError
 from pipeline.flows.parts import PartTask, add, derive, part_tasks, tally
 from pipeline.parquet import PartWriter, batches
 from pipeline.stages import quality
 from pipeline.store import Part, Store, Version, Work
+
+
+class AllRejectedError(PipelineError):
+    """No document of a corpus passes."""
 
 
 def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityParams) -> Version:
@@ -18,7 +23,29 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
     measuring = Work(f"corpora/{corpus}/signals", quality.VERSION, {}, {scrubbed.key: scrubbed.data_version})
     signals = derive(store, engine, measuring, part_tasks(measuring, [(scrubbed, "documents")]), _measure_part)
     judging = Work(f"corpora/{corpus}/quality", quality.VERSION, params, {signals.key: signals.data_version})
-    return derive(store, engine, judging, part_tasks(judging, [(signals, "signals")]), partial(_judge_part, params=params))
+    verdicts = derive(store, engine, judging, part_tasks(judging, [(signals, "signals")]), partial(_judge_part, params=params))
+    if not verdicts.counts["kept"]:
+        raise AllRejectedError(
+            f"quality rejects every document of corpus {corpus!r} ({_by_rule(verdicts)}): loosen these rules or choose another profile"
+        )
+    return verdicts
+
+
+def examples(verdicts: Version, per_rule: int = 3) -> dict[str, str]:
+    """The ids of the first documents that each rule rejects, by rule."""
+    found: dict[str, list[str]] = {}
+    for path in verdicts.files("verdicts"):
+        for batch in batches(path):
+            rejected = batch.filter(pc.invert(batch.column("keep")))
+            for rule in rejected.column("rule").unique().to_pylist():
+                ids = rejected.filter(pc.equal(rejected.column("rule"), rule)).column("id")
+                found.setdefault(rule, []).extend(ids.slice(0, per_rule).to_pylist())
+    return {rule: ", ".join(ids[:per_rule]) for rule, ids in found.items()}
+
+
+def _by_rule(verdicts: Version) -> str:
+    rejected = {name.partition("/")[2]: count for name, count in verdicts.counts.items() if name.startswith("rejected/")}
+    return ", ".join(f"{rule}: {count}" for rule, count in sorted(rejected.items(), key=lambda item: -item[1]))
 
 
 def _measure_part(task: PartTask, directory: Path) -> Part:

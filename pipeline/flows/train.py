@@ -46,7 +46,7 @@ class Run:
 
 
 def plan(store: Store, recipe: Recipe) -> Run:
-    """The run that the recipe describes on the shards as they are now. Raises TrainingError when nothing was held out or nothing is left to train on."""
+    """The run that the recipe describes on the shards as they are now. Raises TrainingError when there is nothing to train or validate on."""
     tokenizer = store.current("tokenizer")
     shards = {name: store.current(f"token_shards/{name}") for name in recipe.corpus_names}
     inputs = {version.key: version.data_version for version in (tokenizer, *shards.values())}
@@ -123,20 +123,18 @@ def _git_commit() -> str | None:
     return described.stdout.strip() or None
 
 
-def finish(store: Store, run: Run, checkpoint: Path, facts: Mapping[str, Any]) -> Version:
-    """Publishes the finished run: `result.json` names the final checkpoint, `loss.png` is its loss curve."""
+def finish(store: Store, run: Run, checkpoint: Mapping[str, Any]) -> Version:
+    """Publishes the finished run. `checkpoint` is what the trainer said of its last one; `result.json` names it, relative to the store."""
+    facts = {name: checkpoint[name] for name in ("step", "tokens", "loss", "bits_per_byte", "data_version")}
+    places = {"checkpoint": Path(checkpoint["path"]), "run_dir": run.config.run_dir}
     with store.making(run.work) as draft:
         if isinstance(draft, Version):
             return draft
-        result = {"checkpoint": str(checkpoint.relative_to(store.root)), "run_dir": str(run.config.run_dir.relative_to(store.root)), **facts}
-        write_atomically(draft.path / "result.json", json.dumps(result, indent=1, sort_keys=True))
-        part = Part(
-            "result",
-            run.work.fingerprint,
-            {"result.json": File.of(draft.path / "result.json", draft.path)},
-            {"steps": facts["step"], "tokens": facts["tokens"]},
-        )
-        return draft.publish([part])
+        path = draft.path / "result.json"
+        relative = {name: str(place.relative_to(store.root)) for name, place in places.items()}
+        write_atomically(path, json.dumps(facts | relative, indent=1, sort_keys=True))
+        counts = {name: facts[name] for name in ("step", "tokens")}
+        return draft.publish([Part("result", run.work.fingerprint, {"result": File.of(path, draft.path)}, counts)])
 
 
 def result(store: Store) -> dict[str, Any]:

@@ -1,0 +1,84 @@
+"""raw -> scrubbed -> quality, one chain and one group for each corpus of the recipe."""
+
+import dagster as dg
+
+from pipeline.assets.outcome import breakdown, explained, materialized
+from pipeline.assets.resources import Workshop
+from pipeline.flows import quality as quality_flow
+from pipeline.flows import raw as raw_flow
+from pipeline.flows import scrub as scrub_flow
+from pipeline.recipe import Corpus
+from pipeline.stages import pii, quality
+
+
+def corpus_assets(corpus: Corpus) -> list[dg.AssetsDefinition]:
+    """The three assets of a corpus."""
+    return [_raw(corpus), _scrubbed(corpus), _quality(corpus)]
+
+
+def corpus_key(corpus: str, stage: str) -> dg.AssetKey:
+    return dg.AssetKey(["corpora", corpus, stage])
+
+
+def _raw(corpus: Corpus) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=corpus_key(corpus.name, "raw"),
+        group_name=corpus.name,
+        kinds={corpus.source.kind, "parquet"},
+        code_version=raw_flow.VERSION,
+        description=f"The documents of `{corpus.name}` as its source gives them, and what could not be read, set aside with its reason.",
+    )
+    @explained
+    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+        recipe = workshop.recipe
+        version = raw_flow.collect(workshop.store, workshop.engine, corpus.name, recipe.corpus(corpus.name).source, recipe.raw.part_bytes)
+        counts = version.counts
+        return materialized(version, {"set aside": counts["set_aside"], "set aside by reason": breakdown(counts, "set_aside", "reason")})
+
+    return _asset
+
+
+def _scrubbed(corpus: Corpus) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=corpus_key(corpus.name, "scrubbed"),
+        deps=[corpus_key(corpus.name, "raw")],
+        group_name=corpus.name,
+        kinds={"numba", "parquet"},
+        code_version=pii.VERSION,
+        description="Personal data replaced by typed placeholders. The `spans` table says where each was, never what it was.",
+    )
+    @explained
+    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+        version = scrub_flow.scrub(workshop.store, workshop.engine, corpus.name, workshop.recipe.scrub)
+        counts = version.counts
+        found = {"spans": counts["spans"], "documents with PII": counts["documents_with_pii"]}
+        return materialized(version, {**found, "PII by kind": breakdown(counts, "spans", "kind")})
+
+    return _asset
+
+
+def _quality(corpus: Corpus) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=corpus_key(corpus.name, "quality"),
+        deps=[corpus_key(corpus.name, "scrubbed")],
+        group_name=corpus.name,
+        kinds={"numba", "parquet"},
+        code_version=quality.VERSION,
+        description="Gopher, C4, FineWeb and plain signals of each document, and the verdict with the first rule that it fails.",
+    )
+    @explained
+    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+        version = quality_flow.judge(workshop.store, workshop.engine, corpus.name, workshop.recipe.quality)
+        counts = version.counts
+        examples = quality_flow.examples(version)
+        return materialized(
+            version,
+            {
+                "kept": counts["kept"],
+                "rejected": counts["rejected"],
+                "share kept": round(counts["kept"] / max(counts["documents"], 1), 4),
+                "rejected by rule": breakdown(counts, "rejected", "rule", examples),
+            },
+        )
+
+    return _asset

@@ -1,0 +1,54 @@
+"""What an asset reports: its data version and the numbers that an operator asks for."""
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import dagster as dg
+
+from pipeline.errors import PipelineError
+from pipeline.store import Version
+
+Arguments = ParamSpec("Arguments")
+Outcome = TypeVar("Outcome")
+
+
+def materialized(version: Version, metadata: Mapping[str, Any] | None = None) -> dg.MaterializeResult:
+    """The result of a stage: rows, bytes, seconds and MB/s of the work that made this version, and whether this run reused it."""
+    counts = version.counts
+    facts: dict[str, Any] = {
+        "path": dg.MetadataValue.path(str(version.path)),
+        "reused": version.reused,
+        "fingerprint": version.fingerprint[:16],
+        "bytes on disk": version.bytes,
+        "parts": len(version.parts),
+        "seconds": version.seconds,
+    }
+    if "text_bytes" in counts:
+        facts["text bytes"] = counts["text_bytes"]
+        facts["MB/s"] = round(counts["text_bytes"] / 1e6 / max(version.seconds, 1e-3), 1)
+    if "documents" in counts:
+        facts["dagster/row_count"] = counts["documents"]
+    facts |= metadata or {}
+    return dg.MaterializeResult(metadata=facts, data_version=dg.DataVersion(version.data_version))
+
+
+def breakdown(counts: Mapping[str, int], prefix: str, what: str, examples: Mapping[str, str] | None = None) -> dg.TableMetadataValue:
+    """The counts named `prefix/...` as a table, most frequent first."""
+    rows = sorted(((name.partition("/")[2], count) for name, count in counts.items() if name.startswith(f"{prefix}/")), key=lambda row: -row[1])
+    columns = [dg.TableColumn(what, "string"), dg.TableColumn("documents", "int"), *([dg.TableColumn("examples", "string")] if examples else [])]
+    records = [dg.TableRecord({what: name, "documents": count, **({"examples": examples.get(name, "")} if examples else {})}) for name, count in rows]
+    return dg.MetadataValue.table(records, dg.TableSchema(columns))
+
+
+def explained(function: Callable[Arguments, Outcome]) -> Callable[Arguments, Outcome]:
+    """A mistake that the user can set right fails the step with its message, and no retry."""
+
+    @wraps(function)
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Outcome:
+        try:
+            return function(*args, **kwargs)
+        except PipelineError as error:
+            raise dg.Failure(str(error), allow_retries=False) from None
+
+    return run

@@ -1,0 +1,95 @@
+"""Launches the trainer, follows it, and records its checkpoints while it works."""
+
+import os
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from pipeline.assets import checkpoints
+from pipeline.assets.outcome import explained, materialized
+from pipeline.assets.resources import Workshop
+from pipeline.assets.subprocesses import run_group
+from pipeline.flows import train as train_flow
+from pipeline.recipe import Recipe
+from pipeline.reports.images import inline_png
+from trainer import launch
+
+
+def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
+    """The finished run. An interrupted one goes on from its newest whole checkpoint."""
+
+    @dg.asset(
+        key="pretrained_model",
+        deps=["tokenizer", *(dg.AssetKey(["token_shards", name]) for name in recipe.corpus_names)],
+        group_name="model",
+        kinds={"pytorch"},
+        code_version=train_flow.VERSION,
+        description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in a process of its own.",
+    )
+    @explained
+    def _asset(context: dg.AssetExecutionContext, workshop: Workshop) -> dg.MaterializeResult:
+        run = train_flow.plan(workshop.store, workshop.recipe)
+        version = workshop.store.find(run.work)
+        if version is None:
+            follower = _Follower(context, run)
+            follower.train()
+            version = train_flow.finish(workshop.store, run, follower.last_checkpoint)
+        result = train_flow.result(workshop.store)
+        facts = {name: result[name] for name in ("step", "tokens", "loss", "bits_per_byte")}
+        loss_curve = inline_png(run.config.run_dir / "loss.png", "loss curve")
+        return materialized(version, {**facts, "checkpoint": dg.MetadataValue.path(result["checkpoint"]), "loss curve": loss_curve})
+
+    return _asset
+
+
+class _Follower:
+    """Runs the trainer through Dagster Pipes and turns its messages into log lines and checkpoint entries, as they come."""
+
+    def __init__(self, context: dg.AssetExecutionContext, run: train_flow.Run):
+        self.context = context
+        self.run = run
+        self.last_checkpoint: Mapping[str, Any] = {}
+        self.last_lines: deque[str] = deque(maxlen=5)
+
+    def train(self) -> None:
+        """Returns when training is done. Raises TrainingError with the reason when it is not."""
+        command = launch.command(self.run.write_config(), processes=1)
+        with dg.open_pipes_session(self.context, dg.PipesTempFileContextInjector(), dg.PipesTempFileMessageReader()) as session:
+            environment = {**os.environ, **launch.environment(self.run.config.training.threads), **session.get_bootstrap_env_vars()}
+            handled = 0
+
+            def poll() -> bool:
+                nonlocal handled
+                messages = session.get_custom_messages()
+                for message in messages[handled:]:
+                    self._handle(message)
+                handled = len(messages)
+                state = self.context.instance.get_run_by_id(self.context.run.run_id)
+                return state is not None and not state.is_finished  # a run that was force-terminated in the UI must not train on
+
+            status = run_group(command, environment, poll)
+        for message in session.get_custom_messages()[handled:]:
+            self._handle(message)
+        if status != 0:
+            raise train_flow.TrainingError(f"the trainer ended with exit status {status}. {' '.join(self.last_lines)}")
+        if self.last_checkpoint.get("tokens") != self.run.config.training.max_tokens:
+            raise train_flow.TrainingError("the trainer ended before the last step: run the job again to go on from the newest checkpoint")
+
+    def _handle(self, message: Mapping[str, Any]) -> None:
+        kind = message["kind"]
+        if kind == "checkpoint":
+            checkpoints.record(self.context, self.run, message)
+            self.last_checkpoint = message
+        elif kind == "error":
+            self.last_lines.append(message["message"])
+        self.context.log.info(_line(message))
+
+
+def _line(message: Mapping[str, Any]) -> str:
+    """A message of the trainer as one line for people."""
+    shown = {name: value for name, value in message.items() if name != "kind" and not isinstance(value, dict | list)}
+    return f"{message['kind']}: " + ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in shown.items()
+    )

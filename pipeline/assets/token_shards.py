@@ -1,0 +1,42 @@
+"""The token shards of each corpus."""
+
+import dagster as dg
+
+from pipeline.assets.corpora import corpus_key
+from pipeline.assets.outcome import explained, materialized
+from pipeline.assets.resources import Workshop
+from pipeline.flows import shards as shards_flow
+from pipeline.recipe import Corpus
+
+
+def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
+    """Megatron `.bin`/`.idx`, train and validation."""
+
+    @dg.asset(
+        key=["token_shards", corpus.name],
+        deps=[corpus_key(corpus.name, "scrubbed"), corpus_key(corpus.name, "quality"), "dedup", "tokenizer"],
+        group_name=corpus.name,
+        kinds={"memmap"},
+        code_version=shards_flow.VERSION,
+        description="What is kept of this corpus as token ids: memory-mapped Megatron shards, held-out documents apart.",
+    )
+    @explained
+    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+        recipe = workshop.recipe
+        version = shards_flow.tokenize(workshop.store, workshop.engine, corpus.name, recipe.shards, recipe.tokenizer)
+        counts = version.counts
+        tokens = counts["train_tokens"] + counts["validation_tokens"]
+        text_bytes = counts["train_text_bytes"] + counts["validation_text_bytes"]
+        return materialized(
+            version,
+            {
+                "train tokens": counts["train_tokens"],
+                "validation tokens": counts["validation_tokens"],
+                "train documents": counts["train_documents"],
+                "validation documents": counts["validation_documents"],
+                "bytes per token": round(text_bytes / max(tokens, 1), 3),
+                "MB/s": round(text_bytes / 1e6 / max(version.seconds, 1e-3), 1),
+            },
+        )
+
+    return _asset
