@@ -14,7 +14,9 @@ def utf8_arrays(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     if column.type != pa.large_string():
         column = column.cast(pa.large_string())
     _, offset_buffer, data_buffer = column.buffers()
-    offsets = np.frombuffer(offset_buffer, dtype=np.int64, count=len(column) + 1, offset=8 * column.offset) if offset_buffer else np.zeros(1, np.int64)
+    offsets = (
+        np.frombuffer(offset_buffer, dtype=np.int64, count=len(column) + 1, offset=8 * column.offset) if offset_buffer else np.zeros(1, np.int64)
+    )
     data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer else np.zeros(0, np.uint8)
     return data, offsets
 

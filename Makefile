@@ -1,0 +1,42 @@
+# The commands of the README. Everything runs in .venv, installed from the exact versions in .lock/.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+export DAGSTER_HOME ?= $(CURDIR)/dagster_home
+export DAGSTER_CLI_JOB_EXECUTE_MODULE_NAME := pipeline.definitions
+export DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY := $(CURDIR)
+
+.PHONY: setup pretrain ui test test-all format
+
+setup: .venv/.runtime
+
+pretrain: setup
+	@$(BIN)/dagster job execute -j pretrain && $(BIN)/python -m pipeline summary
+
+ui: setup
+	$(BIN)/dagster dev --host 127.0.0.1 --port 3000 --module-name pipeline.definitions
+
+test: .venv/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -m "not slow"
+
+test-all: .venv/.test
+	$(BIN)/pytest
+
+format: .venv/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.venv/.runtime: .lock/runtime.txt .lock/activate pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -r .lock/runtime.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	grep -q GROUNDWORK .venv/bin/activate || sed 's|@ROOT@|$(CURDIR)|' .lock/activate >> .venv/bin/activate
+	@touch $@
+
+.venv/.test: .venv/.runtime .lock/test.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -r .lock/test.txt
+	@touch $@

@@ -1,0 +1,160 @@
+"""Text as deduplication compares it: NFC, casefolded, without white space at either end."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+
+from pipeline.stages.dedup.characters import CODE_POINTS, FOLDED_CODE_POINTS, NFC_UNSURE, SPACE, characters
+from pipeline.stages.text import utf8_arrays
+
+# Casefolding makes at most three characters of one, and no UTF-8 byte more than three (U+0390).
+GROWTH = 3
+PADDING = 32
+_FIRST_UNSURE_BYTE = "\u0300".encode()[0]
+_TOP = np.uint64(21)
+_MASK = np.uint64(0x1FFFFF)
+
+
+def normal_form(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """`utf8_arrays` of the column in NFC. Only rows that hold a character which may compose or decompose pay for it."""
+    data, offsets = _read_only(*utf8_arrays(column))
+    unsure = _unsure_rows(data, offsets, characters().classes)
+    if not unsure.any():
+        return data, offsets
+    column = column.cast(pa.large_string())
+    composed = pc.utf8_normalize(column.filter(pa.array(unsure)), "NFC")
+    return _read_only(*utf8_arrays(pc.replace_with_mask(column, pa.array(unsure), composed)))
+
+
+def _read_only(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same arrays, never writable: numba would compile each kernel again for the other kind."""
+    data, offsets = data.view(), offsets.view()
+    data.flags.writeable = offsets.flags.writeable = False
+    return data, offsets
+
+
+@njit(cache=True)
+def _unsure_rows(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    unsure = np.zeros(len(offsets) - 1, np.bool_)
+    for row in range(len(unsure)):
+        end = offsets[row + 1]
+        for i in range(offsets[row], end):
+            if data[i] >= _FIRST_UNSURE_BYTE and classes[decode(data, i, end)[0]] & NFC_UNSURE:
+                unsure[row] = True
+                break
+    return unsure
+
+
+@njit(cache=True)
+def decode(data: np.ndarray, i: int, end: int) -> tuple[int, int]:
+    """The code point at byte i and its width in bytes; never reads at or after `end`, whatever the bytes are."""
+    first = np.int64(data[i])
+    if first < 0x80:
+        return first, 1
+    if first < 0xE0 and i + 1 < end:
+        return (first & 0x1F) << 6 | np.int64(data[i + 1]) & 0x3F, 2
+    if first < 0xF0 and i + 2 < end:
+        return (first & 0x0F) << 12 | (np.int64(data[i + 1]) & 0x3F) << 6 | np.int64(data[i + 2]) & 0x3F, 3
+    if i + 3 < end:
+        low = (np.int64(data[i + 2]) & 0x3F) << 6 | np.int64(data[i + 3]) & 0x3F
+        return min((first & 0x07) << 18 | (np.int64(data[i + 1]) & 0x3F) << 12 | low, CODE_POINTS - 1), 4
+    return 0xFFFD, 1
+
+
+@njit(cache=True)
+def _encode(code: int, out: np.ndarray, at: int) -> int:
+    if code < 0x80:
+        out[at] = code
+        return at + 1
+    if code < 0x800:
+        out[at] = 0xC0 | code >> 6
+    else:
+        if code < 0x10000:
+            out[at] = 0xE0 | code >> 12
+        else:
+            out[at] = 0xF0 | code >> 18
+            out[at + 1] = 0x80 | code >> 12 & 0x3F
+            at += 1
+        out[at + 1] = 0x80 | code >> 6 & 0x3F
+        at += 1
+    out[at + 1] = 0x80 | code & 0x3F
+    return at + 2
+
+
+@njit(cache=True)
+def count_characters(data: np.ndarray, start: int, end: int) -> int:
+    """Characters in data[start:end], all bytes that do not continue one."""
+    count = 0
+    for i in range(start, end):
+        count += (data[i] & 0xC0) != 0x80
+    return count
+
+
+@njit(cache=True)
+def end_of_character(data: np.ndarray, end: int, number: int) -> int:
+    """The byte at which the first `number` characters of data[:end] end."""
+    for i in range(end):
+        if (data[i] & 0xC0) != 0x80:
+            if number == 0:
+                return i
+            number -= 1
+    return end
+
+
+@njit(cache=True)
+def _strip(data: np.ndarray, start: int, end: int, classes: np.ndarray) -> tuple[int, int]:
+    while start < end:
+        code, width = decode(data, start, end)
+        if not classes[code] & SPACE:
+            break
+        start += width
+    while start < end:
+        last = end - 1
+        while last > start and (data[last] & 0xC0) == 0x80:
+            last -= 1
+        if not classes[decode(data, last, end)[0]] & SPACE:
+            break
+        end = last
+    return start, end
+
+
+@njit(cache=True)
+def normalise(data: np.ndarray, start: int, end: int, classes: np.ndarray, folds: np.ndarray, out: np.ndarray) -> int:
+    """Writes data[start:end], stripped and casefolded, to `out` with zeros after it; returns its bytes.
+
+    `out` holds GROWTH times the bytes and PADDING more.
+    """
+    start, end = _strip(data, start, end, classes)
+    size = end - start
+    high = np.uint8(0)
+    for i in range(size):
+        byte = data[start + i]
+        out[i] = byte | np.uint8(0x20) if np.uint8(byte - np.uint8(65)) < np.uint8(26) else byte
+        high |= byte
+    if high >= 0x80:
+        size = _fold(data, start, end, folds, out)
+    out[size : size + 16] = 0
+    return size
+
+
+@njit(cache=True)
+def _fold(data: np.ndarray, start: int, end: int, folds: np.ndarray, out: np.ndarray) -> int:
+    i, at = start, 0
+    while i < end:
+        if data[i] < 0x80:
+            out[at] = data[i] | np.uint8(0x20) if np.uint8(data[i] - np.uint8(65)) < np.uint8(26) else data[i]
+            i += 1
+            at += 1
+            continue
+        code, width = decode(data, i, end)
+        folded = folds[code] if code < FOLDED_CODE_POINTS else np.uint64(0)
+        if folded == 0:
+            for k in range(width):
+                out[at + k] = data[i + k]
+            at += width
+        while folded:
+            at = _encode(np.int64(folded & _MASK), out, at)
+            folded >>= _TOP
+        i += width
+    return at

@@ -1,0 +1,153 @@
+"""A document as the set of its word n-grams."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from pipeline.stages.dedup.characters import MARK, WORD, characters
+from pipeline.stages.dedup.hashing import mix64, murmur128
+from pipeline.stages.dedup.normalise import GROWTH, PADDING, decode, normal_form, normalise
+from pipeline.stages.dedup.params import DedupParams
+
+_FNV_BASIS, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+_BASE = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+
+
+class ShingleSets(NamedTuple):
+    """Row i is `hashes[offsets[i]:offsets[i + 1]]`, ascending and distinct. `offsets`: int64[n + 1], `hashes`: uint64."""
+
+    offsets: np.ndarray
+    hashes: np.ndarray
+
+
+def shingle_sets(documents: pa.RecordBatch, params: DedupParams) -> ShingleSets:
+    """The shingles of each whole document (`max_chars` limits signatures, never the evidence), to verify candidates with.
+
+    8 bytes for each distinct shingle, about 1.4 times the text. Linear time; the largest document sets the scratch memory, 7 times its bytes.
+    """
+    data, offsets = normal_form(documents.column("text"))
+    ends, hashes = _sets(data, offsets, *characters(), params.ngram)
+    return ShingleSets(ends, hashes[: ends[-1]].copy())
+
+
+def concat_sets(parts: Sequence[ShingleSets]) -> ShingleSets:
+    """The sets of several parts, one after the other."""
+    sizes = [np.diff(part.offsets) for part in parts]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate([np.zeros(0, np.int64), *sizes]))])
+    return ShingleSets(offsets, np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)]))
+
+
+@njit(cache=True)
+def longest(offsets: np.ndarray) -> int:
+    """Bytes of the longest row."""
+    most = 0
+    for row in range(len(offsets) - 1):
+        most = max(most, offsets[row + 1] - offsets[row])
+    return most
+
+
+@njit(cache=True)
+def _hash_words(text: np.ndarray, size: int, classes: np.ndarray, out: np.ndarray) -> int:
+    """One 64-bit hash for each word of text[:size] to `out`; returns how many. A word is `\\w+`; a combining mark continues it."""
+    count, i = 0, 0
+    while i < size:
+        value = _FNV_BASIS
+        while i < size:
+            byte = text[i]
+            if byte < 0x80:
+                if not classes[byte] & WORD:
+                    break
+                value = (value ^ np.uint64(byte)) * _FNV_PRIME
+                i += 1
+                continue
+            code, width = decode(text, i, size)
+            if not (classes[code] & WORD or (classes[code] & MARK and value != _FNV_BASIS)):
+                break
+            value = (value ^ np.uint64(code)) * _FNV_PRIME
+            i += width
+        if value != _FNV_BASIS:
+            out[count] = mix64(value)
+            count += 1
+        if i < size:
+            i += 1 if text[i] < 0x80 else decode(text, i, size)[1]
+    return count
+
+
+@njit(cache=True)
+def _combine(words: np.ndarray, count: int, ngram: int) -> None:
+    """Replaces word hashes by those of the n-grams that start at them: a rolling polynomial in 2^64, then mixed."""
+    top, value = np.uint64(1), np.uint64(0)
+    for i in range(ngram):
+        value = value * _BASE + words[i]
+        top *= _BASE
+    for i in range(count - ngram):
+        leaving = words[i]
+        words[i] = mix64(value)
+        value = value * _BASE + words[i + ngram] - leaving * top
+    words[count - ngram] = mix64(value)
+
+
+@njit(cache=True)
+def hash_shingles(text: np.ndarray, size: int, classes: np.ndarray, ngram: int, out: np.ndarray) -> int:
+    """Shingle hashes (with repeats) of normalised text[:size] to `out` (size // 2 + 1); returns how many.
+
+    Text of fewer than `ngram` words is one shingle, all of it, signs included, so "C++" is not "C#". Empty text has none.
+    """
+    count = _hash_words(text, size, classes, out)
+    if count >= ngram:
+        _combine(out, count, ngram)
+        return count - ngram + 1
+    if size == 0:
+        return 0
+    padded = text[: size // 16 * 16 + 16].copy()
+    padded[size:] = 0
+    low, high = murmur128(padded.view(np.uint64), size)
+    out[0] = mix64(low ^ high)
+    return 1
+
+
+@njit(cache=True)
+def _distinct(hashes: np.ndarray, count: int, table: np.ndarray, out: np.ndarray, at: int) -> int:
+    """Writes hashes[:count] sorted and distinct to `out` from `at`; returns the end. `table`: zeros, 5 * count // 2 + 2; zeros again after.
+
+    Insertion into a table addressed by the leading bits, with probing that keeps it in order: one pass, since hashes are uniform.
+    """
+    slots = np.uint64(count + count // 2 + 1)
+    last = 0
+    for i in range(count):
+        value = max(hashes[i], np.uint64(1))
+        slot = np.int64(((value >> _HALF) * slots) >> _HALF)
+        while table[slot] and table[slot] < value:
+            slot += 1
+        while table[slot] != value:
+            displaced = table[slot]
+            table[slot] = value
+            if displaced == 0:
+                break
+            value = displaced
+            slot += 1
+        last = max(last, slot)
+    for slot in range(last + 1):
+        if table[slot]:
+            out[at] = table[slot]
+            table[slot] = 0
+            at += 1
+    return at
+
+
+@njit(cache=True)
+def _sets(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray, folds: np.ndarray, ngram: int) -> tuple[np.ndarray, np.ndarray]:
+    rows, most = len(offsets) - 1, longest(offsets)
+    text = np.empty(GROWTH * most + PADDING, np.uint8)
+    shingles = np.empty(GROWTH * most // 2 + 1, np.uint64)
+    table = np.zeros(5 * len(shingles) // 2 + 2, np.uint64)
+    ends, hashes = np.zeros(rows + 1, np.int64), np.empty(GROWTH * (offsets[-1] - offsets[0]) // 2 + rows, np.uint64)
+    for row in range(rows):
+        size = normalise(data, offsets[row], offsets[row + 1], classes, folds, text)
+        count = hash_shingles(text, size, classes, ngram, shingles)
+        ends[row + 1] = _distinct(shingles, count, table, hashes, ends[row])
+    return ends, hashes

@@ -1,0 +1,113 @@
+"""One fixed-size signature for each document: an exact hash and a MinHash."""
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from pipeline.stages.dedup.characters import characters
+from pipeline.stages.dedup.hashing import murmur128
+from pipeline.stages.dedup.normalise import GROWTH, PADDING, count_characters, end_of_character, normal_form, normalise
+from pipeline.stages.dedup.params import DedupParams
+from pipeline.stages.dedup.shingles import hash_shingles, longest
+
+_EMPTY = np.uint32(0xFFFFFFFF)
+_F1, _F2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
+_HALF = np.uint64(32)
+
+
+def signature_schema(params: DedupParams) -> pa.Schema:
+    """`exact`: MurmurHash3 x64 128 of the normalised text. `num_shingles`: with repeats; 0 only for empty text. `length`: characters in NFC."""
+    return pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("exact", pa.binary(16), nullable=False),
+            pa.field("num_shingles", pa.int32(), nullable=False),
+            pa.field("length", pa.int64(), nullable=False),
+            pa.field("truncated", pa.bool_(), nullable=False),
+            pa.field("minhash", pa.list_(pa.uint32(), params.num_perm), nullable=False),
+        ]
+    )
+
+
+def signatures(documents: pa.RecordBatch, params: DedupParams) -> pa.RecordBatch:
+    """The signature of each document, in order, as `signature_schema`: 29 + 4 * num_perm bytes and the id.
+
+    `exact` covers the whole text, the MinHash its first `max_chars` normalised characters (`truncated` where that is not all), so equal `exact`
+    means equal `minhash`. Empty text (nothing but white space) has no shingles and a MinHash of all ones.
+    """
+    data, offsets = normal_form(documents.column("text"))
+    a, b = permutations(params.num_perm, params.seed)
+    exact, num_shingles, length, truncated, minhash = _signatures(data, offsets, *characters(), params.ngram, params.max_chars, a, b)
+    return pa.RecordBatch.from_arrays(
+        [
+            documents.column("id").cast(pa.string()),
+            pa.Array.from_buffers(pa.binary(16), len(exact), [None, pa.py_buffer(exact)]),
+            pa.array(num_shingles),
+            pa.array(length),
+            pa.array(truncated),
+            pa.FixedSizeListArray.from_arrays(pa.array(minhash.reshape(-1)), params.num_perm),
+        ],
+        schema=signature_schema(params),
+    )
+
+
+def permutations(num_perm: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The factors a (odd) and terms b of h -> a * h + b mod 2^32, uint32[num_perm]: datasketch 2.0's `affine32`."""
+    generator = np.random.RandomState(seed)
+    a = generator.randint(0, 1 << 31, num_perm, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
+    return a, generator.randint(0, 1 << 32, num_perm, dtype=np.uint32)
+
+
+@njit(cache=True)
+def _fmix32(value: np.uint32) -> np.uint32:
+    value = np.uint32(np.uint32(value ^ (value >> np.uint32(16))) * _F1)
+    value = np.uint32(np.uint32(value ^ (value >> np.uint32(13))) * _F2)
+    return np.uint32(value ^ (value >> np.uint32(16)))
+
+
+@njit(cache=True)
+def minhash_row(shingles: np.ndarray, count: int, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    """The MinHash of the upper 32 bits of shingles[:count] (uint64) to `out` (uint32[num_perm]), equal to datasketch 2.0's `affine32`.
+
+    Four shingles a round: the permutations stay in vector registers and the minima are stored once.
+    """
+    out[:] = _EMPTY
+    for i in range(0, count, 4):
+        h0 = _fmix32(np.uint32(shingles[i] >> _HALF))
+        h1 = _fmix32(np.uint32(shingles[min(i + 1, count - 1)] >> _HALF))
+        h2 = _fmix32(np.uint32(shingles[min(i + 2, count - 1)] >> _HALF))
+        h3 = _fmix32(np.uint32(shingles[min(i + 3, count - 1)] >> _HALF))
+        for k in range(len(out)):
+            p0, p1 = np.uint32(a[k] * h0 + b[k]), np.uint32(a[k] * h1 + b[k])
+            p2, p3 = np.uint32(a[k] * h2 + b[k]), np.uint32(a[k] * h3 + b[k])
+            out[k] = min(out[k], min(min(p0, p1), min(p2, p3)))
+
+
+@njit(cache=True)
+def _signatures(
+    data: np.ndarray,
+    offsets: np.ndarray,
+    classes: np.ndarray,
+    folds: np.ndarray,
+    ngram: int,
+    max_chars: int,
+    a: np.ndarray,
+    b: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    rows, most = len(offsets) - 1, longest(offsets)
+    blocks = np.empty((GROWTH * most + PADDING) // 8 + 1, np.uint64)
+    text = blocks.view(np.uint8)
+    shingles = np.empty(min(GROWTH * most, 4 * max_chars) // 2 + 1, np.uint64)
+    exact, minhash = np.empty((rows, 2), np.uint64), np.empty((rows, len(a)), np.uint32)
+    num_shingles, length, truncated = np.empty(rows, np.int32), np.empty(rows, np.int64), np.zeros(rows, np.bool_)
+    for row in range(rows):
+        length[row] = count_characters(data, offsets[row], offsets[row + 1])
+        size = normalise(data, offsets[row], offsets[row + 1], classes, folds, text)
+        exact[row, 0], exact[row, 1] = murmur128(blocks, size)
+        if size > max_chars:
+            whole, size = size, end_of_character(text, size, max_chars)
+            truncated[row] = size < whole
+        count = hash_shingles(text, size, classes, ngram, shingles)
+        num_shingles[row] = count
+        minhash_row(shingles, count, a, b, minhash[row])
+    return exact, num_shingles, length, truncated, minhash

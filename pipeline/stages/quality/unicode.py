@@ -1,0 +1,67 @@
+"""What the quality kernels ask of a character: one byte of flags per code point, and UTF-8 decoding."""
+
+from functools import cache
+
+import numpy as np
+from numba import njit
+
+SPACE = 1  # str.isspace(): what str.split() splits on
+BREAK = 2  # what str.splitlines() splits on
+ALPHA = 4  # str.isalpha()
+ALNUM = 8  # str.isalnum()
+SYMBOL = 16  # punctuation in the sense of the Gopher rules: a word of these alone does not count as a word
+TERMINAL = 32  # ends a sentence, in any script
+
+CODE_POINTS = 0x110000
+REPLACEMENT = 0xFFFD
+
+BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+
+# The sets of datatrove 0.10 (utils/text.py; Apache-2.0), as inclusive ranges of code points, so that verdicts can be compared with its filters'.
+_TERMINAL_RANGES = (
+    "21 2e 3f 589 61d-61f 6d4 700-702 7f9 837 839 83d-83e 964-965 104a-104b 1362 1367-1368 166e 1735-1736 17d4-17d6 17d9-17da 1803 1809 1944-1945 "
+    "1aa8-1aab 1b5a-1b5b 1b5e-1b5f 1b7d-1b7e 1c3b-1c3c 1c7e-1c7f 203c-203d 2047-2049 2e2e 2e3c 2e53-2e54 3002 a4ff a60e-a60f a6f3 a6f7 a876-a877 "
+    "a8ce-a8cf a92f a9c8-a9c9 aa5d-aa5f aaf0-aaf1 abeb fe52 fe56-fe57 ff01 ff0e ff1f ff61 10a56-10a57 10f55-10f59 10f86-10f89 11047-11048 "
+    "110be-110c1 11141-11143 111c5-111c6 111cd 111de-111df 11238-11239 1123b-1123c 112a9 1144b-1144c 115c2-115c3 115c9-115d7 11641-11642 "
+    "1173c-1173e 11944 11946 11a42-11a43 11a9b-11a9c 11c41-11c42 11ef7-11ef8 11f43-11f44 16a6e-16a6f 16af5 16b37-16b38 16b44 16e98 1bc9f 1da88"
+)
+_SYMBOL_RANGES = (
+    "0-8 b-1f 22-2d 2f 3a-3e 40 5b-60 7b-9f ab b4 bb 2013-2014 2019 201c-201e 2026 2236 2501 25ba 3001 3008-300d 3010-3011 ff05 ff08-ff09 ff0c ff11 "
+    "ff1a-ff1b ff5e " + _TERMINAL_RANGES
+)
+
+
+@cache
+def character_classes() -> np.ndarray:
+    """The flags of every code point, uint8[0x110000]; `unicodedata.unidata_version` says by which Unicode."""
+    flags = np.zeros(CODE_POINTS, np.uint8)
+    for code_point in range(CODE_POINTS):
+        character = chr(code_point)
+        if character.isalnum():
+            flags[code_point] = ALNUM | ALPHA if character.isalpha() else ALNUM
+        elif character.isspace():
+            flags[code_point] = SPACE
+    flags[[ord(character) for character in BREAKS]] |= BREAK
+    for ranges, flag in ((_TERMINAL_RANGES, TERMINAL), (_SYMBOL_RANGES, SYMBOL)):
+        for first_to_last in ranges.split():
+            first, _, last = first_to_last.partition("-")
+            flags[int(first, 16) : int(last or first, 16) + 1] |= flag
+    flags.setflags(write=False)
+    return flags
+
+
+# numba's disk cache looks at a function's own file only: after a change here, clear the __pycache__ of the kernels that call it.
+@njit(cache=True)
+def decode(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
+    """Code point and width in bytes of the character at `position`, which is not ASCII; a byte that is not UTF-8 reads as U+FFFD of width 1."""
+    lead = np.int64(data[position])
+    if 0xC2 <= lead < 0xE0 and position + 1 < stop:
+        return (lead & 0x1F) << 6 | (data[position + 1] & 0x3F), 2
+    if 0xE0 <= lead < 0xF0 and position + 2 < stop:
+        return (lead & 0x0F) << 12 | np.int64(data[position + 1] & 0x3F) << 6 | (data[position + 2] & 0x3F), 3
+    if 0xF0 <= lead < 0xF5 and position + 3 < stop:
+        code_point = (
+            (lead & 0x07) << 18 | np.int64(data[position + 1] & 0x3F) << 12 | np.int64(data[position + 2] & 0x3F) << 6 | (data[position + 3] & 0x3F)
+        )
+        return min(code_point, CODE_POINTS - 1), 4
+    return REPLACEMENT, 1
