@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-export DAGSTER_HOME ?= $(CURDIR)/dagster_home
+export DAGSTER_HOME := $(CURDIR)/dagster_home
 export DAGSTER_CLI_JOB_EXECUTE_MODULE_NAME := pipeline.definitions
 export DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY := $(CURDIR)
 

@@ -1,0 +1,30 @@
+"""How good the trained model is."""
+
+import dagster as dg
+
+from pipeline.assets.outcome import explained, materialized
+from pipeline.assets.resources import Workshop
+from pipeline.flows import evaluate as evaluate_flow
+
+
+def evaluation_asset() -> dg.AssetsDefinition:
+    """Evaluates the final checkpoint."""
+
+    @dg.asset(
+        key=evaluate_flow.KEY,
+        deps=["pretrained_model"],
+        group_name="model",
+        kinds={"pytorch"},
+        code_version=evaluate_flow.VERSION,
+        description="Bits per byte on all held-out text, for each corpus and beside `xz -9`, and samples that the model writes.",
+    )
+    @explained
+    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+        recipe = workshop.recipe
+        version = evaluate_flow.evaluate(workshop.store, recipe.corpus_names, recipe.training.samples.prompts)
+        found = evaluate_flow.read(version)
+        facts = {"bits per byte": found["bits_per_byte"], "loss": found["loss"], **found["compressors"], "held-out bytes": found["held_out_bytes"]}
+        samples = "\n\n".join(f"**{sample['prompt']}**\n\n```text\n{sample['text']}\n```" for sample in found["samples"])
+        return materialized(version, {**facts, "per corpus": dg.MetadataValue.json(found["per_corpus"]), "samples": dg.MetadataValue.md(samples)})
+
+    return _asset

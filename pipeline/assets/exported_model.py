@@ -1,0 +1,27 @@
+"""The model as others use it."""
+
+import dagster as dg
+
+from pipeline.assets.outcome import explained, materialized
+from pipeline.assets.resources import Workshop
+from pipeline.flows import export as export_flow
+
+
+def exported_model_asset() -> dg.AssetsDefinition:
+    """Hugging Face files and a model card."""
+
+    @dg.asset(
+        key=export_flow.KEY,
+        deps=["pretrained_model", "evaluation"],
+        group_name="model",
+        kinds={"huggingface"},
+        code_version=export_flow.VERSION,
+        description="The final checkpoint as `transformers` opens it, with a model card and its lineage.",
+    )
+    @explained
+    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+        version = export_flow.export(workshop.store, workshop.recipe)
+        card = (version.path / "README.md").read_text(encoding="utf-8")
+        return materialized(version, {"model card": dg.MetadataValue.md(card)})
+
+    return _asset

@@ -1,0 +1,36 @@
+"""The code location: the graph of the recipe in use, its jobs and its resources. Nothing but composition."""
+
+import dagster as dg
+
+from pipeline.assets.checkpoints import checkpoint_spec
+from pipeline.assets.corpora import corpus_assets
+from pipeline.assets.dedup import dedup_asset
+from pipeline.assets.evaluation import evaluation_asset
+from pipeline.assets.exported_model import exported_model_asset
+from pipeline.assets.pretrained_model import pretrained_model_asset
+from pipeline.assets.resources import Workshop
+from pipeline.assets.token_shards import token_shards_asset
+from pipeline.assets.tokenizer import tokenizer_asset
+from pipeline.recipe import load_recipe, recipe_path
+
+recipe = load_recipe(recipe_path())
+
+data = [asset for corpus in recipe.corpora for asset in corpus_assets(corpus)]
+mixture = [dedup_asset(recipe), tokenizer_asset(recipe)]
+shards = [token_shards_asset(corpus) for corpus in recipe.corpora]
+model = [pretrained_model_asset(recipe), evaluation_asset(), exported_model_asset()]
+
+jobs = [
+    dg.define_asset_job("pretrain", [*data, *mixture, *shards, *model], description="Everything that is out of date, then training."),
+    dg.define_asset_job("corpus", [*data, mixture[0]], description="Every corpus up to dedup."),
+    dg.define_asset_job("retokenize", [*data, *mixture, *shards], description="Corpora to token shards, with the tokenizer as it is."),
+    dg.define_asset_job("evaluate", model[1:], description="Evaluation and export of the newest trained model."),
+]
+
+defs = dg.Definitions(
+    assets=[*data, *mixture, *shards, checkpoint_spec(recipe), *model],
+    jobs=jobs,
+    resources={"workshop": Workshop()},
+    # The stages use every core themselves; a process for each step would only cost its start.
+    executor=dg.in_process_executor,
+)

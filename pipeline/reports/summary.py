@@ -1,0 +1,17 @@
+"""What a run ends by saying."""
+
+from pipeline.flows import evaluate as evaluate_flow
+from pipeline.store import Store
+
+
+def summary(store: Store) -> str:
+    """Where the model is, its bits per byte beside xz's, its samples, how to open the UI."""
+    exported, found = store.current("exported_model"), evaluate_flow.read(store.current(evaluate_flow.KEY))
+    lines = [
+        f"Model        {exported.path}",
+        f"Validation   {found['bits_per_byte']:.3f} bits per byte on {found['held_out_bytes']:,} held-out bytes; xz -9 needs {found['compressors']['xz -9']:.3f}",
+    ]
+    for sample in found["samples"][:2]:
+        lines += ["", f"Sample for {sample['prompt']!r}:", *(f"    {line}" for line in sample["text"].splitlines())]
+    lines += ["", "See the graph, each stage and each checkpoint:  make ui  then open http://127.0.0.1:3000"]
+    return "\n".join(lines)
