@@ -12,9 +12,9 @@ from pipeline.stages.dedup.hashing import mix64, murmur128
 from pipeline.stages.dedup.normalise import GROWTH, PADDING, decode, normal_form, normalise
 from pipeline.stages.dedup.params import DedupParams
 
-_FNV_BASIS, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+_PRIME = np.uint64(0x9FB21C651E98DF25)
 _BASE = np.uint64(0x9E3779B97F4A7C15)
-_HALF = np.uint64(32)
+_HALF, _ZERO = np.uint64(32), np.uint64(0)
 
 
 class ShingleSets(NamedTuple):
@@ -42,6 +42,15 @@ def concat_sets(parts: Sequence[ShingleSets]) -> ShingleSets:
 
 
 @njit(cache=True)
+def word_factors(classes: np.ndarray) -> np.ndarray:
+    """What an ASCII byte multiplies the hash of its word by, uint64[128]: 0 ends the word."""
+    factors = np.zeros(128, np.uint64)
+    for byte in range(128):
+        factors[byte] = _PRIME if classes[byte] & WORD else _ZERO
+    return factors
+
+
+@njit(cache=True)
 def longest(offsets: np.ndarray) -> int:
     """Bytes of the longest row."""
     most = 0
@@ -51,29 +60,28 @@ def longest(offsets: np.ndarray) -> int:
 
 
 @njit(cache=True)
-def _hash_words(text: np.ndarray, size: int, classes: np.ndarray, out: np.ndarray) -> int:
-    """One 64-bit hash for each word of text[:size] to `out`; returns how many. A word is `\\w+`; a combining mark continues it."""
-    count, i = 0, 0
+def _hash_words(text: np.ndarray, size: int, classes: np.ndarray, factors: np.ndarray, out: np.ndarray) -> int:
+    """One 64-bit hash for each word of text[:size] to `out`; returns how many. A word is `\\w+`; a combining mark continues it.
+
+    A byte outside words has factor 0: the hash ends there without a branch that a processor could guess wrong.
+    """
+    count, i, value = 0, 0, _ZERO
     while i < size:
-        value = _FNV_BASIS
-        while i < size:
-            byte = text[i]
-            if byte < 0x80:
-                if not classes[byte] & WORD:
-                    break
-                value = (value ^ np.uint64(byte)) * _FNV_PRIME
-                i += 1
-                continue
-            code, width = decode(text, i, size)
-            if not (classes[code] & WORD or (classes[code] & MARK and value != _FNV_BASIS)):
-                break
-            value = (value ^ np.uint64(code)) * _FNV_PRIME
+        out[count] = value
+        if text[i] < 0x80:
+            factor, code = factors[text[i]], np.uint64(text[i])
+            i += 1
+        else:
+            point, width = decode(text, i, size)
+            inside = classes[point] & WORD or (classes[point] & MARK and value != _ZERO)
+            factor, code = _PRIME if inside else _ZERO, np.uint64(point)
             i += width
-        if value != _FNV_BASIS:
-            out[count] = mix64(value)
-            count += 1
-        if i < size:
-            i += 1 if text[i] < 0x80 else decode(text, i, size)[1]
+        count += np.int64((value != _ZERO) & (factor == _ZERO))
+        value = (value ^ code) * factor
+    out[count] = value
+    count += np.int64(value != _ZERO)
+    for word in range(count):
+        out[word] = mix64(out[word])
     return count
 
 
@@ -92,12 +100,12 @@ def _combine(words: np.ndarray, count: int, ngram: int) -> None:
 
 
 @njit(cache=True)
-def hash_shingles(text: np.ndarray, size: int, classes: np.ndarray, ngram: int, out: np.ndarray) -> int:
+def hash_shingles(text: np.ndarray, size: int, classes: np.ndarray, factors: np.ndarray, ngram: int, out: np.ndarray) -> int:
     """Shingle hashes (with repeats) of normalised text[:size] to `out` (size // 2 + 1); returns how many.
 
     Text of fewer than `ngram` words is one shingle, all of it, signs included, so "C++" is not "C#". Empty text has none.
     """
-    count = _hash_words(text, size, classes, out)
+    count = _hash_words(text, size, classes, factors, out)
     if count >= ngram:
         _combine(out, count, ngram)
         return count - ngram + 1
@@ -141,13 +149,13 @@ def _distinct(hashes: np.ndarray, count: int, table: np.ndarray, out: np.ndarray
 
 @njit(cache=True)
 def _sets(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray, folds: np.ndarray, ngram: int) -> tuple[np.ndarray, np.ndarray]:
-    rows, most = len(offsets) - 1, longest(offsets)
+    rows, most, factors = len(offsets) - 1, longest(offsets), word_factors(classes)
     text = np.empty(GROWTH * most + PADDING, np.uint8)
     shingles = np.empty(GROWTH * most // 2 + 1, np.uint64)
     table = np.zeros(5 * len(shingles) // 2 + 2, np.uint64)
     ends, hashes = np.zeros(rows + 1, np.int64), np.empty(GROWTH * (offsets[-1] - offsets[0]) // 2 + rows, np.uint64)
     for row in range(rows):
         size = normalise(data, offsets[row], offsets[row + 1], classes, folds, text)
-        count = hash_shingles(text, size, classes, ngram, shingles)
+        count = hash_shingles(text, size, classes, factors, ngram, shingles)
         ends[row + 1] = _distinct(shingles, count, table, hashes, ends[row])
     return ends, hashes

@@ -8,7 +8,7 @@ from pipeline.stages.dedup.characters import characters
 from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.normalise import GROWTH, PADDING, count_characters, end_of_character, normal_form, normalise
 from pipeline.stages.dedup.params import DedupParams
-from pipeline.stages.dedup.shingles import hash_shingles, longest
+from pipeline.stages.dedup.shingles import hash_shingles, longest, word_factors
 
 _EMPTY = np.uint32(0xFFFFFFFF)
 _F1, _F2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
@@ -94,7 +94,7 @@ def _signatures(
     a: np.ndarray,
     b: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    rows, most = len(offsets) - 1, longest(offsets)
+    rows, most, factors = len(offsets) - 1, longest(offsets), word_factors(classes)
     blocks = np.empty((GROWTH * most + PADDING) // 8 + 1, np.uint64)
     text = blocks.view(np.uint8)
     shingles = np.empty(min(GROWTH * most, 4 * max_chars) // 2 + 1, np.uint64)
@@ -107,7 +107,7 @@ def _signatures(
         if size > max_chars:
             whole, size = size, end_of_character(text, size, max_chars)
             truncated[row] = size < whole
-        count = hash_shingles(text, size, classes, ngram, shingles)
+        count = hash_shingles(text, size, classes, factors, ngram, shingles)
         num_shingles[row] = count
         minhash_row(shingles, count, a, b, minhash[row])
     return exact, num_shingles, length, truncated, minhash

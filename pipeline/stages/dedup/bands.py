@@ -1,0 +1,78 @@
+"""From MinHash values to candidates: equal keys in a band, each key's documents starred to one of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from pipeline.stages.dedup.hashing import mix64
+from pipeline.stages.dedup.params import DedupParams
+
+# The key of a document without shingles: it equals itself in every band, so candidate_pairs leaves it out.
+EMPTY_KEY = np.uint64(0xFFFFFFFFFFFFFFFF)
+_ONE = np.uint64(1)
+_FACTOR = np.uint64(0x9FB21C651E98DF25)
+
+
+def band_keys(signatures: pa.RecordBatch, params: DedupParams) -> np.ndarray:
+    """The key of each document in each band, uint64[n, bands]: a hash of the band's number and its `rows` MinHash values.
+
+    64 bits, because at 1e9 documents a band of 32-bit keys would hold 1.2e8 false pairs, and one of these 0.03. 8 bytes per document and band.
+    """
+    minhash = signatures.column("minhash")
+    if minhash.type.list_size != params.num_perm:
+        raise ValueError(f"signatures hold {minhash.type.list_size} permutations, {params.bands} bands x {params.rows} rows need {params.num_perm}")
+    values = minhash.flatten().to_numpy().reshape(-1, params.num_perm)
+    return _band_keys(values, signatures.column("num_shingles").to_numpy() == 0, params.bands)
+
+
+@njit(cache=True)
+def _band_keys(minhash: np.ndarray, empty: np.ndarray, bands: int) -> np.ndarray:
+    keys = np.empty((len(minhash), bands), np.uint64)
+    rows = minhash.shape[1] // bands
+    for document in range(len(minhash)):
+        for band in range(bands):
+            key = mix64(np.uint64(band + 1))
+            for row in range(band * rows, (band + 1) * rows):
+                key = (key ^ np.uint64(minhash[document, row])) * _FACTOR
+                key ^= key >> np.uint64(32)
+            keys[document, band] = EMPTY_KEY if empty[document] else min(key, EMPTY_KEY - _ONE)
+    return keys
+
+
+def sort_band(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One band's keys (uint64[n]) ascending, and the documents (int64[n] global rows) that they belong to: a sorted run."""
+    order = np.argsort(keys, kind="stable")
+    return keys[order], rows[order]
+
+
+def merge_runs(runs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """One sorted run of many. Linear in nearly sorted keys (timsort finds the runs).
+
+    To bound memory, merge one range of keys at a time: equal keys fall in the same range, and each run's share is one slice
+    (`np.searchsorted` on the mapped file).
+    """
+    return sort_band(np.concatenate([keys for keys, _ in runs]), np.concatenate([rows for _, rows in runs]))
+
+
+@njit(cache=True)
+def candidate_pairs(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The documents that share a key of one sorted band: (left, right) int64, left the smallest row of each key and right each other one.
+
+    A star, not a clique: n documents of one key make n - 1 pairs. Linear; 16 bytes per document for the band and 16 per pair.
+    Which row is smallest says only who is linked to whom, never who survives.
+    """
+    left, right = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+    pairs = start = 0
+    while start < len(keys) and keys[start] != EMPTY_KEY:
+        end, centre = start, rows[start]
+        while end < len(keys) and keys[end] == keys[start]:
+            centre = min(centre, rows[end])
+            end += 1
+        for i in range(start, end):
+            if rows[i] != centre:
+                left[pairs], right[pairs] = centre, rows[i]
+                pairs += 1
+        start = end
+    return left[:pairs].copy(), right[:pairs].copy()
