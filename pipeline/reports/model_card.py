@@ -37,7 +37,8 @@ print(tokenizer.decode(model.generate(inputs.input_ids, max_new_tokens=60)[0]))
 
 {_funnel(store, recipe)}
 
-Personal data was replaced by placeholders before anything else saw the text; the rules, the thresholds and the version of every stage are in `lineage.json`.
+Personal data was replaced by placeholders before anything else saw the text. The rules, the thresholds and the version of every stage are in
+`lineage.json`.
 
 ## Evaluation
 

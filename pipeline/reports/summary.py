@@ -7,9 +7,10 @@ from pipeline.store import Store
 def summary(store: Store) -> str:
     """Where the model is, its bits per byte beside xz's, its samples, how to open the UI."""
     exported, found = store.current("exported_model"), evaluate_flow.read(store.current(evaluate_flow.KEY))
+    bits, held_out, xz = found["bits_per_byte"], found["held_out_bytes"], found["compressors"]["xz -9"]
     lines = [
         f"Model        {exported.path}",
-        f"Validation   {found['bits_per_byte']:.3f} bits per byte on {found['held_out_bytes']:,} held-out bytes; xz -9 needs {found['compressors']['xz -9']:.3f}",
+        f"Validation   {bits:.3f} bits per byte on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}",
     ]
     for sample in found["samples"][:2]:
         lines += ["", f"Sample for {sample['prompt']!r}:", *(f"    {line}" for line in sample["text"].splitlines())]
