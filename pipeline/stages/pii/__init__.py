@@ -1,0 +1,8 @@
+"""Personal data and secrets replaced by typed placeholders, with a table of what was where."""
+
+from pipeline.stages.pii.kinds import SPANS_SCHEMA, PiiKind, PiiParams
+from pipeline.stages.pii.scrub import scrub
+
+VERSION = "pii-1"
+
+__all__ = ["SPANS_SCHEMA", "VERSION", "PiiKind", "PiiParams", "scrub"]

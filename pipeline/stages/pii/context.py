@@ -1,0 +1,129 @@
+"""Words near a number that say what it is: some shapes (seven digits, an unbroken run) are personal only beside such a word.
+
+The search stops at a digit, at "@" and at a bracket, so it never reaches across another match or its replacement.
+"""
+
+import numpy as np
+from numba import njit
+
+from pipeline.stages.pii.characters import DIGIT, FLAGS, LETTER, is_digit, mark_ends
+
+_KEY_BYTES = 7
+
+
+def _keys(words: str) -> np.ndarray:
+    """One integer for each word: its first 7 UTF-8 bytes, lower case, big-endian."""
+    return np.array(sorted({int.from_bytes(word.encode()[:_KEY_BYTES], "big") for word in words.split()}), dtype=np.int64)
+
+
+PHONE_WORDS = _keys(
+    "phone phones telephone tel teleph ph mobile mob cell cellphone cellular fax telefax desk office contact call called calling calls caller dial "
+    "dialed dialing sms text texted whatsapp viber signal voicemail message messages answer answering hotline helpline landline reach ring rang "
+    "pager callback registered telefon telefonnummer handy mobil mobilnummer rufnummer anruf anrufen rufen festnetz tél téléphone portable appelez "
+    "appeler teléfono telefono móvil movil celular llame llamar telefone telemóvel ligue ligar cellulare chiamare chiama fisso telefoon mobiel bellen "
+    "puhelin gsm numer komórka телефон тел звоните звонить позвоните моб мобильный 电话 手机 電話 携帯 전화"
+)
+PHONE_LABELS_AFTER = _keys("office fax mobile cell phone tel telephone desk home work voice landline")
+SSN_WORDS = _keys("ssn ssns social security socialsecurity")
+CARD_WORDS = _keys(
+    "card cards cc ccn credit debit visa mastercard amex maestro discover diners jcb unionpay pan cvv cvc kreditkarte karte carte tarjeta cartão carta"
+)
+VERSION_WORDS = _keys(
+    "version versions ver vers release releases released firmware driver build rev revision section sections sec chapter table figure fig appendix "
+    "clause paragraph oid oids patch update article annex item rule step"
+)
+_CONNECTIVES = _keys("and or to through from than before after until is of number no nr")
+
+
+@njit
+def _is_letter(c: int) -> bool:
+    return FLAGS[c] & LETTER != 0 or c >= 0x80
+
+
+@njit
+def _key(data: np.ndarray, start: int, end: int) -> int:
+    key = 0
+    for i in range(start, min(end, start + _KEY_BYTES)):
+        c = np.int64(data[i])
+        key = key * 256 + (c | 32 if c < 0x80 else c)
+    return key
+
+
+@njit
+def _member(words: np.ndarray, key: int) -> bool:
+    for i in range(len(words)):  # noqa: SIM110 - any() over a generator does not compile
+        if words[i] == key:
+            return True
+    return False
+
+
+@njit
+def word_near_before(data: np.ndarray, i: int, lo: int, words: np.ndarray, reach: int) -> bool:
+    """Whether one of `words` ends in the `reach` bytes before `i`, on the same line or the one above."""
+    floor = max(lo, i - reach)
+    lines = 0
+    while i > floor:
+        c = data[i - 1]
+        if _is_letter(c):
+            end = i
+            while i > floor and _is_letter(data[i - 1]):
+                i -= 1
+            cut = i == floor and i > lo and _is_letter(data[i - 1])
+            if not cut and _member(words, _key(data, i, end)):
+                return True
+            continue
+        if c == 10:
+            lines += 1
+        if lines > 1 or FLAGS[c] & DIGIT or c == 64 or c == 91 or c == 93:
+            return False
+        i -= 1
+    return False
+
+
+@njit
+def label_after(data: np.ndarray, i: int, hi: int) -> bool:
+    """Whether a word such as `office` or `fax` follows at once: "555 1234 (fax)", "555 1234-Office"."""
+    steps = 0
+    while i < hi and steps < 3 and (data[i] == 32 or data[i] == 45 or data[i] == 40):
+        i += 1
+        steps += 1
+    end = i
+    while end < hi and end - i < 12 and _is_letter(data[end]):
+        end += 1
+    return end > i and steps > 0 and _member(PHONE_LABELS_AFTER, _key(data, i, end))
+
+
+@njit
+def names_a_version(data: np.ndarray, i: int, lo: int) -> bool:
+    """Whether the dotted number at `i` is announced as a version or a section: "version 1.2.3.4", "sections 1.2.3.4 and 1.2.3.5"."""
+    floor = max(lo, i - 64)
+    passed = False
+    while i > floor:
+        c = data[i - 1]
+        if c == 32 or c == 61 or c == 58 or c == 34 or c == 39 or c == 44 or c == 46 or c == 40 or c == 35:
+            i -= 1
+        elif is_digit(c):
+            run = dots = 0
+            while i > floor and (is_digit(data[i - 1]) or data[i - 1] == 46):
+                i -= 1
+                run = run + 1 if data[i] != 46 else 0
+                dots += data[i] == 46
+                if run > 3 or dots > 3:
+                    return False
+            passed = True
+        elif FLAGS[c] & LETTER:
+            end = i
+            while i > floor and FLAGS[data[i - 1]] & LETTER:
+                i -= 1
+            key = _key(data, i, end)
+            if _member(VERSION_WORDS, key):
+                # A word glued to other text may belong to an address that is itself replaced.
+                return i == lo or data[i - 1] <= 32 or data[i - 1] == 40 or data[i - 1] == 34
+            if not _member(_CONNECTIVES, key):
+                return False
+            passed = True
+        elif c == 0xA7:
+            return i - 2 >= lo and data[i - 2] == 0xC2
+        else:
+            return passed and mark_ends(data, i, lo)
+    return False

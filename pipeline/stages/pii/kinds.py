@@ -1,0 +1,57 @@
+"""What the stage can be asked for, what it writes in place of a value, and the schema of the spans it reports."""
+
+from enum import StrEnum
+from typing import Literal
+
+import pyarrow as pa
+
+from pipeline.stages.params import Params
+
+
+class PiiKind(StrEnum):
+    EMAIL = "email"
+    PHONE = "phone"
+    SSN = "ssn"
+    IP = "ip"
+    CREDIT_CARD = "credit_card"
+    IBAN = "iban"
+    SECRET = "secret"
+
+
+class PiiParams(Params):
+    """Which kinds are replaced, and by what.
+
+    `placeholder` writes the kind in brackets (`[EMAIL]`); `format` writes one fixed value of the same format, taken from what standards keep
+    free for examples (RFC 2606, RFC 5737, RFC 3849, the 555-01xx numbers) or from values that are never issued.
+    """
+
+    kinds: tuple[PiiKind, ...] = tuple(PiiKind)
+    replacement: Literal["placeholder", "format"] = "placeholder"
+
+
+SPANS_SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("start", pa.int64(), nullable=False),
+        pa.field("end", pa.int64(), nullable=False),
+    ]
+)
+
+# A form is what a matcher reports: one for each kind, and a second for IP addresses, whose two families have different formats.
+EMAIL, PHONE, SSN, IPV4, CREDIT_CARD, IBAN, SECRET, IPV6 = range(8)
+
+KIND_OF_FORM = (PiiKind.EMAIL, PiiKind.PHONE, PiiKind.SSN, PiiKind.IP, PiiKind.CREDIT_CARD, PiiKind.IBAN, PiiKind.SECRET, PiiKind.IP)
+
+PLACEHOLDERS = tuple(f"[{kind.upper()}]".encode() for kind in KIND_OF_FORM)
+
+EXAMPLES = (
+    b"user@example.com",
+    b"202-555-0100",
+    b"000-00-0000",
+    b"192.0.2.1",
+    b"0000-0000-0000-0000",
+    b"XX00XXXX00000000",
+    b"SECRET0000000000",
+    b"2001:db8::1",
+)

@@ -1,0 +1,51 @@
+"""The text with its spans replaced, and the spans in characters."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True)
+def replace(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, literals: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes and offsets (from 0) of the documents, each span replaced by `literals[starts[form]:starts[form + 1]]`."""
+    size = offsets[-1] - offsets[0]
+    for k in range(len(spans)):
+        form = spans[k, 1]
+        size += starts[form + 1] - starts[form] - (spans[k, 3] - spans[k, 2])
+    out = np.empty(size, np.uint8)
+    out_offsets = np.empty(len(offsets), np.int64)
+    out_offsets[0] = 0
+    read, written, k = offsets[0], 0, 0
+    for document in range(len(offsets) - 1):
+        while k < len(spans) and spans[k, 0] == document:
+            form, start, end = spans[k, 1], spans[k, 2], spans[k, 3]
+            out[written : written + start - read] = data[read:start]
+            written += start - read
+            width = starts[form + 1] - starts[form]
+            out[written : written + width] = literals[starts[form] : starts[form + 1]]
+            written += width
+            read = end
+            k += 1
+        end = offsets[document + 1]
+        out[written : written + end - read] = data[read:end]
+        written += end - read
+        read = end
+        out_offsets[document + 1] = written
+    return out, out_offsets
+
+
+@njit(cache=True)
+def in_characters(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    """(start, end) of each span in characters from the start of its document."""
+    result = np.empty((len(spans), 2), np.int64)
+    document, position, characters = -1, 0, 0
+    for k in range(len(spans)):
+        if spans[k, 0] != document:
+            document, characters = spans[k, 0], 0
+            position = offsets[document]
+        for edge in range(2):
+            target = spans[k, 2 + edge]
+            for i in range(position, target):
+                characters += (data[i] & 0xC0) != 0x80
+            position = target
+            result[k, edge] = characters
+    return result

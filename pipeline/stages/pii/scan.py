@@ -1,0 +1,139 @@
+"""The one pass over the bytes of a batch: rare bytes trigger the matchers, everything else is skipped."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+
+from pipeline.stages.pii.characters import digit_run, is_alnum, is_digit, mark_length
+from pipeline.stages.pii.credentials import TRIGGERS, secret_at, url_credentials_at
+from pipeline.stages.pii.emails import email_at
+from pipeline.stages.pii.identifiers import card_end, iban_at, ssn_end
+from pipeline.stages.pii.ip_addresses import ipv4_end, ipv6_at
+from pipeline.stages.pii.kinds import CREDIT_CARD, EMAIL, IBAN, IPV4, IPV6, PHONE, SECRET, SSN
+from pipeline.stages.pii.phones import phone_end
+
+_SKIP, _ON_DIGIT, _ON_AT, _ON_COLON, _ON_OPENING, _ON_SECRET = range(6)
+_PHONE_LIST_GAP = 8
+
+
+def _actions() -> np.ndarray:
+    actions = np.zeros(256, np.uint8)
+    for characters, action in ((b"0123456789", _ON_DIGIT), (b"@", _ON_AT), (b":", _ON_COLON), (b"+(", _ON_OPENING), (TRIGGERS, _ON_SECRET)):
+        actions[list(characters)] = action
+    return actions
+
+
+_ACTIONS = _actions()
+
+
+@njit
+def _number(data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool) -> tuple[int, int, int]:
+    """(start, end, form) of what the digits at `p` belong to; end is 0 if to nothing. `digits` of them stand there."""
+    if p > lo and is_alnum(data[p - 1]):
+        if wanted[IBAN] and digits >= 2:
+            start, end = iban_at(data, p, lo, hi)
+            return start, end, IBAN
+        return 0, 0, 0
+    if wanted[IPV4] and digits <= 3 and p + digits < hi and data[p + digits] == 46:
+        end = ipv4_end(data, p, lo, hi)
+        if end > 0:
+            return p, end, IPV4
+    if wanted[CREDIT_CARD] and (digits == 4 or 12 <= digits <= 19):
+        end = card_end(data, p, digits, lo, hi)
+        if end > 0:
+            return p, end, CREDIT_CARD
+    if wanted[SSN] and (digits == 3 or digits == 9):
+        end = ssn_end(data, p, digits, lo, hi)
+        if end > 0:
+            return p, end, SSN
+    if wanted[PHONE] and digits <= 17:
+        return p, phone_end(data, p, lo, hi, after_phone), PHONE
+    return 0, 0, 0
+
+
+@njit
+def _match(data: np.ndarray, i: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool) -> tuple[int, int, int]:
+    """(start, end, form) of the value that the trigger byte at `i`, not a digit, belongs to; end is 0 if there is none."""
+    action = _ACTIONS[data[i]]
+    if action == _ON_SECRET:
+        if wanted[SECRET]:
+            start, end = secret_at(data, i, lo, hi)
+            return start, end, SECRET
+    elif action == _ON_AT:
+        if wanted[EMAIL]:
+            start, end = email_at(data, i, lo, hi)
+            return start, end, EMAIL
+    elif action == _ON_COLON:
+        if wanted[SECRET]:
+            start, end = url_credentials_at(data, i, lo, hi)
+            if end > 0:
+                return start, end, SECRET
+        if wanted[IPV6]:
+            start, end = ipv6_at(data, i, lo, hi)
+            return start, end, IPV6
+    elif wanted[PHONE] and i + 7 < hi and (is_digit(data[i + 1]) or data[i + 1] == 43):
+        return i, phone_end(data, i, lo, hi, after_phone), PHONE
+    return 0, 0, 0
+
+
+def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+    """The pass, compiled. numba's cache keys a function by its own file and closure, not by what it calls, so the sources are in the closure."""
+
+    @njit(cache=True)
+    def find(data: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Rows of (document, form, start, end), ordered and disjoint, in bytes of `data`; `wanted` says which forms to look for."""
+        len(sources)
+        spans = np.empty((1024, 4), np.int64)
+        count = 0
+        for document in range(len(offsets) - 1):
+            lo, hi = offsets[document], offsets[document + 1]
+            first = count
+            i = lo
+            while i < hi:
+                action = _ACTIONS[data[i]]
+                if action == _SKIP:
+                    i += 1
+                    continue
+                after_phone = count > first and spans[count - 1, 1] == PHONE and i - spans[count - 1, 3] <= _PHONE_LIST_GAP
+                step = 1
+                if action == _ON_DIGIT:
+                    step = mark_length(data, i, hi)
+                    if step > 0:
+                        i += step
+                        continue
+                    step = digit_run(data, i, hi)
+                    start, end, form = _number(data, i, step, lo, hi, wanted, after_phone)
+                else:
+                    start, end, form = _match(data, i, lo, hi, wanted, after_phone)
+                if end == 0:
+                    i += step
+                    continue
+                if form == EMAIL and count > first and spans[count - 1, 1] == SECRET and spans[count - 1, 3] == i:
+                    i += 1  # the host after "user:password@"
+                    continue
+                while count > first and spans[count - 1, 3] > start:
+                    count -= 1
+                    start = min(start, spans[count, 2])
+                if count == len(spans):
+                    grown = np.empty((2 * count, 4), np.int64)
+                    grown[:count] = spans
+                    spans = grown
+                spans[count, 0], spans[count, 1], spans[count, 2], spans[count, 3] = document, form, start, end
+                count += 1
+                i = end
+        return spans[:count].copy()
+
+    return find
+
+
+def _sources() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+find_spans = _compiled(_sources())
