@@ -12,6 +12,7 @@ from pipeline.stages.text import utf8_arrays
 GROWTH = 3
 PADDING = 32
 _FIRST_UNSURE_BYTE = "\u0300".encode()[0]
+_REPLACEMENT = np.int64(0xFFFD)
 _TOP = np.uint64(21)
 _MASK = np.uint64(0x1FFFFF)
 
@@ -19,7 +20,8 @@ _MASK = np.uint64(0x1FFFFF)
 def normal_form(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """`utf8_arrays` of the column in NFC. Only rows that hold a character which may compose or decompose pay for it."""
     data, offsets = _read_only(*utf8_arrays(column))
-    unsure = _unsure_rows(data, offsets, characters().classes)
+    unsure = np.zeros(len(column), np.bool_)
+    _mark_unsure_rows(data, offsets, characters().classes, unsure)
     if not unsure.any():
         return data, offsets
     column = column.cast(pa.large_string())
@@ -35,19 +37,17 @@ def _read_only(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 @njit(cache=True)
-def _unsure_rows(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    unsure = np.zeros(len(offsets) - 1, np.bool_)
+def _mark_unsure_rows(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray, unsure: np.ndarray) -> None:
     for row in range(len(unsure)):
         end = offsets[row + 1]
         for i in range(offsets[row], end):
             if data[i] >= _FIRST_UNSURE_BYTE and classes[decode(data, i, end)[0]] & NFC_UNSURE:
                 unsure[row] = True
                 break
-    return unsure
 
 
 @njit(cache=True)
-def decode(data: np.ndarray, i: int, end: int) -> tuple[int, int]:
+def decode(data: np.ndarray, i: int, end: int) -> tuple[np.int64, int]:
     """The code point at byte i and its width in bytes; never reads at or after `end`, whatever the bytes are."""
     first = np.int64(data[i])
     if first < 0x80:
@@ -57,9 +57,11 @@ def decode(data: np.ndarray, i: int, end: int) -> tuple[int, int]:
     if first < 0xF0 and i + 2 < end:
         return (first & 0x0F) << 12 | (np.int64(data[i + 1]) & 0x3F) << 6 | np.int64(data[i + 2]) & 0x3F, 3
     if i + 3 < end:
-        low = (np.int64(data[i + 2]) & 0x3F) << 6 | np.int64(data[i + 3]) & 0x3F
-        return min((first & 0x07) << 18 | (np.int64(data[i + 1]) & 0x3F) << 12 | low, CODE_POINTS - 1), 4
-    return 0xFFFD, 1
+        low = (np.int64(data[i + 1]) & 0x3F) << 12 | (np.int64(data[i + 2]) & 0x3F) << 6 | np.int64(data[i + 3]) & 0x3F
+        code = (first & 0x07) << 18 | low
+        if code < CODE_POINTS:
+            return code, 4
+    return _REPLACEMENT, 1
 
 
 @njit(cache=True)
@@ -83,10 +85,10 @@ def _encode(code: int, out: np.ndarray, at: int) -> int:
 
 
 @njit(cache=True)
-def count_characters(data: np.ndarray, start: int, end: int) -> int:
-    """Characters in data[start:end], all bytes that do not continue one."""
+def count_characters(data: np.ndarray, end: int) -> int:
+    """Characters in data[:end]: all bytes that do not continue one."""
     count = 0
-    for i in range(start, end):
+    for i in range(end):
         count += (data[i] & 0xC0) != 0x80
     return count
 
@@ -134,7 +136,8 @@ def normalise(data: np.ndarray, start: int, end: int, classes: np.ndarray, folds
         high |= byte
     if high >= 0x80:
         size = _fold(data, start, end, folds, out)
-    out[size : size + 16] = 0
+    for i in range(size, size + 16):
+        out[i] = 0
     return size
 
 

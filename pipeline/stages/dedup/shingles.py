@@ -30,7 +30,12 @@ def shingle_sets(documents: pa.RecordBatch, params: DedupParams) -> ShingleSets:
     8 bytes for each distinct shingle, about 1.4 times the text. Linear time; the largest document sets the scratch memory, 7 times its bytes.
     """
     data, offsets = normal_form(documents.column("text"))
-    ends, hashes = _sets(data, offsets, *characters(), params.ngram)
+    classes, folds = characters()
+    blocks = text_scratch(offsets)
+    shingles = np.empty(longest(offsets) // 2 + 1, np.uint64)
+    table = np.zeros(len(shingles) * 5 // 2 + 2, np.uint64)
+    ends, hashes = np.zeros(len(offsets), np.int64), np.empty(int(offsets[-1] - offsets[0]) // 2 + len(offsets), np.uint64)
+    _sets(data, offsets, classes, folds, word_factors(classes), params.ngram, blocks, shingles, table, ends, hashes)
     return ShingleSets(ends, hashes[: ends[-1]].copy())
 
 
@@ -41,22 +46,19 @@ def concat_sets(parts: Sequence[ShingleSets]) -> ShingleSets:
     return ShingleSets(offsets, np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)]))
 
 
-@njit(cache=True)
 def word_factors(classes: np.ndarray) -> np.ndarray:
     """What an ASCII byte multiplies the hash of its word by, uint64[128]: 0 ends the word."""
-    factors = np.zeros(128, np.uint64)
-    for byte in range(128):
-        factors[byte] = _PRIME if classes[byte] & WORD else _ZERO
-    return factors
+    return np.where(classes[:128] & WORD, _PRIME, _ZERO)
 
 
-@njit(cache=True)
+def text_scratch(offsets: np.ndarray) -> np.ndarray:
+    """Room for any row's normalised text: uint64, so that it can be hashed by blocks; its uint8 view is the text."""
+    return np.empty((GROWTH * longest(offsets) + PADDING) // 8 + 1, np.uint64)
+
+
 def longest(offsets: np.ndarray) -> int:
     """Bytes of the longest row."""
-    most = 0
-    for row in range(len(offsets) - 1):
-        most = max(most, offsets[row + 1] - offsets[row])
-    return most
+    return int(np.diff(offsets).max(initial=0))
 
 
 @njit(cache=True)
@@ -76,10 +78,10 @@ def _hash_words(text: np.ndarray, size: int, classes: np.ndarray, factors: np.nd
             inside = classes[point] & WORD or (classes[point] & MARK and value != _ZERO)
             factor, code = _PRIME if inside else _ZERO, np.uint64(point)
             i += width
-        count += np.int64((value != _ZERO) & (factor == _ZERO))
+        count += 1 if (value != _ZERO) & (factor == _ZERO) else 0
         value = (value ^ code) * factor
     out[count] = value
-    count += np.int64(value != _ZERO)
+    count += 1 if value != _ZERO else 0
     for word in range(count):
         out[word] = mix64(out[word])
     return count
@@ -100,22 +102,20 @@ def _combine(words: np.ndarray, count: int, ngram: int) -> None:
 
 
 @njit(cache=True)
-def hash_shingles(text: np.ndarray, size: int, classes: np.ndarray, factors: np.ndarray, ngram: int, out: np.ndarray) -> int:
-    """Shingle hashes (with repeats) of normalised text[:size] to `out` (size // 2 + 1); returns how many.
+def hash_shingles(blocks: np.ndarray, text: np.ndarray, size: int, classes: np.ndarray, factors: np.ndarray, ngram: int, out: np.ndarray) -> int:
+    """Shingle hashes (with repeats) of the normalised text[:size] to `out` (size // 2 + 1); returns how many.
 
-    Text of fewer than `ngram` words is one shingle, all of it, signs included, so "C++" is not "C#". Empty text has none.
+    `blocks` is the same memory in uint64, zero for 16 bytes after `size`. Text of fewer than `ngram` words is one shingle, all of it, signs
+    included, so "C++" is not "C#". Empty text has none.
     """
     count = _hash_words(text, size, classes, factors, out)
     if count >= ngram:
         _combine(out, count, ngram)
         return count - ngram + 1
-    if size == 0:
-        return 0
-    padded = text[: size // 16 * 16 + 16].copy()
-    padded[size:] = 0
-    low, high = murmur128(padded.view(np.uint64), size)
-    out[0] = mix64(low ^ high)
-    return 1
+    if size:
+        low, high = murmur128(blocks, size)
+        out[0] = mix64(low ^ high)
+    return min(size, 1)
 
 
 @njit(cache=True)
@@ -125,7 +125,7 @@ def _distinct(hashes: np.ndarray, count: int, table: np.ndarray, out: np.ndarray
     Insertion into a table addressed by the leading bits, with probing that keeps it in order: one pass, since hashes are uniform.
     """
     slots = np.uint64(count + count // 2 + 1)
-    last = 0
+    last = np.int64(0)
     for i in range(count):
         value = max(hashes[i], np.uint64(1))
         slot = np.int64(((value >> _HALF) * slots) >> _HALF)
@@ -138,24 +138,32 @@ def _distinct(hashes: np.ndarray, count: int, table: np.ndarray, out: np.ndarray
                 break
             value = displaced
             slot += 1
-        last = max(last, slot)
-    for slot in range(last + 1):
-        if table[slot]:
-            out[at] = table[slot]
-            table[slot] = 0
+        if slot > last:
+            last = slot
+    for filled in range(last + 1):
+        if table[filled]:
+            out[at] = table[filled]
+            table[filled] = 0
             at += 1
     return at
 
 
 @njit(cache=True)
-def _sets(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray, folds: np.ndarray, ngram: int) -> tuple[np.ndarray, np.ndarray]:
-    rows, most, factors = len(offsets) - 1, longest(offsets), word_factors(classes)
-    text = np.empty(GROWTH * most + PADDING, np.uint8)
-    shingles = np.empty(GROWTH * most // 2 + 1, np.uint64)
-    table = np.zeros(5 * len(shingles) // 2 + 2, np.uint64)
-    ends, hashes = np.zeros(rows + 1, np.int64), np.empty(GROWTH * (offsets[-1] - offsets[0]) // 2 + rows, np.uint64)
-    for row in range(rows):
+def _sets(
+    data: np.ndarray,
+    offsets: np.ndarray,
+    classes: np.ndarray,
+    folds: np.ndarray,
+    factors: np.ndarray,
+    ngram: int,
+    blocks: np.ndarray,
+    shingles: np.ndarray,
+    table: np.ndarray,
+    ends: np.ndarray,
+    hashes: np.ndarray,
+) -> None:
+    text = blocks.view(np.uint8)
+    for row in range(len(offsets) - 1):
         size = normalise(data, offsets[row], offsets[row + 1], classes, folds, text)
-        count = hash_shingles(text, size, classes, factors, ngram, shingles)
+        count = hash_shingles(blocks, text, size, classes, factors, ngram, shingles)
         ends[row + 1] = _distinct(shingles, count, table, hashes, ends[row])
-    return ends, hashes

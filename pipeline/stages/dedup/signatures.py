@@ -6,9 +6,9 @@ from numba import njit
 
 from pipeline.stages.dedup.characters import characters
 from pipeline.stages.dedup.hashing import murmur128
-from pipeline.stages.dedup.normalise import GROWTH, PADDING, count_characters, end_of_character, normal_form, normalise
+from pipeline.stages.dedup.normalise import count_characters, end_of_character, normal_form, normalise
 from pipeline.stages.dedup.params import DedupParams
-from pipeline.stages.dedup.shingles import hash_shingles, longest, word_factors
+from pipeline.stages.dedup.shingles import hash_shingles, longest, text_scratch, word_factors
 
 _EMPTY = np.uint32(0xFFFFFFFF)
 _F1, _F2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
@@ -16,7 +16,7 @@ _HALF = np.uint64(32)
 
 
 def signature_schema(params: DedupParams) -> pa.Schema:
-    """`exact`: MurmurHash3 x64 128 of the normalised text. `num_shingles`: with repeats; 0 only for empty text. `length`: characters in NFC."""
+    """`exact`: MurmurHash3 x64 128 of the normalised text. `num_shingles`: with repeats; 0 only for empty text. `length`: its characters."""
     return pa.schema(
         [
             pa.field("id", pa.string(), nullable=False),
@@ -37,7 +37,28 @@ def signatures(documents: pa.RecordBatch, params: DedupParams) -> pa.RecordBatch
     """
     data, offsets = normal_form(documents.column("text"))
     a, b = permutations(params.num_perm, params.seed)
-    exact, num_shingles, length, truncated, minhash = _signatures(data, offsets, *characters(), params.ngram, params.max_chars, a, b)
+    classes, folds = characters()
+    rows, blocks, shingles = len(offsets) - 1, text_scratch(offsets), np.empty(longest(offsets) // 2 + 1, np.uint64)
+    exact, minhash = np.empty((rows, 2), np.uint64), np.empty((rows, params.num_perm), np.uint32)
+    num_shingles, length, truncated = np.empty(rows, np.int32), np.empty(rows, np.int64), np.zeros(rows, np.bool_)
+    _hash_texts(
+        data,
+        offsets,
+        classes,
+        folds,
+        word_factors(classes),
+        params.ngram,
+        params.max_chars,
+        blocks,
+        shingles,
+        exact,
+        num_shingles,
+        length,
+        truncated,
+        a,
+        b,
+        minhash,
+    )
     return pa.RecordBatch.from_arrays(
         [
             documents.column("id").cast(pa.string()),
@@ -84,30 +105,33 @@ def minhash_row(shingles: np.ndarray, count: int, a: np.ndarray, b: np.ndarray, 
 
 
 @njit(cache=True)
-def _signatures(
+def _hash_texts(
     data: np.ndarray,
     offsets: np.ndarray,
     classes: np.ndarray,
     folds: np.ndarray,
+    factors: np.ndarray,
     ngram: int,
     max_chars: int,
+    blocks: np.ndarray,
+    shingles: np.ndarray,
+    exact: np.ndarray,
+    num_shingles: np.ndarray,
+    length: np.ndarray,
+    truncated: np.ndarray,
     a: np.ndarray,
     b: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    rows, most, factors = len(offsets) - 1, longest(offsets), word_factors(classes)
-    blocks = np.empty((GROWTH * most + PADDING) // 8 + 1, np.uint64)
+    minhash: np.ndarray,
+) -> None:
     text = blocks.view(np.uint8)
-    shingles = np.empty(min(GROWTH * most, 4 * max_chars) // 2 + 1, np.uint64)
-    exact, minhash = np.empty((rows, 2), np.uint64), np.empty((rows, len(a)), np.uint32)
-    num_shingles, length, truncated = np.empty(rows, np.int32), np.empty(rows, np.int64), np.zeros(rows, np.bool_)
-    for row in range(rows):
-        length[row] = count_characters(data, offsets[row], offsets[row + 1])
+    for row in range(len(offsets) - 1):
         size = normalise(data, offsets[row], offsets[row + 1], classes, folds, text)
+        length[row] = count_characters(text, size)
         exact[row, 0], exact[row, 1] = murmur128(blocks, size)
-        if size > max_chars:
-            whole, size = size, end_of_character(text, size, max_chars)
-            truncated[row] = size < whole
-        count = hash_shingles(text, size, classes, factors, ngram, shingles)
-        num_shingles[row] = count
-        minhash_row(shingles, count, a, b, minhash[row])
-    return exact, num_shingles, length, truncated, minhash
+        truncated[row] = length[row] > max_chars
+        if truncated[row]:
+            size = end_of_character(text, size, max_chars)
+            for i in range(size, size + 16):
+                text[i] = 0
+        num_shingles[row] = hash_shingles(blocks, text, size, classes, factors, ngram, shingles)
+        minhash_row(shingles, num_shingles[row], a, b, minhash[row])

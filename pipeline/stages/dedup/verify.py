@@ -21,6 +21,19 @@ class Verified(NamedTuple):
     jaccard: np.ndarray
 
 
+class _Kept(NamedTuple):
+    """The kept documents, by place in the survivor order, that each bucket (a key of a band) remembers, and the state of one look-up.
+
+    Bucket b holds members[starts[b] : starts[b] + filled[b]]; `shared` counts the keys in common with the documents listed in `met`.
+    """
+
+    starts: np.ndarray
+    filled: np.ndarray
+    members: np.ndarray
+    shared: np.ndarray
+    met: np.ndarray
+
+
 def verify(keys: np.ndarray, sets: ShingleSets, order: np.ndarray, params: DedupParams) -> Verified:
     """Decides candidates, best survivor first: each is kept unless it is similar to a kept one that it shares a band key with.
 
@@ -32,8 +45,10 @@ def verify(keys: np.ndarray, sets: ShingleSets, order: np.ndarray, params: Dedup
     if not len(keys) == len(order) == len(sets.offsets) - 1:
         raise ValueError(f"{len(keys)} rows of keys, {len(sets.offsets) - 1} shingle sets and {len(order)} places in the order must be as many")
     buckets, starts = _buckets(keys[order])
-    keeper, jaccards = _verify(buckets, starts, sets.offsets, sets.hashes, order, params.threshold, params.measure == "containment")
-    return Verified(keeper, jaccards)
+    count, verified = len(keys), Verified(np.arange(len(keys), dtype=np.int64), np.full(len(keys), np.nan, np.float32))
+    kept = _Kept(starts, np.zeros(len(starts) - 1, np.int64), np.empty(starts[-1], np.int64), np.zeros(count, np.int64), np.empty(count, np.int64))
+    _verify(buckets, kept, *sets, order, params.threshold, params.measure == "containment", *verified)
+    return verified
 
 
 def _buckets(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -76,64 +91,65 @@ def jaccard(left: np.ndarray, right: np.ndarray) -> float:
 
 
 @njit(cache=True)
-def _similar(kept: np.ndarray, other: np.ndarray, threshold: float, containment: bool) -> float:
-    """The Jaccard of a pair that passes the threshold, else -1."""
-    sizes = len(kept) + len(other)
-    least = threshold * len(other) if containment else threshold / (1 + threshold) * sizes
+def _similar(offsets: np.ndarray, hashes: np.ndarray, kept: int, document: int, threshold: float, containment: bool) -> float:
+    """The Jaccard of two rows of the sets if they pass the threshold, else -1."""
+    left, right = hashes[offsets[kept] : offsets[kept + 1]], hashes[offsets[document] : offsets[document + 1]]
+    sizes = len(left) + len(right)
+    least = threshold * len(right) if containment else threshold / (1 + threshold) * sizes
     # Rounded down a little: the bound only saves work, the exact ratio decides.
-    common = overlap(kept, other, np.int64(np.ceil(least - 1e-6)))
+    common = overlap(left, right, np.int64(np.ceil(least - 1e-6)))
     if common <= 0:
         return -1.0
     similarity = common / (sizes - common)
-    return similarity if (common / len(other) if containment else similarity) >= threshold else -1.0
+    return similarity if (common / len(right) if containment else similarity) >= threshold else -1.0
 
 
 @njit(cache=True)
 def _verify(
-    buckets: np.ndarray, starts: np.ndarray, offsets: np.ndarray, hashes: np.ndarray, order: np.ndarray, threshold: float, containment: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    count, bands = buckets.shape
-    keeper, similarity = np.arange(count), np.full(count, np.nan, np.float32)
-    filled, members = np.zeros(len(starts) - 1, np.int64), np.empty(starts[-1], np.int64)
-    shared, met = np.zeros(count, np.int64), np.empty(count, np.int64)
-    for place in range(count):
-        found = _kept_with_a_common_key(buckets[place], starts, filled, members, shared, met)
+    buckets: np.ndarray,
+    kept: _Kept,
+    offsets: np.ndarray,
+    hashes: np.ndarray,
+    order: np.ndarray,
+    threshold: float,
+    containment: bool,
+    keeper: np.ndarray,
+    similarity: np.ndarray,
+) -> None:
+    for place in range(len(order)):
         document, compared = order[place], 0
-        other = hashes[offsets[document] : offsets[document + 1]]
-        most = np.int64(0)
-        for k in range(found):
-            most = max(most, shared[met[k]])
-        for level in range(most, 0, -1):
+        found = _count_common_keys(buckets[place], kept)
+        for level in range(buckets.shape[1], 0, -1):
             for k in range(found):
-                if shared[met[k]] != level or compared == COMPARISONS or keeper[document] != document:
-                    continue
-                kept = order[met[k]]
-                compared += 1
-                score = _similar(hashes[offsets[kept] : offsets[kept + 1]], other, threshold, containment)
-                if score >= 0:
-                    keeper[document], similarity[document] = kept, score
+                if kept.shared[kept.met[k]] == level and compared < COMPARISONS and keeper[document] == document:
+                    other = order[kept.met[k]]
+                    score = _similar(offsets, hashes, other, document, threshold, containment)
+                    compared += 1
+                    if score >= 0:
+                        keeper[document], similarity[document] = other, score
         for k in range(found):
-            shared[met[k]] = 0
+            kept.shared[kept.met[k]] = 0
         if keeper[document] == document:
-            for band in range(bands):
-                bucket = buckets[place, band]
-                if filled[bucket] < KEPT_PER_KEY:
-                    members[starts[bucket] + filled[bucket]] = place
-                    filled[bucket] += 1
-    return keeper, similarity
+            _remember(place, buckets[place], kept)
 
 
 @njit(cache=True)
-def _kept_with_a_common_key(
-    buckets: np.ndarray, starts: np.ndarray, filled: np.ndarray, members: np.ndarray, shared: np.ndarray, met: np.ndarray
-) -> int:
-    """Counts in `shared` the keys that each kept document has in common with this one, lists those documents in `met`; returns how many."""
+def _count_common_keys(buckets: np.ndarray, kept: _Kept) -> int:
+    """Counts in `shared` the keys that each kept document has in common with these, and lists those documents in `met`; returns how many."""
     found = 0
     for bucket in buckets:
-        for slot in range(starts[bucket], starts[bucket] + filled[bucket]):
-            kept = members[slot]
-            if shared[kept] == 0:
-                met[found] = kept
+        for slot in range(kept.starts[bucket], kept.starts[bucket] + kept.filled[bucket]):
+            place = kept.members[slot]
+            if kept.shared[place] == 0:
+                kept.met[found] = place
                 found += 1
-            shared[kept] += 1
+            kept.shared[place] += 1
     return found
+
+
+@njit(cache=True)
+def _remember(place: int, buckets: np.ndarray, kept: _Kept) -> None:
+    for bucket in buckets:
+        if kept.filled[bucket] < KEPT_PER_KEY:
+            kept.members[kept.starts[bucket] + kept.filled[bucket]] = place
+            kept.filled[bucket] += 1
