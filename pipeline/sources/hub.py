@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # both take half a second and more to import
 
 ROWS_AT_ONCE = 256
 PATHS_AT_ONCE = 500
+BROKEN = (ValueError, pa.ArrowException)  # what the formats raise for broken data, as against a broken connection
 
 
 class HubConfig(Columns):
@@ -45,7 +46,7 @@ class HubSource:
         commit = self._commit()
         builder = self._builder(commit)
         files = {_path(url): url for url in self._urls(builder)}
-        self._check_text(_stream(builder, self.config.split, next(iter(files.values()))))
+        self._check_text(builder, next(iter(files.values())))
         sizes = self._sizes(list(files), commit)
         if self.config.max_documents is not None:
             name = f"{self.config.split}-first-{self.config.max_documents}"
@@ -63,8 +64,10 @@ class HubSource:
             reader = RowReader(path, self.config, batches)
             try:
                 yield from _read(_stream(builder, self.config.split, url), reader)
-            except (ValueError, pa.ArrowException) as error:
+            except BROKEN as error:
                 batches.reject(path, None, Reason.BROKEN_DATA, f"what comes before the break was read: {_first_line(error)}")
+            except Exception as error:  # as in _commit
+                raise self._error(f"broke off in {path}; run again to go on: {_first_line(error)}") from error
         yield from batches.rest()
 
     def _commit(self) -> str:
@@ -102,8 +105,13 @@ class HubSource:
             raise self._error(f"has no split {self.config.split!r}; there are {', '.join(map(str, files))}")
         return sorted(str(url) for url in files[self.config.split])
 
-    def _check_text(self, stream: "IterableDataset") -> None:
-        features = stream.features
+    def _check_text(self, builder: "DatasetBuilder", url: str) -> None:
+        try:
+            features = _stream(builder, self.config.split, url).features
+        except BROKEN:
+            return  # reading will set the file aside
+        except Exception as error:  # as in _commit
+            raise self._error(f"cannot be read: {_first_line(error)}") from error
         refused = no_text(features.arrow_schema, self.config.text_column) if features else None
         if refused:
             raise self._error(f"has no text to read: {refused[1]}; set `text_column`")

@@ -1,0 +1,249 @@
+"""The hub source against a hub on loopback; reading runs in other processes, since the hub's libraries take their settings when imported."""
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+COMMITS = ("a" * 40, "b" * 40)
+CARD = b"""---
+configs:
+- config_name: plain
+  data_files:
+  - split: train
+    path: data/train-*
+  - split: test
+    path: data/test-*
+---
+"""
+READ = """
+import json, sys
+from pydantic import TypeAdapter
+from pipeline.sources import SourceConfig, SourceError, open_source
+
+def read(config):
+    source = open_source("c", TypeAdapter(SourceConfig).validate_python(config))
+    rejects = []
+    try:
+        units = source.units()
+        rows = {unit.name: [row for batch in source.read(unit, rejects) for row in batch.to_pylist()] for unit in units}
+    except SourceError as error:
+        return {"error": str(error)}
+    units = [[unit.name, unit.fingerprint, unit.bytes] for unit in units]
+    return {"units": units, "rows": rows, "rejects": [[r.file, r.row, str(r.reason)] for r in rejects]}
+
+for line in sys.stdin:
+    print(json.dumps(read(json.loads(line))), flush=True)
+"""
+
+
+def parquet(**columns: list[Any]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+class Hub(ThreadingHTTPServer):
+    """As much of the hub's API as reading a data set takes: `files` by commit, the newest commit last."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.files: dict[str, dict[str, bytes]] = {}
+        self.token: str | None = None
+        self.tokens_seen: set[str | None] = set()
+        self.missed: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def commit(self, revision: str) -> str | None:
+        return list(self.files)[-1] if revision == "main" else revision if revision in self.files else None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Hub
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent."""
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()).get("paths", []))
+
+    def _answer(self, asked: list[str] | None = None) -> None:
+        given = self.headers.get("Authorization")
+        self.server.tokens_seen.add(given)
+        path = unquote(urlsplit(self.path).path)
+        if self.server.token and given != f"Bearer {self.server.token}":
+            self._send(403, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": "gated"})
+            return
+        parts = path.strip("/").split("/")
+        if parts[:4] == ["api", "datasets", "org", "set"]:
+            kind, revision, inside = [*parts[4:], "info", "main"][0], (parts[5] if len(parts) > 5 else "main"), "/".join(parts[6:])
+            self._api(kind, self.server.commit(revision), inside, asked or [])
+        elif parts[:4] == ["datasets", "org", "set", "resolve"]:
+            commit = self.server.commit(parts[4])
+            self._file(commit, self.server.files.get(commit or "", {}).get("/".join(parts[5:])))
+        else:
+            self.server.missed.append(path)
+            self._send(404, b"", {"X-Error-Code": "RepoNotFound"})
+
+    def _api(self, kind: str, commit: str | None, inside: str, asked: list[str]) -> None:
+        if commit is None:
+            self._send(404, b"", {"X-Error-Code": "RevisionNotFound"})
+            return
+        files = self.server.files[commit]
+        if kind in ("info", "revision"):
+            siblings = [{"rfilename": path} for path in files]
+            self._json({"id": "org/set", "sha": commit, "siblings": siblings, "tags": [], "private": False, "downloads": 0, "likes": 0})
+            return
+        folders = {"/".join(path.split("/")[:depth]) for path in files for depth in range(1, path.count("/") + 1)}
+        entries = [{"type": "file", "path": path, "size": len(data), "oid": hashlib.sha1(data).hexdigest()} for path, data in files.items()]
+        entries += [{"type": "directory", "path": path, "oid": "0" * 40} for path in sorted(folders)]
+        if kind == "paths-info":
+            self._json([entry for entry in entries if entry["path"] in asked])
+        elif inside and inside not in folders:
+            self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
+        else:
+            self._json([entry for entry in entries if str(entry["path"]).startswith(f"{inside}/" if inside else "")])
+
+    def _file(self, commit: str | None, data: bytes | None) -> None:
+        if data is None or commit is None:
+            self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
+            return
+        headers = {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(data).hexdigest()}"', "Accept-Ranges": "bytes"}
+        if asked := self.headers.get("Range"):
+            first, _, last = asked.removeprefix("bytes=").partition("-")
+            end = min(int(last or len(data)), len(data) - 1)
+            self._send(206, data[int(first) : end + 1], {**headers, "Content-Range": f"bytes {first}-{end}/{len(data)}"})
+        else:
+            self._send(200, data, headers)
+
+    def _json(self, value: Any) -> None:
+        self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
+
+    def _send(self, status: int, data: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(data))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub() as server:
+        server.files[COMMITS[0]] = {
+            "README.md": CARD,
+            "data/train-00000.parquet": parquet(id=["x", "y"], text=["first text", "second text"], score=[0.5, 0.25]),
+            "data/train-00001.parquet": parquet(id=["z", "w"], text=["third text", None], score=[0.1, 0.2]),
+            "data/test-00000.parquet": parquet(id=["t"], text=["held out"], score=[0.0]),
+        }
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def read(hub: Hub, tmp_path: Path) -> Iterator[Any]:
+    """Reads a data set in a process with the settings given in capitals; one process for each set of them."""
+    readers: dict[str, subprocess.Popen[str]] = {}
+
+    def _read(config: dict[str, Any] | None = None, **settings: str) -> Any:
+        key = json.dumps(settings)
+        if key not in readers:
+            inherited = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+            environment = {**inherited, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1", "USE_TORCH": "0", **settings}
+            readers[key] = subprocess.Popen([sys.executable, "-c", READ], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        reader = readers[key]
+        assert reader.stdin and reader.stdout
+        reader.stdin.write(json.dumps({"kind": "hub", "name": "org/set", **(config or {})}) + "\n")
+        reader.stdin.flush()
+        return json.loads(reader.stdout.readline())
+
+    yield _read
+    for reader in readers.values():
+        reader.communicate()
+
+
+def texts(result: Any) -> list[str]:
+    return [row["text"] for rows in result["rows"].values() for row in rows]
+
+
+def test_a_split_arrives_file_by_file_pinned_to_its_commit(read: Any, hub: Hub) -> None:
+    result = read()
+    assert [unit[:2] for unit in result["units"]] == [
+        [path, f"{COMMITS[0]}:{path}"] for path in ("data/train-00000.parquet", "data/train-00001.parquet")
+    ]
+    assert [unit[2] for unit in result["units"]] == [len(hub.files[COMMITS[0]][unit[0]]) for unit in result["units"]]
+    assert texts(result) == ["first text", "second text", "third text"]
+    assert result["rows"]["data/train-00000.parquet"][0]["metadata"] == '{"score":0.5}'
+    assert result["rejects"] == [["data/train-00001.parquet", 2, "null_text"]]
+    assert hub.tokens_seen == {None}
+
+
+def test_max_documents_ends_the_reading_across_files(read: Any) -> None:
+    result = read(config={"max_documents": 3})
+    assert texts(result) == ["first text", "second text", "third text"]
+    assert len(read(config={"max_documents": 1})["rows"]["train-first-1"]) == 1
+
+
+def test_a_new_commit_changes_fingerprints_and_keeps_ids_while_a_pinned_revision_stays(read: Any, hub: Hub) -> None:
+    before = read(config={"split": "test"})
+    hub.files[COMMITS[1]] = {**hub.files[COMMITS[0]], "data/test-00000.parquet": parquet(id=["t", "u"], text=["held out", "added"], score=[0.0, 1.0])}
+    after = read(config={"split": "test"})
+    assert texts(after) == ["held out", "added"]
+    assert after["units"][0][1].startswith(COMMITS[1])
+    assert after["rows"]["data/test-00000.parquet"][0] == before["rows"]["data/test-00000.parquet"][0]
+    assert read(config={"split": "test", "revision": COMMITS[0]}) == before
+
+
+def test_a_broken_data_file_is_named_and_its_neighbours_arrive(read: Any, hub: Hub) -> None:
+    files = hub.files[COMMITS[0]]
+    files["data/train-00000.parquet"] = files["data/train-00000.parquet"][:-20]
+    result = read()
+    assert texts(result) == ["third text"]
+    assert ["data/train-00000.parquet", None, "broken_data"] in result["rejects"]
+
+
+def test_what_does_not_exist_on_the_hub_is_named_with_what_does(read: Any) -> None:
+    for config, says in (
+        ({"name": "org/none"}, "'org/none' does not exist or is private"),
+        ({"revision": "v9"}, "has no revision 'v9'"),
+        ({"config": "fancy"}, "'fancy' not found. Available: ['plain']"),
+        ({"split": "dev"}, "has no split 'dev'; there are train, test"),
+        ({"text_column": "body"}, "no column 'body'; there are id, text, score"),
+        ({"text_column": "score"}, "column 'score' is of type double"),
+    ):
+        assert says in read(config=config)["error"]
+
+
+def test_a_hub_that_cannot_be_reached_is_one_clear_error(read: Any) -> None:
+    assert "the hub at http://127.0.0.1:9 does not answer" in read(HF_ENDPOINT="http://127.0.0.1:9")["error"]
+
+
+def test_a_gated_data_set_opens_with_the_token_of_the_environment_and_with_no_other(read: Any, hub: Hub, tmp_path: Path) -> None:
+    hub.token = "secret"
+    (tmp_path / "token").write_text("secret")  # where a login would have saved it
+    assert "is gated; accept its terms on its page and set HF_TOKEN" in read(config={"split": "test"})["error"]
+    assert texts(read(config={"split": "test"}, HF_TOKEN="secret")) == ["held out"]
