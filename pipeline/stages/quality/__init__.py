@@ -1,0 +1,7 @@
+"""Quality heuristics: `measure` computes every signal of every document once, `judge` applies thresholds to them."""
+
+from pipeline.stages.quality.profiles import PROFILES
+from pipeline.stages.quality.rules import VERDICTS_SCHEMA, QualityParams, QualityRule, judge
+from pipeline.stages.quality.signals import SIGNALS_SCHEMA, VERSION, DocumentTooLongError, measure
+
+__all__ = ["PROFILES", "SIGNALS_SCHEMA", "VERDICTS_SCHEMA", "VERSION", "DocumentTooLongError", "QualityParams", "QualityRule", "judge", "measure"]
