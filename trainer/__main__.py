@@ -1,0 +1,81 @@
+"""`python -m trainer CONFIG.yaml [key=value ...]`, `python -m trainer evaluate CHECKPOINT`, `python -m trainer generate CHECKPOINT --prompt TEXT`."""
+
+import argparse
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+from trainer import launch
+from trainer.config import SamplesConfig, load_run_config
+from trainer.errors import TrainerError
+
+USER_ERROR = 2
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status: 0 done, 2 for what the user can correct (one message on stderr), 75 stopped on request and resumable."""
+    _with_allocator(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    try:
+        if arguments[:1] == ["evaluate"]:
+            return _evaluate(arguments[1:])
+        if arguments[:1] == ["generate"]:
+            return _generate(arguments[1:])
+        return _train(arguments)
+    except TrainerError as error:
+        print(f"trainer: {error}", file=sys.stderr)
+        return USER_ERROR
+
+
+def _with_allocator(arguments: list[str]) -> None:
+    """Starts again, in the same process, when the environment lacks what has to be there before Python starts."""
+    missing = {name: value for name, value in launch.environment().items() if name not in os.environ}
+    if missing.keys() & launch.ALLOCATOR.keys():
+        os.execve(sys.executable, [sys.executable, "-m", "trainer", *arguments], {**os.environ, **missing})
+
+
+def _train(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m trainer", description="Train, or go on from the newest checkpoint in run_dir.")
+    parser.add_argument("config", type=Path, metavar="CONFIG.yaml")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="for example training.optimizer.lr=1e-3")
+    options = parser.parse_args(arguments)
+    config = load_run_config(options.config, options.overrides)
+    # Imported only now: a mistake in the configuration is answered before torch is loaded.
+    from trainer.loop import run
+
+    return run(config)
+
+
+def _evaluate(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m trainer evaluate", description="Print validation losses of a checkpoint as JSON.")
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--config", type=Path, help="default: the config.yaml of the checkpoint's run directory")
+    options = parser.parse_args(arguments)
+    config = load_run_config(options.config or options.checkpoint.resolve().parent.parent / "config.yaml")
+    from trainer.evaluate import evaluate_checkpoint
+
+    print(json.dumps(evaluate_checkpoint(options.checkpoint, config)))
+    return 0
+
+
+def _generate(arguments: list[str]) -> int:
+    defaults = SamplesConfig()
+    parser = argparse.ArgumentParser(prog="python -m trainer generate", description="Print the prompt and what a checkpoint writes after it.")
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--prompt", required=True)
+    parser.add_argument("--max-new-tokens", type=int, default=defaults.max_new_tokens)
+    parser.add_argument("--temperature", type=float, default=defaults.temperature, help="0 takes the likeliest token")
+    parser.add_argument("--top-k", type=int, default=defaults.top_k, help="0 keeps the whole distribution")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    from trainer.generate import complete_from_checkpoint
+
+    samples = SamplesConfig(max_new_tokens=options.max_new_tokens, temperature=options.temperature, top_k=options.top_k)
+    print(complete_from_checkpoint(options.checkpoint, options.prompt, samples, options.seed))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Checkpoints: directories that exist whole or not at all, and can prove it."""

@@ -1,0 +1,76 @@
+"""Validation: every held-out token once, weighted by tokens, in nats per token and bits per byte of the text."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from trainer.config import DataConfig, RunConfig, TrainingConfig
+from trainer.errors import TrainerError
+from trainer.hf import load_model
+from trainer.loss import IGNORED
+from trainer.model import Llama
+from trainer.parallel.world import World
+from trainer.precision import Precision, resolve
+from trainer.shards import TokenStream
+from trainer.step import loss_sum
+
+
+def evaluate(model: Llama, data: DataConfig, training: TrainingConfig, precision: Precision, world: World) -> dict[str, Any] | None:
+    """`loss`, `perplexity`, `bits_per_byte`, `validation_tokens` (those predicted), `validation_bytes`, and the same under `per_corpus`.
+
+    None when no corpus has validation shards. A stream of n tokens gives n - 1 predictions, in windows of seq_len; the last window is padded, not dropped. Bits per byte are all nats,
+    those of [BOT] and [EOT] included, over ln 2 and the UTF-8 bytes of the text.
+    """
+    corpora = [corpus for corpus in data.corpora if corpus.validation]
+    if not corpora:
+        return None
+    sums = torch.zeros(len(corpora), 2, dtype=torch.float64, device=world.device)
+    bot_id = data.bot_id if training.document_masking else None
+    with torch.no_grad():
+        for row, corpus in enumerate(corpora):
+            stream = TokenStream(corpus.validation)
+            for windows in _batches(stream, training.seq_len, training.evaluation.micro_batch_size, world.rank, world.size):
+                batch = torch.from_numpy(windows).to(world.device)
+                sums[row, 0] += loss_sum(model, batch, precision, bot_id)
+                sums[row, 1] += (batch[:, 1:] != IGNORED).sum()
+    totals = world.sum(sums).tolist()
+    per_corpus = {corpus.name: _summary(nats, tokens, corpus.validation_bytes) for corpus, (nats, tokens) in zip(corpora, totals, strict=True)}
+    overall = _summary(sum(nats for nats, _ in totals), sum(tokens for _, tokens in totals), sum(corpus.validation_bytes for corpus in corpora))
+    return {**overall, "per_corpus": per_corpus}
+
+
+def _batches(stream: TokenStream, seq_len: int, batch_size: int, rank: int, world_size: int) -> Iterator[np.ndarray]:
+    """Every world_size-th batch of windows [batch_size, seq_len + 1] int64, all of one shape: what is missing at the end is no target."""
+    windows = -(-(stream.num_tokens - 1) // seq_len)
+    for first in range(rank * batch_size, windows, world_size * batch_size):
+        batch = np.full((batch_size, seq_len + 1), IGNORED, dtype=np.int64)
+        for row, window in enumerate(range(first, min(first + batch_size, windows))):
+            start = window * seq_len
+            tokens = stream.window(start, min(seq_len + 1, stream.num_tokens - start))
+            batch[row, : len(tokens)] = tokens
+        yield batch
+
+
+def _summary(nats: float, tokens: float, text_bytes: int) -> dict[str, float | int]:
+    loss = nats / max(1.0, tokens)
+    return {
+        "loss": loss,
+        "perplexity": math.exp(min(loss, 700.0)),
+        "bits_per_byte": nats / math.log(2) / text_bytes,
+        "validation_tokens": int(tokens),
+        "validation_bytes": text_bytes,
+    }
+
+
+def evaluate_checkpoint(checkpoint: Path, config: RunConfig) -> dict[str, Any]:
+    """A checkpoint directory on the validation shards of `config`. TrainerError when there are none or the checkpoint cannot be read."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = load_model(checkpoint / "hf", device)
+    found = evaluate(model, config.data, config.training, resolve(config.training.precision, device), World(0, 1, device))
+    if found is None:
+        raise TrainerError("no corpus of the configuration has validation shards")
+    return found

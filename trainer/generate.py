@@ -1,0 +1,69 @@
+"""Text from a model, one token at a time over a cache of keys and values."""
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+
+from trainer import hf
+from trainer.config import SamplesConfig
+from trainer.errors import TrainerError
+from trainer.model import Cache, Llama
+
+
+@torch.no_grad()
+def generate(
+    model: Llama, prompt: list[int], max_new_tokens: int, eot_id: int, temperature: float, top_k: int, generator: torch.Generator
+) -> list[int]:
+    """The tokens that follow `prompt`, up to `eot_id` (not returned), `max_new_tokens` or the model's context, whichever comes first.
+
+    `temperature` 0 takes the likeliest token; `top_k` 0 keeps the whole distribution. TrainerError when the prompt fills the context.
+    """
+    if not 0 < len(prompt) < model.max_length:
+        raise TrainerError(f"the prompt has {len(prompt)} tokens; it must have at least 1 and leave room in the context of {model.max_length}")
+    device = model.model.embed_tokens.weight.device
+    cache, tokens = Cache(), torch.tensor([prompt], device=device)
+    written: list[int] = []
+    for _ in range(min(max_new_tokens, model.max_length - len(prompt))):
+        logits = model.logits(model(tokens, cache=cache)[:, -1])[0].float().cpu()
+        token = choose(logits, temperature, top_k, generator)
+        if token == eot_id:
+            break
+        written.append(token)
+        tokens = torch.tensor([[token]], device=device)
+    return written
+
+
+def choose(logits: torch.Tensor, temperature: float, top_k: int, generator: torch.Generator) -> int:
+    """A token by `logits` [vocab_size] on the CPU."""
+    if temperature == 0:
+        return int(logits.argmax())
+    if 0 < top_k < len(logits):
+        logits = logits.where(logits >= logits.topk(top_k).values[-1], -torch.inf)
+    return int(torch.multinomial((logits / temperature).softmax(dim=-1), 1, generator=generator))
+
+
+def complete(model: Llama, tokenizer: Tokenizer, prompt: str, bot_id: int, eot_id: int, samples: SamplesConfig, seed: int) -> str:
+    """`prompt` as the beginning of a document, and what the model writes after it."""
+    ids = [bot_id, *tokenizer.encode(prompt, add_special_tokens=False).ids]
+    generator = torch.Generator().manual_seed(seed)
+    written = generate(model, ids, samples.max_new_tokens, eot_id, samples.temperature, samples.top_k, generator)
+    return str(tokenizer.decode(ids[1:] + written, skip_special_tokens=True))
+
+
+def load_tokenizer(directory: Path) -> Tokenizer:
+    """tokenizer.json of `directory`, special strings in text taken as text. TrainerError when it cannot be read."""
+    path = directory / "tokenizer.json"
+    if not path.is_file():
+        raise TrainerError(f"{path}: no such file")
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def complete_from_checkpoint(checkpoint: Path, prompt: str, samples: SamplesConfig, seed: int) -> str:
+    """As `complete`, with the model and tokenizer of a checkpoint directory."""
+    directory = checkpoint / "hf"
+    config = hf.read_config(directory)
+    model = hf.load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    return complete(model, load_tokenizer(directory), prompt, config["bos_token_id"], config["eos_token_id"], samples, seed)

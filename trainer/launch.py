@@ -1,0 +1,41 @@
+"""How a trainer is started: the command, and the environment that must stand before Python does. Never imports torch."""
+
+import os
+import sys
+from pathlib import Path
+
+# glibc gives big blocks back to the kernel and takes page faults to get them again: keeping them gave +40% tokens per second on a CPU.
+ALLOCATOR = {
+    "MALLOC_MMAP_THRESHOLD_": str(8 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
+    "MALLOC_TOP_PAD_": str(256 << 20),
+}
+
+
+def command(config_path: Path, processes: int = 1) -> list[str]:
+    """Trains `config_path` in this Python, under torchrun when there is more than one process."""
+    if processes == 1:
+        return [sys.executable, "-m", "trainer", str(config_path)]
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m", "trainer", str(config_path)]
+
+
+def environment(threads: int | None = None) -> dict[str, str]:
+    """Variables to add for one process: allocator and OpenMP threads (None: one for each physical core)."""
+    return {**ALLOCATOR, "OMP_NUM_THREADS": str(threads or physical_cores())}
+
+
+def physical_cores() -> int:
+    """Cores that this process may use, hyperthreads counted once, and no more than its container's quota."""
+    allowed = os.sched_getaffinity(0)
+    siblings = set()
+    for cpu in allowed:
+        path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        siblings.add(path.read_text().strip() if path.exists() else str(cpu))
+    return max(1, min(len(siblings), _container_cores() or len(siblings)))
+
+
+def _container_cores() -> int | None:
+    """The CPU quota of control groups version 2, rounded down to whole cores; None without one."""
+    path = Path("/sys/fs/cgroup/cpu.max")
+    quota, _, period = path.read_text().strip().partition(" ") if path.exists() else ("max", "", "")
+    return None if quota == "max" else max(1, int(quota) // int(period))

@@ -1,0 +1,64 @@
+"""Summed cross-entropy of a linear head, without ever holding all logits in fp32."""
+
+from typing import Any
+
+import torch
+
+IGNORED = -100
+# Logits of one chunk in fp32 (16 MB at a vocabulary of 8,192) stay near the cache of a CPU and are noise on a GPU.
+CHUNK_LOGITS = 4 * 1024 * 1024
+
+
+def summed_cross_entropy(hidden: torch.Tensor, head: torch.Tensor, targets: torch.Tensor, vocab_size: int) -> torch.Tensor:
+    """Sum over all positions of -log p(target), in nats, fp32; divide it by the global number of targets, never by a batch's.
+
+    `hidden` [n, d_model], `head` [padded vocabulary, d_model], `targets` [n] int64, -100 to ignore a position. Rows of `head` from `vocab_size`
+    on have probability and gradient zero. The gradients are made in the forward pass, chunk by chunk, so that logits are computed once.
+    """
+    return _HeadLoss.apply(hidden, head, targets, vocab_size, torch.is_grad_enabled())
+
+
+class _HeadLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor, head: torch.Tensor, targets: torch.Tensor, vocab_size: int, with_gradient: bool) -> torch.Tensor:
+        device = hidden.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+        with torch.autocast(device, enabled=False):
+            weight = head.to(dtype)
+            loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
+            hidden_gradient = torch.empty_like(hidden) if with_gradient else None
+            head_gradient = torch.zeros_like(head) if with_gradient else None
+            rows = max(1, CHUNK_LOGITS // head.shape[0])
+            for start in range(0, hidden.shape[0], rows):
+                counted = (targets[start : start + rows] != IGNORED)[:, None].to(dtype)
+                inputs = hidden[start : start + rows].to(dtype)
+                chunk_loss, logits_gradient = _chunk(inputs, weight, targets[start : start + rows], vocab_size, with_gradient)
+                loss += chunk_loss
+                if logits_gradient is not None and hidden_gradient is not None and head_gradient is not None:
+                    hidden_gradient[start : start + rows] = (logits_gradient @ weight) * counted
+                    head_gradient += logits_gradient.T @ (inputs * counted)
+        if hidden_gradient is not None and head_gradient is not None:
+            ctx.save_for_backward(hidden_gradient, head_gradient)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None, None, None]:
+        hidden_gradient, head_gradient = ctx.saved_tensors
+        return hidden_gradient * gradients[0], head_gradient * gradients[0], None, None, None
+
+
+def _chunk(
+    inputs: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, vocab_size: int, with_gradient: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The loss of some rows and, if wanted, its gradient by their logits (softmax minus one-hot), in the type of `inputs`."""
+    logits = (inputs @ weight.T).float()
+    logits[:, vocab_size:] = -torch.inf
+    index = targets.clamp(min=0)[:, None]
+    largest, aimed = logits.amax(dim=-1, keepdim=True), logits.gather(1, index)
+    probabilities = logits.softmax(dim=-1)
+    # log(sum of exp(logits - largest)) is -log of the largest probability, so the softmax, which the gradient needs anyway, is the only pass of exp.
+    loss = (largest - aimed - probabilities.amax(dim=-1, keepdim=True).log())[:, 0].where(targets != IGNORED, 0.0).sum()
+    if not with_gradient:
+        return loss, None
+    probabilities.scatter_add_(1, index, torch.full_like(largest, -1.0))
+    return loss, probabilities.to(inputs.dtype)

@@ -1,0 +1,57 @@
+"""What a run writes down as it goes: metrics.jsonl, the truth; TensorBoard, for looking."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+# What depends on the machine and the moment; every other field is the same in a run that was interrupted.
+TIMING_FIELDS = ("tokens_per_second", "step_ms", "data_wait_ms", "memory_mb")
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The records of a metrics.jsonl, each with `kind` train or evaluation, without a last line that a kill cut short."""
+    if not path.exists():
+        return []
+    records = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            break
+    return records
+
+
+class MetricsLog:
+    """Appends to metrics.jsonl; opened on a resumed run, it first forgets what came after `resumed_step`, which will happen again."""
+
+    def __init__(self, path: Path, tensorboard: Path, resumed_step: int) -> None:
+        self.records = [record for record in read(path) if record["step"] <= resumed_step]
+        temporary = path.with_name(f".{path.name}.tmp")
+        temporary.write_text("".join(json.dumps(record) + "\n" for record in self.records), encoding="utf-8")
+        temporary.replace(path)
+        self._file = path.open("a", encoding="utf-8")
+        self._tensorboard = SummaryWriter(str(tensorboard), purge_step=resumed_step + 1)
+
+    def close(self) -> None:
+        self._file.close()
+        self._tensorboard.close()
+
+    def write(self, record: dict[str, Any]) -> None:
+        """`record` has `kind` and `step`; its other numbers become curves named `<kind>/<field>`."""
+        self.records.append(record)
+        self._file.write(json.dumps(record) + "\n")
+        for field, value in record.items():
+            if field not in ("kind", "step", "tokens") and isinstance(value, int | float):
+                self._tensorboard.add_scalar(f"{record['kind']}/{field}", value, record["step"])
+
+    def write_text(self, tag: str, text: str, step: int) -> None:
+        self._tensorboard.add_text(tag, text, step)
+
+    def sync(self) -> None:
+        """Makes the lines durable: a checkpoint must not know more than its metrics."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._tensorboard.flush()

@@ -1,0 +1,1 @@
+"""Optimizers: which parameter is updated by which rule, exactly once."""

@@ -1,0 +1,47 @@
+"""loss.png: the training and validation loss over tokens."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SMOOTHING_SPAN = 50
+
+
+def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
+    """Draws the records of metrics.jsonl. The light line is each step, the dark one a running mean over about 50 logged steps."""
+    # Matplotlib takes half a second to import, and only a drawing needs it.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    train = [record for record in records if record["kind"] == "train"]
+    evaluations = [record for record in records if record["kind"] == "evaluation"]
+    if not train:
+        return
+    figure = Figure(figsize=(8, 4.5), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    tokens = np.array([record["tokens"] for record in train]) / 1e6
+    losses = np.array([record["loss"] for record in train])
+    axes.plot(tokens, losses, color="#9ecae1", linewidth=0.8)
+    axes.plot(tokens, running_mean(losses), color="#08519c", linewidth=1.6, label=f"training {running_mean(losses)[-1]:.3f}")
+    if evaluations:
+        label = f"validation {evaluations[-1]['loss']:.3f} ({evaluations[-1]['bits_per_byte']:.3f} bits per byte)"
+        validated = [record["tokens"] / 1e6 for record in evaluations]
+        axes.plot(validated, [record["loss"] for record in evaluations], "o-", color="#d94801", markersize=4, linewidth=1.4, label=label)
+    axes.set(xlabel="million tokens", ylabel="loss (nats per token)", title=f"Loss after {train[-1]['tokens']:,} tokens")
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    temporary = path.with_name(f".{path.stem}.tmp.png")
+    figure.savefig(temporary)
+    temporary.replace(path)
+
+
+def running_mean(values: np.ndarray) -> np.ndarray:
+    """Exponential, its start corrected for the missing past (as Adam does)."""
+    decay = 1 - 1 / SMOOTHING_SPAN
+    total, weight, means = 0.0, 0.0, []
+    for value in values.tolist():
+        total, weight = decay * total + value, decay * weight + 1
+        means.append(total / weight)
+    return np.array(means)

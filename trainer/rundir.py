@@ -1,0 +1,52 @@
+"""A run's directory: where things are, and that only one trainer works in it."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trainer.errors import TrainerError
+
+LOCK_PATIENCE_SECONDS = 60.0
+
+
+class RunDirectory:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.metrics = path / "metrics.jsonl"
+        self.loss_curve = path / "loss.png"
+        self.tensorboard = path / "tensorboard"
+        self.checkpoints = path / "checkpoints"
+
+    @contextmanager
+    def locked(self, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Iterator[None]:
+        """Holds the directory; a predecessor that is still saving gets `patience_seconds` to go. TrainerError when it does not."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        deadline = time.monotonic() + patience_seconds
+        with (self.path / ".lock").open("a") as file:
+            while not _try_lock(file.fileno()):
+                if time.monotonic() > deadline:
+                    raise TrainerError(f"{self.path}: another trainer works in this run directory; wait for it, stop it, or choose another run_dir")
+                time.sleep(0.2)
+            yield
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """A reader of `path` sees the old content or the new, never half of it."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,25 @@
+"""SIGTERM and SIGINT as a wish to stop after the step in progress."""
+
+import signal
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+
+class StopSignals:
+    """While entered, SIGTERM and SIGINT only set `received`."""
+
+    def __init__(self) -> None:
+        self.received = False
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._previous[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.received = True
