@@ -22,8 +22,8 @@ from trainer.step import loss_sum
 def evaluate(model: Llama, data: DataConfig, training: TrainingConfig, precision: Precision, world: World) -> dict[str, Any] | None:
     """`loss`, `perplexity`, `bits_per_byte`, `validation_tokens` (those predicted), `validation_bytes`, and the same under `per_corpus`.
 
-    None when no corpus has validation shards. A stream of n tokens gives n - 1 predictions, in windows of seq_len; the last window is padded, not dropped. Bits per byte are all nats,
-    those of [BOT] and [EOT] included, over ln 2 and the UTF-8 bytes of the text.
+    None when no corpus has validation shards. A stream of n tokens gives n - 1 predictions, in windows of seq_len; the last window is padded, not
+    dropped. Bits per byte are all nats, those of [BOT] and [EOT] included, over ln 2 and the UTF-8 bytes of the text.
     """
     corpora = [corpus for corpus in data.corpora if corpus.validation]
     if not corpora:

@@ -1,0 +1,125 @@
+"""A small real corpus: a byte-level tokenizer, token shards, and the configuration of a run that takes a second."""
+
+import hashlib
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from trainer.config import RunConfig
+from trainer.shards import ShardWriter, token_dtype
+
+BOT, EOT, VOCAB = 2, 3, 300
+WORDS = [
+    "the",
+    "a",
+    "model",
+    "token",
+    "of",
+    "window",
+    "reads",
+    "writes",
+    "shard",
+    "and",
+    "then",
+    "loss",
+    "is",
+    "small",
+    "large",
+    "every",
+    "step",
+    "batch",
+    "in",
+    "order",
+]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _documents(count: int, seed: int) -> list[str]:
+    chooser = random.Random(seed)
+    return [" ".join(chooser.choices(WORDS, k=chooser.randint(5, 60))) + ".\n" for _ in range(count)]
+
+
+def _write_shard(prefix: Path, tokenizer: Tokenizer, documents: list[str]) -> None:
+    with ShardWriter(prefix, token_dtype(VOCAB - 1)) as writer:
+        for encoding in tokenizer.encode_batch(documents, add_special_tokens=False):
+            writer.add(np.array([BOT, *encoding.ids, EOT]))
+
+
+@pytest.fixture(scope="session")
+def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tokenizer/, and the shards of corpora `prose` (two train shards) and `code`, each with validation."""
+    folder = tmp_path_factory.mktemp("corpus")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    specials = ["[UNK]", "[PAD]", "[BOT]", "[EOT]"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=VOCAB, special_tokens=specials, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(_documents(200, seed=0), trainer)
+    assert tokenizer.get_vocab_size() == VOCAB
+    (folder / "tokenizer").mkdir()
+    tokenizer.save(str(folder / "tokenizer" / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "[BOT]", "eos_token": "[EOT]", "unk_token": "[UNK]", "pad_token": "[PAD]"}
+    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(settings))
+    for name, count, seed in (("prose-0", 60, 1), ("prose-1", 40, 2), ("prose-v", 9, 3), ("code-0", 30, 4), ("code-v", 5, 5)):
+        documents = _documents(count, seed)
+        _write_shard(folder / name, tokenizer, documents)
+        (folder / f"{name}.txt").write_text("".join(documents))
+    return folder
+
+
+@pytest.fixture
+def settings(corpus_dir: Path, tmp_path: Path) -> dict[str, Any]:
+    """A run of 12 steps over both corpora, as the YAML file would hold it; change what a test is about."""
+    tokenizer = corpus_dir / "tokenizer"
+
+    def corpus(name: str, weight: float, train: list[str]) -> dict[str, Any]:
+        return {
+            "name": name,
+            "weight": weight,
+            "train": [str(corpus_dir / shard) for shard in train],
+            "validation": [str(corpus_dir / f"{name}-v")],
+            "validation_bytes": len((corpus_dir / f"{name}-v.txt").read_bytes()),
+        }
+
+    return {
+        "run_dir": str(tmp_path / "run"),
+        "data": {
+            "tokenizer": str(tokenizer),
+            "tokenizer_sha256": hashlib.sha256((tokenizer / "tokenizer.json").read_bytes()).hexdigest(),
+            "vocab_size": VOCAB,
+            "bot_id": BOT,
+            "eot_id": EOT,
+            "corpora": [corpus("prose", 3, ["prose-0", "prose-1"]), corpus("code", 1, ["code-0"])],
+        },
+        "training": {
+            "model": {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48},
+            "seq_len": 32,
+            "global_batch_tokens": 256,
+            "micro_batch_size": 4,
+            "max_tokens": 12 * 256,
+            "seed": 5,
+            "precision": "fp32",
+            "optimizer": {"kind": "muon"},
+            "schedule": {"warmup_tokens": 512},
+            "checkpoint": {"every_tokens": 4 * 256, "keep_last": 2},
+            "evaluation": {"every_tokens": 6 * 256, "micro_batch_size": 4},
+            "threads": 1,
+        },
+        "lineage": {"recipe": "test"},
+    }
+
+
+@pytest.fixture
+def config(settings: dict[str, Any]) -> RunConfig:
+    return RunConfig.model_validate(settings)
