@@ -30,7 +30,7 @@ CARD_WORDS = _keys(
 )
 VERSION_WORDS = _keys(
     "version versions ver vers release releases released firmware driver build rev revision section sections sec chapter table figure fig appendix "
-    "clause paragraph oid oids patch update article annex item rule step"
+    "clause paragraph oid oids patch update article annex item rule step kernel linux"
 )
 _CONNECTIVES = _keys("and or to through from than before after until is of number no nr")
 

@@ -71,7 +71,11 @@ TRIGGERS = b"_-.KSzJB"
 
 
 def _trigger(prefix: bytes) -> int:
-    return max(i for i, c in enumerate(prefix) if c in b"_-.") if any(c in b"_-." for c in prefix) else max(i for i, c in enumerate(prefix) if c in TRIGGERS)
+    return (
+        max(i for i, c in enumerate(prefix) if c in b"_-.")
+        if any(c in b"_-." for c in prefix)
+        else max(i for i, c in enumerate(prefix) if c in TRIGGERS)
+    )
 
 
 _SORTED = sorted(((prefix.encode(), *rest) for prefix, *rest in _RULES), key=lambda rule: rule[0][_trigger(rule[0])])
@@ -105,7 +109,11 @@ def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
         allowed = _LIMITS[rule, 2]
         body = start + length
         if allowed == _ASSIGNED:
-            while body < hi and body - start - length < 8 and (data[body] <= 32 or data[body] == 61 or data[body] == 58 or data[body] == 34 or data[body] == 39):
+            while (
+                body < hi
+                and body - start - length < 8
+                and (data[body] <= 32 or data[body] == 61 or data[body] == 58 or data[body] == 34 or data[body] == 39)
+            ):
                 body += 1
             start = body
         elif start > lo and (is_word(data[start - 1]) or data[start - 1] == 45 or mark_ends(data, start, lo)):

@@ -15,7 +15,9 @@ _MAX_DOMAIN = 255
 _MAX_TLD = 24
 _SCP_REACH = 128
 
-_FILE_TYPES = np.array(sorted(int.from_bytes(name, "big") for name in b"png jpg jpeg gif svg webp css js html htm php json xml yaml".split()), dtype=np.int64)
+_FILE_TYPES = np.array(
+    sorted(int.from_bytes(name, "big") for name in b"png jpg jpeg gif svg webp css js html htm php json xml yaml".split()), dtype=np.int64
+)
 _SERVICES = np.array(sorted(int.from_bytes(name, "big") for name in b"git hg svn bzr".split()), dtype=np.int64)
 
 

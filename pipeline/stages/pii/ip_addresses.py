@@ -94,6 +94,15 @@ def _ends_cleanly(data: np.ndarray, end: int, hi: int) -> bool:
 
 
 @njit
+def _is_compared(data: np.ndarray, p: int, lo: int) -> bool:
+    """Whether a version specifier stands before `p`: ">= 1.4.5.0", "~=1.4.5.0"."""
+    i = p
+    while i > lo and p - i < 3 and data[i - 1] == 32:
+        i -= 1
+    return i - 2 >= lo and data[i - 1] == 61 and (data[i - 2] == 60 or data[i - 2] == 62 or data[i - 2] == 126)
+
+
+@njit
 def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
     """Where the public address at `p` ends, or 0."""
     end, address = _dotted_quad(data, p, hi)
@@ -105,7 +114,7 @@ def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
             return 0
         if (c == 45 or c == 47) and p - 1 > lo and (mark_ends(data, p - 1, lo) or (is_word(data[p - 2]) and not is_digit(data[p - 2]))):
             return 0
-    return 0 if names_a_version(data, p, lo) else end
+    return 0 if names_a_version(data, p, lo) or _is_compared(data, p, lo) else end
 
 
 @njit
@@ -173,7 +182,7 @@ def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.u
             head_high = (head_high << np.uint64(16)) | (head_low >> np.uint64(48))
             head_low = head_low << np.uint64(16)
         mapped = before_gap == 0 and groups == 3 and low >> np.uint64(32) == np.uint64(0xFFFF)
-        return q, head_high | high, head_low | low, mapped or (before_gap > 0 and first_width == 4 and first_decimal)
+        return q, head_high | high, head_low | low, mapped or (groups > 1 and before_gap > 0 and first_width == 4 and first_decimal)
     return (q, high, low, widest > 2) if groups == 8 else (0, zero, zero, False)
 
 

@@ -187,7 +187,12 @@ def _is_closed_left(data: np.ndarray, p: int, lo: int) -> bool:
     c = data[p - 1]
     if word_before(data, p, lo) or c == 43 or c == 36 or c == 64 or c == 92:
         return True
-    return 44 <= c <= 47 and number_before(data, p - 1, lo) or (c == 58 and number_before(data, p - 1, lo)) or (c == 41 and number_before(data, p - 1, lo))
+    return (
+        44 <= c <= 47
+        and number_before(data, p - 1, lo)
+        or (c == 58 and number_before(data, p - 1, lo))
+        or (c == 41 and number_before(data, p - 1, lo))
+    )
 
 
 @njit
@@ -220,6 +225,8 @@ def phone_end(data: np.ndarray, p: int, lo: int, hi: int, after_phone: bool) -> 
         c = data[p - 1]
         if c == 32 and not bracket and (groups == 1 or separators & SPACE) and number_before(data, p - 1, lo):
             return 0
+        if groups == 1 and (c == 47 or (c == 35 and word_before(data, p - 1, lo))):
+            return 0  # the number of a page: "/message/36667828", "topic#25445440"
         if (c == 45 or c == 46 or c == 47 or c == 61) and word_before(data, p - 1, lo):
             verdict = _WITH_CONTEXT
     if separators == DOT and names_a_version(data, p, lo):

@@ -4,6 +4,14 @@ import numpy as np
 from numba import njit
 
 
+@njit
+def _copy(source: np.ndarray, start: int, end: int, out: np.ndarray, written: int) -> int:
+    """Where writing goes on after `source[start:end]` is copied to `out` at `written`."""
+    for i in range(end - start):
+        out[written + i] = source[start + i]
+    return written + end - start
+
+
 @njit(cache=True)
 def replace(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, literals: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The bytes and offsets (from 0) of the documents, each span replaced by `literals[starts[form]:starts[form + 1]]`."""
@@ -18,16 +26,12 @@ def replace(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, literals: 
     for document in range(len(offsets) - 1):
         while k < len(spans) and spans[k, 0] == document:
             form, start, end = spans[k, 1], spans[k, 2], spans[k, 3]
-            out[written : written + start - read] = data[read:start]
-            written += start - read
-            width = starts[form + 1] - starts[form]
-            out[written : written + width] = literals[starts[form] : starts[form + 1]]
-            written += width
+            written = _copy(data, read, start, out, written)
+            written = _copy(literals, starts[form], starts[form + 1], out, written)
             read = end
             k += 1
         end = offsets[document + 1]
-        out[written : written + end - read] = data[read:end]
-        written += end - read
+        written = _copy(data, read, end, out, written)
         read = end
         out_offsets[document + 1] = written
     return out, out_offsets

@@ -17,6 +17,7 @@ from pipeline.stages.pii.phones import phone_end
 
 _SKIP, _ON_DIGIT, _ON_AT, _ON_COLON, _ON_OPENING, _ON_SECRET = range(6)
 _PHONE_LIST_GAP = 8
+_SHORTEST = 6  # bytes that a match takes up with what must surround it: a@b.co
 
 
 def _actions() -> np.ndarray:
@@ -79,6 +80,42 @@ def _match(data: np.ndarray, i: int, lo: int, hi: int, wanted: np.ndarray, after
     return 0, 0, 0
 
 
+@njit
+def _scan_document(data: np.ndarray, lo: int, hi: int, document: int, wanted: np.ndarray, spans: np.ndarray, first: int) -> int:
+    """Write the spans of `data[lo:hi]` to `spans` from row `first`; return the row after the last."""
+    count = first
+    i = lo
+    while i < hi:
+        action = _ACTIONS[data[i]]
+        if action == _SKIP:
+            i += 1
+            continue
+        after_phone = count > first and spans[count - 1, 1] == PHONE and i - spans[count - 1, 3] <= _PHONE_LIST_GAP
+        step = 1
+        if action == _ON_DIGIT:
+            step = mark_length(data, i, hi)
+            if step > 0:
+                i += step
+                continue
+            step = digit_run(data, i, hi)
+            start, end, form = _number(data, i, step, lo, hi, wanted, after_phone)
+        else:
+            start, end, form = _match(data, i, lo, hi, wanted, after_phone)
+        if end == 0:
+            i += step
+            continue
+        if form == EMAIL and count > first and spans[count - 1, 1] == SECRET and spans[count - 1, 3] == i:
+            i += 1  # the host after "user:password@"
+            continue
+        while count > first and spans[count - 1, 3] > start:
+            count -= 1
+            start = min(start, spans[count, 2])
+        spans[count, 0], spans[count, 1], spans[count, 2], spans[count, 3] = document, form, start, end
+        count += 1
+        i = end
+    return count
+
+
 def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
     """The pass, compiled. numba's cache keys a function by its own file and closure, not by what it calls, so the sources are in the closure."""
 
@@ -90,40 +127,14 @@ def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray], np
         count = 0
         for document in range(len(offsets) - 1):
             lo, hi = offsets[document], offsets[document + 1]
-            first = count
-            i = lo
-            while i < hi:
-                action = _ACTIONS[data[i]]
-                if action == _SKIP:
-                    i += 1
-                    continue
-                after_phone = count > first and spans[count - 1, 1] == PHONE and i - spans[count - 1, 3] <= _PHONE_LIST_GAP
-                step = 1
-                if action == _ON_DIGIT:
-                    step = mark_length(data, i, hi)
-                    if step > 0:
-                        i += step
-                        continue
-                    step = digit_run(data, i, hi)
-                    start, end, form = _number(data, i, step, lo, hi, wanted, after_phone)
-                else:
-                    start, end, form = _match(data, i, lo, hi, wanted, after_phone)
-                if end == 0:
-                    i += step
-                    continue
-                if form == EMAIL and count > first and spans[count - 1, 1] == SECRET and spans[count - 1, 3] == i:
-                    i += 1  # the host after "user:password@"
-                    continue
-                while count > first and spans[count - 1, 3] > start:
-                    count -= 1
-                    start = min(start, spans[count, 2])
-                if count == len(spans):
-                    grown = np.empty((2 * count, 4), np.int64)
-                    grown[:count] = spans
-                    spans = grown
-                spans[count, 0], spans[count, 1], spans[count, 2], spans[count, 3] = document, form, start, end
-                count += 1
-                i = end
+            most = count + (hi - lo) // _SHORTEST + 1
+            if most > len(spans):
+                grown = np.empty((2 * most, 4), np.int64)
+                for k in range(count):
+                    for column in range(4):
+                        grown[k, column] = spans[k, column]
+                spans = grown
+            count = _scan_document(data, lo, hi, document, wanted, spans, count)
         return spans[:count].copy()
 
     return find

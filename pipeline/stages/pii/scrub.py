@@ -25,7 +25,9 @@ def scrub(documents: pa.RecordBatch, params: PiiParams) -> tuple[pa.RecordBatch,
     data, offsets = utf8_arrays(documents.column("text"))
     spans = find_spans(data, offsets, np.array([kind in params.kinds for kind in KIND_OF_FORM]))
     if len(spans) == 0:
-        return documents, SPANS_SCHEMA.empty_table().to_batches()[0] if SPANS_SCHEMA.empty_table().to_batches() else pa.RecordBatch.from_pylist([], SPANS_SCHEMA)
+        return documents, SPANS_SCHEMA.empty_table().to_batches()[0] if SPANS_SCHEMA.empty_table().to_batches() else pa.RecordBatch.from_pylist(
+            [], SPANS_SCHEMA
+        )
     literals = PLACEHOLDERS if params.replacement == "placeholder" else EXAMPLES
     starts = np.cumsum([0] + [len(literal) for literal in literals])
     text = utf8_column(*rebuild.replace(data, offsets, spans, np.frombuffer(b"".join(literals), dtype=np.uint8), starts)).cast(field.type)
