@@ -23,21 +23,21 @@ def blocks(path: Path) -> Iterator[bytes]:
 
     Raises BrokenCompressionError after the last byte that could be decompressed, OSError when the file cannot be read.
     """
-    with path.open("rb") as file:
+    try:
         if path.suffix == ".zst":
-            yield from _zstd(file)
+            yield from _zstd(path)
             return
-        try:
-            with _opened(file, path.suffix) as stream:
-                # read1, not read: read drops what it has when the stream breaks
-                while block := stream.read1(BLOCK_BYTES):
-                    yield block
-        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-            raise BrokenCompressionError(str(error)) from error
-        except OSError as error:
-            if error.errno is None:  # bz2 has no error class of its own
-                raise BrokenCompressionError(str(error)) from error
+        with path.open("rb") as file, _opened(file, path.suffix) as stream:
+            # read1, not read: read drops what it has when the stream breaks
+            while block := stream.read1(BLOCK_BYTES):
+                yield block
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise BrokenCompressionError(str(error)) from error
+    except OSError as error:
+        if error.errno is not None:
             raise
+        # the decompressors' OSErrors carry no errno
+        raise BrokenCompressionError(str(error)) from error
 
 
 def _opened(file: BinaryIO, suffix: str) -> gzip.GzipFile:
@@ -50,28 +50,28 @@ def _opened(file: BinaryIO, suffix: str) -> gzip.GzipFile:
     return cast(gzip.GzipFile, file)
 
 
-def _zstd(file: BinaryIO) -> Iterator[bytes]:
-    """Arrow's reader loses what a failing read had decompressed, so that read is repeated byte by byte."""
+def _zstd(path: Path) -> Iterator[bytes]:
+    """Arrow's reader loses what a failing read had decompressed, so the stream is opened again and that read repeated byte by byte."""
     delivered = 0
     try:
-        with pa.CompressedInputStream(file, "zstd") as stream:
+        with path.open("rb") as file, pa.CompressedInputStream(file, "zstd") as stream:
             while block := stream.read(BLOCK_BYTES):
                 delivered += len(block)
                 yield block
-    except OSError as error:
-        file.seek(0)
-        yield _salvaged(file, delivered)
-        raise BrokenCompressionError(str(error)) from error
+    except OSError:
+        yield from _salvaged(path, delivered)
 
 
-def _salvaged(file: BinaryIO, delivered: int) -> bytes:
+def _salvaged(path: Path, delivered: int) -> Iterator[bytes]:
+    """What follows the first `delivered` bytes, then the error that ends the stream."""
     found = bytearray()
     try:
-        with pa.CompressedInputStream(file, "zstd") as stream:
+        with path.open("rb") as file, pa.CompressedInputStream(file, "zstd") as stream:
             while delivered:
                 delivered -= len(stream.read(min(delivered, BLOCK_BYTES)))
             while byte := stream.read(1):
                 found += byte
     except OSError:
-        return bytes(found)
-    return bytes(found)
+        yield bytes(found)
+        raise
+    yield bytes(found)

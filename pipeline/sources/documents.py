@@ -191,16 +191,24 @@ class Batches:
 
 
 def metadata_json(values: dict[str, object]) -> str | None:
-    """What a source knows beside the text, as JSON of at most about METADATA_BYTES; `left_out` counts the values that did not fit.
+    """What a source knows beside the text, as JSON of at most about METADATA_BYTES.
 
-    Values that JSON does not know (dates, decimals) are written as text.
+    `left_out` counts the values that did not fit or are nested too deeply. Values that JSON does not know (dates, decimals) are written as text.
     """
     if not values:
         return None
-    encoded = orjson.dumps(values, default=_as_text)
-    if len(encoded) > METADATA_BYTES:
-        encoded = orjson.dumps(_fitting(values), default=_as_text)
+    encoded = _encoded(values)
+    if encoded is None or len(encoded) > METADATA_BYTES:
+        encoded = _encoded(_fitting(values)) or b""
     return encoded.decode()
+
+
+def _encoded(values: dict[str, object]) -> bytes | None:
+    """None for what is nested more deeply than the encoder goes, though the decoder did."""
+    try:
+        return orjson.dumps(values, default=_as_text)
+    except TypeError:
+        return None
 
 
 def _as_text(value: object) -> str:
@@ -211,8 +219,8 @@ def _fitting(values: dict[str, object]) -> dict[str, object]:
     fitting: dict[str, object] = {}
     left = METADATA_BYTES
     for name, value in values.items():
-        size = len(orjson.dumps({name: value}, default=_as_text))
-        if size <= left:
+        encoded = _encoded({name: value})
+        if encoded is not None and len(encoded) <= left:
             fitting[name] = value
-            left -= size
+            left -= len(encoded)
     return {**fitting, "left_out": len(values) - len(fitting)}

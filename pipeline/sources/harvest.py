@@ -7,14 +7,14 @@ import pyarrow as pa
 from pipeline.sources.docstrings import described
 from pipeline.sources.documents import Batches, Document, Reason, metadata_json, own_id
 
-NEARLY_FULL = 0.95
+ENOUGH = 0.95  # of a cap: parsing all the rest for what still fits would cost more than it gives
 
 
-def take(file: str, documents: Iterable[Document], batches: Batches, max_bytes: int | None) -> Iterator[pa.RecordBatch]:
-    """Whole documents until `max_bytes` of text are nearly reached; one that does not fit is passed over."""
+def take(file: str, documents: Iterable[Document], batches: Batches, max_bytes: int | None, enough: float = 1.0) -> Iterator[pa.RecordBatch]:
+    """Whole documents of at most `max_bytes` together, one that does not fit passed over; no more are asked for at `enough` of that."""
     used = 0
     for document in documents:
-        if max_bytes is not None and used >= NEARLY_FULL * max_bytes:
+        if max_bytes is not None and used >= enough * max_bytes:
             break
         if max_bytes is None or used + len(document.text.encode(errors="replace")) <= max_bytes:
             used += batches.add(file, document)

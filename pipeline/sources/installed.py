@@ -89,3 +89,25 @@ def fair_shares(sizes: Mapping[str, int], cap: int | None) -> dict[str, int]:
         return shares
     # sizes may be estimates: where the cap does not bind, it should not cut either
     return {name: min(2 * size, size + left // len(shares)) for name, size in shares.items()}
+
+
+def whole_shares(sizes: Mapping[str, Sequence[int]], cap: int | None) -> dict[str, int]:
+    """Shares as of `fair_shares` for documents of known sizes, which are given whole, in order, each that still fits: the highest such level."""
+    totals = {name: sum(documents) for name, documents in sizes.items()}
+    low, high = 0, max(totals.values(), default=0)
+    if cap is None:
+        return totals
+    while low < high:
+        level = (low + high + 1) // 2
+        if sum(_packed(documents, level) for documents in sizes.values()) <= cap:
+            low = level
+        else:
+            high = level - 1
+    return {name: min(total, low) for name, total in totals.items()}
+
+
+def _packed(documents: Sequence[int], level: int) -> int:
+    used = 0
+    for size in documents:
+        used += size if used + size <= level else 0
+    return used

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pipeline.fingerprint import fingerprint
 from pipeline.sources.documents import Batches, Document, Rejects, Unit
-from pipeline.sources.harvest import module_documents, module_name, take
+from pipeline.sources.harvest import ENOUGH, module_documents, module_name, take
 from pipeline.sources.installed import content_hash, distributions, fair_shares, label, located, shuffled
 from pipeline.stages.params import Params
 
@@ -51,7 +51,7 @@ class LibraryDocsSource:
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         of = distributions((unit.name,))[unit.name]
         batches = Batches(self.corpus, rejects)
-        yield from take(unit.name, _documents(label(unit.name, of), _modules(of), batches), batches, self.config.max_bytes and unit.bytes)
+        yield from take(unit.name, _documents(label(unit.name, of), _modules(of), batches), batches, self.config.max_bytes and unit.bytes, ENOUGH)
 
 
 def _documents(origin: str, modules: dict[str, PackagePath], batches: Batches) -> Iterator[Document]:

@@ -38,19 +38,18 @@ def read_parquet(path: Path, reader: RowReader) -> Iterator[pa.RecordBatch]:
 def _row_group(file: pq.ParquetFile, index: int, first: int, names: list[str], reader: RowReader) -> Iterator[pa.RecordBatch]:
     group = file.metadata.row_group(index)
     rows = max(1, min(group.num_rows, group.num_rows * BATCH_BYTES // max(group.total_byte_size, 1)))
-    number = first
-    batches = file.iter_batches(batch_size=rows, row_groups=[index], columns=names, use_threads=False)
-    while not reader.batches.done:
-        try:
-            batch = next(batches, None)
-        except PARQUET_ERRORS as error:
-            last = first + group.num_rows - 1
-            reader.batches.reject(reader.file, number, Reason.BROKEN_PARQUET, f"rows {number} to {last} are lost: {_first_line(error)}")
-            return
-        if batch is None:
-            return
-        yield from add_rows(number, batch, reader)
-        number += batch.num_rows
+    number, end = first, first + group.num_rows
+    why = "the columns hold fewer rows than the file says"
+    try:
+        for batch in file.iter_batches(batch_size=rows, row_groups=[index], columns=names, use_threads=False):
+            yield from add_rows(number, batch, reader)
+            number += batch.num_rows
+            if reader.batches.done:
+                return
+    except PARQUET_ERRORS as error:
+        why = _first_line(error)
+    if number != end:
+        reader.batches.reject(reader.file, number, Reason.BROKEN_PARQUET, f"rows {number} to {end - 1} are lost: {why}")
 
 
 def _first_line(error: Exception) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field
 from pipeline.fingerprint import fingerprint
 from pipeline.sources.documents import Batches, Document, Reason, Rejects, Unit, metadata_json, own_id
 from pipeline.sources.harvest import take
-from pipeline.sources.installed import distributions, fair_shares, label, located
+from pipeline.sources.installed import distributions, label, located, whole_shares
 from pipeline.stages.params import Params
 
 LICENCE_NAMES = ("license", "licence", "copying", "notice", "authors")
@@ -36,8 +36,7 @@ class PackageReadmesSource:
 
     def units(self) -> list[Unit]:
         texts = {name: _texts(of) for name, of in distributions(self.config.packages).items()}
-        sizes = {name: sum(map(len, found.values())) for name, found in texts.items()}
-        shares = fair_shares(sizes, self.config.max_bytes)
+        shares = whole_shares({name: [len(text) for text in found.values()] for name, found in texts.items()}, self.config.max_bytes)
         return [
             Unit(name, fingerprint([{place: text.hex() for place, text in texts[name].items()}, share]), share)
             for name, share in sorted(shares.items())

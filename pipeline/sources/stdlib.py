@@ -13,7 +13,7 @@ from pydantic import Field
 
 from pipeline.fingerprint import file_sha256, fingerprint
 from pipeline.sources.documents import Batches, Document, Rejects, Unit, metadata_json, own_id
-from pipeline.sources.harvest import module_documents, module_name, take
+from pipeline.sources.harvest import ENOUGH, module_documents, module_name, take
 from pipeline.sources.installed import shuffled
 from pipeline.stages.params import Params
 
@@ -44,7 +44,7 @@ class StdlibDocsSource:
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         batches = Batches(self.corpus, rejects)
-        yield from take(unit.name, _documents(batches), batches, self.config.max_bytes)
+        yield from take(unit.name, _documents(batches), batches, self.config.max_bytes, ENOUGH)
 
 
 def _documents(batches: Batches) -> Iterator[Document]:

@@ -60,6 +60,11 @@ def test_metadata_is_bounded_and_says_how_much_was_left_out() -> None:
     assert metadata_json({}) is None
 
 
+def test_metadata_nested_too_deeply_to_be_written_is_left_out() -> None:
+    nested = json.loads("[" * 600 + "]" * 600)
+    assert json.loads(metadata_json({"nested": nested, "small": 1}) or "") == {"small": 1, "left_out": 1}
+
+
 def test_an_unknown_kind_of_corpus_is_refused_with_the_kinds_there_are() -> None:
     with pytest.raises(ValidationError, match=r"'stdlib_docs', 'library_docs', 'package_readmes', 'files', 'hub'"):
         TypeAdapter(SourceConfig).validate_python({"kind": "tape"})

@@ -1,0 +1,293 @@
+"""The user's own files: which are found, how they are named, what is set aside."""
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.sources import Rejected, SourceError, Unit, document_id, open_source
+from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, own_id
+from pipeline.sources.files import FilesConfig
+from pipeline.sources.jsonl import lines
+from pipeline.sources.text_files import PIECE_BYTES, pieces
+
+Row = dict[str, Any]
+
+
+def read(*paths: Path | str, **config: Any) -> tuple[list[Row], list[tuple[str, int | None, str]]]:
+    """The documents, and file, row and reason of what was set aside."""
+    source = open_source("c", FilesConfig(paths=tuple(map(str, paths)), **config))
+    rejects: list[Rejected] = []
+    rows = [row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()]
+    return rows, [(reject.file, reject.row, str(reject.reason)) for reject in rejects]
+
+
+def texts(*paths: Path | str, **config: Any) -> list[str]:
+    rows, rejects = read(*paths, **config)
+    assert rejects == []
+    return [row["text"] for row in rows]
+
+
+def units(*paths: Path | str, **config: Any) -> list[Unit]:
+    return open_source("c", FilesConfig(paths=tuple(map(str, paths)), **config)).units()
+
+
+def jsonl(path: Path, *rows: Row) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+    return path
+
+
+def test_every_format_and_compression_gives_the_same_text(tmp_path: Path) -> None:
+    content = b'{"text": "one"}\n{"text": "two"}\n'
+    zstd = pa.Codec("zstd").compress(content).to_pybytes()
+    compressed = {"jsonl.gz": gzip.compress(content), "jsonl.bz2": bz2.compress(content), "json.xz": lzma.compress(content), "json.zst": zstd}
+    for suffix, data in {"jsonl": content, "ndjson": content, "csv": b"text\none\ntwo\n", **compressed}.items():
+        path = tmp_path / f"a.{suffix}"
+        path.write_bytes(data)
+        assert texts(path) == ["one", "two"], suffix
+    pq.write_table(pa.table({"text": ["one", "two"]}), tmp_path / "a.parquet")
+    assert texts(tmp_path / "a.parquet") == ["one", "two"]
+    for name, data in {"a.txt": b"one\n\ntwo", "a.md": b"one\n\ntwo", "b.txt.gz": gzip.compress(b"one\n\ntwo")}.items():
+        (tmp_path / name).write_bytes(data)
+        assert texts(tmp_path / name) == ["one\n\ntwo"]
+
+
+def test_compressed_files_glued_together_are_read_to_the_end(tmp_path: Path) -> None:
+    first, second = b'{"text": "one"}\n', b'{"text": "two"}\n'
+    skippable = (0x184D2A50).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
+    codec = pa.Codec("zstd")
+    (tmp_path / "a.jsonl.zst").write_bytes(codec.compress(first).to_pybytes() + skippable + codec.compress(second).to_pybytes())
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(first) + gzip.compress(second))
+    assert texts(tmp_path / "*") == ["one", "two", "one", "two"]
+
+
+def test_ids_come_from_the_source_and_otherwise_from_file_and_row(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", {"id": "x", "text": "own"}, {"id": 7, "text": "number"}, {"text": "none"}, {"id": None, "text": "null"})
+    rows, _ = read(path)
+    assert rows[0]["id"] == document_id("c", own_id("x"))
+    assert rows[1]["id"] == document_id("c", own_id("7"))
+    assert len({row["id"] for row in rows}) == 4
+    moved = jsonl(tmp_path / "elsewhere" / "a.jsonl", {"id": "x", "text": "own"}, {"id": 7, "text": "number"}, {"text": "none"})
+    assert [row["id"] for row in read(moved)[0]] == [row["id"] for row in rows[:3]]
+
+
+def test_adding_a_file_shifts_no_id_and_no_fingerprint(tmp_path: Path) -> None:
+    jsonl(tmp_path / "m.jsonl", {"text": "m1"}, {"text": "m2"})
+    before, known = read(tmp_path / "*.jsonl")[0], units(tmp_path / "*.jsonl")
+    jsonl(tmp_path / "a.jsonl", {"text": "a1"})
+    assert read(tmp_path / "*.jsonl")[0][1:] == before
+    assert units(tmp_path / "*.jsonl")[1:] == known
+    jsonl(tmp_path / "m.jsonl", {"text": "m1"}, {"text": "changed"})
+    assert units(tmp_path / "*.jsonl")[1].fingerprint != known[0].fingerprint
+
+
+def test_a_column_that_was_named_as_id_must_hold_one(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", {"key": "k", "text": "good"}, {"key": [1], "text": "list"}, {"text": "absent"}, {"key": "k", "text": "again"})
+    rows, rejects = read(path, id_column="key")
+    assert [row["text"] for row in rows] == ["good"]
+    assert rejects == [("a.jsonl", 2, "bad_id"), ("a.jsonl", 3, "bad_id"), ("a.jsonl", 4, "duplicate_id")]
+
+
+def test_other_columns_become_metadata_and_url_keeps_its_place(tmp_path: Path) -> None:
+    row = {"id": "x", "body": "text", "url": "https://a.example/", "title": "T", "score": 0.5, "tags": ["a"]}
+    found = read(jsonl(tmp_path / "a.jsonl", row), text_column="body")[0][0]
+    assert (found["text"], found["url"], found["source"]) == ("text", "https://a.example/", "a.jsonl")
+    assert json.loads(found["metadata"]) == {"title": "T", "score": 0.5, "tags": ["a"]}
+
+
+def test_names_do_not_depend_on_where_the_corpus_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jsonl(tmp_path / "data" / "x" / "a.jsonl", {"text": "t"})
+    absolute = read(tmp_path / "data" / "**" / "*.jsonl")[0]
+    monkeypatch.chdir(tmp_path)
+    assert read("data/**/*.jsonl")[0] == absolute
+    assert [unit.name for unit in units("data/**/*.jsonl")] == ["x/a.jsonl"]
+    assert str(tmp_path) not in json.dumps(absolute)
+
+
+def test_two_files_of_one_name_are_refused_with_both_paths(tmp_path: Path) -> None:
+    first, second = (jsonl(tmp_path / folder / "a.jsonl", {"text": folder}) for folder in "xy")
+    with pytest.raises(SourceError, match=r"x/a\.jsonl and .*y/a\.jsonl would both be named 'a\.jsonl'; give one glob"):
+        units(first, second)
+    assert len(units(first, first)) == 1
+
+
+@pytest.mark.parametrize(("path", "says"), [("gone.jsonl", "no such file"), ("*.jsonl", "no file matches")])
+def test_a_missing_file_is_an_error_before_anything_is_read(tmp_path: Path, path: str, says: str) -> None:
+    good = jsonl(tmp_path / "good" / "a.jsonl", {"text": "t"})
+    with pytest.raises(SourceError, match=says):
+        units(good, tmp_path / path)
+
+
+def test_a_file_with_glob_characters_in_its_name_is_found(tmp_path: Path) -> None:
+    assert texts(jsonl(tmp_path / "a[1].jsonl", {"text": "t"})) == ["t"]
+
+
+def test_max_documents_takes_the_first_over_all_files_with_the_same_ids(tmp_path: Path) -> None:
+    for name in "ab":
+        jsonl(tmp_path / f"{name}.jsonl", *({"text": f"{name}{n}"} for n in range(3)))
+    everything = read(tmp_path / "*")[0]
+    assert read(tmp_path / "*", max_documents=4)[0] == everything[:4]
+    assert read(tmp_path / "*", max_documents=99)[0] == everything
+    (unit,) = units(tmp_path / "*", max_documents=4)
+    jsonl(tmp_path / "b.jsonl", {"text": "other"})
+    assert units(tmp_path / "*", max_documents=4)[0].fingerprint != unit.fingerprint
+
+
+def test_a_source_works_the_same_in_another_process(tmp_path: Path) -> None:
+    source = open_source("c", FilesConfig(paths=(str(jsonl(tmp_path / "a.jsonl", {"text": "t"})),)))
+    copy = pickle.loads(pickle.dumps(source))
+    assert copy.units() == source.units()
+    assert copy.version == source.version
+
+
+def test_bad_files_are_named_and_their_neighbours_arrive(tmp_path: Path) -> None:
+    jsonl(tmp_path / "good.jsonl", {"text": "good"})
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "image.png").write_bytes(b"\x89PNG")
+    (tmp_path / "array.json").write_text('[\n {"text": "a"}\n]')
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing more")
+    (tmp_path / "noise.jsonl.gz").write_bytes(b"not gzip at all")
+    (tmp_path / "dangling.txt").symlink_to("nowhere")
+    rows, rejects = read(tmp_path / "*")
+    assert [row["text"] for row in rows] == ["good"]
+    assert rejects == [
+        ("array.json", None, "json_array"),
+        ("broken.parquet", None, "broken_parquet"),
+        ("dangling.txt", None, "unreadable"),
+        ("empty.jsonl", None, "empty_file"),
+        ("folder.jsonl", None, "is_a_directory"),
+        ("image.png", None, "unsupported_format"),
+        ("noise.jsonl.gz", None, "broken_compression"),
+    ]
+    assert read(tmp_path / "folder")[1] == [("folder", None, "is_a_directory")]
+
+
+def test_a_file_without_permission_is_set_aside(tmp_path: Path) -> None:
+    jsonl(tmp_path / "good.jsonl", {"text": "good"})
+    jsonl(tmp_path / "locked.jsonl", {"text": "locked"}).chmod(0)
+    code = (
+        "import os, sys\n"
+        "from pipeline.sources import open_source\nfrom pipeline.sources.files import FilesConfig\n"
+        "if os.geteuid() == 0: os.setuid(65534)\n"
+        "os.chdir(sys.argv[1])\n"
+        "source, rejects = open_source('c', FilesConfig(paths=('*.jsonl',))), []\n"
+        "documents = sum(batch.num_rows for unit in source.units() for batch in source.read(unit, rejects))\n"
+        "print(documents, [(r.file, str(r.reason)) for r in rejects])"
+    )
+    for folder in [tmp_path, *tmp_path.parents]:
+        if folder.owner() == tmp_path.owner() and os.access(folder, os.W_OK) and "pytest" in str(folder):
+            folder.chmod(0o755)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert done.stdout.strip() == "1 [('locked.jsonl', 'no_permission')]", done.stderr
+
+
+def noisy_jsonl(documents: int) -> bytes:
+    return b"".join(b'{"text": "%s"}\n' % os.urandom(300).hex().encode() for _ in range(documents))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"),
+    [
+        ("gz", gzip.compress),
+        ("bz2", bz2.compress),
+        ("xz", lambda data: lzma.compress(data, preset=0)),
+        ("zst", lambda data: pa.Codec("zstd").compress(data).to_pybytes()),
+    ],
+)
+def test_everything_before_the_break_of_a_truncated_file_arrives(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
+    content = noisy_jsonl(3000)
+    whole = compress(content)
+    (tmp_path / f"a.jsonl.{suffix}").write_bytes(whole[: len(whole) // 2])
+    jsonl(tmp_path / "b.jsonl", {"text": "neighbour"})
+    rows, rejects = read(tmp_path / "*")
+    expected = [json.loads(line)["text"] for line in content.splitlines()]
+    found = [row["text"] for row in rows]
+    assert found == [*expected[: len(found) - 1], "neighbour"]
+    assert abs(len(found) - 1500) < (1500 if suffix == "bz2" else 300)  # bzip2 decodes whole blocks of 900 KB only
+    assert rejects == [(f"a.jsonl.{suffix}", None, "broken_compression")]
+
+
+def test_a_line_too_long_to_hold_is_set_aside_and_the_next_one_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"text": "' + b"x" * MAX_DOCUMENT_BYTES + b'"}\n{"text": "good"}\n')
+    rows, rejects = read(path)
+    assert [row["text"] for row in rows] == ["good"]
+    assert rejects == [("a.jsonl", 1, "too_long")]
+
+
+@given(st.binary(max_size=60), st.integers(1, 7))
+def test_lines_do_not_depend_on_how_the_stream_is_cut(content: bytes, size: int) -> None:
+    stream = iter([content[start : start + size] for start in range(0, len(content), size)])
+    expected = content.split(b"\n")
+    numbered = list(enumerate(expected if expected[-1] else expected[:-1], start=1))
+    assert list(lines(stream)) == numbered
+
+
+@given(st.lists(st.sampled_from(["é" * 9000, "word " * 3000, "\n", "\n\n", "😀" * 30000, "x"]), max_size=20), st.integers(1000, 1 << 18))
+def test_a_long_text_is_cut_into_pieces_that_join_to_the_same_text(parts: list[str], size: int) -> None:
+    content = "".join(parts).encode()
+    found = list(pieces(iter([content[start : start + size] for start in range(0, len(content), size)])))
+    assert b"".join(found) == content
+    assert all(0 < len(piece) <= PIECE_BYTES and piece.decode() for piece in found)
+
+
+def test_a_long_text_file_is_cut_at_blank_lines(tmp_path: Path) -> None:
+    paragraphs = [f"Paragraph {n}. " + "Some words follow here. " * 40 for n in range(300)]
+    (tmp_path / "book.txt").write_text("\n\n".join(paragraphs))
+    found = texts(tmp_path / "book.txt")
+    assert len(found) > 4
+    assert all(piece.startswith("Paragraph ") for piece in found)
+
+
+def test_bytes_that_are_not_utf8_cost_a_text_file_one_piece(tmp_path: Path) -> None:
+    good = ("word " * 1000 + "\n\n") * 40
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + good.encode() + b"caf\xe9")
+    (tmp_path / "latin.md").write_bytes("café".encode("latin-1"))
+    rows, rejects = read(tmp_path / "*")
+    assert rows[0]["text"].startswith("word")
+    assert len(rows) == 3
+    assert [reject[0::2] for reject in rejects] == [("a.txt", "invalid_utf8"), ("latin.md", "invalid_utf8")]
+
+
+def test_broken_csv_rows_are_set_aside(tmp_path: Path) -> None:
+    rows = [
+        b"id,text,note",
+        b"1,plain,n",
+        b'2,"with\nnewline, and comma",n',
+        b"3,short",
+        b"4,bad \xff byte,n",
+        b'5,"x"y,n',
+        b"6," + b"long " * 40_000 + b",n",
+        b"7,,n",
+    ]
+    (tmp_path / "a.csv").write_bytes(b"\r\n".join(rows))
+    found, rejects = read(tmp_path / "a.csv")
+    assert [row["text"][:24] for row in found] == ["plain", "with\nnewline, and comma", "long long long long long"]
+    assert json.loads(found[0]["metadata"]) == {"note": "n"}
+    assert [reject[2] for reject in rejects] == ["broken_csv", "invalid_utf8", "broken_csv", "empty_text"]
+
+
+def test_reading_holds_one_batch_however_long_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"text": "%s"}\n' % (b"x" * 100_000) * 400)
+    source = open_source("c", FilesConfig(paths=(str(path),)))
+    start = pa.total_allocated_bytes()
+    for batch in source.read(source.units()[0], []):
+        assert pa.total_allocated_bytes() - start < 3 * BATCH_BYTES
+        assert batch.nbytes < BATCH_BYTES + 200_000
