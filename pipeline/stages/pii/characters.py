@@ -138,3 +138,14 @@ def separator(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
         if 0x90 <= data[i + 2] <= 0x93:
             return 3, DASH
     return 0, 0
+
+
+@njit
+def stands_alone(data: np.ndarray, p: int, end: int, lo: int, hi: int) -> bool:
+    """Whether neither a letter, nor a digit, nor a separator and a digit is beside `p:end`."""
+    if word_before(data, p, lo) or word_at(data, end, hi) or (end < hi and data[end] == 64):
+        return False
+    if p > lo and 43 <= data[p - 1] <= 47 and number_before(data, p - 1, lo):
+        return False
+    width, kind = separator(data, end, hi)
+    return not (width > 0 and kind != SPACE and number_at(data, end + width, hi))

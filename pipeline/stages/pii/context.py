@@ -19,14 +19,16 @@ def _keys(words: str) -> np.ndarray:
 PHONE_WORDS = _keys(
     "phone phones telephone tel teleph ph mobile mob cell cellphone cellular fax telefax desk office contact call called calling calls caller dial "
     "dialed dialing sms text texted whatsapp viber signal voicemail message messages answer answering hotline helpline landline reach ring rang "
-    "pager callback registered telefon telefonnummer handy mobil mobilnummer rufnummer anruf anrufen rufen festnetz tél téléphone portable appelez "
-    "appeler teléfono telefono móvil movil celular llame llamar telefone telemóvel ligue ligar cellulare chiamare chiama fisso telefoon mobiel bellen "
+    "pager callback registered telefon telefonnummer handy mobil mobilnummer rufnummer anruf anrufen rufen festnetz tél téléphone portable "
+    "appelez appeler teléfono telefono móvil movil celular llame llamar telefone "
+    "telemóvel ligue ligar cellulare chiamare chiama fisso telefoon mobiel bellen "
     "puhelin gsm numer komórka телефон тел звоните звонить позвоните моб мобильный 电话 手机 電話 携帯 전화"
 )
 PHONE_LABELS_AFTER = _keys("office fax mobile cell phone tel telephone desk home work voice landline")
 SSN_WORDS = _keys("ssn ssns social security socialsecurity")
 CARD_WORDS = _keys(
-    "card cards cc ccn credit debit visa mastercard amex maestro discover diners jcb unionpay pan cvv cvc kreditkarte karte carte tarjeta cartão carta"
+    "card cards cc ccn credit debit visa mastercard amex maestro discover diners jcb unionpay pan cvv cvc "
+    "kreditkarte karte carte tarjeta cartão carta"
 )
 VERSION_WORDS = _keys(
     "version versions ver vers release releases released firmware driver build rev revision section sections sec chapter table figure fig appendix "
@@ -44,7 +46,7 @@ def _is_letter(c: int) -> bool:
 def _key(data: np.ndarray, start: int, end: int) -> int:
     key = 0
     for i in range(start, min(end, start + _KEY_BYTES)):
-        c = np.int64(data[i])
+        c = data[i]
         key = key * 256 + (c | 32 if c < 0x80 else c)
     return key
 

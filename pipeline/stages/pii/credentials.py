@@ -17,53 +17,53 @@ _PEM_BODY = 64
 _PLAIN, _DASHED, _DOTTED, _BASE64, _ASSIGNED = 0, 1, 3, 4, 12
 
 # prefix, shortest and longest body (0: no limit), its characters.
-_RULES = (
-    ("AKIA", 16, 16, _PLAIN),  # AWS
-    ("ASIA", 16, 16, _PLAIN),
-    ("secret_access_key", 40, 40, _ASSIGNED),
-    ("SECRET_ACCESS_KEY", 40, 40, _ASSIGNED),
-    ("AIza", 35, 35, _DASHED),  # Google
-    ("GOCSPX-", 28, 28, _DASHED),
-    ("ya29.", 30, 0, _DASHED),
-    ("ghp_", 36, 255, _PLAIN),  # GitHub
-    ("gho_", 36, 255, _PLAIN),
-    ("ghu_", 36, 255, _PLAIN),
-    ("ghs_", 36, 255, _PLAIN),
-    ("ghr_", 36, 255, _PLAIN),
-    ("github_pat_", 40, 255, _DASHED),
-    ("glpat-", 20, 0, _DASHED),  # GitLab
-    ("xoxb-", 20, 0, _DASHED),  # Slack
-    ("xoxp-", 20, 0, _DASHED),
-    ("xoxa-", 20, 0, _DASHED),
-    ("xoxr-", 20, 0, _DASHED),
-    ("xoxs-", 20, 0, _DASHED),
-    ("xapp-", 20, 0, _DASHED),
-    ("hooks.slack.com/services/", 30, 0, _BASE64),
-    ("sk-ant-", 24, 0, _DASHED),  # Anthropic
-    ("sk-proj-", 24, 0, _DASHED),  # OpenAI
-    ("sk-svcacct-", 24, 0, _DASHED),
-    ("sk-or-v1-", 64, 64, _PLAIN),  # OpenRouter
-    ("sk-", 32, 64, _PLAIN),
-    ("sk_live_", 16, 0, _PLAIN),  # Stripe
-    ("sk_test_", 16, 0, _PLAIN),
-    ("rk_live_", 16, 0, _PLAIN),
-    ("rk_test_", 16, 0, _PLAIN),
-    ("whsec_", 24, 0, _PLAIN),
-    ("SG.", 66, 66, _DOTTED),  # SendGrid
-    ("hf_", 30, 40, _PLAIN),  # Hugging Face
-    ("npm_", 36, 36, _PLAIN),
-    ("pypi-AgE", 50, 0, _DASHED),
-    ("dop_v1_", 64, 64, _PLAIN),  # DigitalOcean
-    ("shpat_", 32, 32, _PLAIN),  # Shopify
-    ("shpss_", 32, 32, _PLAIN),
-    ("gsk_", 40, 60, _PLAIN),  # Groq
-    ("xai-", 60, 100, _PLAIN),
-    ("glsa_", 32, 0, _DASHED),  # Grafana
-    ("dckr_pat_", 27, 0, _DASHED),  # Docker
-    ("lin_api_", 32, 48, _PLAIN),  # Linear
-    ("sq0atp-", 22, 22, _DASHED),  # Square
-    ("sq0csp-", 43, 43, _DASHED),
-    ("hvs.", 24, 0, _DASHED),  # HashiCorp Vault
+_RULES: tuple[tuple[bytes, int, int, int], ...] = (
+    (b"AKIA", 16, 16, _PLAIN),  # AWS
+    (b"ASIA", 16, 16, _PLAIN),
+    (b"secret_access_key", 40, 40, _ASSIGNED),
+    (b"SECRET_ACCESS_KEY", 40, 40, _ASSIGNED),
+    (b"AIza", 35, 35, _DASHED),  # Google
+    (b"GOCSPX-", 28, 28, _DASHED),
+    (b"ya29.", 30, 0, _DASHED),
+    (b"ghp_", 36, 255, _PLAIN),  # GitHub
+    (b"gho_", 36, 255, _PLAIN),
+    (b"ghu_", 36, 255, _PLAIN),
+    (b"ghs_", 36, 255, _PLAIN),
+    (b"ghr_", 36, 255, _PLAIN),
+    (b"github_pat_", 40, 255, _DASHED),
+    (b"glpat-", 20, 0, _DASHED),  # GitLab
+    (b"xoxb-", 20, 0, _DASHED),  # Slack
+    (b"xoxp-", 20, 0, _DASHED),
+    (b"xoxa-", 20, 0, _DASHED),
+    (b"xoxr-", 20, 0, _DASHED),
+    (b"xoxs-", 20, 0, _DASHED),
+    (b"xapp-", 20, 0, _DASHED),
+    (b"hooks.slack.com/services/", 30, 0, _BASE64),
+    (b"sk-ant-", 24, 0, _DASHED),  # Anthropic
+    (b"sk-proj-", 24, 0, _DASHED),  # OpenAI
+    (b"sk-svcacct-", 24, 0, _DASHED),
+    (b"sk-or-v1-", 64, 64, _PLAIN),  # OpenRouter
+    (b"sk-", 32, 64, _PLAIN),
+    (b"sk_live_", 16, 0, _PLAIN),  # Stripe
+    (b"sk_test_", 16, 0, _PLAIN),
+    (b"rk_live_", 16, 0, _PLAIN),
+    (b"rk_test_", 16, 0, _PLAIN),
+    (b"whsec_", 24, 0, _PLAIN),
+    (b"SG.", 66, 66, _DOTTED),  # SendGrid
+    (b"hf_", 30, 40, _PLAIN),  # Hugging Face
+    (b"npm_", 36, 36, _PLAIN),
+    (b"pypi-AgE", 50, 0, _DASHED),
+    (b"dop_v1_", 64, 64, _PLAIN),  # DigitalOcean
+    (b"shpat_", 32, 32, _PLAIN),  # Shopify
+    (b"shpss_", 32, 32, _PLAIN),
+    (b"gsk_", 40, 60, _PLAIN),  # Groq
+    (b"xai-", 60, 100, _PLAIN),
+    (b"glsa_", 32, 0, _DASHED),  # Grafana
+    (b"dckr_pat_", 27, 0, _DASHED),  # Docker
+    (b"lin_api_", 32, 48, _PLAIN),  # Linear
+    (b"sq0atp-", 22, 22, _DASHED),  # Square
+    (b"sq0csp-", 43, 43, _DASHED),
+    (b"hvs.", 24, 0, _DASHED),  # HashiCorp Vault
 )
 
 # Rare bytes that start a look: "J" for a JSON web token, "B" for a private key, the others for the rules. A prefix is looked for from its last one.
@@ -71,19 +71,17 @@ TRIGGERS = b"_-.KSzJB"
 
 
 def _trigger(prefix: bytes) -> int:
-    return (
-        max(i for i, c in enumerate(prefix) if c in b"_-.")
-        if any(c in b"_-." for c in prefix)
-        else max(i for i, c in enumerate(prefix) if c in TRIGGERS)
-    )
+    """The index of the last separator of the prefix, or of its last rare letter."""
+    separators = [i for i, c in enumerate(prefix) if c in b"_-."]
+    return max(separators or [i for i, c in enumerate(prefix) if c in TRIGGERS])
 
 
-_SORTED = sorted(((prefix.encode(), *rest) for prefix, *rest in _RULES), key=lambda rule: rule[0][_trigger(rule[0])])
-_PREFIX = np.frombuffer(b"".join(rule[0] for rule in _SORTED), dtype=np.uint8).copy()
-_PREFIX_START = np.cumsum([0] + [len(rule[0]) for rule in _SORTED]).astype(np.int64)
-_TRIGGER = np.array([_trigger(rule[0]) for rule in _SORTED], dtype=np.int64)
-_LIMITS = np.array([rule[1:] for rule in _SORTED], dtype=np.int64)
-_FIRST_RULE = np.searchsorted([rule[0][_trigger(rule[0])] for rule in _SORTED], np.arange(257)).astype(np.int64)
+_SORTED = sorted(_RULES, key=lambda rule: rule[0][_trigger(rule[0])])
+_TRIGGER = np.array([_trigger(prefix) for prefix, *_ in _SORTED], dtype=np.int64)
+_FIRST_RULE = np.searchsorted([prefix[_trigger(prefix)] for prefix, *_ in _SORTED], np.arange(257)).astype(np.int64)
+_PREFIX = np.frombuffer(b"".join(prefix for prefix, *_ in _SORTED), dtype=np.uint8).copy()
+_PREFIX_START = np.array([0, *np.cumsum([len(prefix) for prefix, *_ in _SORTED])], dtype=np.int64)
+_LIMITS = np.array([limits for _, *limits in _SORTED], dtype=np.int64)
 
 
 @njit
@@ -96,7 +94,7 @@ def _in_body(c: int, allowed: int) -> bool:
 @njit
 def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the token whose prefix has its trigger at `i`, or (0, 0)."""
-    for rule in range(_FIRST_RULE[data[i]], _FIRST_RULE[np.int64(data[i]) + 1]):
+    for rule in range(_FIRST_RULE[data[i]], _FIRST_RULE[data[i] + 1]):
         start = i - _TRIGGER[rule]
         length = _PREFIX_START[rule + 1] - _PREFIX_START[rule]
         if start < lo or start + length >= hi:

@@ -33,7 +33,7 @@ def _is_one_of(data: np.ndarray, start: int, end: int, names: np.ndarray) -> boo
         return False
     key = 0
     for i in range(start, end):
-        key = key * 256 + _lower(np.int64(data[i]))
+        key = key * 256 + _lower(data[i])
     for i in range(len(names)):  # noqa: SIM110 - any() over a generator does not compile
         if names[i] == key:
             return True
@@ -74,7 +74,7 @@ def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
         return False
     if end - start > 4 and data[start] == 120 and data[start + 1] == 110 and data[start + 2] == 45 and data[start + 3] == 45:
         return True
-    for i in range(start, end):
+    for i in range(start, end):  # noqa: SIM110 - all() over a generator does not compile
         if not (FLAGS[data[i]] & LETTER or data[i] >= 0x80):
             return False
     return True

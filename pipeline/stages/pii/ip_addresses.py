@@ -52,7 +52,7 @@ def ipv6_is_global(high: int, low: int) -> bool:
     if high == np.uint64(0):
         if low >> np.uint64(32) == np.uint64(0xFFFF):
             return ipv4_is_global(np.int64(low & np.uint64(0xFFFFFFFF)))
-        return low > np.uint64(1)
+        return bool(low > np.uint64(1))
     if high == np.uint64(0x0100) << np.uint64(48):
         return False
     if first == np.uint64(0x2001):
@@ -69,7 +69,7 @@ def _dotted_quad(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
         number = 0
         start = q
         while q < hi and q - start < 4 and is_digit(data[q]):
-            number = number * 10 + (np.int64(data[q]) - 48)
+            number = number * 10 + (data[q] - 48)
             q += 1
         if q == start or number > 255 or (q - start > 1 and data[start] == 48):
             return 0, 0
@@ -127,7 +127,7 @@ def _group(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(digits, value) of the hexadecimal run at `p`, counted to 5."""
     q, value = p, 0
     while q < hi and q - p < 5 and FLAGS[data[q]] & HEX:
-        value = value * 16 + _hex_value(np.int64(data[q]))
+        value = value * 16 + _hex_value(data[q])
         q += 1
     return q - p, value
 

@@ -65,7 +65,7 @@ def _groups(data: np.ndarray, p: int, hi: int) -> tuple[int, int, int, int, int,
         trunk = is_open and groups == 1 and width == 1 and data[q] == 48
         if not trunk:
             for i in range(q, q + width):
-                value = value * 10 + (np.int64(data[i]) - 48)
+                value = value * 10 + (data[i] - 48)
             digits += width
             shape = shape * 16 + min(width, 15)
             groups += 1
@@ -79,9 +79,8 @@ def _groups(data: np.ndarray, p: int, hi: int) -> tuple[int, int, int, int, int,
         end = q
         step, kind = separator(data, q, hi)
         q += step
-        if kind == SPACE and digits >= 7:
-            if (last_kind == DASH or last_kind == DOT) or digit_run(data, q, hi) == 1:
-                break
+        if kind == SPACE and digits >= 7 and (last_kind in (DASH, DOT) or digit_run(data, q, hi) == 1):
+            break
         if groups == 1 and not bracket and q < hi and data[q] == 40 and digits <= 4:
             is_open = True
             q += 1
@@ -187,12 +186,7 @@ def _is_closed_left(data: np.ndarray, p: int, lo: int) -> bool:
     c = data[p - 1]
     if word_before(data, p, lo) or c == 43 or c == 36 or c == 64 or c == 92:
         return True
-    return (
-        44 <= c <= 47
-        and number_before(data, p - 1, lo)
-        or (c == 58 and number_before(data, p - 1, lo))
-        or (c == 41 and number_before(data, p - 1, lo))
-    )
+    return (44 <= c <= 47 or c in (41, 58)) and number_before(data, p - 1, lo)
 
 
 @njit

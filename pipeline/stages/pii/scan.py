@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 from numba import njit
 
+from pipeline.stages.pii.cards import card_end
 from pipeline.stages.pii.characters import digit_run, is_alnum, is_digit, mark_length
 from pipeline.stages.pii.credentials import TRIGGERS, secret_at, url_credentials_at
 from pipeline.stages.pii.emails import email_at
-from pipeline.stages.pii.identifiers import card_end, iban_at, ssn_end
+from pipeline.stages.pii.ibans import iban_at
 from pipeline.stages.pii.ip_addresses import ipv4_end, ipv6_at
 from pipeline.stages.pii.kinds import CREDIT_CARD, EMAIL, IBAN, IPV4, IPV6, PHONE, SECRET, SSN
 from pipeline.stages.pii.phones import phone_end
+from pipeline.stages.pii.ssns import ssn_end
 
 _SKIP, _ON_DIGIT, _ON_AT, _ON_COLON, _ON_OPENING, _ON_SECRET = range(6)
 _PHONE_LIST_GAP = 8

@@ -23,11 +23,11 @@ def scrub(documents: pa.RecordBatch, params: PiiParams) -> tuple[pa.RecordBatch,
     if field.type not in (pa.large_string(), pa.string()):
         raise ValueError(f"column 'text' is {field.type}; cast it to large_string")
     data, offsets = utf8_arrays(documents.column("text"))
+    data, offsets = data.view(), offsets.view()
+    data.flags.writeable = offsets.flags.writeable = False  # one compiled specialisation, whatever the buffers allow
     spans = find_spans(data, offsets, np.array([kind in params.kinds for kind in KIND_OF_FORM]))
     if len(spans) == 0:
-        return documents, SPANS_SCHEMA.empty_table().to_batches()[0] if SPANS_SCHEMA.empty_table().to_batches() else pa.RecordBatch.from_pylist(
-            [], SPANS_SCHEMA
-        )
+        return documents, pa.RecordBatch.from_pylist([], SPANS_SCHEMA)
     literals = PLACEHOLDERS if params.replacement == "placeholder" else EXAMPLES
     starts = np.cumsum([0] + [len(literal) for literal in literals])
     text = utf8_column(*rebuild.replace(data, offsets, spans, np.frombuffer(b"".join(literals), dtype=np.uint8), starts)).cast(field.type)
