@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from pipeline.stages.dedup.compiled import kernel
 from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.params import DedupParams
 
@@ -27,7 +27,7 @@ def band_keys(signatures: pa.RecordBatch, params: DedupParams) -> np.ndarray:
     return _band_keys(values, signatures.column("num_shingles").to_numpy() == 0, params.bands)
 
 
-@njit(cache=True)
+@kernel
 def _band_keys(minhash: np.ndarray, empty: np.ndarray, bands: int) -> np.ndarray:
     keys = np.empty((len(minhash), bands), np.uint64)
     rows = minhash.shape[1] // bands
@@ -56,7 +56,7 @@ def merge_runs(runs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarra
     return sort_band(np.concatenate([keys for keys, _ in runs]), np.concatenate([rows for _, rows in runs]))
 
 
-@njit(cache=True)
+@kernel
 def candidate_pairs(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The documents that share a key of one sorted band: (left, right) int64, left the smallest row of each key and right each other one.
 

@@ -1,7 +1,8 @@
 """Union-find over flat arrays: 8 bytes per document, and the only step of dedup that sees all documents at once."""
 
 import numpy as np
-from numba import njit
+
+from pipeline.stages.dedup.compiled import inner, kernel
 
 
 def singletons(count: int) -> np.ndarray:
@@ -9,7 +10,7 @@ def singletons(count: int) -> np.ndarray:
     return np.arange(count, dtype=np.int64)
 
 
-@njit(cache=True)
+@inner
 def _root(parents: np.ndarray, node: int) -> int:
     while parents[node] != node:
         parents[node] = parents[parents[node]]
@@ -17,7 +18,7 @@ def _root(parents: np.ndarray, node: int) -> int:
     return node
 
 
-@njit(cache=True)
+@kernel
 def unite(parents: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
     """Joins left[i] and right[i] in place. The smaller row becomes the root, so the order of the pairs leaves no trace in `labels`."""
     for i in range(len(left)):
@@ -28,7 +29,7 @@ def unite(parents: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
             parents[a] = b
 
 
-@njit(cache=True)
+@kernel
 def labels(parents: np.ndarray) -> np.ndarray:
     """The smallest row of each document's cluster, int64[n]."""
     roots = np.empty_like(parents)

@@ -1,7 +1,8 @@
 """The integer hashes: finalisers and 128-bit MurmurHash3 (Austin Appleby, public domain, smhasher)."""
 
 import numpy as np
-from numba import njit
+
+from pipeline.stages.dedup.compiled import inner, kernel
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 _N1, _N2 = np.uint64(0x52DCE729), np.uint64(0x38495AB5)
@@ -10,7 +11,7 @@ _FIVE, _SHIFT, _WIDTH = np.uint64(5), np.uint64(33), np.uint64(64)
 _R27, _R31, _R33 = np.uint64(27), np.uint64(31), np.uint64(33)
 
 
-@njit(cache=True)
+@inner
 def mix64(value: np.uint64) -> np.uint64:
     """MurmurHash3's 64-bit finaliser: a bijection in which every input bit moves every output bit."""
     value = (value ^ (value >> _SHIFT)) * _M1
@@ -18,12 +19,12 @@ def mix64(value: np.uint64) -> np.uint64:
     return value ^ (value >> _SHIFT)
 
 
-@njit(cache=True)
+@inner
 def _rotate(value: np.uint64, by: np.uint64) -> np.uint64:
     return (value << by) | (value >> (_WIDTH - by))
 
 
-@njit(cache=True)
+@kernel
 def murmur128(blocks: np.ndarray, size: int) -> tuple[np.uint64, np.uint64]:
     """MurmurHash3 x64 128, seed 0, of the first `size` bytes of `blocks` (little-endian uint64, zeros after `size` up to 16 bytes)."""
     low, high = np.uint64(0), np.uint64(0)

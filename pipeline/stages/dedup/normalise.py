@@ -3,9 +3,9 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
 from pipeline.stages.dedup.characters import CODE_POINTS, FOLDED_CODE_POINTS, NFC_UNSURE, SPACE, characters
+from pipeline.stages.dedup.compiled import inner, kernel
 from pipeline.stages.text import utf8_arrays
 
 # Casefolding makes at most three characters of one, and no UTF-8 byte more than three (U+0390).
@@ -36,7 +36,7 @@ def _read_only(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.nd
     return data, offsets
 
 
-@njit(cache=True)
+@kernel
 def _mark_unsure_rows(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray, unsure: np.ndarray) -> None:
     for row in range(len(unsure)):
         end = offsets[row + 1]
@@ -46,7 +46,7 @@ def _mark_unsure_rows(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray
                 break
 
 
-@njit(cache=True)
+@inner
 def decode(data: np.ndarray, i: int, end: int) -> tuple[np.int64, int]:
     """The code point at byte i and its width in bytes; never reads at or after `end`, whatever the bytes are."""
     first = np.int64(data[i])
@@ -64,7 +64,7 @@ def decode(data: np.ndarray, i: int, end: int) -> tuple[np.int64, int]:
     return _REPLACEMENT, 1
 
 
-@njit(cache=True)
+@inner
 def _encode(code: int, out: np.ndarray, at: int) -> int:
     if code < 0x80:
         out[at] = code
@@ -84,7 +84,7 @@ def _encode(code: int, out: np.ndarray, at: int) -> int:
     return at + 2
 
 
-@njit(cache=True)
+@inner
 def count_characters(data: np.ndarray, end: int) -> int:
     """Characters in data[:end]: all bytes that do not continue one."""
     count = 0
@@ -93,7 +93,7 @@ def count_characters(data: np.ndarray, end: int) -> int:
     return count
 
 
-@njit(cache=True)
+@inner
 def end_of_character(data: np.ndarray, end: int, number: int) -> int:
     """The byte at which the first `number` characters of data[:end] end."""
     for i in range(end):
@@ -104,7 +104,7 @@ def end_of_character(data: np.ndarray, end: int, number: int) -> int:
     return end
 
 
-@njit(cache=True)
+@inner
 def _strip(data: np.ndarray, start: int, end: int, classes: np.ndarray) -> tuple[int, int]:
     while start < end:
         code, width = decode(data, start, end)
@@ -121,7 +121,7 @@ def _strip(data: np.ndarray, start: int, end: int, classes: np.ndarray) -> tuple
     return start, end
 
 
-@njit(cache=True)
+@inner
 def normalise(data: np.ndarray, start: int, end: int, classes: np.ndarray, folds: np.ndarray, out: np.ndarray) -> int:
     """Writes data[start:end], stripped and casefolded, to `out` with zeros after it; returns its bytes.
 
@@ -141,7 +141,7 @@ def normalise(data: np.ndarray, start: int, end: int, classes: np.ndarray, folds
     return size
 
 
-@njit(cache=True)
+@inner
 def _fold(data: np.ndarray, start: int, end: int, folds: np.ndarray, out: np.ndarray) -> int:
     i, at = start, 0
     while i < end:

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from pipeline.stages.dedup.characters import MARK, WORD, characters
+from pipeline.stages.dedup.compiled import inner, kernel
 from pipeline.stages.dedup.hashing import mix64, murmur128
 from pipeline.stages.dedup.normalise import GROWTH, PADDING, decode, normal_form, normalise
 from pipeline.stages.dedup.params import DedupParams
@@ -61,7 +61,7 @@ def longest(offsets: np.ndarray) -> int:
     return int(np.diff(offsets).max(initial=0))
 
 
-@njit(cache=True)
+@inner
 def _hash_words(text: np.ndarray, size: int, classes: np.ndarray, factors: np.ndarray, out: np.ndarray) -> int:
     """One 64-bit hash for each word of text[:size] to `out`; returns how many. A word is `\\w+`; a combining mark continues it.
 
@@ -87,7 +87,7 @@ def _hash_words(text: np.ndarray, size: int, classes: np.ndarray, factors: np.nd
     return count
 
 
-@njit(cache=True)
+@inner
 def _combine(words: np.ndarray, count: int, ngram: int) -> None:
     """Replaces word hashes by those of the n-grams that start at them: a rolling polynomial in 2^64, then mixed."""
     top, value = np.uint64(1), np.uint64(0)
@@ -101,7 +101,7 @@ def _combine(words: np.ndarray, count: int, ngram: int) -> None:
     words[count - ngram] = mix64(value)
 
 
-@njit(cache=True)
+@inner
 def hash_shingles(blocks: np.ndarray, text: np.ndarray, size: int, classes: np.ndarray, factors: np.ndarray, ngram: int, out: np.ndarray) -> int:
     """Shingle hashes (with repeats) of the normalised text[:size] to `out` (size // 2 + 1); returns how many.
 
@@ -118,7 +118,7 @@ def hash_shingles(blocks: np.ndarray, text: np.ndarray, size: int, classes: np.n
     return min(size, 1)
 
 
-@njit(cache=True)
+@inner
 def _distinct(hashes: np.ndarray, count: int, table: np.ndarray, out: np.ndarray, at: int) -> int:
     """Writes hashes[:count] sorted and distinct to `out` from `at`; returns the end. `table`: zeros, 5 * count // 2 + 2; zeros again after.
 
@@ -148,7 +148,7 @@ def _distinct(hashes: np.ndarray, count: int, table: np.ndarray, out: np.ndarray
     return at
 
 
-@njit(cache=True)
+@kernel
 def _sets(
     data: np.ndarray,
     offsets: np.ndarray,

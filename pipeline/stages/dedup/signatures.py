@@ -2,9 +2,9 @@
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from pipeline.stages.dedup.characters import characters
+from pipeline.stages.dedup.compiled import inner, kernel
 from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.normalise import count_characters, end_of_character, normal_form, normalise
 from pipeline.stages.dedup.params import DedupParams
@@ -79,14 +79,14 @@ def permutations(num_perm: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return a, generator.randint(0, 1 << 32, num_perm, dtype=np.uint32)
 
 
-@njit(cache=True)
+@inner
 def _fmix32(value: np.uint32) -> np.uint32:
     value = np.uint32(np.uint32(value ^ (value >> np.uint32(16))) * _F1)
     value = np.uint32(np.uint32(value ^ (value >> np.uint32(13))) * _F2)
     return np.uint32(value ^ (value >> np.uint32(16)))
 
 
-@njit(cache=True)
+@inner
 def minhash_row(shingles: np.ndarray, count: int, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     """The MinHash of the upper 32 bits of shingles[:count] (uint64) to `out` (uint32[num_perm]), equal to datasketch 2.0's `affine32`.
 
@@ -104,7 +104,7 @@ def minhash_row(shingles: np.ndarray, count: int, a: np.ndarray, b: np.ndarray, 
             out[k] = min(out[k], min(min(p0, p1), min(p2, p3)))
 
 
-@njit(cache=True)
+@kernel
 def _hash_texts(
     data: np.ndarray,
     offsets: np.ndarray,

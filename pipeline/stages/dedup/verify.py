@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from pipeline.stages.dedup.compiled import inner, kernel
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.dedup.shingles import ShingleSets
 
@@ -63,7 +63,7 @@ def _buckets(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return numbers, np.cumsum(np.concatenate(sizes))
 
 
-@njit(cache=True)
+@inner
 def overlap(left: np.ndarray, right: np.ndarray, needed: int) -> int:
     """Common members of two ascending sets of distinct hashes, or -1 as soon as they cannot be `needed`."""
     i = j = common = 0
@@ -82,7 +82,7 @@ def overlap(left: np.ndarray, right: np.ndarray, needed: int) -> int:
     return common
 
 
-@njit(cache=True)
+@kernel
 def jaccard(left: np.ndarray, right: np.ndarray) -> float:
     """|A n B| / |A u B| of two ascending sets of distinct hashes; 0 for two empty ones."""
     common = overlap(left, right, 0)
@@ -90,7 +90,7 @@ def jaccard(left: np.ndarray, right: np.ndarray) -> float:
     return common / union if union else 0.0
 
 
-@njit(cache=True)
+@inner
 def _similar(offsets: np.ndarray, hashes: np.ndarray, kept: int, document: int, threshold: float, containment: bool) -> float:
     """The Jaccard of two rows of the sets if they pass the threshold, else -1."""
     left, right = hashes[offsets[kept] : offsets[kept + 1]], hashes[offsets[document] : offsets[document + 1]]
@@ -104,7 +104,7 @@ def _similar(offsets: np.ndarray, hashes: np.ndarray, kept: int, document: int, 
     return similarity if (common / len(right) if containment else similarity) >= threshold else -1.0
 
 
-@njit(cache=True)
+@kernel
 def _verify(
     buckets: np.ndarray,
     kept: _Kept,
@@ -133,7 +133,7 @@ def _verify(
             _remember(place, buckets[place], kept)
 
 
-@njit(cache=True)
+@inner
 def _count_common_keys(buckets: np.ndarray, kept: _Kept) -> int:
     """Counts in `shared` the keys that each kept document has in common with these, and lists those documents in `met`; returns how many."""
     found = 0
@@ -147,7 +147,7 @@ def _count_common_keys(buckets: np.ndarray, kept: _Kept) -> int:
     return found
 
 
-@njit(cache=True)
+@inner
 def _remember(place: int, buckets: np.ndarray, kept: _Kept) -> None:
     for bucket in buckets:
         if kept.filled[bucket] < KEPT_PER_KEY:

@@ -153,9 +153,9 @@ def test_a_million_copies_of_one_document_leave_one_and_take_seconds():
     ids = pa.array(np.arange(count)).cast(pa.string())
     documents = pa.record_batch({"id": ids, "text": copies})
     kept(["warm the compiled kernels up"])
-    started = time.perf_counter()
+    started = time.process_time()
     rows = deduplicate([documents.slice(start, 100_000) for start in range(0, count, 100_000)], [0] * 10, PARAMS)
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20
     assert rows.filter(rows["keep"])["id"].to_pylist() == ["0"]
     assert rows["cluster"][0].as_py() == count
     assert set(rows["reason"].unique().to_pylist()) == {None, "exact"}
@@ -173,9 +173,9 @@ def test_pages_that_share_only_a_template_survive():
 def test_a_template_of_more_than_half_a_page_costs_time_linear_in_the_pages():
     header = words(13, 100)
     pages = [" ".join([*header, *words(5000 + i, 40)]) for i in range(KEPT_PER_KEY + 500)]
-    started = time.perf_counter()
+    started = time.process_time()
     assert kept(pages) == list(range(len(pages)))
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20
     assert COMPARISONS < KEPT_PER_KEY
 
 
@@ -197,9 +197,9 @@ def test_look_alikes_are_different_texts_unless_unicode_says_they_are_the_same()
 def test_a_very_long_document_takes_time_linear_in_its_length():
     def seconds(repeats: int) -> float:
         text = " ".join(f"{i % 9973}x{i}" for i in range(repeats))
-        started = time.perf_counter()
+        started = time.process_time()
         assert len(kept([text, text + " tail"])) == 1
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     seconds(1000)
     assert seconds(1_000_000) < 40 * max(seconds(100_000), 0.02)
