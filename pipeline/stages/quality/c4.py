@@ -138,7 +138,7 @@ def _ends_like_a_sentence(data: np.ndarray, start: int, stop: int) -> bool:
 
 @part
 def _words_and_sentences(data: np.ndarray, start: int, stop: int, sentences_end: int, classes: np.ndarray) -> tuple[int, int, int]:
-    """Words of the line, characters of the longest, and sentences before `sentences_end`.
+    """Words of the line, characters of the longest, and sentences of the words that begin before `sentences_end`.
 
     A sentence ends with a word that ends in a terminator of any script (one dot, not more; not an initial such as `J.`), closing quotes, brackets
     and numbered citations aside. The next one begins with the next word of more than symbols.
@@ -148,7 +148,7 @@ def _words_and_sentences(data: np.ndarray, start: int, stop: int, sentences_end:
     ending = 0  # of the word so far: 1 behind a terminator, 2 inside a citation behind one
     symbols_only, initial = True, False
     code_point = 0
-    position = start
+    word_start = position = start
     while position <= stop:
         previous = code_point
         if position == stop:
@@ -163,7 +163,7 @@ def _words_and_sentences(data: np.ndarray, start: int, stop: int, sentences_end:
             if length:
                 words += 1
                 longest = max(longest, length)
-                if position <= sentences_end:
+                if word_start < sentences_end:
                     if ended and not symbols_only:
                         sentences += 1
                         ended = False
@@ -172,6 +172,7 @@ def _words_and_sentences(data: np.ndarray, start: int, stop: int, sentences_end:
             symbols_only = True
         else:
             if length == 0:
+                word_start = position
                 initial = _A <= code_point <= _Z
             length += 1
             symbols_only = symbols_only and flags & SYMBOL != 0

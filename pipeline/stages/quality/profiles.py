@@ -52,4 +52,23 @@ PROFILES: dict[str, QualityParams] = {
         max_special_character_share=0.3,
         min_unique_word_share=0.2,
     ),
+    # Docstrings, manuals and READMEs: short, listed, full of names and markup; terminal punctuation and stop words say little about them.
+    "docs": _only(
+        *_REPETITION,
+        "max_bullet_lines_ratio",
+        "max_ellipsis_lines_ratio",
+        "max_ellipsis_word_ratio",
+        "max_doc_words",
+        "min_avg_word_length",
+        min_doc_words=20,
+        max_avg_word_length=14,
+        max_hash_word_ratio=0.2,
+        min_alpha_words_ratio=0.6,
+        min_stop_words=1,
+        max_special_character_share=0.3,
+        max_dup_para_frac=0.5,
+        max_dup_line_frac=0.5,
+        top_gram_min_count=3,
+        filter_lorem_ipsum=True,
+    ),
 }
