@@ -109,6 +109,6 @@ def _save(session: Session, directory: RunDirectory, recorder: Recorder | None) 
         # The metrics must be on disk before a checkpoint that vouches for them.
         recorder.metrics.sync()
         session.save(checkpoint)
-        store.retire(directory.checkpoints, session.training.checkpoint.keep_last)
+        store.retire(checkpoint, session.training.checkpoint.keep_last)
         recorder.checkpoint(checkpoint)
     session.world.barrier()

@@ -15,28 +15,7 @@ from trainer.config import RunConfig
 from trainer.shards import ShardWriter, token_dtype
 
 BOT, EOT, VOCAB = 2, 3, 300
-WORDS = [
-    "the",
-    "a",
-    "model",
-    "token",
-    "of",
-    "window",
-    "reads",
-    "writes",
-    "shard",
-    "and",
-    "then",
-    "loss",
-    "is",
-    "small",
-    "large",
-    "every",
-    "step",
-    "batch",
-    "in",
-    "order",
-]
+WORDS = ["the", "a", "model", "token", "of", "window", "reads", "writes", "shard", "and", "then", "loss", "is", "small", "every", "step", "in"]
 
 
 @pytest.fixture(autouse=True, scope="session")

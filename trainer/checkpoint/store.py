@@ -85,9 +85,10 @@ def newest_valid(checkpoints: Path) -> tuple[Path | None, list[str]]:
     return None, skipped
 
 
-def retire(checkpoints: Path, keep_last: int) -> None:
-    """Removes all but the newest `keep_last`. Called only after the newest has been published."""
-    for checkpoint in existing(checkpoints)[:-keep_last]:
+def retire(newest: Path, keep_last: int) -> None:
+    """Keeps `newest`, which has just been published, and the `keep_last` - 1 before it; what is later than it (damaged, to be made again) stays."""
+    until_newest = [checkpoint for checkpoint in existing(newest.parent) if step_of(checkpoint) <= step_of(newest)]
+    for checkpoint in until_newest[:-keep_last]:
         # Renamed first: a kill in the middle of the removal must not leave half a checkpoint under its name.
         doomed = checkpoint.with_name(f".{checkpoint.name}.tmp")
         checkpoint.rename(doomed)

@@ -1,0 +1,77 @@
+"""What cannot work is said before the first step, and nothing is written."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trainer import preflight
+from trainer.config import RunConfig
+from trainer.errors import TrainerError
+from trainer.loop import run
+from trainer.shards import ShardWriter
+
+
+def _other_tokenizer(settings: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "tokenizer" / "tokenizer.json").write_text("{}")
+    settings["data"]["tokenizer"] = str(tmp_path / "tokenizer")
+
+
+def _truncated_shard(settings: dict[str, Any], tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "cut", np.dtype("uint16")) as writer:
+        writer.add(np.arange(100))
+    os.truncate(tmp_path / "cut.bin", 150)
+    settings["data"]["corpora"][0]["train"].append(str(tmp_path / "cut"))
+
+
+def _id_outside_the_vocabulary(settings: dict[str, Any], tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "big", np.dtype("uint16")) as writer:
+        writer.add(np.array([1, 2]))
+        writer.add(np.array([3, 300]))
+    settings["data"]["corpora"][1]["validation"].append(str(tmp_path / "big"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (_other_tokenizer, r"tokenizer\.json has sha256 44136f.*made with"),
+        (lambda settings, _: settings["data"].update(tokenizer="nowhere"), r"nowhere/tokenizer\.json: no such file"),
+        (_truncated_shard, r"corpus 'prose': .*cut\.bin: 150 bytes, but its index counts 100 tokens"),
+        (_id_outside_the_vocabulary, r"corpus 'code': .*big\.bin: document 1 holds id 300, but data\.vocab_size is 300"),
+        (lambda settings, _: settings["data"]["corpora"][0].update(train=["gone"]), r"gone\.idx: no such file"),
+        (lambda settings, _: settings["training"].update(seq_len=8192, global_batch_tokens=32768, max_tokens=32768), "too few for one window"),
+        (lambda settings, _: settings["training"]["model"].update(d_model=1 << 21, n_heads=8, n_kv_heads=8), r"MB free, but \d checkpoints of"),
+    ],
+)
+def test_a_run_that_cannot_work_says_why_and_touches_nothing(
+    settings: dict[str, Any], tmp_path: Path, spoil: Callable[[dict[str, Any], Path], None], says: str
+) -> None:
+    spoil(settings, tmp_path)
+    config = RunConfig.model_validate(settings)
+    with pytest.raises(TrainerError, match=says):
+        run(config)
+    assert not config.run_dir.exists()
+
+
+def test_processes_that_do_not_divide_the_batch_are_named(config: RunConfig) -> None:
+    with pytest.raises(TrainerError, match=r"8 windows of seq_len 32, not a multiple of micro_batch_size x processes \(4 x 3\)"):
+        preflight.check(config, world_size=3)
+
+
+def test_the_hash_of_a_corpus_follows_its_content_not_its_place(settings: dict[str, Any], config: RunConfig, tmp_path: Path) -> None:
+    before = preflight.check(config, world_size=1)
+    moved = []
+    for prefix in config.data.corpora[0].train:
+        for suffix in (".bin", ".idx"):
+            (tmp_path / (prefix.name + suffix)).write_bytes(prefix.with_name(prefix.name + suffix).read_bytes())
+        moved.append(str(tmp_path / prefix.name))
+    settings["data"]["corpora"][0]["train"] = moved
+    assert preflight.check(RunConfig.model_validate(settings), world_size=1) == before
+    settings["data"]["corpora"][0]["train"] = moved[:1]
+    after = preflight.check(RunConfig.model_validate(settings), world_size=1)
+    assert after["prose"] != before["prose"]
+    assert after["code"] == before["code"]

@@ -1,0 +1,203 @@
+"""Whole runs: killed, stopped, damaged or repeated, they end in the same bytes."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from safetensors.numpy import load_file
+
+from trainer import launch, metrics
+from trainer.__main__ import main
+from trainer.checkpoint import store
+from trainer.config import RunConfig
+from trainer.errors import TrainerError
+from trainer.loop import DONE, RESUMABLE, run
+from trainer.rundir import RunDirectory
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(config: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """A trainer in a process of its own, as a user or the pipeline starts it."""
+    environment = {**os.environ, **launch.environment(1)}
+    return subprocess.Popen([*launch.command(config), *arguments], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def write_config(settings: dict[str, Any], path: Path, run_dir: Path) -> Path:
+    path.write_text(yaml.safe_dump({**settings, "run_dir": str(run_dir)}))
+    return path
+
+
+def history(run_dir: Path) -> list[dict[str, Any]]:
+    """Everything the run logged that does not depend on the clock."""
+    return [{key: value for key, value in record.items() if key not in metrics.TIMING_FIELDS} for record in metrics.read(run_dir / "metrics.jsonl")]
+
+
+def outcome(run_dir: Path) -> tuple[str, bytes, list[dict[str, Any]]]:
+    """The last checkpoint's name, its weights and optimizer state, and the history."""
+    last = store.existing(run_dir / "checkpoints")[-1]
+    return last.name, (last / "hf/model.safetensors").read_bytes() + (last / "optimizer.safetensors").read_bytes(), history(run_dir)
+
+
+def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1]
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def uninterrupted(settings: dict[str, Any], tmp_path: Path) -> Path:
+    settings["training"]["max_tokens"] = 40 * 256
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "whole")})) == DONE
+    return tmp_path / "whole"
+
+
+def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(settings: dict[str, Any], uninterrupted: Path, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    config = write_config(settings, tmp_path / "run.yaml", run_dir)
+
+    def logged() -> int:
+        return len(metrics.read(run_dir / "metrics.jsonl"))
+
+    def saving() -> bool:
+        return bool(list(run_dir.glob("checkpoints/.step-*.tmp")))
+
+    for number, when in ((signal.SIGKILL, lambda: logged() >= 7), (signal.SIGTERM, lambda: logged() >= 12), (signal.SIGKILL, saving)):
+        process = start(config)
+        before = logged()
+        wait_for(lambda when=when, before=before: when() and logged() != before, process)  # type: ignore[misc]
+        process.send_signal(number)
+        process.communicate()
+        assert process.returncode == (RESUMABLE if number == signal.SIGTERM else -signal.SIGKILL)
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(run_dir)})) == DONE
+    assert outcome(run_dir) == outcome(uninterrupted)
+
+
+def test_the_same_configuration_gives_the_same_bytes_in_bf16_too(settings: dict[str, Any], tmp_path: Path) -> None:
+    settings["training"] |= {"precision": "bf16", "document_masking": True}
+    ends = []
+    for name in ("one", "two"):
+        assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / name)})) == DONE
+        ends.append(outcome(tmp_path / name))
+    assert ends[0] == ends[1]
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_before(
+    settings: dict[str, Any], uninterrupted: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = outcome(uninterrupted)
+    newest = store.existing(uninterrupted / "checkpoints")[-1]
+    (newest / "optimizer.safetensors").write_bytes(b"damaged")
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(uninterrupted)})) == DONE
+    assert f"{newest}/optimizer.safetensors" in caplog.text
+    assert outcome(uninterrupted) == expected
+
+
+def test_a_complete_run_is_only_reported_again(config: RunConfig, caplog: pytest.LogCaptureFixture) -> None:
+    assert run(config) == DONE
+    before = outcome(config.run_dir)
+    files = {path: path.stat().st_mtime_ns for path in config.run_dir.rglob("*") if path.is_file()}
+    caplog.clear()
+    with caplog.at_level("INFO", logger="trainer"):
+        assert run(config) == DONE
+    assert "complete" in caplog.text
+    assert outcome(config.run_dir) == before
+    assert {path: path.stat().st_mtime_ns for path in config.run_dir.rglob("*") if path.is_file()} == files
+
+
+def test_other_settings_or_other_shards_in_the_same_run_directory_are_refused(settings: dict[str, Any], config: RunConfig) -> None:
+    run(config)
+    settings["training"]["seed"] = 6
+    with pytest.raises(TrainerError, match=r"training\.seed: 5 -> 6"):
+        run(RunConfig.model_validate(settings))
+    settings["training"]["seed"] = 5
+    settings["data"]["corpora"][0]["train"].reverse()
+    with pytest.raises(TrainerError, match=r"data\.corpora\.prose\.shards"):
+        run(RunConfig.model_validate(settings))
+
+
+def test_a_checkpoint_holds_what_made_it(config: RunConfig) -> None:
+    run(config)
+    checkpoints = store.existing(config.run_dir / "checkpoints")
+    assert [path.name for path in checkpoints] == ["step-00000008", "step-00000012"]
+    last = checkpoints[-1]
+    lineage = json.loads((last / "lineage.json").read_text())
+    assert lineage["recipe"] == "test"
+    assert (lineage["training"]["step"], lineage["training"]["tokens"]) == (12, 12 * 256)
+    assert lineage["training"]["corpus_tokens"] == {"prose": 72 * 32, "code": 24 * 32}
+    state = json.loads((last / "state.json").read_text())
+    assert state["evaluation"]["bits_per_byte"] > 0
+    assert state["samples"] == 12 * 8
+    assert load_file(last / "hf/model.safetensors")["model.embed_tokens.weight"].shape == (300, 32)
+
+
+def test_a_run_leaves_metrics_a_curve_and_tensorboard_events(config: RunConfig) -> None:
+    run(config)
+    records = metrics.read(config.run_dir / "metrics.jsonl")
+    assert [record["step"] for record in records if record["kind"] == "train"] == list(range(1, 13))
+    assert [record["step"] for record in records if record["kind"] == "evaluation"] == [6, 12]
+    for field in ("tokens", "loss", "lr", "grad_norm", "param_norm", *metrics.TIMING_FIELDS):
+        assert isinstance(records[0][field], int | float)
+    assert (config.run_dir / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert list((config.run_dir / "tensorboard").glob("events*"))
+
+
+def test_two_trainers_never_share_a_run_directory(config: RunConfig) -> None:
+    directory = RunDirectory(config.run_dir)
+    refused = pytest.raises(TrainerError, match="another trainer works in this run directory")
+    with directory.locked(), refused, directory.locked(patience_seconds=0.3):
+        pass
+    with directory.locked(patience_seconds=0):
+        pass
+
+
+@pytest.mark.slow
+def test_two_processes_train_the_same_model_as_one(settings: dict[str, Any], tmp_path: Path) -> None:
+    settings["training"] |= {"optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}}
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
+    config = write_config(settings, tmp_path / "two.yaml", tmp_path / "two")
+    environment = {**os.environ, **launch.environment(1)}
+    subprocess.run(launch.command(config, processes=2), cwd=ROOT, env=environment, check=True, capture_output=True)
+    one, two = history(tmp_path / "one"), history(tmp_path / "two")
+    for ours, theirs in zip(one, two, strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+    weights = [load_file(tmp_path / name / "checkpoints/step-00000012/hf/model.safetensors") for name in ("one", "two")]
+    for name, tensor in weights[0].items():
+        assert abs(tensor - weights[1][name]).max() < 1e-5
+
+
+def test_a_mistake_is_one_message_and_exit_code_2(settings: dict[str, Any], tmp_path: Path) -> None:
+    config = write_config(settings, tmp_path / "run.yaml", tmp_path / "run")
+    process = start(config, "training.optimizer.learning_rate=1")
+    _, errors = process.communicate()
+    assert process.returncode == 2
+    assert errors.startswith("trainer: ") and len(errors.splitlines()) == 1
+    assert "unknown key 'learning_rate'" in errors
+    assert not (tmp_path / "run").exists()
+
+
+def test_evaluate_and_generate_are_commands(config: RunConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value in launch.environment(1).items():
+        monkeypatch.setenv(name, value)
+    run(config)
+    checkpoint = str(config.run_dir / "checkpoints/step-00000012")
+    capsys.readouterr()
+    assert main(["evaluate", checkpoint]) == 0
+    saved = json.loads((Path(checkpoint) / "state.json").read_text())["evaluation"]
+    assert json.loads(capsys.readouterr().out)["bits_per_byte"] == pytest.approx(saved["bits_per_byte"], rel=1e-6)
+    texts = []
+    for _ in range(2):
+        assert main(["generate", checkpoint, "--prompt", "the model", "--max-new-tokens", "5", "--seed", "3"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0].startswith("the model")
+    assert texts[0] == texts[1]
+    assert main(["evaluate", str(config.run_dir / "nowhere"), "--config", str(config.run_dir / "config.yaml")]) == 2
+    assert "nowhere/hf/config.json" in capsys.readouterr().err
