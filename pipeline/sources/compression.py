@@ -24,10 +24,11 @@ def blocks(path: Path) -> Iterator[bytes]:
     Raises BrokenCompressionError after the last byte that could be decompressed, OSError when the file cannot be read.
     """
     try:
-        if path.suffix == ".zst":
+        suffix = path.suffix.lower()
+        if suffix == ".zst":
             yield from _zstd(path)
             return
-        with path.open("rb") as file, _opened(file, path.suffix) as stream:
+        with path.open("rb") as file, _opened(file, suffix) as stream:
             # read1, not read: read drops what it has when the stream breaks
             while block := stream.read1(BLOCK_BYTES):
                 yield block

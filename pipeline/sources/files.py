@@ -3,6 +3,7 @@
 import glob
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -49,16 +50,18 @@ class FilesSource:
         return [Unit(f"first-{self.config.max_documents}", made_from, sum(unit.bytes for unit in found))]
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        files = self._files()
+        files = self._known
         batches = Batches(self.corpus, rejects, self.config.max_documents)
         for name in files if self.config.max_documents is not None else [unit.name]:
-            if not batches.done:
+            if name not in files:
+                batches.reject(name, None, Reason.UNREADABLE, "the file is gone")
+            elif not batches.done:
                 yield from self._read_file(files[name], name, batches)
         yield from batches.rest()
 
     def _read_file(self, path: Path, name: str, batches: Batches) -> Iterator[pa.RecordBatch]:
         reader = RowReader(name, self.config, batches)
-        plain, _ = _format(path)
+        plain, compression = _format(path)
         try:
             if path.is_dir():
                 batches.reject(name, None, Reason.IS_A_DIRECTORY, f"a directory; to read what is in it, write {path.name}/**/*.jsonl or the like")
@@ -70,7 +73,7 @@ class FilesSource:
                 yield from read_csv(path, reader)
             elif plain in TEXT:
                 yield from read_text(path, name, batches)
-            elif path.suffix == ".parquet":
+            elif (plain, compression) == (".parquet", ""):
                 yield from read_parquet(path, reader)
             else:
                 batches.reject(name, None, Reason.UNSUPPORTED_FORMAT, f"none of {', '.join(FORMATS)} (all but .parquet also {', '.join(COMPRESSED)})")
@@ -81,31 +84,34 @@ class FilesSource:
         except OSError as error:
             batches.reject(name, None, Reason.UNREADABLE, error.strerror or type(error).__name__)
 
+    @cached_property
+    def _known(self) -> dict[str, Path]:
+        """Listed once for all units that one process reads."""
+        return self._files()
+
     def _files(self) -> dict[str, Path]:
         """The files by name, in the order of their names. A name is the path below what is fixed in its pattern, so no machine is in it."""
         files: dict[str, Path] = {}
         for pattern in self.config.paths:
-            for name, path in _matches(pattern).items():
+            found = _matches(pattern)
+            if not found:
+                raise SourceError(f"corpus {self.corpus!r}: no file matches {pattern!r} (relative paths start from {Path.cwd()})")
+            for name, path in found.items():
                 other = files.setdefault(name, path)
-                if other.resolve() != path.resolve():
-                    raise SourceError(
-                        f"corpus {self.corpus!r}: {other} and {path} would both be named {name!r}; give one glob over a common directory"
-                    )
+                if other is not path and other.resolve() != path.resolve():
+                    raise SourceError(f"corpus {self.corpus!r}: {other} and {path} are both named {name!r}; give one glob over a common directory")
         return dict(sorted(files.items()))
 
 
 def _matches(pattern: str) -> dict[str, Path]:
     expanded = Path(pattern).expanduser()
-    if not glob.has_magic(pattern) or expanded.exists():
-        if not expanded.exists():
-            raise SourceError(f"{pattern}: no such file")
+    if expanded.exists():
         return {expanded.name: expanded}
+    if not glob.has_magic(pattern):
+        return {}
     fixed = Path(*_before_magic(expanded.parts))
     paths = [Path(found) for found in sorted(glob.glob(str(expanded), recursive=True))]  # noqa: PTH207 - Path.glob finds hidden files too
-    files = {path.relative_to(fixed).as_posix(): path for path in paths if not path.is_dir() or _format(path)[0] in FORMATS}
-    if not files:
-        raise SourceError(f"{pattern}: no file matches")
-    return files
+    return {path.relative_to(fixed).as_posix(): path for path in paths if not path.is_dir() or _format(path)[0] in FORMATS}
 
 
 def _before_magic(parts: tuple[str, ...]) -> list[str]:
@@ -115,9 +121,8 @@ def _before_magic(parts: tuple[str, ...]) -> list[str]:
 
 def _format(path: Path) -> tuple[str, str]:
     """The suffixes for format and compression: ('.jsonl', '.gz'), ('.txt', '')."""
-    if path.suffix in COMPRESSED:
-        return path.with_suffix("").suffix, path.suffix
-    return path.suffix, ""
+    suffix = path.suffix.lower()
+    return (path.with_suffix("").suffix.lower(), suffix) if suffix in COMPRESSED else (suffix, "")
 
 
 def _unit(name: str, path: Path) -> Unit:

@@ -155,8 +155,8 @@ def _read(stream: "IterableDataset", reader: RowReader) -> Iterator[pa.RecordBat
 
 
 def _path(url: str) -> str:
-    """The path in the repository: `hf://datasets/org/name@commit/data/a.parquet` -> `data/a.parquet`."""
-    return url.partition("@")[2].partition("/")[2]
+    """The path in the repository: `hf://datasets/org/name@commit/data/a.parquet` -> `data/a.parquet`; a file elsewhere keeps its address."""
+    return url.partition("@")[2].partition("/")[2] or url
 
 
 def _token() -> str | Literal[False]:

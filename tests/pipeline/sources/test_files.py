@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.sources import Rejected, SourceError, Unit, document_id, open_source
+from pipeline.sources import Reason, Rejected, SourceError, Unit, document_id, open_source
 from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, own_id
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.jsonl import lines
@@ -55,7 +56,7 @@ def test_every_format_and_compression_gives_the_same_text(tmp_path: Path) -> Non
     content = b'{"text": "one"}\n{"text": "two"}\n'
     zstd = pa.Codec("zstd").compress(content).to_pybytes()
     compressed = {"jsonl.gz": gzip.compress(content), "jsonl.bz2": bz2.compress(content), "json.xz": lzma.compress(content), "json.zst": zstd}
-    for suffix, data in {"jsonl": content, "ndjson": content, "csv": b"text\none\ntwo\n", **compressed}.items():
+    for suffix, data in {"jsonl": content, "JSONL": content, "ndjson": content, "csv": b"text\none\ntwo\n", **compressed}.items():
         path = tmp_path / f"a.{suffix}"
         path.write_bytes(data)
         assert texts(path) == ["one", "two"], suffix
@@ -120,15 +121,15 @@ def test_names_do_not_depend_on_where_the_corpus_lies(tmp_path: Path, monkeypatc
 
 def test_two_files_of_one_name_are_refused_with_both_paths(tmp_path: Path) -> None:
     first, second = (jsonl(tmp_path / folder / "a.jsonl", {"text": folder}) for folder in "xy")
-    with pytest.raises(SourceError, match=r"x/a\.jsonl and .*y/a\.jsonl would both be named 'a\.jsonl'; give one glob"):
+    with pytest.raises(SourceError, match=r"x/a\.jsonl and .*y/a\.jsonl are both named 'a\.jsonl'; give one glob"):
         units(first, second)
     assert len(units(first, first)) == 1
 
 
-@pytest.mark.parametrize(("path", "says"), [("gone.jsonl", "no such file"), ("*.jsonl", "no file matches")])
-def test_a_missing_file_is_an_error_before_anything_is_read(tmp_path: Path, path: str, says: str) -> None:
+@pytest.mark.parametrize("path", ["gone.jsonl", "*.jsonl"])
+def test_a_missing_file_is_an_error_before_anything_is_read(tmp_path: Path, path: str) -> None:
     good = jsonl(tmp_path / "good" / "a.jsonl", {"text": "t"})
-    with pytest.raises(SourceError, match=says):
+    with pytest.raises(SourceError, match=rf"corpus 'c': no file matches .*{re.escape(path)}"):
         units(good, tmp_path / path)
 
 
@@ -221,6 +222,15 @@ def test_everything_before_the_break_of_a_truncated_file_arrives(tmp_path: Path,
     assert found == [*expected[: len(found) - 1], "neighbour"]
     assert abs(len(found) - 1500) < (1500 if suffix == "bz2" else 300)  # bzip2 decodes whole blocks of 900 KB only
     assert rejects == [(f"a.jsonl.{suffix}", None, "broken_compression")]
+
+
+def test_a_file_that_vanishes_before_it_is_read_is_named(tmp_path: Path) -> None:
+    paths = [jsonl(tmp_path / f"{name}.jsonl", {"text": name}) for name in "ab"]
+    listed = units(tmp_path / "*")
+    paths[0].unlink()
+    source, rejects = open_source("c", FilesConfig(paths=(str(tmp_path / "*"),))), list[Rejected]()
+    assert [row["text"] for unit in listed for batch in source.read(unit, rejects) for row in batch.to_pylist()] == ["b"]
+    assert rejects == [Rejected("a.jsonl", None, Reason.UNREADABLE, "the file is gone")]
 
 
 def test_a_line_too_long_to_hold_is_set_aside_and_the_next_one_read(tmp_path: Path) -> None:
