@@ -3,6 +3,7 @@
 import dagster as dg
 
 from pipeline.assets.checkpoints import checkpoint_spec
+from pipeline.assets.console import console
 from pipeline.assets.corpora import corpus_assets
 from pipeline.assets.dedup import dedup_asset
 from pipeline.assets.evaluation import evaluation_asset
@@ -31,6 +32,7 @@ defs = dg.Definitions(
     assets=[*data, *mixture, *shards, checkpoint_spec(recipe), *model],
     jobs=jobs,
     resources={"workshop": Workshop()},
+    loggers={"console": console},
     # The stages use every core themselves; a process for each step would only cost its start.
     executor=dg.in_process_executor,
 )

@@ -108,7 +108,7 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
     try:
         return Recipe.model_validate(_merged(settings, overrides or {}))
     except ValidationError as error:
-        raise RecipeError(f"{path}: {_explained(error)}") from error
+        raise RecipeError(f"{path}: {_explained(error)}") from None
 
 
 def _merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What an asset reports: its data version and the numbers that an operator asks for."""
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -8,6 +9,8 @@ import dagster as dg
 
 from pipeline.errors import PipelineError
 from pipeline.store import Version
+
+log = logging.getLogger(__name__)
 
 Arguments = ParamSpec("Arguments")
 Outcome = TypeVar("Outcome")
@@ -30,6 +33,8 @@ def materialized(version: Version, metadata: Mapping[str, Any] | None = None) ->
     if "documents" in counts:
         facts["dagster/row_count"] = counts["documents"]
     facts |= metadata or {}
+    shown = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if "/" not in name)
+    log.info("%s: %s", "up to date, nothing to do" if version.reused else f"done in {version.seconds:.1f} s", shown)
     return dg.MaterializeResult(metadata=facts, data_version=dg.DataVersion(version.data_version))
 
 

@@ -84,11 +84,22 @@ class _Follower:
             self.last_checkpoint = message
         elif kind == "error":
             self.last_lines.append(message["message"])
-        self.context.log.info(_line(message))
+        self.context.log.info(_line(message, self.run.config.training.max_tokens))
 
 
-def _line(message: Mapping[str, Any]) -> str:
+def _line(message: Mapping[str, Any], max_tokens: int) -> str:
     """A message of the trainer as one line for people."""
+    tokens = f"{message['tokens']:,} of {max_tokens:,} tokens" if "tokens" in message else ""
+    match message["kind"]:
+        case "metrics":
+            left = f"{message['eta_seconds'] / 60:.1f} min left"
+            return f"{tokens}: loss {message['loss']:.3f}, {message['tokens_per_second']:,.0f} tokens/s, {left}"
+        case "evaluation":
+            return f"{tokens}: validation loss {message['loss']:.4f}, {message['bits_per_byte']:.4f} bits per byte"
+        case "checkpoint":
+            return f"{tokens}: checkpoint {message['path']}"
+        case "sample":
+            return f"{tokens}: sample: {message['text']!r}"
     shown = {name: value for name, value in message.items() if name != "kind" and not isinstance(value, dict | list)}
     return f"{message['kind']}: " + ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in shown.items()
