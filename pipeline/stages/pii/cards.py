@@ -7,7 +7,7 @@ product codes have too, and digits inside a path or a query need a word such as 
 import numpy as np
 from numba import njit
 
-from pipeline.stages.pii.characters import DASH, SPACE, digit_run, is_digit, mark_length, number_before, separator, stands_alone
+from pipeline.stages.pii.characters import DASH, SPACE, digit_before, digit_run, is_digit, separator, stands_alone
 from pipeline.stages.pii.context import CARD_WORDS, word_near_before
 
 _REACH = 48
@@ -79,7 +79,7 @@ def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
 def _grouped_card_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
     """Where the printed groups 4-4-4-4, 4-4-4-4-3, 4-6-5 or 4-6-4 at `p` end; 0 for other groups."""
     _, kind = separator(data, p + 4, hi)
-    if (kind != SPACE and kind != DASH) or (p > lo and data[p - 1] == 32 and number_before(data, p - 1, lo)):
+    if (kind != SPACE and kind != DASH) or (p > lo and data[p - 1] == 32 and digit_before(data, p - 1, lo)):
         return 0
     q, shape, end, before_last = p, 0, 0, 0
     for _ in range(6):
@@ -89,8 +89,6 @@ def _grouped_card_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
         width, next_kind = separator(data, end, hi)
         if next_kind != kind:
             break
-        if mark_length(data, end + width, hi) > 0:
-            return 0
         if not (end + width < hi and is_digit(data[end + width])):
             break
         q = end + width

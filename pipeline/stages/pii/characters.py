@@ -1,13 +1,7 @@
-"""Classes of bytes, and what may stand beside a match.
-
-A replacement written by an earlier pass counts as a digit and as a letter wherever a matcher asks for its neighbours. So a candidate that was
-refused because of the value beside it is still refused once that value is gone, and scrubbing twice equals scrubbing once.
-"""
+"""Classes of bytes, and what stands beside a match."""
 
 import numpy as np
 from numba import njit
-
-from pipeline.stages.pii.kinds import EXAMPLES, PLACEHOLDERS
 
 DIGIT, LETTER, HEX, LOCAL, LABEL, TOKEN, USERINFO, BASE64 = 1, 2, 4, 8, 16, 32, 64, 128
 
@@ -33,12 +27,6 @@ def _flags() -> np.ndarray:
 
 FLAGS = _flags()
 
-_MARKS = PLACEHOLDERS[:7] + EXAMPLES
-MARK_BYTES = np.frombuffer(b"".join(_MARKS), dtype=np.uint8).copy()
-MARK_STARTS = np.cumsum([0] + [len(mark) for mark in _MARKS]).astype(np.int64)
-_MARK_FIRST = np.isin(np.arange(256), [mark[0] for mark in _MARKS])
-_MARK_LAST = np.isin(np.arange(256), [mark[-1] for mark in _MARKS])
-
 
 @njit
 def is_digit(c: int) -> bool:
@@ -56,51 +44,23 @@ def is_word(c: int) -> bool:
 
 
 @njit
-def mark_length(data: np.ndarray, i: int, hi: int) -> int:
-    """The bytes of the replacement that starts at `i`, or 0."""
-    if i < hi and _MARK_FIRST[data[i]]:
-        for mark in range(len(MARK_STARTS) - 1):
-            start, length = MARK_STARTS[mark], MARK_STARTS[mark + 1] - MARK_STARTS[mark]
-            same = 0
-            while same < length and i + same < hi and data[i + same] == MARK_BYTES[start + same]:
-                same += 1
-            if same == length:
-                return length
-    return 0
+def digit_before(data: np.ndarray, i: int, lo: int) -> bool:
+    return i > lo and is_digit(data[i - 1])
 
 
 @njit
-def mark_ends(data: np.ndarray, i: int, lo: int) -> bool:
-    """Whether a replacement ends just before `i`."""
-    if i > lo and _MARK_LAST[data[i - 1]]:
-        for mark in range(len(MARK_STARTS) - 1):
-            last, length = MARK_STARTS[mark + 1] - 1, MARK_STARTS[mark + 1] - MARK_STARTS[mark]
-            same = 0
-            while same < length and i - 1 - same >= lo and data[i - 1 - same] == MARK_BYTES[last - same]:
-                same += 1
-            if same == length:
-                return True
-    return False
-
-
-@njit
-def number_before(data: np.ndarray, i: int, lo: int) -> bool:
-    return i > lo and (is_digit(data[i - 1]) or mark_ends(data, i, lo))
-
-
-@njit
-def number_at(data: np.ndarray, i: int, hi: int) -> bool:
-    return i < hi and (is_digit(data[i]) or mark_length(data, i, hi) > 0)
+def digit_at(data: np.ndarray, i: int, hi: int) -> bool:
+    return i < hi and is_digit(data[i])
 
 
 @njit
 def word_before(data: np.ndarray, i: int, lo: int) -> bool:
-    return i > lo and (is_word(data[i - 1]) or mark_ends(data, i, lo))
+    return i > lo and is_word(data[i - 1])
 
 
 @njit
 def word_at(data: np.ndarray, i: int, hi: int) -> bool:
-    return i < hi and (is_word(data[i]) or mark_length(data, i, hi) > 0)
+    return i < hi and is_word(data[i])
 
 
 @njit
@@ -145,7 +105,7 @@ def stands_alone(data: np.ndarray, p: int, end: int, lo: int, hi: int) -> bool:
     """Whether neither a letter, nor a digit, nor a separator and a digit is beside `p:end`."""
     if word_before(data, p, lo) or word_at(data, end, hi) or (end < hi and data[end] == 64):
         return False
-    if p > lo and 43 <= data[p - 1] <= 47 and number_before(data, p - 1, lo):
+    if p > lo and 43 <= data[p - 1] <= 47 and digit_before(data, p - 1, lo):
         return False
     width, kind = separator(data, end, hi)
-    return not (width > 0 and kind != SPACE and number_at(data, end + width, hi))
+    return not (width > 0 and kind != SPACE and digit_at(data, end + width, hi))

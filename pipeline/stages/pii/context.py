@@ -1,12 +1,12 @@
 """Words near a number that say what it is: some shapes (seven digits, an unbroken run) are personal only beside such a word.
 
-The search stops at a digit, at "@" and at a bracket, so it never reaches across another match or its replacement.
+The search stops at a digit, at "@" and at a bracket: a word before another value speaks of that one.
 """
 
 import numpy as np
 from numba import njit
 
-from pipeline.stages.pii.characters import DIGIT, FLAGS, LETTER, is_digit, mark_ends
+from pipeline.stages.pii.characters import DIGIT, FLAGS, LETTER, is_digit
 
 _KEY_BYTES = 7
 
@@ -99,7 +99,6 @@ def label_after(data: np.ndarray, i: int, hi: int) -> bool:
 def names_a_version(data: np.ndarray, i: int, lo: int) -> bool:
     """Whether the dotted number at `i` is announced as a version or a section: "version 1.2.3.4", "sections 1.2.3.4 and 1.2.3.5"."""
     floor = max(lo, i - 64)
-    passed = False
     while i > floor:
         c = data[i - 1]
         if c == 32 or c == 61 or c == 58 or c == 34 or c == 39 or c == 44 or c == 46 or c == 40 or c == 35:
@@ -112,20 +111,17 @@ def names_a_version(data: np.ndarray, i: int, lo: int) -> bool:
                 dots += data[i] == 46
                 if run > 3 or dots > 3:
                     return False
-            passed = True
         elif FLAGS[c] & LETTER:
             end = i
             while i > floor and FLAGS[data[i - 1]] & LETTER:
                 i -= 1
             key = _key(data, i, end)
             if _member(VERSION_WORDS, key):
-                # A word glued to other text may belong to an address that is itself replaced.
-                return i == lo or data[i - 1] <= 32 or data[i - 1] == 40 or data[i - 1] == 34
+                return True
             if not _member(_CONNECTIVES, key):
                 return False
-            passed = True
         elif c == 0xA7:
             return i - 2 >= lo and data[i - 2] == 0xC2
         else:
-            return passed and mark_ends(data, i, lo)
+            return False
     return False

@@ -7,7 +7,7 @@ user and the password go, the host stays; templates (`$USER:$PASSWORD`, `{user}:
 import numpy as np
 from numba import njit
 
-from pipeline.stages.pii.characters import BASE64, FLAGS, TOKEN, USERINFO, is_alnum, is_word, mark_ends, word_at
+from pipeline.stages.pii.characters import BASE64, FLAGS, TOKEN, USERINFO, is_alnum, is_word, word_at
 
 _USERINFO_REACH = 256
 _JWT_PART = 8
@@ -114,7 +114,7 @@ def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
             ):
                 body += 1
             start = body
-        elif start > lo and (is_word(data[start - 1]) or data[start - 1] == 45 or mark_ends(data, start, lo)):
+        elif start > lo and (is_word(data[start - 1]) or data[start - 1] == 45):
             continue
         end = body
         limit = hi if _LIMITS[rule, 1] == 0 else min(hi, body + _LIMITS[rule, 1] + 1)
@@ -138,7 +138,7 @@ def _token_run(data: np.ndarray, i: int, hi: int) -> int:
 def _jwt_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the JSON web token (RFC 7519) whose "eyJ" ends at `i`, or (0, 0): three parts, or two that both start so."""
     start = i - 2
-    if start < lo or data[start] != 101 or data[start + 1] != 121 or (start > lo and (FLAGS[data[start - 1]] & TOKEN or mark_ends(data, start, lo))):
+    if start < lo or data[start] != 101 or data[start + 1] != 121 or (start > lo and FLAGS[data[start - 1]] & TOKEN):
         return 0, 0
     header = _token_run(data, i, hi)
     if header - start < _JWT_PART or header + 3 >= hi or data[header] != 46:

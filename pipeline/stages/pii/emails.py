@@ -8,7 +8,7 @@ as letters (`jürgen@müller.de`); three-byte scripts end an address, because Ch
 import numpy as np
 from numba import njit
 
-from pipeline.stages.pii.characters import FLAGS, LABEL, LETTER, LOCAL, is_alnum, mark_ends
+from pipeline.stages.pii.characters import FLAGS, LABEL, LETTER, LOCAL, is_alnum
 
 _MAX_LOCAL = 64  # RFC 5321 section 4.5.3.1
 _MAX_DOMAIN = 255
@@ -136,7 +136,7 @@ def email_at(data: np.ndarray, at: int, lo: int, hi: int) -> tuple[int, int]:
     if at == lo or at + 3 >= hi:
         return 0, 0
     start = _local_start(data, at, lo)
-    if start == at or mark_ends(data, start, lo):
+    if start == at:
         return 0, 0
     if start > lo and (data[start - 1] == 64 or (data[start - 1] == 47 and start - 1 > lo and data[start - 2] == 47)):
         return 0, 0

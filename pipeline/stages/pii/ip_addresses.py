@@ -12,7 +12,7 @@ of four digits, one of them decimal, because `a::b` is code; a full one has a gr
 import numpy as np
 from numba import njit
 
-from pipeline.stages.pii.characters import FLAGS, HEX, is_digit, is_word, mark_ends, mark_length, number_at, word_at, word_before
+from pipeline.stages.pii.characters import FLAGS, HEX, digit_at, is_digit, is_word, word_at, word_before
 from pipeline.stages.pii.context import names_a_version
 
 # (first address, prefix length) of the blocks that are not global.
@@ -87,7 +87,7 @@ def _ends_cleanly(data: np.ndarray, end: int, hi: int) -> bool:
     if word_at(data, end, hi):
         return False
     if end + 1 < hi and data[end] == 46:
-        return not (number_at(data, end + 1, hi) or data[end + 1] == 95 or 97 <= data[end + 1] <= 122)
+        return not (digit_at(data, end + 1, hi) or data[end + 1] == 95 or 97 <= data[end + 1] <= 122)
     if end + 1 < hi and data[end] == 45:
         return is_digit(data[end + 1]) or not word_at(data, end + 1, hi)
     return True
@@ -112,7 +112,7 @@ def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
         c = data[p - 1]
         if c == 46 or c == 43:
             return 0
-        if (c == 45 or c == 47) and p - 1 > lo and (mark_ends(data, p - 1, lo) or (is_word(data[p - 2]) and not is_digit(data[p - 2]))):
+        if (c == 45 or c == 47) and p - 1 > lo and is_word(data[p - 2]) and not is_digit(data[p - 2]):
             return 0
     return 0 if names_a_version(data, p, lo) or _is_compared(data, p, lo) else end
 
@@ -199,6 +199,6 @@ def ipv6_at(data: np.ndarray, colon: int, lo: int, hi: int) -> tuple[int, int]:
     end, high, low, plausible = _parse_ipv6(data, start, hi)
     if end == 0 or not plausible or not ipv6_is_global(high, low) or word_at(data, end, hi):
         return 0, 0
-    if end < hi and data[end] == 58 and end + 1 < hi and (is_word(data[end + 1]) or data[end + 1] == 58 or mark_length(data, end + 1, hi) > 0):
+    if end < hi and data[end] == 58 and end + 1 < hi and (is_word(data[end + 1]) or data[end + 1] == 58):
         return 0, 0
     return start, end

@@ -14,12 +14,11 @@ from pipeline.stages.pii.characters import (
     DOT,
     SLASH,
     SPACE,
+    digit_at,
+    digit_before,
     digit_run,
     is_alnum,
     is_digit,
-    mark_length,
-    number_at,
-    number_before,
     separator,
     word_at,
     word_before,
@@ -45,8 +44,8 @@ _POWER = 10 ** np.arange(19, dtype=np.int64)
 
 
 @njit
-def _groups(data: np.ndarray, p: int, hi: int) -> tuple[int, int, int, int, int, int, bool, bool, int]:
-    """The digit groups at `p`: (end, digits, value, shape, groups, separators, plus, bracket, last separator); end is 0 if they cannot be a number.
+def _groups(data: np.ndarray, p: int, hi: int) -> tuple[int, int, int, int, int, int, bool, bool]:
+    """The digit groups at `p`: (end, digits, value, shape, groups, separators, plus, bracket); end is 0 if they cannot be a number.
 
     `shape` has one hexadecimal digit for the length of each group; a trunk "(0)" after the country code is not counted.
     """
@@ -61,7 +60,7 @@ def _groups(data: np.ndarray, p: int, hi: int) -> tuple[int, int, int, int, int,
     while True:
         width = digit_run(data, q, hi)
         if width == 0 or digits + width > 17:
-            return 0, 0, 0, 0, 0, 0, False, False, 0
+            return 0, 0, 0, 0, 0, 0, False, False
         trunk = is_open and groups == 1 and width == 1 and data[q] == 48
         if not trunk:
             for i in range(q, q + width):
@@ -73,7 +72,7 @@ def _groups(data: np.ndarray, p: int, hi: int) -> tuple[int, int, int, int, int,
         closed = False
         if is_open:
             if q >= hi or data[q] != 41:
-                return 0, 0, 0, 0, 0, 0, False, False, 0
+                return 0, 0, 0, 0, 0, 0, False, False
             is_open, bracket, closed = False, True, True
             q += 1
         end = q
@@ -89,7 +88,7 @@ def _groups(data: np.ndarray, p: int, hi: int) -> tuple[int, int, int, int, int,
         if step > 0:
             separators |= kind
             last_kind = kind
-    return end, digits, value, shape, groups, separators, plus, bracket, last_kind
+    return end, digits, value, shape, groups, separators, plus, bracket
 
 
 @njit
@@ -145,7 +144,7 @@ def _judge(digits: int, value: int, shape: int, groups: int, separators: int, pl
     if north_american and value // _POWER[9] % 10 >= 2 and value // _POWER[10] <= 1:
         return _YES if bracket or separators != SPACE or value // _POWER[6] % 10 >= 2 else _WITH_CONTEXT
     mixed = separators & (separators - 1)
-    if zeros and 9 <= digits <= 11 and 2 <= first_width <= 5 and (groups > 2 or (bracket and groups > 1)):
+    if zeros and value >= _POWER[digits - 2] and 9 <= digits <= 11 and 2 <= first_width <= 5 and (groups > 2 or (bracket and groups > 1)):
         return _YES if bracket or not mixed or separators & SLASH else _WITH_CONTEXT
     if digits < 7 or digits > 12 or groups > 5 or value % 1000 == 0 or (first_width == 1 and digits != 11):
         return _NO
@@ -186,18 +185,16 @@ def _is_closed_left(data: np.ndarray, p: int, lo: int) -> bool:
     c = data[p - 1]
     if word_before(data, p, lo) or c == 43 or c == 36 or c == 64 or c == 92:
         return True
-    return (44 <= c <= 47 or c in (41, 58)) and number_before(data, p - 1, lo)
+    return (44 <= c <= 47 or c in (41, 58)) and digit_before(data, p - 1, lo)
 
 
 @njit
-def _is_closed_right(data: np.ndarray, end: int, hi: int, goes_on_after_space: bool) -> bool:
+def _is_closed_right(data: np.ndarray, end: int, hi: int) -> bool:
     """Whether what is at `end` makes the number part of something else."""
     if word_at(data, end, hi) or (end < hi and (data[end] == 64 or data[end] == 37)):
         return True
     width, kind = separator(data, end, hi)
-    if kind == SPACE:
-        return goes_on_after_space and mark_length(data, end + width, hi) > 0
-    return width > 0 and number_at(data, end + width, hi)
+    return width > 0 and kind != SPACE and digit_at(data, end + width, hi)
 
 
 @njit
@@ -205,19 +202,18 @@ def phone_end(data: np.ndarray, p: int, lo: int, hi: int, after_phone: bool) -> 
     """Where the number at `p` (a digit, "+" or "(") ends, or 0. `after_phone`: another one ends just before. Reads at most 40 bytes before."""
     if _is_closed_left(data, p, lo):
         return 0
-    end, digits, value, shape, groups, separators, plus, bracket, last_kind = _groups(data, p, hi)
+    end, digits, value, shape, groups, separators, plus, bracket = _groups(data, p, hi)
     if end == 0 or digits < 7:
         return 0
     verdict = _judge(digits, value, shape, groups, separators, plus, bracket)
     if verdict == _NO:
         return 0
     extended = _extension_end(data, end, hi)
-    spaced = last_kind != DASH and last_kind != DOT
-    if _is_closed_right(data, extended, hi, spaced and extended == end):
+    if _is_closed_right(data, extended, hi):
         return 0
     if not plus and p > lo:
         c = data[p - 1]
-        if c == 32 and not bracket and (groups == 1 or separators & SPACE) and number_before(data, p - 1, lo):
+        if c == 32 and not bracket and (groups == 1 or separators & SPACE) and digit_before(data, p - 1, lo):
             return 0
         if groups == 1 and (c == 47 or (c == 35 and word_before(data, p - 1, lo))):
             return 0  # the number of a page: "/message/36667828", "topic#25445440"

@@ -1,4 +1,4 @@
-"""The text with its spans replaced, and the spans in characters."""
+"""The text with its spans replaced, spans found in it as spans of the original, and spans in characters."""
 
 import numpy as np
 from numba import njit
@@ -35,6 +35,43 @@ def replace(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, literals: 
         read = end
         out_offsets[document + 1] = written
     return out, out_offsets
+
+
+@njit(cache=True)
+def merge(offsets: np.ndarray, spans: np.ndarray, out_offsets: np.ndarray, found: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """`spans` and the spans `found` in the text that `replace` made of them, in bytes of the original; what `found` overlaps becomes part of it."""
+    merged = np.empty((len(spans) + len(found), 4), np.int64)
+    count, k, f = 0, 0, 0
+    document, shift = -1, 0
+    while k < len(spans) or f < len(found):
+        row = min(spans[k, 0] if k < len(spans) else found[f, 0], found[f, 0] if f < len(found) else spans[k, 0])
+        if row != document:
+            document, shift = row, out_offsets[row] - offsets[row]
+        has_span = k < len(spans) and spans[k, 0] == document
+        has_found = f < len(found) and found[f, 0] == document
+        if has_span and not (has_found and found[f, 2] < spans[k, 2] + shift + starts[spans[k, 1] + 1] - starts[spans[k, 1]]):
+            for column in range(4):
+                merged[count, column] = spans[k, column]
+            count += 1
+            shift += starts[spans[k, 1] + 1] - starts[spans[k, 1]] - (spans[k, 3] - spans[k, 2])
+            k += 1
+            continue
+        form, out_start, out_end = found[f, 1], found[f, 2], found[f, 3]
+        start, end = out_start - shift, out_end - shift
+        while k < len(spans) and spans[k, 0] == document and spans[k, 2] + shift < out_end:
+            width = starts[spans[k, 1] + 1] - starts[spans[k, 1]]
+            literal_start = spans[k, 2] + shift
+            if literal_start <= out_start:
+                start = spans[k, 2]
+                if literal_start + width == out_end and literal_start == out_start:
+                    form = spans[k, 1]
+            shift += width - (spans[k, 3] - spans[k, 2])
+            end = max(out_end - shift, spans[k, 3])
+            k += 1
+        merged[count, 0], merged[count, 1], merged[count, 2], merged[count, 3] = document, form, start, end
+        count += 1
+        f += 1
+    return merged[:count].copy()
 
 
 @njit(cache=True)

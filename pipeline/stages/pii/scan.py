@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from pipeline.stages.pii.cards import card_end
-from pipeline.stages.pii.characters import digit_run, is_alnum, is_digit, mark_length
+from pipeline.stages.pii.characters import digit_run, is_alnum, is_digit
 from pipeline.stages.pii.credentials import TRIGGERS, secret_at, url_credentials_at
 from pipeline.stages.pii.emails import email_at
 from pipeline.stages.pii.ibans import iban_at
@@ -95,10 +95,6 @@ def _scan_document(data: np.ndarray, lo: int, hi: int, document: int, wanted: np
         after_phone = count > first and spans[count - 1, 1] == PHONE and i - spans[count - 1, 3] <= _PHONE_LIST_GAP
         step = 1
         if action == _ON_DIGIT:
-            step = mark_length(data, i, hi)
-            if step > 0:
-                i += step
-                continue
             step = digit_run(data, i, hi)
             start, end, form = _number(data, i, step, lo, hi, wanted, after_phone)
         else:
@@ -118,16 +114,16 @@ def _scan_document(data: np.ndarray, lo: int, hi: int, document: int, wanted: np
     return count
 
 
-def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
     """The pass, compiled. numba's cache keys a function by its own file and closure, not by what it calls, so the sources are in the closure."""
 
     @njit(cache=True)
-    def find(data: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Rows of (document, form, start, end), ordered and disjoint, in bytes of `data`; `wanted` says which forms to look for."""
+    def find(data: np.ndarray, offsets: np.ndarray, documents: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Rows of (document, form, start, end), ordered and disjoint, in bytes of `data`, for `documents` and the forms that are `wanted`."""
         len(sources)
         spans = np.empty((1024, 4), np.int64)
         count = 0
-        for document in range(len(offsets) - 1):
+        for document in documents:
             lo, hi = offsets[document], offsets[document + 1]
             most = count + (hi - lo) // _SHORTEST + 1
             if most > len(spans):

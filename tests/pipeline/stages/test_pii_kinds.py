@@ -34,7 +34,17 @@ def test_an_email_address_goes_wherever_it_stands(text: str, expected: str) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["git@github.com:x", "rsync me@host.org:dir/file", "ssh://git@host.org/x", "icon@2x.png", "a@b", "a@b.c|m", "@user@social.example", "lodash@4.17.21", "@app.route"],
+    [
+        "git@github.com:x",
+        "rsync me@host.org:dir/file",
+        "ssh://git@host.org/x",
+        "icon@2x.png",
+        "a@b",
+        "a@b.c|m",
+        "@user@social.example",
+        "lodash@4.17.21",
+        "@app.route",
+    ],
 )
 def test_what_only_holds_an_at_sign_is_no_email_address(text: str) -> None:
     assert scrubbed(text) == text
@@ -89,7 +99,9 @@ def test_a_social_security_number_that_could_be_issued_goes(text: str) -> None:
     assert scrubbed(text).endswith("[SSN]")
 
 
-@pytest.mark.parametrize("text", ["000-12-3456", "666-12-3456", "900-12-3456", "123-00-4567", "123-45-0000", "078-05-1120", "1-123-45-6789", "123-45-67890", "123 45 6789"])
+@pytest.mark.parametrize(
+    "text", ["000-12-3456", "666-12-3456", "900-12-3456", "123-00-4567", "123-45-0000", "078-05-1120", "1-123-45-6789", "123-45-67890", "123 45 6789"]
+)
 def test_a_number_that_is_never_issued_or_is_longer_is_no_social_security_number(text: str) -> None:
     assert "[SSN]" not in scrubbed(text)
 
