@@ -21,11 +21,12 @@ mixture = [dedup_asset(recipe), tokenizer_asset(recipe)]
 shards = [token_shards_asset(corpus) for corpus in recipe.corpora]
 model = [pretrained_model_asset(recipe), evaluation_asset(), exported_model_asset()]
 
+QUIET = {"loggers": {"console": {"config": {}}}}  # the terminal gets `console`; a run given other config gets Dagster's own format
 jobs = [
-    dg.define_asset_job("pretrain", [*data, *mixture, *shards, *model], description="Everything that is out of date, then training."),
-    dg.define_asset_job("corpus", [*data, mixture[0]], description="Every corpus up to dedup."),
-    dg.define_asset_job("retokenize", [*data, *mixture, *shards], description="Corpora to token shards, with the tokenizer as it is."),
-    dg.define_asset_job("evaluate", model[1:], description="Evaluation and export of the newest trained model."),
+    dg.define_asset_job("pretrain", [*data, *mixture, *shards, *model], config=QUIET, description="Everything that is out of date, then training."),
+    dg.define_asset_job("corpus", [*data, mixture[0]], config=QUIET, description="Every corpus up to dedup."),
+    dg.define_asset_job("retokenize", [*data, *mixture, *shards], config=QUIET, description="Corpora to token shards, with the tokenizer as it is."),
+    dg.define_asset_job("evaluate", model[1:], config=QUIET, description="Evaluation and export of the newest trained model."),
 ]
 
 defs = dg.Definitions(

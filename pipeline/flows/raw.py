@@ -12,14 +12,14 @@ from pipeline.engine import Engine
 from pipeline.errors import PipelineError
 from pipeline.fingerprint import combined
 from pipeline.flows.parts import add, tally, text_bytes
+from pipeline.flows.repeated_ids import REJECTS_SCHEMA, set_aside_repeated_ids
 from pipeline.parquet import PartWriter
 from pipeline.sources import Rejected, SourceConfig, Unit, open_source
 from pipeline.stages.params import DOCUMENT_SCHEMA
 from pipeline.store import Draft, Part, Store, Version, Work, total_counts
 
 VERSION = "raw-1"
-
-REJECTS_SCHEMA = pa.schema([("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
+PIECES_PER_PART = 8  # how finely large batches are cut, so that a part is at most an eighth over its size
 
 
 class CorpusError(PipelineError):
@@ -56,6 +56,7 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
         todo = [task for task in tasks if not finished[task.bucket.name]]
         for read in engine.map(_Reading.read, todo, input_bytes=sum(task.bucket.bytes for task in todo), what=key):
             parts.extend(read)
+        parts = set_aside_repeated_ids(draft, parts)
         counts = total_counts(parts)
         if not counts.get("documents"):
             raise CorpusError(
@@ -128,7 +129,7 @@ def _numbered(stream: Iterator[pa.RecordBatch], part_bytes: int) -> Iterator[tup
     """Each batch with the number of the part that it belongs to; a part is closed once it holds `part_bytes` of text."""
     index = filled = 0
     for batch in stream:
-        rows = max(1, batch.num_rows * part_bytes // max(text_bytes(batch), 1))
+        rows = max(1, batch.num_rows * part_bytes // (PIECES_PER_PART * max(text_bytes(batch), 1)))
         for start in range(0, batch.num_rows, rows):
             piece = batch.slice(start, rows)
             if filled >= part_bytes:

@@ -1,0 +1,43 @@
+"""Projects that the tests of whole runs start from."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.project import TRAINING, Project, python_topics
+
+
+@pytest.fixture(scope="session")
+def make_project() -> Callable[[Path], Project]:
+    """A project on the standard library's documentation (two sources, small parts) in a directory."""
+
+    def make(directory: Path) -> Project:
+        directory.mkdir(parents=True, exist_ok=True)
+        with (directory / "topics.jsonl").open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(document) + "\n" for document in python_topics())
+        recipe = {
+            "name": "tiny",
+            "corpora": [
+                {"name": "topics", "source": {"kind": "files", "paths": [str(directory / "topics.jsonl")]}},
+                {"name": "stdlib", "source": {"kind": "stdlib_docs", "max_bytes": 300_000}},
+            ],
+            "raw": {"part_bytes": 100_000},
+            "quality": "docs",
+            "tokenizer": {"vocab_size": 512},
+            "shards": {"validation_fraction": 0.1},
+            "training": TRAINING,
+        }
+        return Project(directory, recipe)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def finished(make_project: Callable[[Path], Project], tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project whose job ran to its end."""
+    project = make_project(tmp_path_factory.mktemp("finished"))
+    status, said = project.run()
+    assert status == 0, said
+    return project

@@ -1,0 +1,100 @@
+"""A small but whole project on real text: a DAGSTER_HOME, a recipe, a corpus, and the verbatim command run on them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any
+
+import yaml
+
+from pipeline.store import Store
+
+ROOT = Path(__file__).parents[2]
+TRAINING = {
+    "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 1, "d_ff": 176},
+    "seq_len": 64,
+    "global_batch_tokens": 512,
+    "micro_batch_size": 8,
+    "max_tokens": 16_384,
+    "seed": 1,
+    "optimizer": {"lr": 3e-3},
+    "schedule": {"warmup_tokens": 2048},
+    "checkpoint": {"every_tokens": 4096, "keep_last": 2},
+    "evaluation": {"every_tokens": 8192},
+    "samples": {"prompts": ["Return the"], "max_new_tokens": 16},
+    "threads": 1,
+}
+
+
+@dataclass
+class Project:
+    """A DAGSTER_HOME, a recipe and a corpus of their own; commands run in it as a user would type them."""
+
+    directory: Path
+    recipe: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def home(self) -> Path:
+        return self.directory / "home"
+
+    @property
+    def store(self) -> Store:
+        return Store(self.home / "store")
+
+    def environment(self) -> dict[str, str]:
+        path = self.directory / "recipe.yaml"
+        path.write_text(yaml.safe_dump(self.recipe))
+        self.home.mkdir(exist_ok=True)
+        settings = {
+            "DAGSTER_HOME": str(self.home),
+            "GROUNDWORK_RECIPE": str(path),
+            "DAGSTER_CLI_JOB_EXECUTE_MODULE_NAME": "pipeline.definitions",
+            "DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY": str(ROOT),
+        }
+        return {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "GROUNDWORK"))} | settings
+
+    def start(self, *arguments: str, job: str = "pretrain") -> "subprocess.Popen[str]":
+        command = [str(Path(sys.executable).with_name("dagster")), "job", "execute", "-j", job, *arguments]
+        return subprocess.Popen(
+            command, env=self.environment(), cwd=self.directory, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        )
+
+    def run(self, *arguments: str, job: str = "pretrain") -> tuple[int, str]:
+        """`dagster job execute -j <job>`: its exit status and what it said."""
+        process = self.start(*arguments, job=job)
+        _, said = process.communicate(timeout=300)
+        return process.returncode, said
+
+    def run_until(self, reached: Callable[[], bool], number: signal.Signals = signal.SIGKILL) -> None:
+        """Starts the job and sends it a signal as soon as `reached()`."""
+        process = self.start()
+        deadline = time.monotonic() + 120
+        while not reached():
+            assert process.poll() is None, "the run ended before it could be interrupted"
+            assert time.monotonic() < deadline, "the run never got there"
+            time.sleep(0.005)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+
+    def content(self) -> Mapping[str, str]:
+        """What the run made, by content: the data version of each asset and the bytes of the weights."""
+        keys = ["dedup", "tokenizer", *(f"token_shards/{corpus['name']}" for corpus in self.recipe["corpora"])]
+        versions = {key: self.store.current(key).data_version for key in keys}
+        exported = self.store.current("exported_model")
+        weights = next(part.files["model.safetensors"].sha256 for part in exported.parts)
+        return versions | {"weights": weights}
+
+
+def python_topics() -> list[dict[str, str]]:
+    """Some 80 chapters of Python's own language reference, with a near-duplicate, an exact one and an address to find."""
+    documents = [{"id": name, "text": text} for name, text in sorted(topics.items())]
+    documents.append({"id": "again", "text": documents[3]["text"]})
+    documents.append({"id": "almost", "text": documents[5]["text"] + "\nOne more line at the end."})
+    documents[7]["text"] += "\nWrite to jane.doe@example.com about it."
+    return documents

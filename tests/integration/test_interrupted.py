@@ -1,0 +1,70 @@
+"""A run killed anywhere goes on from the last whole part or checkpoint and ends in the same bytes."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.integration.project import Project
+
+
+def half_done(project: Project, key: str) -> Callable[[], bool]:
+    """Whether a part of `key` is finished while the version is not."""
+    return lambda: any((project.store.root / key).glob(".*.partial/.parts/*.json"))
+
+
+def trained_a_while(project: Project) -> Callable[[], bool]:
+    return lambda: any((project.store.root / "runs").glob("*/checkpoints/step-00000008/manifest.json"))
+
+
+def trainers(project: Project) -> list[str]:
+    """Processes of this project's trainer that are still alive."""
+    found = subprocess.run(["pgrep", "-f", f"trainer {project.store.root}"], capture_output=True, text=True, check=False)
+    return found.stdout.split()
+
+
+def same_recipe(project: Project, finished: Project) -> Project:
+    project.recipe = yaml.safe_load(yaml.safe_dump(finished.recipe))
+    return project
+
+
+def test_killed_in_training_it_goes_on_from_the_newest_checkpoint(finished: Project, make_project: Callable[[Path], Project], tmp_path: Path) -> None:
+    project = same_recipe(make_project(tmp_path), finished)
+    project.run_until(trained_a_while(project))
+    deadline = time.monotonic() + 30
+    while trainers(project) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not trainers(project), "the trainer outlived the run that started it"
+    status, said = project.run()
+    assert status == 0, said
+    assert project.content() == finished.content()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["corpora/topics/raw", "corpora/stdlib/scrubbed", "corpora/stdlib/signals", "token_shards/topics"])
+def test_killed_in_a_stage_it_goes_on_from_the_last_whole_part(
+    finished: Project, make_project: Callable[[Path], Project], tmp_path: Path, key: str
+) -> None:
+    project = same_recipe(make_project(tmp_path), finished)
+    project.run_until(half_done(project, key))
+    assert not (project.store.root / key / "current").exists()
+    parts = {path: path.stat().st_mtime_ns for path in (project.store.root / key).glob(".*.partial/.parts/*.json")}
+    assert project.run()[0] == 0
+    assert parts
+    assert project.content() == finished.content()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_by_a_signal_it_saves_and_leaves_nothing_running(
+    finished: Project, make_project: Callable[[Path], Project], tmp_path: Path, number: signal.Signals
+) -> None:
+    project = same_recipe(make_project(tmp_path), finished)
+    project.run_until(trained_a_while(project), number)
+    assert not trainers(project)
+    assert project.run()[0] == 0
+    assert project.content() == finished.content()

@@ -1,0 +1,142 @@
+"""`dagster job execute -j pretrain`, typed as the README says, from text to a model that others can open."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import numpy as np
+import pytest
+import torch
+import yaml
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from pipeline.reports.summary import summary
+from tests.integration.project import Project
+
+
+def materializations(project: Project, key: list[str]) -> list[dg.AssetMaterialization]:
+    with dg.DagsterInstance.from_config(str(project.home)) as instance:
+        records = instance.fetch_materializations(dg.AssetKey(key), limit=100).records
+        return [record.asset_materialization for record in records if record.asset_materialization]
+
+
+def test_every_stage_reports_its_data_version_and_what_became_of_the_documents(finished: Project) -> None:
+    keys = [["corpora", corpus, stage] for corpus in ("topics", "stdlib") for stage in ("raw", "scrubbed", "quality")]
+    keys += [
+        ["dedup"],
+        ["tokenizer"],
+        ["token_shards", "topics"],
+        ["token_shards", "stdlib"],
+        ["pretrained_model"],
+        ["evaluation"],
+        ["exported_model"],
+    ]
+    for key in keys:
+        (event,) = materializations(finished, key)
+        assert event.tags and event.tags["dagster/data_version"] == finished.store.current("/".join(key)).data_version
+        assert event.metadata["seconds"].value is not None
+    (quality,) = materializations(finished, ["corpora", "stdlib", "quality"])
+    rejected = sum(record.data["documents"] for record in quality.metadata["rejected by rule"].value.records)
+    assert rejected == quality.metadata["rejected"].value > 0
+
+
+def test_documents_in_are_documents_kept_and_rejected_at_every_stage(finished: Project) -> None:
+    counts = {key: finished.store.current(key).counts for key in ("corpora/topics/raw", "corpora/topics/scrubbed", "corpora/topics/quality")}
+    assert (
+        counts["corpora/topics/raw"]["documents"] == counts["corpora/topics/scrubbed"]["documents"] == counts["corpora/topics/quality"]["documents"]
+    )
+    quality = counts["corpora/topics/quality"]
+    assert quality["kept"] + quality["rejected"] == quality["documents"]
+    dedup = finished.store.current("dedup").counts
+    shards = [finished.store.current(f"token_shards/{corpus}").counts for corpus in ("topics", "stdlib")]
+    assert dedup["kept"] + dedup["removed"] == dedup["documents"]
+    assert sum(found["train_documents"] + found["validation_documents"] for found in shards) == dedup["kept"]
+    assert dedup["removed/exact"] >= 1
+    assert dedup["removed/near"] >= 1
+
+
+def test_an_address_is_gone_from_everything_that_a_model_could_see(finished: Project) -> None:
+    assert finished.store.current("corpora/topics/scrubbed").counts["spans/email"] >= 1
+    later = [path for key in ("corpora/topics/scrubbed", "dedup", "tokenizer", "token_shards") for path in (finished.store.root / key).rglob("*")]
+    assert later
+    assert not [path for path in later if path.is_file() and b"jane.doe@" in path.read_bytes()]
+
+
+def test_each_checkpoint_is_an_entry_with_the_versions_it_was_made_from(finished: Project) -> None:
+    events = materializations(finished, ["checkpoint"])
+    assert sorted(event.metadata["tokens"].value for event in events) == [4096, 8192, 12288, 16384]
+    for event in events:
+        tags = event.tags or {}
+        for key in ("tokenizer", "token_shards/topics", "token_shards/stdlib"):
+            assert tags[f"dagster/input_data_version/{key}"] == finished.store.current(key).data_version
+    final = max(events, key=lambda event: event.metadata["tokens"].value)
+    lineage = json.loads((Path(final.metadata["path"].value) / "lineage.json").read_text())
+    assert lineage["assets"]["corpora/topics/raw"]["data_version"] == finished.store.current("corpora/topics/raw").data_version
+    assert lineage["recipe"]["name"] == "tiny"
+
+
+def test_transformers_opens_the_export_and_its_logits_are_the_trainers(finished: Project) -> None:
+    from trainer.hf import load_model
+
+    exported = finished.store.current("exported_model").path
+    tokenizer = AutoTokenizer.from_pretrained(exported)
+    ids = tokenizer("Return the number of items in a container.", return_tensors="pt").input_ids
+    with torch.no_grad():
+        theirs = AutoModelForCausalLM.from_pretrained(exported).float()(ids).logits
+        model = load_model(exported, torch.device("cpu"))
+        ours = model.logits(model(ids))[..., : theirs.shape[-1]]
+    assert theirs.shape[-1] == len(tokenizer) == 512
+    assert (ours - theirs).abs().max() < 1e-4
+
+
+def test_a_second_run_recomputes_nothing(finished: Project) -> None:
+    before = finished.content()
+    status, said = finished.run()
+    assert status == 0, said
+    newest = [materializations(finished, ["corpora", "topics", stage])[0] for stage in ("raw", "scrubbed", "quality")]
+    newest += [materializations(finished, key)[0] for key in (["dedup"], ["tokenizer"], ["token_shards", "topics"], ["pretrained_model"])]
+    assert all(event.metadata["reused"].value for event in newest)
+    assert finished.content() == before
+
+
+def test_the_summary_says_where_the_model_is_and_how_good_it_is(finished: Project) -> None:
+    said = summary(finished.store)
+    assert str(finished.store.current("exported_model").path) in said
+    assert "bits per byte" in said and "xz -9" in said and "Return the" in said
+
+
+def test_the_shards_hold_the_kept_text_between_begin_and_end(finished: Project) -> None:
+    from tokenizers import Tokenizer
+
+    from trainer.shards import Shard
+
+    tokenizer = Tokenizer.from_file(str(finished.store.current("tokenizer").path / "tokenizer.json"))
+    bot, eot = (tokenizer.token_to_id(name) for name in ("[BOT]", "[EOT]"))
+    version = finished.store.current("token_shards/topics")
+    shards = [Shard(path.with_suffix("")) for path in version.files("train.bin")]
+    documents = [shard.document(i) for shard in shards for i in range(shard.num_documents)]
+    assert all(document[0] == bot and document[-1] == eot and not np.isin(document[1:-1], [bot, eot]).any() for document in documents)
+    text = "".join(tokenizer.decode(document[1:-1].tolist(), skip_special_tokens=False) for document in documents)
+    assert len(text.encode()) == version.counts["train_text_bytes"]
+
+
+@pytest.mark.slow
+def test_the_same_recipe_from_scratch_gives_the_same_shards_and_weights(
+    finished: Project, make_project: Callable[[Path], Project], tmp_path: Path
+) -> None:
+    again = make_project(tmp_path)
+    again.recipe = yaml.safe_load(yaml.safe_dump(finished.recipe))  # the same corpus file, another store
+    assert again.run()[0] == 0
+    assert again.content() == finished.content()
+
+
+def test_settings_given_with_c_override_the_recipe(finished: Project, tmp_path: Path) -> None:
+    override = tmp_path / "some.yaml"
+    override.write_text(yaml.safe_dump({"resources": {"workshop": {"config": {"overrides": {"shards": {"validation_fraction": 0.2}}}}}}))
+    before = finished.store.current("token_shards/topics").counts["validation_documents"]
+    status, said = finished.run("-c", str(override), job="retokenize")
+    assert status == 0, said
+    assert finished.store.current("token_shards/topics").counts["validation_documents"] > before
+    assert finished.run(job="retokenize")[0] == 0  # back to the recipe's own shards
+    assert finished.store.current("token_shards/topics").counts["validation_documents"] == before
