@@ -46,7 +46,10 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, backe
 def _math(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
     batch, heads, length, head_dim = query.shape
     kv_heads, total = key.shape[1:3]
-    stacked = (query * (1 / math.sqrt(head_dim))).reshape(batch, kv_heads, -1, head_dim)
-    scores = (stacked @ key.transpose(-1, -2)).view(batch, heads, length, total)
-    weights = scores.masked_fill(~visible, -math.inf).softmax(dim=-1)
-    return (weights.view(batch, kv_heads, -1, total) @ value).view(batch, heads, length, head_dim)
+    bias = torch.zeros(visible.shape, dtype=query.dtype, device=query.device).masked_fill(~visible, -math.inf)
+    # The heads that share a key head lie below each other, so that one matrix product serves them; scale and mask are part of it.
+    stacked = (batch * kv_heads, heads // kv_heads * length)
+    key, value = key.reshape(stacked[0], total, head_dim), value.reshape(stacked[0], total, head_dim)
+    bias = bias.expand(batch, heads, length, total).reshape(*stacked, total)
+    scores = torch.baddbmm(bias, query.reshape(*stacked, head_dim), key.transpose(1, 2), alpha=1 / math.sqrt(head_dim))
+    return (scores.softmax(dim=-1) @ value).view(batch, heads, length, head_dim)

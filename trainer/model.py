@@ -46,7 +46,10 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return nn.functional.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
+        normed = nn.functional.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
+        # Cast once here: under autocast, each matrix product that reads it would cast its own copy.
+        device = x.device.type
+        return normed.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else normed
 
 
 def rotary_tables(head_dim: int, length: int, theta: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,6 +61,8 @@ def rotary_tables(head_dim: int, length: int, theta: float) -> tuple[torch.Tenso
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """`x` [..., length, head_dim] turned by the angles of its positions, in the type of `x`."""
+    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat([-second, first], dim=-1) * sin
 

@@ -10,7 +10,8 @@ from trainer.loss import IGNORED, summed_cross_entropy
 
 @pytest.mark.parametrize("chunk_rows", [1, 3, 100])
 def test_value_and_gradients_equal_those_of_full_logits(monkeypatch: pytest.MonkeyPatch, chunk_rows: int) -> None:
-    monkeypatch.setattr(loss_module, "CHUNK_LOGITS", chunk_rows * 64)
+    monkeypatch.setattr(loss_module, "CHUNK_LOGITS", {"cpu": chunk_rows * 64})
+    monkeypatch.setattr(loss_module, "MIN_CHUNK_ROWS", 1)
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(20, 8, generator=generator).requires_grad_()
     head = torch.randn(64, 8, generator=generator).requires_grad_()
