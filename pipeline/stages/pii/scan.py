@@ -83,16 +83,16 @@ def _match(data: np.ndarray, i: int, lo: int, hi: int, wanted: np.ndarray, after
 
 
 @njit
-def _scan_document(data: np.ndarray, lo: int, hi: int, document: int, wanted: np.ndarray, spans: np.ndarray, first: int) -> int:
-    """Write the spans of `data[lo:hi]` to `spans` from row `first`; return the row after the last."""
-    count = first
-    i = lo
-    while i < hi:
+def _scan_region(data: np.ndarray, region: np.ndarray, lo: int, hi: int, wanted: np.ndarray, spans: np.ndarray, count: int) -> int:
+    """Write the spans whose trigger is in `region` (document, start, end) to `spans` from row `count`; return the row after the last."""
+    document, i, stop = region
+    while i < stop:
         action = _ACTIONS[data[i]]
         if action == _SKIP:
             i += 1
             continue
-        after_phone = count > first and spans[count - 1, 1] == PHONE and i - spans[count - 1, 3] <= _PHONE_LIST_GAP
+        follows = count > 0 and spans[count - 1, 0] == document
+        after_phone = follows and spans[count - 1, 1] == PHONE and i - spans[count - 1, 3] <= _PHONE_LIST_GAP
         step = 1
         if action == _ON_DIGIT:
             step = digit_run(data, i, hi)
@@ -102,10 +102,10 @@ def _scan_document(data: np.ndarray, lo: int, hi: int, document: int, wanted: np
         if end == 0:
             i += step
             continue
-        if form == EMAIL and count > first and spans[count - 1, 1] == SECRET and spans[count - 1, 3] == i:
+        if form == EMAIL and follows and spans[count - 1, 1] == SECRET and spans[count - 1, 3] == i:
             i += 1  # the host after "user:password@"
             continue
-        while count > first and spans[count - 1, 3] > start:
+        while count > 0 and spans[count - 1, 0] == document and spans[count - 1, 3] > start:
             count -= 1
             start = min(start, spans[count, 2])
         spans[count, 0], spans[count, 1], spans[count, 2], spans[count, 3] = document, form, start, end
@@ -118,21 +118,20 @@ def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.
     """The pass, compiled. numba's cache keys a function by its own file and closure, not by what it calls, so the sources are in the closure."""
 
     @njit(cache=True)
-    def find(data: np.ndarray, offsets: np.ndarray, documents: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Rows of (document, form, start, end), ordered and disjoint, in bytes of `data`, for `documents` and the forms that are `wanted`."""
+    def find(data: np.ndarray, offsets: np.ndarray, regions: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Rows of (document, form, start, end), ordered and disjoint, in bytes of `data`, for triggers in `regions` (document, start, end)."""
         len(sources)
         spans = np.empty((1024, 4), np.int64)
         count = 0
-        for document in documents:
-            lo, hi = offsets[document], offsets[document + 1]
-            most = count + (hi - lo) // _SHORTEST + 1
+        for region in regions:
+            most = count + (region[2] - region[1]) // _SHORTEST + 1
             if most > len(spans):
                 grown = np.empty((2 * most, 4), np.int64)
                 for k in range(count):
                     for column in range(4):
                         grown[k, column] = spans[k, column]
                 spans = grown
-            count = _scan_document(data, lo, hi, document, wanted, spans, count)
+            count = _scan_region(data, region, offsets[region[0]], offsets[region[0] + 1], wanted, spans, count)
         return spans[:count].copy()
 
     return find
