@@ -175,15 +175,17 @@ def _words_and_sentences(data: np.ndarray, start: int, stop: int, sentences_end:
                 word_start = position
                 initial = _A <= code_point <= _Z
             length += 1
-            symbols_only = symbols_only and flags & SYMBOL != 0
-            if code_point == _DOT:
+            if not flags & SYMBOL:
+                symbols_only = False
+                ending = 2 * (ending == 2 and _0 <= code_point <= _9)
+            elif code_point == _DOT:
                 ending = 0 if previous == _DOT else 1
             elif flags & TERMINAL:
                 ending = 1
             elif ending == 1 and code_point == _OPEN:
                 ending = 2
             elif ending == 2:
-                ending = 1 if code_point == _CLOSE else 2 * (_0 <= code_point <= _9)
+                ending = 1 if code_point == _CLOSE else 0
             elif code_point not in _CLOSERS:
                 ending = 0
         position += width
