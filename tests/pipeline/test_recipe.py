@@ -1,0 +1,77 @@
+"""A mistake in a recipe is one sentence that says where it is and what to change."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline.recipe import RECIPES, RecipeError, load_recipe
+from tests.integration.project import TRAINING
+
+MINIMAL: dict[str, Any] = {
+    "name": "mine",
+    "corpora": [{"name": "notes", "source": {"kind": "files", "paths": ["notes/*.md"]}}],
+    "training": TRAINING,
+}
+
+
+def write(tmp_path: Path, **changes: Any) -> Path:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(MINIMAL | changes))
+    return path
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_recipe_loads(path: Path) -> None:
+    assert load_recipe(path).name == path.stem
+
+
+def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path))
+    assert recipe.dedup.threshold == 0.8
+    assert recipe.tokenizer.vocab_size == 8192
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corpora": [{"name": "a", "source": {"kind": "webz"}}]}, r"corpora\.0\.source.*'webz' is not a kind of corpus; there are .*'files'.*'hub'"),
+        ({"corpora": []}, "corpora"),
+        ({"corpora": MINIMAL["corpora"] * 2}, "two corpora are named 'notes'"),
+        ({"corpora": [{"name": "Bad Name", "source": MINIMAL["corpora"][0]["source"]}]}, r"corpora\.0\.name"),
+        ({"dedupe": {}}, "unknown key 'dedupe': did you mean 'dedup'"),
+        ({"dedup": {"treshold": 0.7}}, "dedup: unknown key 'treshold': did you mean 'threshold'"),
+        ({"quality": "nice"}, "there is no profile 'nice'; there are .*docs"),
+        ({"training": TRAINING | {"global_batch_tokens": 500}}, r"training: global_batch_tokens 500 is not a multiple of .*; set it to 512"),
+        ({"tokenizer": {"vocab_size": 100}}, r"tokenizer\.vocab_size"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message) as caught:
+        load_recipe(write(tmp_path, **changes))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["corpora: [", "just text", "", "\x00"])
+def test_a_file_that_is_no_recipe_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(content)
+    with pytest.raises(RecipeError, match=r"recipe\.yaml"):
+        load_recipe(path)
+
+
+def test_a_missing_recipe_is_answered_with_those_that_ship(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"no such recipe.*default"):
+        load_recipe(tmp_path / "nowhere.yaml")
+
+
+def test_overrides_change_one_setting_and_leave_its_neighbours(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, dedup={"threshold": 0.7, "bands": 20}), {"dedup": {"threshold": 0.9}})
+    assert (recipe.dedup.threshold, recipe.dedup.bands) == (0.9, 20)
+
+
+def test_a_profile_can_be_changed_in_one_threshold(tmp_path: Path) -> None:
+    named, changed = load_recipe(write(tmp_path, quality="docs")), load_recipe(write(tmp_path, quality={"profile": "docs", "min_doc_words": 7}))
+    assert changed.quality.min_doc_words == 7
+    assert changed.quality.model_dump() | {"min_doc_words": named.quality.min_doc_words} == named.quality.model_dump()
