@@ -1,5 +1,7 @@
 """The code location: the graph of the recipe in use, its jobs and its resources. Nothing but composition."""
 
+from typing import Any
+
 import dagster as dg
 
 from pipeline.assets.checkpoints import checkpoint_spec
@@ -21,7 +23,7 @@ mixture = [dedup_asset(recipe), tokenizer_asset(recipe)]
 shards = [token_shards_asset(corpus) for corpus in recipe.corpora]
 model = [pretrained_model_asset(recipe), evaluation_asset(), exported_model_asset()]
 
-QUIET = {"loggers": {"console": {"config": {}}}}  # the terminal gets `console`; a run given other config gets Dagster's own format
+QUIET: dict[str, Any] = {"loggers": {"console": {"config": {}}}}  # the terminal gets `console`; a run given other config gets Dagster's own format
 jobs = [
     dg.define_asset_job("pretrain", [*data, *mixture, *shards, *model], config=QUIET, description="Everything that is out of date, then training."),
     dg.define_asset_job("corpus", [*data, mixture[0]], config=QUIET, description="Every corpus up to dedup."),

@@ -6,7 +6,7 @@ import sys
 import dagster as dg
 
 
-@dg.logger(description="One short line per message, on standard error.")
+@dg.logger({}, "One short line per message, on standard error.")
 def console(_: dg.InitLoggerContext) -> logging.Logger:
     """Messages of the stages, and of Dagster only what went wrong."""
     logger = logging.Logger("console", logging.INFO)

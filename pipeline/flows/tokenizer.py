@@ -20,7 +20,7 @@ def tokenizer(
 
     `retrain` asks for a new one; so does a change of `params`. Held-out documents are not trained on. Raises VocabularyError.
     """
-    settings = {"recipe": recipe, "tokenizer": params.model_dump(mode="json")}
+    settings: dict[str, object] = {"recipe": recipe, "tokenizer": params.model_dump(mode="json")}
     frozen = None if retrain else _frozen(store, settings)
     inputs = frozen.manifest["inputs"] if frozen else {key: store.current(key).data_version for key in _input_keys(corpora)}
     with store.making(Work(KEY, bpe.VERSION, settings, inputs)) as draft:

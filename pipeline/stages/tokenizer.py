@@ -110,12 +110,9 @@ class Encoder:
     def __init__(self, tokenizer_json: str, params: TokenizerParams):
         self.tokenizer = Tokenizer.from_str(tokenizer_json)
         self.tokenizer.encode_special_tokens = True
-        self.bot = self.tokenizer.token_to_id(params.begin_of_text)
-        self.eot = self.tokenizer.token_to_id(params.end_of_text)
-
-    @property
-    def max_id(self) -> int:
-        return max(self.tokenizer.get_vocab(with_added_tokens=True).values())
+        vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
+        self.bot, self.eot = vocabulary[params.begin_of_text], vocabulary[params.end_of_text]
+        self.max_id = max(vocabulary.values())
 
     def encode(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Flat ids (uint32) of all texts, and the number of ids of each (int64), begin and end included."""
