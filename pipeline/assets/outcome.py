@@ -19,20 +19,20 @@ Outcome = TypeVar("Outcome")
 def materialized(version: Version, metadata: Mapping[str, Any] | None = None) -> dg.MaterializeResult:
     """The result of a stage: rows, bytes, seconds and MB/s of the work that made this version, and whether this run reused it."""
     counts = version.counts
-    facts: dict[str, Any] = {
-        "path": dg.MetadataValue.path(str(version.path)),
-        "reused": version.reused,
-        "fingerprint": version.fingerprint[:16],
-        "bytes on disk": version.bytes,
-        "parts": len(version.parts),
-        "seconds": version.seconds,
-    }
+    facts = dict(metadata or {})
+    if "documents" in counts:
+        facts["dagster/row_count"] = counts["documents"]
     if "text_bytes" in counts:
         facts["text bytes"] = counts["text_bytes"]
         facts["MB/s"] = round(counts["text_bytes"] / 1e6 / max(version.seconds, 1e-3), 1)
-    if "documents" in counts:
-        facts["dagster/row_count"] = counts["documents"]
-    facts |= metadata or {}
+    facts |= {
+        "seconds": version.seconds,
+        "reused": version.reused,
+        "parts": len(version.parts),
+        "bytes on disk": version.bytes,
+        "path": dg.MetadataValue.path(str(version.path)),
+        "fingerprint": version.fingerprint[:16],
+    }
     shown = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if "/" not in name)
     log.info("%s: %s", "up to date, nothing to do" if version.reused else f"done in {version.seconds:.1f} s", shown)
     return dg.MaterializeResult(metadata=facts, data_version=dg.DataVersion(version.data_version))

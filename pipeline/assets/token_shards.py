@@ -15,7 +15,7 @@ def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
     @dg.asset(
         key=["token_shards", corpus.name],
         deps=[corpus_key(corpus.name, "scrubbed"), corpus_key(corpus.name, "quality"), "dedup", "tokenizer"],
-        group_name=corpus.name,
+        group_name="token_shards",
         kinds={"memmap"},
         code_version=shards_flow.VERSION,
         description="What is kept of this corpus as token ids: memory-mapped Megatron shards, held-out documents apart.",

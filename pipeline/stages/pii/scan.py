@@ -32,7 +32,7 @@ def _actions() -> np.ndarray:
 _ACTIONS = _actions()
 
 
-@njit
+@njit(inline="always")
 def _number(data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool) -> tuple[int, int, int]:
     """(start, end, form) of what the digits at `p` belong to; end is 0 if to nothing. `digits` of them stand there."""
     if p > lo and is_alnum(data[p - 1]):
@@ -57,7 +57,7 @@ def _number(data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.
     return 0, 0, 0
 
 
-@njit
+@njit(inline="always")
 def _match(data: np.ndarray, i: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool) -> tuple[int, int, int]:
     """(start, end, form) of the value that the trigger byte at `i`, not a digit, belongs to; end is 0 if there is none."""
     action = _ACTIONS[data[i]]
@@ -82,7 +82,7 @@ def _match(data: np.ndarray, i: int, lo: int, hi: int, wanted: np.ndarray, after
     return 0, 0, 0
 
 
-@njit
+@njit(inline="always")
 def _scan_region(data: np.ndarray, region: np.ndarray, lo: int, hi: int, wanted: np.ndarray, spans: np.ndarray, count: int) -> int:
     """Write the spans whose trigger is in `region` (document, start, end) to `spans` from row `count`; return the row after the last."""
     document, i, stop = region

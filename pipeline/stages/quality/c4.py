@@ -1,11 +1,13 @@
 """C4's line rules: which lines of a document C4 would keep, and what stands in them (Raffel et al. 2020, section 2.2)."""
 
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.quality.compiled import kernel, part
-from pipeline.stages.quality.unicode import BREAK, SPACE, SYMBOL, TERMINAL, decode, last_word_end
+from pipeline.stages.quality.compiled import part
+from pipeline.stages.quality.unicode import TERMINAL, decode, last_word_end
+from pipeline.stages.quality.walk import Words
 
 MIN_LINE_WORDS = 3
 MAX_WORD_LENGTH = 1000  # characters
@@ -32,9 +34,8 @@ class C4(IntEnum):
     CURLY_BRACKET = 2  # 1 where a line without javascript, otherwise such, has one
 
 
-_COLUMNS = len(C4)
 _LOREM_IPSUM, _JAVASCRIPT, _POLICY = 1, 2, 0xFC  # bits of PHRASES
-_DOT, _NEWLINE, _RETURN, _CURLY, _OPEN, _CLOSE, _A, _Z, _0, _9 = (ord(character) for character in ".\n\r{[]AZ09")
+_DOT, _CURLY, _OPEN, _CLOSE, _A, _Z, _0, _9 = (ord(character) for character in ".{[]AZ09")
 # Curly quotes end a line for a reader, as straight ones do.
 _LINE_ENDS = tuple(ord(character) for character in ".?!\"'\u201d\u2019")
 _CLOSERS = tuple(ord(character) for character in "\"')]}\u201d\u2019\u00bb")
@@ -42,72 +43,51 @@ _EDIT = np.frombuffer(b"[edit]", np.uint8)
 _CITATION_NEEDED = np.frombuffer(b"[citation needed]", np.uint8)
 
 
-def phrase_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """PHRASES in lower case, as rows of zero-padded bytes, and the bits of the phrases that a first and a second byte may begin, in either case."""
-    width = max(len(phrase) for phrase in PHRASES)
+class Phrases(NamedTuple):
+    """PHRASES in lower case as rows of zero-padded bytes, and the bits of the phrases that a first and a second byte may begin, in either case."""
+
+    rows: np.ndarray  # uint8[phrases, longest + 1]
+    first: np.ndarray  # uint8[256]
+    second: np.ndarray
+
+
+def phrase_tables() -> Phrases:
+    width = max(len(phrase) for phrase in PHRASES) + 1
     rows = np.frombuffer(b"".join(phrase.encode().ljust(width, b"\0") for phrase in PHRASES), np.uint8).reshape(len(PHRASES), width)
     begins = np.zeros((2, 256), np.uint8)
     for bit, phrase in enumerate(PHRASES):
         for place in range(2):
             for character in (phrase[place], phrase[place].upper()):
                 begins[place, ord(character)] |= 1 << bit
-    return rows, begins[0], begins[1]
-
-
-@kernel
-def c4(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray, phrases: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """int64[documents, len(C4)], with the tables of `phrase_tables`. Lines are those of str.splitlines(). Time is linear in the text."""
-    found = np.zeros((offsets.size - 1, _COLUMNS), np.int64)
-    for row in range(offsets.size - 1):
-        stop = offsets[row + 1]
-        line_start = position = offsets[row]
-        while position <= stop:
-            width = 1
-            is_break = position == stop
-            if not is_break:
-                byte = data[position]
-                if byte < 0x80:
-                    is_break = classes[byte] & BREAK != 0
-                elif byte == 0xC2 or byte == 0xE2:  # what can begin U+0085, U+2028, U+2029
-                    code_point, width = decode(data, position, stop)
-                    is_break = classes[code_point] & BREAK != 0
-            if is_break:
-                _line(data, line_start, position, classes, phrases, first, second, found[row])
-                line_start = position + width
-            position += width
-    return found
+    return Phrases(rows, begins[0], begins[1])
 
 
 @part
-def _line(
-    data: np.ndarray, start: int, stop: int, classes: np.ndarray, phrases: np.ndarray, first: np.ndarray, second: np.ndarray, found: np.ndarray
-) -> None:
-    stop = last_word_end(data, start, stop, classes)
-    sentences_end = _without_citations(data, start, stop, classes)
-    if not _ends_like_a_sentence(data, start, sentences_end):
-        return
-    words, longest, sentences = _words_and_sentences(data, start, stop, sentences_end, classes)
-    if words < MIN_LINE_WORDS or longest > MAX_WORD_LENGTH:
-        return
-    has_curly, bits = _search(data, start, stop, phrases, first, second)
-    if bits & _LOREM_IPSUM:
-        found[1] = 1
-    if bits & _JAVASCRIPT:
-        return
-    if has_curly:
-        found[2] = 1
-    if not bits & _POLICY:
-        found[0] += sentences
+def c4(data: np.ndarray, classes: np.ndarray, words: Words, lines: int, phrases: Phrases, found: np.ndarray) -> None:
+    """Fills the row `found` of the document whose `words` and lines with words are known."""
+    first = 0
+    for line in range(lines):
+        last = words.line_words[line]
+        start, stop = words.starts[first], words.stops[last - 1]
+        uncited = _without_citations(data, start, stop, classes)
+        if last - first >= MIN_LINE_WORDS and _ends_like_a_sentence(data, start, uncited):
+            longest, sentences = _longest_word_and_sentences(data, classes, words, first, last, uncited)
+            if longest <= MAX_WORD_LENGTH:
+                has_curly, bits = _search(data, start, stop, phrases)
+                if bits & _LOREM_IPSUM:
+                    found[1] = 1
+                if not bits & _JAVASCRIPT:
+                    found[2] |= has_curly
+                    found[0] += 0 if bits & _POLICY else sentences
+        first = last
 
 
 @part
 def _without_citations(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
     """The end of the line's text before trailing citations such as `[12]`, `[]`, `[edit]`, `[citation needed]`, and white space before them."""
     while stop > start and data[stop - 1] == _CLOSE:
-        opening = stop - 2
-        while opening > start and _0 <= data[opening] <= _9:
-            opening -= 1
-        if opening < start or data[opening] != _OPEN:
+        opening = _citation_start(data, start, stop)
+        if opening < 0:
             if _ends_with(data, start, stop, _EDIT):
                 opening = stop - _EDIT.size
             elif _ends_with(data, start, stop, _CITATION_NEEDED):
@@ -137,72 +117,69 @@ def _ends_like_a_sentence(data: np.ndarray, start: int, stop: int) -> bool:
 
 
 @part
-def _words_and_sentences(data: np.ndarray, start: int, stop: int, sentences_end: int, classes: np.ndarray) -> tuple[int, int, int]:
-    """Words of the line, characters of the longest, and sentences of the words that begin before `sentences_end`.
+def _longest_word_and_sentences(data: np.ndarray, classes: np.ndarray, words: Words, first: int, last: int, uncited: int) -> tuple[int, int]:
+    """Characters of the longest of the line's words, and how many sentences those make that begin before `uncited`.
 
-    A sentence ends with a word that ends in a terminator of any script (one dot, not more; not an initial such as `J.`), closing quotes, brackets
-    and numbered citations aside. The next one begins with the next word of more than symbols.
+    After a word that ends a sentence, the next word of more than symbols begins a new one.
     """
-    words = longest = length = 0
+    longest = 0
     sentences, ended = 1, False
-    ending = 0  # of the word so far: 1 behind a terminator, 2 inside a citation behind one
-    symbols_only, initial = True, False
-    code_point = 0
-    word_start = position = start
-    while position <= stop:
-        previous = code_point
-        if position == stop:
-            code_point, width, flags = _NEWLINE, 1, SPACE
-        elif data[position] < 0x80:
-            code_point, width = int(data[position]), 1
-            flags = classes[code_point]
-        else:
-            code_point, width = decode(data, position, stop)
-            flags = classes[code_point]
-        if flags & SPACE:
-            if length:
-                words += 1
-                longest = max(longest, length)
-                if word_start < sentences_end:
-                    if ended and not symbols_only:
-                        sentences += 1
-                        ended = False
-                    ended = ended or (ending == 1 and not (initial and length == 2))
-            length = ending = 0
-            symbols_only = True
-        else:
-            if length == 0:
-                word_start = position
-                initial = _A <= code_point <= _Z
-            length += 1
-            if not flags & SYMBOL:
-                symbols_only = False
-                ending = 2 * (ending == 2 and _0 <= code_point <= _9)
-            elif code_point == _DOT:
-                ending = 0 if previous == _DOT else 1
-            elif flags & TERMINAL:
-                ending = 1
-            elif ending == 1 and code_point == _OPEN:
-                ending = 2
-            elif ending == 2:
-                ending = 1 if code_point == _CLOSE else 0
-            elif code_point not in _CLOSERS:
-                ending = 0
-        position += width
-    return words, longest, sentences
+    for word in range(first, last):
+        length = words.characters[word + 1] - words.characters[word]
+        longest = max(longest, length)
+        if words.starts[word] < uncited:
+            if ended and not words.symbols_only[word]:
+                sentences += 1
+                ended = False
+            ended = ended or _ends_a_sentence(data, classes, words.starts[word], words.stops[word], length)
+    return longest, sentences
 
 
 @part
-def _search(data: np.ndarray, start: int, stop: int, phrases: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[bool, int]:
+def _ends_a_sentence(data: np.ndarray, classes: np.ndarray, start: int, stop: int, length: int) -> bool:
+    """Whether the word ends in a terminator of any script, closing quotes, brackets and numbered citations aside.
+
+    Several dots end no sentence, nor does the dot of an initial such as `J.`.
+    """
+    while stop > start:
+        position = stop - 1
+        if data[position] == _CLOSE:
+            opening = _citation_start(data, start, stop)
+            stop = opening if opening >= 0 else position
+            continue
+        while position > start and data[position] & 0xC0 == 0x80:
+            position -= 1
+        code_point = int(data[position]) if data[position] < 0x80 else decode(data, position, stop)[0]
+        if code_point == _DOT:
+            return (position == start or data[position - 1] != _DOT) and not (length == 2 and _A <= data[start] <= _Z)
+        if classes[code_point] & TERMINAL:
+            return not (length == 2 and _A <= data[start] <= _Z)
+        if code_point not in _CLOSERS:
+            return False
+        stop = position
+    return False
+
+
+@part
+def _citation_start(data: np.ndarray, start: int, stop: int) -> int:
+    """Where the `[12]` or `[]` begins that ends at `stop`, -1 if there is none."""
+    opening = stop - 2
+    while opening >= start and _0 <= data[opening] <= _9:
+        opening -= 1
+    return opening if opening >= start and data[opening] == _OPEN else -1
+
+
+@part
+def _search(data: np.ndarray, start: int, stop: int, phrases: Phrases) -> tuple[bool, int]:
     """Whether the line holds a `{`, and the bits of the phrases that it holds in upper or lower case."""
     has_curly = False
     bits = 0
     for position in range(start, stop - 1):  # a line that ends like a sentence does not end in `{`
         has_curly |= data[position] == _CURLY
-        candidates = first[data[position]] & second[data[position + 1]]
+        candidates = phrases.first[data[position]] & phrases.second[data[position + 1]]
         if candidates:
             for bit in range(len(PHRASES)):
-                if candidates >> bit & 1 and _holds(data, position, stop, phrases[bit]):
+                if candidates >> bit & 1 and _holds(data, position, stop, phrases.rows[bit]):
                     bits |= 1 << bit
     return has_curly, bits
 

@@ -153,8 +153,7 @@ def _intern(keys: np.ndarray, size: int, ids: np.ndarray, counts: np.ndarray, sl
     slot_ids[: mask + 1] = -1
     unique = 0
     for i in range(size):
-        mixed = keys[i] * _PRIME
-        slot = np.int64(((mixed ^ (mixed >> _HALF)) * _PRIME) >> shift)
+        slot = np.int64(keys[i] * _PRIME >> shift)
         while slot_ids[slot] >= 0 and slot_keys[slot] != keys[i]:
             slot = (slot + 1) & mask
         if slot_ids[slot] < 0:
