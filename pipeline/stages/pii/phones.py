@@ -1,7 +1,7 @@
 """Telephone numbers: E.164 with "+" or "00", North America, national numbers with a trunk 0, and local ones beside a word that says so.
 
 Precision choices. Standing alone count: "+" and an assigned country code with 8 to 15 digits; 3-3-4 with hyphens, dots or an area code in
-brackets (area 2-9; with spaces only, exchange 2-9 too); three or more groups that start with one 0 and hold 9 to 11 digits. Everything else of
+brackets (area 2-9; with spaces only, exchange 2-9 too); an area code in brackets and a hyphen; three or more groups that start with one 0 and hold 9 to 11 digits. Everything else of
 7 to 12 digits (unbroken runs, two groups, numbers without a 0) needs a word such as "phone", "call" or "fax" within 40 bytes before it, a label
 right after it, or another telephone number just before it. Dates, round numbers and decimals never count. Extensions belong to the number.
 """
@@ -78,7 +78,7 @@ def _groups(data: np.ndarray, p: int, hi: int) -> tuple[int, int, int, int, int,
         end = q
         step, kind = separator(data, q, hi)
         q += step
-        if kind == SPACE and digits >= 7 and (last_kind in (DASH, DOT) or digit_run(data, q, hi) == 1):
+        if kind == SPACE and digits >= 7 and (digit_run(data, q, hi) == 1 or (last_kind in (DASH, DOT) and (digits >= 10 or not plus))):
             break
         if groups == 1 and not bracket and q < hi and data[q] == 40 and digits <= 4:
             is_open = True
@@ -143,10 +143,12 @@ def _judge(digits: int, value: int, shape: int, groups: int, separators: int, pl
     north_american = (digits == 10 and (shape == 0x334 or (shape == 0x37 and bracket))) or (digits == 11 and shape == 0x1334)
     if north_american and value // _POWER[9] % 10 >= 2 and value // _POWER[10] <= 1:
         return _YES if bracket or separators != SPACE or value // _POWER[6] % 10 >= 2 else _WITH_CONTEXT
+    if bracket and groups == 3 and 9 <= digits <= 11 and separators & DASH and 2 <= first_width <= 4:
+        return _YES
     mixed = separators & (separators - 1)
     if zeros and value >= _POWER[digits - 2] and 9 <= digits <= 11 and 2 <= first_width <= 5 and (groups > 2 or (bracket and groups > 1)):
         return _YES if bracket or not mixed or separators & SLASH else _WITH_CONTEXT
-    if digits < 7 or digits > 12 or groups > 5 or value % 1000 == 0 or (first_width == 1 and digits != 11):
+    if digits < 7 or digits > 12 or groups > 5 or value % 1000 == 0 or (first_width == 1 and digits != 11 and not bracket and groups < 4):
         return _NO
     if _is_date(shape, value, separators) or (separators & (SLASH | DOT) and groups == 2 and not zeros):
         return _NO

@@ -62,7 +62,10 @@ def _settle(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, wanted: np
     for _ in range(_MAX_ROUNDS):
         out.flags.writeable = out_offsets.flags.writeable = False
         regions = _around(spans, is_new, offsets, out_offsets, np.diff(starts))
-        merged = rebuild.merge(offsets, spans, out_offsets, find_spans(out, out_offsets, regions, wanted), starts)
+        found = find_spans(out, out_offsets, regions, wanted)
+        if len(found) == 0:
+            break
+        merged = rebuild.merge(offsets, spans, out_offsets, found, starts)
         if np.array_equal(merged, spans):
             break
         is_new = ~np.isin(_records(merged), _records(spans))

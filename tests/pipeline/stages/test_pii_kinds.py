@@ -60,6 +60,7 @@ def test_what_only_holds_an_at_sign_is_no_email_address(text: str) -> None:
         ("(+33) 1 84 17 61 18", "[PHONE]"),
         ("0049 30 901820", "[PHONE]"),
         ("01 84 17 61 18 / 0490.75.40.81 / (08) 8747 6301", "[PHONE] / [PHONE] / [PHONE]"),
+        ("(71) 4233-6306, +60 3-2385 6789", "[PHONE], [PHONE]"),
         ("Tel.: 467 3395", "Tel.: [PHONE]"),
         ("Phone:\n78 651 450\n", "Phone:\n[PHONE]\n"),
         ("416 60 039 (fax)", "[PHONE] (fax)"),
