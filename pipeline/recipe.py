@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pipeline.engine import EngineParams
 from pipeline.errors import PipelineError
 from pipeline.flows.shards import ShardParams
-from pipeline.sources import SourceConfig
+from pipeline.sources import FilesConfig, SourceConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.params import Params
 from pipeline.stages.pii import PiiParams
@@ -106,9 +106,18 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
     if not isinstance(settings, dict):
         raise RecipeError(f"{path}: a recipe is a mapping with at least `name`, `corpora` and `training`")
     try:
-        return Recipe.model_validate(_merged(settings, overrides or {}))
+        recipe = Recipe.model_validate(_merged(settings, overrides or {}))
     except ValidationError as error:
         raise RecipeError(f"{path}: {_explained(error)}") from None
+    return recipe.model_copy(update={"corpora": tuple(_anchored(corpus, path.parent.absolute()) for corpus in recipe.corpora)})
+
+
+def _anchored(corpus: Corpus, directory: Path) -> Corpus:
+    """Relative paths are relative to the recipe, wherever the command is typed."""
+    if not isinstance(corpus.source, FilesConfig):
+        return corpus
+    paths = tuple(str(directory / Path(path).expanduser()) for path in corpus.source.paths)
+    return corpus.model_copy(update={"source": corpus.source.model_copy(update={"paths": paths})})
 
 
 def _merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:

@@ -32,4 +32,4 @@ def open_source(corpus: str, config: SourceConfig) -> Source:
             return HubSource(corpus, config)
 
 
-__all__ = ["Reason", "Rejected", "Rejects", "Source", "SourceConfig", "SourceError", "Unit", "document_id", "open_source"]
+__all__ = ["FilesConfig", "Reason", "Rejected", "Rejects", "Source", "SourceConfig", "SourceError", "Unit", "document_id", "open_source"]

@@ -95,7 +95,7 @@ class FilesSource:
         for pattern in self.config.paths:
             found = _matches(pattern)
             if not found:
-                raise SourceError(f"corpus {self.corpus!r}: no file matches {pattern!r} (relative paths start from {Path.cwd()})")
+                raise SourceError(f"corpus {self.corpus!r}: no file matches {pattern!r}")
             for name, path in found.items():
                 other = files.setdefault(name, path)
                 if other is not path and other.resolve() != path.resolve():

@@ -75,3 +75,10 @@ def test_a_profile_can_be_changed_in_one_threshold(tmp_path: Path) -> None:
     named, changed = load_recipe(write(tmp_path, quality="docs")), load_recipe(write(tmp_path, quality={"profile": "docs", "min_doc_words": 7}))
     assert changed.quality.min_doc_words == 7
     assert changed.quality.model_dump() | {"min_doc_words": named.quality.min_doc_words} == named.quality.model_dump()
+
+
+def test_relative_paths_are_relative_to_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path)
+    monkeypatch.chdir("/")
+    (corpus,) = load_recipe(path).corpora
+    assert corpus.source.model_dump()["paths"] == (str(tmp_path / "notes/*.md"),)
