@@ -37,7 +37,8 @@ def _with_allocator(arguments: list[str]) -> None:
 
 
 def _train(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m trainer", description="Train, or go on from the newest checkpoint in run_dir.")
+    also = "Also: python -m trainer evaluate CHECKPOINT; python -m trainer generate CHECKPOINT --prompt TEXT"
+    parser = argparse.ArgumentParser(prog="python -m trainer", description="Train, or go on from the newest checkpoint in run_dir.", epilog=also)
     parser.add_argument("config", type=Path, metavar="CONFIG.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for example training.optimizer.lr=1e-3")
     options = parser.parse_args(arguments)

@@ -108,7 +108,10 @@ def _save(session: Session, directory: RunDirectory, recorder: Recorder | None) 
         checkpoint = store.directory_for(directory.checkpoints, session.step)
         # The metrics must be on disk before a checkpoint that vouches for them.
         recorder.metrics.sync()
-        session.save(checkpoint)
+        try:
+            session.save(checkpoint)
+        except OSError as error:
+            raise TrainerError(f"{checkpoint}: cannot be saved ({error}); earlier checkpoints are intact, free some space and run again") from error
         store.retire(checkpoint, session.training.checkpoint.keep_last)
         recorder.checkpoint(checkpoint)
     session.world.barrier()

@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
-SMOOTHING_SPAN = 50
-
 
 def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
-    """Draws the records of metrics.jsonl. The light line is each step, the dark one a running mean over about 50 logged steps."""
+    """Draws the records of metrics.jsonl. The light line is each step, the dark one a running mean over about a fortieth of them."""
     # Matplotlib takes half a second to import, and only a drawing needs it.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -24,7 +22,8 @@ def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
     tokens = np.array([record["tokens"] for record in train]) / 1e6
     losses = np.array([record["loss"] for record in train])
     axes.plot(tokens, losses, color="#9ecae1", linewidth=0.8)
-    axes.plot(tokens, running_mean(losses), color="#08519c", linewidth=1.6, label=f"training {running_mean(losses)[-1]:.3f}")
+    smooth = running_mean(losses, span=max(1.0, len(losses) / 40))
+    axes.plot(tokens, smooth, color="#08519c", linewidth=1.6, label=f"training {smooth[-1]:.3f}")
     if evaluations:
         label = f"validation {evaluations[-1]['loss']:.3f} ({evaluations[-1]['bits_per_byte']:.3f} bits per byte)"
         validated = [record["tokens"] / 1e6 for record in evaluations]
@@ -37,9 +36,9 @@ def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
     temporary.replace(path)
 
 
-def running_mean(values: np.ndarray) -> np.ndarray:
-    """Exponential, its start corrected for the missing past (as Adam does)."""
-    decay = 1 - 1 / SMOOTHING_SPAN
+def running_mean(values: np.ndarray, span: float) -> np.ndarray:
+    """Exponential over about `span` values, its start corrected for the missing past (as Adam does)."""
+    decay = 1 - 1 / span
     total, weight, means = 0.0, 0.0, []
     for value in values.tolist():
         total, weight = decay * total + value, decay * weight + 1

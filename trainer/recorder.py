@@ -93,6 +93,7 @@ def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> No
         "precision": session.precision,
         "attention": session.attention,
         "tokens_total": session.training.max_tokens,
+        "epochs": session.epochs(),
         "resumed_from": str(resumed) if resumed else None,
     }
     reporter.send("start", **facts)

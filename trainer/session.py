@@ -76,14 +76,15 @@ class Session:
         before = self.tokens - self.training.global_batch_tokens
         return self.is_complete or self.tokens // every_tokens > before // every_tokens
 
-    def corpus_samples(self) -> dict[str, int]:
-        """Windows taken from each corpus so far."""
-        counts = self.data.order.consumed(self.step * self.training.global_batch_size)
+    def corpus_samples(self, step: int) -> dict[str, int]:
+        """Windows taken from each corpus in `step` steps."""
+        counts = self.data.order.consumed(step * self.training.global_batch_size)
         return dict(zip(self.data.order.names, counts.tolist(), strict=True))
 
     def epochs(self) -> dict[str, float]:
-        """How often each corpus has been read."""
-        return {name: samples / size for (name, samples), size in zip(self.corpus_samples().items(), self.data.order.sizes, strict=True)}
+        """How often each corpus will have been read at the end of the run."""
+        samples = self.corpus_samples(self.training.steps)
+        return {name: round(samples[name] / size, 3) for name, size in zip(self.data.order.names, self.data.order.sizes, strict=True)}
 
     def compile_blocks(self) -> None:
         """Compiles each block where that is wanted and possible; parameter names stay as they are."""
@@ -97,7 +98,7 @@ class Session:
     def save(self, checkpoint: Path) -> None:
         """On the main process."""
         samples = self.step * self.training.global_batch_size
-        progress = state.Progress(self.step, self.tokens, samples, self.corpus_samples(), self.loss, self.evaluation)
+        progress = state.Progress(self.step, self.tokens, samples, self.corpus_samples(self.step), self.loss, self.evaluation)
         state.save(checkpoint, self.model, self.optimizers, progress, self.config, self.meaning)
 
     def resume(self, checkpoints: Path) -> Path | None:

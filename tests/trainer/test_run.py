@@ -150,6 +150,13 @@ def test_a_run_leaves_metrics_a_curve_and_tensorboard_events(config: RunConfig) 
     assert list((config.run_dir / "tensorboard").glob("events*"))
 
 
+def test_a_checkpoint_that_cannot_be_written_is_named(config: RunConfig) -> None:
+    config.run_dir.mkdir()
+    (config.run_dir / "checkpoints").write_text("in the way")
+    with pytest.raises(TrainerError, match="step-00000004: cannot be saved"):
+        run(config)
+
+
 def test_two_trainers_never_share_a_run_directory(config: RunConfig) -> None:
     directory = RunDirectory(config.run_dir)
     refused = pytest.raises(TrainerError, match="another trainer works in this run directory")
