@@ -5,9 +5,9 @@ product codes have too, and digits inside a path or a query need a word such as 
 """
 
 import numpy as np
-from numba import njit
 
 from pipeline.stages.pii.characters import DASH, SPACE, digit_before, digit_run, is_digit, separator, stands_alone
+from pipeline.stages.pii.compiled import part
 from pipeline.stages.pii.context import CARD_WORDS, word_near_before
 
 _REACH = 48
@@ -47,7 +47,7 @@ _ISSUERS = np.array(
 )
 
 
-@njit
+@part
 def _is_issued(first_six: int, digits: int) -> bool:
     for i in range(len(_ISSUERS)):  # noqa: SIM110 - any() over a generator does not compile
         if _ISSUERS[i, 0] <= first_six <= _ISSUERS[i, 1] and _ISSUERS[i, 2] <= digits <= _ISSUERS[i, 3]:
@@ -55,7 +55,7 @@ def _is_issued(first_six: int, digits: int) -> bool:
     return False
 
 
-@njit
+@part
 def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
     """Issuer range, length and Luhn (ISO/IEC 7812-1 annex B) of the digits in `p:end`."""
     total, count, first_six = 0, 0, 0
@@ -75,7 +75,7 @@ def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
     return total % 10 == 0 and _is_issued(first_six, count)
 
 
-@njit
+@part
 def _grouped_card_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
     """Where the printed groups 4-4-4-4, 4-4-4-4-3, 4-6-5 or 4-6-4 at `p` end; 0 for other groups."""
     _, kind = separator(data, p + 4, hi)
@@ -99,7 +99,7 @@ def _grouped_card_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
     return end if shape in (0x4444, 0x465, 0x464) else 0
 
 
-@njit
+@part
 def card_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
     """Where the card number at `p`, whose first run has `digits` digits, ends, or 0."""
     end = _grouped_card_end(data, p, lo, hi) if digits == 4 else p + digits

@@ -1,7 +1,8 @@
 """Classes of bytes, and what stands beside a match."""
 
 import numpy as np
-from numba import njit
+
+from pipeline.stages.pii.compiled import part
 
 DIGIT, LETTER, HEX, LOCAL, LABEL, TOKEN, USERINFO, BASE64 = 1, 2, 4, 8, 16, 32, 64, 128
 
@@ -28,42 +29,42 @@ def _flags() -> np.ndarray:
 FLAGS = _flags()
 
 
-@njit
+@part
 def is_digit(c: int) -> bool:
     return 48 <= c <= 57
 
 
-@njit
+@part
 def is_alnum(c: int) -> bool:
     return FLAGS[c] & (DIGIT | LETTER) != 0
 
 
-@njit
+@part
 def is_word(c: int) -> bool:
     return FLAGS[c] & (DIGIT | LETTER) != 0 or c == 95
 
 
-@njit
+@part
 def digit_before(data: np.ndarray, i: int, lo: int) -> bool:
     return i > lo and is_digit(data[i - 1])
 
 
-@njit
+@part
 def digit_at(data: np.ndarray, i: int, hi: int) -> bool:
     return i < hi and is_digit(data[i])
 
 
-@njit
+@part
 def word_before(data: np.ndarray, i: int, lo: int) -> bool:
     return i > lo and is_word(data[i - 1])
 
 
-@njit
+@part
 def word_at(data: np.ndarray, i: int, hi: int) -> bool:
     return i < hi and is_word(data[i])
 
 
-@njit
+@part
 def digit_run(data: np.ndarray, i: int, hi: int) -> int:
     """How many digits stand at `i`, counted to 20."""
     end = min(hi, i + 20)
@@ -76,7 +77,7 @@ def digit_run(data: np.ndarray, i: int, hi: int) -> int:
 SPACE, DASH, DOT, SLASH = 1, 2, 4, 8
 
 
-@njit
+@part
 def separator(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(bytes, kind) of the one separator at `i`: space or no-break space, hyphen or dash, full stop, slash; (0, 0) if there is none."""
     if i >= hi:
@@ -100,7 +101,7 @@ def separator(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     return 0, 0
 
 
-@njit
+@part
 def stands_alone(data: np.ndarray, p: int, end: int, lo: int, hi: int) -> bool:
     """Whether neither a letter, nor a digit, nor a separator and a digit is beside `p:end`."""
     if word_before(data, p, lo) or word_at(data, end, hi) or (end < hi and data[end] == 64):

@@ -4,9 +4,9 @@ The search stops at a digit, at "@" and at a bracket: a word before another valu
 """
 
 import numpy as np
-from numba import njit
 
 from pipeline.stages.pii.characters import DIGIT, FLAGS, LETTER, is_digit
+from pipeline.stages.pii.compiled import part
 
 _KEY_BYTES = 7
 
@@ -19,7 +19,7 @@ def _keys(words: str) -> np.ndarray:
 PHONE_WORDS = _keys(
     "phone phones telephone tel teleph ph mobile mob cell cellphone cellular fax telefax desk office contact call called calling calls caller dial "
     "dialed dialing sms text texted whatsapp viber signal voicemail message messages answer answering hotline helpline landline reach ring rang "
-    "pager callback registered telefon telefonnummer handy mobil mobilnummer rufnummer anruf anrufen rufen festnetz tél téléphone portable "
+    "pager callback telefon telefonnummer handy mobil mobilnummer rufnummer anruf anrufen rufen festnetz tél téléphone portable "
     "appelez appeler teléfono telefono móvil movil celular llame llamar telefone "
     "telemóvel ligue ligar cellulare chiamare chiama fisso telefoon mobiel bellen "
     "puhelin gsm numer komórka телефон тел звоните звонить позвоните моб мобильный 电话 手机 電話 携帯 전화"
@@ -37,12 +37,12 @@ VERSION_WORDS = _keys(
 _CONNECTIVES = _keys("and or to through from than before after until is of number no nr")
 
 
-@njit
+@part
 def _is_letter(c: int) -> bool:
     return FLAGS[c] & LETTER != 0 or c >= 0x80
 
 
-@njit
+@part
 def _key(data: np.ndarray, start: int, end: int) -> int:
     key = 0
     for i in range(start, min(end, start + _KEY_BYTES)):
@@ -51,7 +51,7 @@ def _key(data: np.ndarray, start: int, end: int) -> int:
     return key
 
 
-@njit
+@part
 def _member(words: np.ndarray, key: int) -> bool:
     for i in range(len(words)):  # noqa: SIM110 - any() over a generator does not compile
         if words[i] == key:
@@ -59,7 +59,7 @@ def _member(words: np.ndarray, key: int) -> bool:
     return False
 
 
-@njit
+@part
 def word_near_before(data: np.ndarray, i: int, lo: int, words: np.ndarray, reach: int) -> bool:
     """Whether one of `words` ends in the `reach` bytes before `i`, on the same line or the one above."""
     floor = max(lo, i - reach)
@@ -82,7 +82,7 @@ def word_near_before(data: np.ndarray, i: int, lo: int, words: np.ndarray, reach
     return False
 
 
-@njit
+@part
 def label_after(data: np.ndarray, i: int, hi: int) -> bool:
     """Whether a word such as `office` or `fax` follows at once: "555 1234 (fax)", "555 1234-Office"."""
     steps = 0
@@ -95,7 +95,7 @@ def label_after(data: np.ndarray, i: int, hi: int) -> bool:
     return end > i and steps > 0 and _member(PHONE_LABELS_AFTER, _key(data, i, end))
 
 
-@njit
+@part
 def names_a_version(data: np.ndarray, i: int, lo: int) -> bool:
     """Whether the dotted number at `i` is announced as a version or a section: "version 1.2.3.4", "sections 1.2.3.4 and 1.2.3.5"."""
     floor = max(lo, i - 64)

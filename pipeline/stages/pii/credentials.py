@@ -5,9 +5,9 @@ user and the password go, the host stays; templates (`$USER:$PASSWORD`, `{user}:
 """
 
 import numpy as np
-from numba import njit
 
 from pipeline.stages.pii.characters import BASE64, FLAGS, TOKEN, USERINFO, is_alnum, is_word, word_at
+from pipeline.stages.pii.compiled import part
 
 _USERINFO_REACH = 256
 _JWT_PART = 8
@@ -84,14 +84,14 @@ _PREFIX_START = np.array([0, *np.cumsum([len(prefix) for prefix, *_ in _SORTED])
 _LIMITS = np.array([limits for _, *limits in _SORTED], dtype=np.int64)
 
 
-@njit
+@part
 def _in_body(c: int, allowed: int) -> bool:
     if allowed & _BASE64:
         return FLAGS[c] & BASE64 != 0 or c == 47
     return is_alnum(c) or (allowed & 1 != 0 and FLAGS[c] & TOKEN != 0) or (allowed == _DOTTED and c == 46)
 
 
-@njit
+@part
 def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the token whose prefix has its trigger at `i`, or (0, 0)."""
     for rule in range(_FIRST_RULE[data[i]], _FIRST_RULE[data[i] + 1]):
@@ -127,14 +127,14 @@ def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     return 0, 0
 
 
-@njit
+@part
 def _token_run(data: np.ndarray, i: int, hi: int) -> int:
     while i < hi and FLAGS[data[i]] & TOKEN:
         i += 1
     return i
 
 
-@njit
+@part
 def _jwt_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the JSON web token (RFC 7519) whose "eyJ" ends at `i`, or (0, 0): three parts, or two that both start so."""
     start = i - 2
@@ -159,7 +159,7 @@ _END = np.frombuffer(b"-----END ", dtype=np.uint8).copy()
 _PRIVATE = np.frombuffer(b"PRIVATE KEY", dtype=np.uint8).copy()
 
 
-@njit
+@part
 def _equals(data: np.ndarray, i: int, hi: int, expected: np.ndarray) -> bool:
     if i < 0 or i + len(expected) > hi:
         return False
@@ -169,7 +169,7 @@ def _equals(data: np.ndarray, i: int, hi: int, expected: np.ndarray) -> bool:
     return True
 
 
-@njit
+@part
 def _label_end(data: np.ndarray, i: int, hi: int) -> int:
     """Where the "-----" after the label at `i` ends (RFC 7468: upper-case words), or 0."""
     j = i
@@ -178,7 +178,7 @@ def _label_end(data: np.ndarray, i: int, hi: int) -> int:
     return j + 5 if _equals(data, j, hi, _BEGIN[:5]) else 0
 
 
-@njit
+@part
 def _private_key_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the PEM block whose "BEGIN" starts at `i`, or (0, 0). Stops at the next "--", so repeated openings cost linear time."""
     start = i - 5
@@ -206,7 +206,7 @@ def _private_key_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, in
     return (start, end) if end - body >= _PEM_BODY else (0, 0)
 
 
-@njit
+@part
 def secret_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the key or token that the trigger byte at `i` belongs to, or (0, 0)."""
     if data[i] == 74:
@@ -216,7 +216,7 @@ def secret_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     return _token_at(data, i, lo, hi)
 
 
-@njit
+@part
 def url_credentials_at(data: np.ndarray, colon: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of `user:password` when "://" is at `colon` and "@" ends it, or (0, 0)."""
     if colon == lo or not is_alnum(data[colon - 1]) or colon + 6 >= hi or data[colon + 1] != 47 or data[colon + 2] != 47:

@@ -6,9 +6,9 @@ as letters (`jürgen@müller.de`); three-byte scripts end an address, because Ch
 """
 
 import numpy as np
-from numba import njit
 
 from pipeline.stages.pii.characters import FLAGS, LABEL, LETTER, LOCAL, is_alnum
+from pipeline.stages.pii.compiled import part
 
 _MAX_LOCAL = 64  # RFC 5321 section 4.5.3.1
 _MAX_DOMAIN = 255
@@ -21,12 +21,12 @@ _FILE_TYPES = np.array(
 _SERVICES = np.array(sorted(int.from_bytes(name, "big") for name in b"git hg svn bzr".split()), dtype=np.int64)
 
 
-@njit
+@part
 def _lower(c: int) -> int:
     return c | 32 if 65 <= c <= 90 else c
 
 
-@njit
+@part
 def _is_one_of(data: np.ndarray, start: int, end: int, names: np.ndarray) -> bool:
     """Whether the bytes are one of `names`, each packed into an integer, in any case."""
     if end - start > 5:
@@ -40,13 +40,13 @@ def _is_one_of(data: np.ndarray, start: int, end: int, names: np.ndarray) -> boo
     return False
 
 
-@njit
+@part
 def _wide(data: np.ndarray, i: int, hi: int) -> bool:
     """Whether a letter of two bytes (Latin with marks, Greek, Cyrillic, Hebrew, Arabic) starts at `i`."""
     return i + 1 < hi and 0xC3 <= data[i] <= 0xDF and 0x80 <= data[i + 1] < 0xC0
 
 
-@njit
+@part
 def _local_start(data: np.ndarray, at: int, lo: int) -> int:
     """Where the local part before `at` begins; `at` itself if there is none."""
     floor = max(lo, at - _MAX_LOCAL - 1)
@@ -68,7 +68,7 @@ def _local_start(data: np.ndarray, at: int, lo: int) -> int:
     return start
 
 
-@njit
+@part
 def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
     if end - start < 2 or end - start > _MAX_TLD or _is_one_of(data, start, end, _FILE_TYPES):
         return False
@@ -80,13 +80,13 @@ def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
     return True
 
 
-@njit
+@part
 def _starts_a_sentence(data: np.ndarray, label: int, hi: int) -> bool:
     """Whether the label at `label` is rather the next sentence: "write to me@host.org.Then wait"."""
     return label + 1 < hi and 65 <= data[label] <= 90 and 97 <= data[label + 1] <= 122 and 97 <= data[label - 2] <= 122
 
 
-@njit
+@part
 def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
     """Where the longest valid domain after `at` ends; 0 if there is none."""
     limit = min(hi, at + 1 + _MAX_DOMAIN)
@@ -118,7 +118,7 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
         label = end + 1
 
 
-@njit
+@part
 def _is_scp_path(data: np.ndarray, end: int, hi: int) -> bool:
     if end + 1 >= hi or data[end] != 58:
         return False
@@ -130,7 +130,7 @@ def _is_scp_path(data: np.ndarray, end: int, hi: int) -> bool:
     return False
 
 
-@njit
+@part
 def email_at(data: np.ndarray, at: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the address around the "@" at `at`, or (0, 0). Reads at most 64 bytes before and 383 after."""
     if at == lo or at + 3 >= hi:

@@ -1,9 +1,9 @@
 """International bank account numbers: a country of the registry, its exact length, mod 97."""
 
 import numpy as np
-from numba import njit
 
 from pipeline.stages.pii.characters import DASH, SPACE, is_alnum, is_digit, separator, word_at, word_before
+from pipeline.stages.pii.compiled import part
 
 # Country and length: SWIFT IBAN registry, release 99.
 _IBAN_LENGTHS = (
@@ -24,7 +24,7 @@ def _iban_table() -> np.ndarray:
 _IBAN_LENGTH = _iban_table()
 
 
-@njit
+@part
 def _mod_97(remainder: int, c: int) -> int:
     """One more character of the number that ISO 13616 builds (A = 10 ... Z = 35)."""
     if is_digit(c):
@@ -32,7 +32,7 @@ def _mod_97(remainder: int, c: int) -> int:
     return (remainder * 100 + ((c | 32) - 87)) % 97
 
 
-@njit
+@part
 def iban_at(data: np.ndarray, p: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the IBAN whose check digits are at `p`, or (0, 0): unbroken or in groups of four, in either case."""
     start = p - 2

@@ -10,9 +10,9 @@ of four digits, one of them decimal, because `a::b` is code; a full one has a gr
 """
 
 import numpy as np
-from numba import njit
 
 from pipeline.stages.pii.characters import FLAGS, HEX, digit_at, is_digit, is_word, word_at, word_before
+from pipeline.stages.pii.compiled import part
 from pipeline.stages.pii.context import names_a_version
 
 # (first address, prefix length) of the blocks that are not global.
@@ -36,7 +36,7 @@ _IPV4_RESERVED = np.array([int.from_bytes(bytes(first), "big") for first, _ in _
 _IPV4_SHIFT = np.array([32 - prefix for _, prefix in _IPV4_BLOCKS], dtype=np.int64)
 
 
-@njit
+@part
 def ipv4_is_global(address: int) -> bool:
     """`address` as a 32-bit integer."""
     for i in range(len(_IPV4_RESERVED)):  # noqa: SIM110 - any() over a generator does not compile
@@ -45,7 +45,7 @@ def ipv4_is_global(address: int) -> bool:
     return True
 
 
-@njit
+@part
 def ipv6_is_global(high: int, low: int) -> bool:
     """`high` and `low` are the two 64-bit halves, as uint64."""
     first, second = (high >> np.uint64(48)) & np.uint64(0xFFFF), (high >> np.uint64(32)) & np.uint64(0xFFFF)
@@ -60,12 +60,12 @@ def ipv6_is_global(high: int, low: int) -> bool:
     return not (first & np.uint64(0xFE00) == np.uint64(0xFC00) or first & np.uint64(0xFFC0) == np.uint64(0xFE80))
 
 
-@njit
+@part
 def _dotted_quad(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(end, address) of the four decimal numbers at `p`, or (0, 0)."""
     address = 0
     q = p
-    for part in range(4):
+    for octet in range(4):
         number = 0
         start = q
         while q < hi and q - start < 4 and is_digit(data[q]):
@@ -74,14 +74,14 @@ def _dotted_quad(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
         if q == start or number > 255 or (q - start > 1 and data[start] == 48):
             return 0, 0
         address = address * 256 + number
-        if part < 3:
+        if octet < 3:
             if q >= hi or data[q] != 46:
                 return 0, 0
             q += 1
     return q, address
 
 
-@njit
+@part
 def _ends_cleanly(data: np.ndarray, end: int, hi: int) -> bool:
     """Whether the address is neither part of a longer word or number, nor the stem of a file name."""
     if word_at(data, end, hi):
@@ -93,7 +93,7 @@ def _ends_cleanly(data: np.ndarray, end: int, hi: int) -> bool:
     return True
 
 
-@njit
+@part
 def _is_compared(data: np.ndarray, p: int, lo: int) -> bool:
     """Whether a version specifier stands before `p`: ">= 1.4.5.0", "~=1.4.5.0"."""
     i = p
@@ -102,7 +102,7 @@ def _is_compared(data: np.ndarray, p: int, lo: int) -> bool:
     return i - 2 >= lo and data[i - 1] == 61 and (data[i - 2] == 60 or data[i - 2] == 62 or data[i - 2] == 126)
 
 
-@njit
+@part
 def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
     """Where the public address at `p` ends, or 0."""
     end, address = _dotted_quad(data, p, hi)
@@ -117,12 +117,12 @@ def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
     return 0 if names_a_version(data, p, lo) or _is_compared(data, p, lo) else end
 
 
-@njit
+@part
 def _hex_value(c: int) -> int:
     return c - 48 if c <= 57 else (c | 32) - 87
 
 
-@njit
+@part
 def _group(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(digits, value) of the hexadecimal run at `p`, counted to 5."""
     q, value = p, 0
@@ -132,7 +132,7 @@ def _group(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     return q - p, value
 
 
-@njit
+@part
 def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.uint64, bool]:
     """(end, high half, low half, plausible) of the longest address at `p`; end is 0 if it does not parse."""
     zero = np.uint64(0)
@@ -186,7 +186,7 @@ def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.u
     return (q, high, low, widest > 2) if groups == 8 else (0, zero, zero, False)
 
 
-@njit
+@part
 def ipv6_at(data: np.ndarray, colon: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the public address whose first colon is at `colon`, or (0, 0). Reads at most 6 bytes before and 45 after."""
     start = colon

@@ -1,13 +1,13 @@
 """Telephone numbers: E.164 with "+" or "00", North America, national numbers with a trunk 0, and local ones beside a word that says so.
 
 Precision choices. Standing alone count: "+" and an assigned country code with 8 to 15 digits; 3-3-4 with hyphens, dots or an area code in
-brackets (area 2-9; with spaces only, exchange 2-9 too); an area code in brackets and a hyphen; three or more groups that start with one 0 and hold 9 to 11 digits. Everything else of
-7 to 12 digits (unbroken runs, two groups, numbers without a 0) needs a word such as "phone", "call" or "fax" within 40 bytes before it, a label
-right after it, or another telephone number just before it. Dates, round numbers and decimals never count. Extensions belong to the number.
+brackets (area 2-9; with spaces only, exchange 2-9 too); an area code in brackets before hyphenated groups; three or more groups that start with
+one 0 and hold 9 to 11 digits. Everything else of 7 to 12 digits (unbroken runs, two groups, numbers without a 0) needs a word such as "phone",
+"call" or "fax" within 40 bytes before it, a label right after it, or another telephone number just before it. Dates, round numbers and decimals
+never count. Extensions belong to the number.
 """
 
 import numpy as np
-from numba import njit
 
 from pipeline.stages.pii.characters import (
     DASH,
@@ -23,6 +23,7 @@ from pipeline.stages.pii.characters import (
     word_at,
     word_before,
 )
+from pipeline.stages.pii.compiled import part
 from pipeline.stages.pii.context import PHONE_WORDS, label_after, names_a_version, word_near_before
 
 _REACH = 40
@@ -43,7 +44,7 @@ _IS_COUNTRY_CODE[[int(code) for code in _COUNTRY_CODES.split()]] = True
 _POWER = 10 ** np.arange(19, dtype=np.int64)
 
 
-@njit
+@part
 def _groups(data: np.ndarray, p: int, hi: int) -> tuple[int, int, int, int, int, int, bool, bool]:
     """The digit groups at `p`: (end, digits, value, shape, groups, separators, plus, bracket); end is 0 if they cannot be a number.
 
@@ -91,7 +92,7 @@ def _groups(data: np.ndarray, p: int, hi: int) -> tuple[int, int, int, int, int,
     return end, digits, value, shape, groups, separators, plus, bracket
 
 
-@njit
+@part
 def _international(value: int, digits: int, groups: int) -> int:
     """Whether `digits` digits, country code first, are an E.164 number (8 to 15 digits; North America has exactly 11)."""
     if digits < 8 or digits > 15:
@@ -109,7 +110,7 @@ def _international(value: int, digits: int, groups: int) -> int:
     return _YES if groups > 1 or digits > 8 else _WITH_CONTEXT
 
 
-@njit
+@part
 def _is_date(shape: int, value: int, separators: int) -> bool:
     if shape == 0x422:
         return 1000 <= value // 10000 <= 2199
@@ -118,7 +119,7 @@ def _is_date(shape: int, value: int, separators: int) -> bool:
     return shape == 0x44 and separators == DASH and 1000 <= value // 10000 <= 2199 and 1000 <= value % 10000 <= 2199
 
 
-@njit
+@part
 def _small_groups(shape: int, groups: int) -> int:
     """How many groups after the first have one digit."""
     small = 0
@@ -128,7 +129,7 @@ def _small_groups(shape: int, groups: int) -> int:
     return small
 
 
-@njit
+@part
 def _judge(digits: int, value: int, shape: int, groups: int, separators: int, plus: bool, bracket: bool) -> int:
     """Whether the groups are a telephone number alone, with context, or not at all."""
     first_width = shape >> (4 * (groups - 1))
@@ -155,7 +156,7 @@ def _judge(digits: int, value: int, shape: int, groups: int, separators: int, pl
     return _WITH_CONTEXT
 
 
-@njit
+@part
 def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
     """Where "x12", " ext. 12" or " extension 12" after the number at `end` ends; `end` itself if there is none."""
     q = end
@@ -179,7 +180,7 @@ def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
     return q + digits if 1 <= digits <= 6 and not word_at(data, q + digits, hi) else end
 
 
-@njit
+@part
 def _is_closed_left(data: np.ndarray, p: int, lo: int) -> bool:
     """Whether what is before `p` makes it part of something else: a word, a sum of money, a longer number."""
     if p == lo:
@@ -190,7 +191,7 @@ def _is_closed_left(data: np.ndarray, p: int, lo: int) -> bool:
     return (44 <= c <= 47 or c in (41, 58)) and digit_before(data, p - 1, lo)
 
 
-@njit
+@part
 def _is_closed_right(data: np.ndarray, end: int, hi: int) -> bool:
     """Whether what is at `end` makes the number part of something else."""
     if word_at(data, end, hi) or (end < hi and (data[end] == 64 or data[end] == 37)):
@@ -199,7 +200,7 @@ def _is_closed_right(data: np.ndarray, end: int, hi: int) -> bool:
     return width > 0 and kind != SPACE and digit_at(data, end + width, hi)
 
 
-@njit
+@part
 def phone_end(data: np.ndarray, p: int, lo: int, hi: int, after_phone: bool) -> int:
     """Where the number at `p` (a digit, "+" or "(") ends, or 0. `after_phone`: another one ends just before. Reads at most 40 bytes before."""
     if _is_closed_left(data, p, lo):

@@ -3,8 +3,10 @@
 import numpy as np
 from numba import njit
 
+from pipeline.stages.pii.compiled import part
 
-@njit
+
+@part
 def _copy(source: np.ndarray, start: int, end: int, out: np.ndarray, written: int) -> int:
     """Where writing goes on after `source[start:end]` is copied to `out` at `written`."""
     for i in range(end - start):

@@ -4,15 +4,15 @@ Precision choices: 3-2-4 with hyphens stands alone; with spaces or dots, or unbr
 """
 
 import numpy as np
-from numba import njit
 
 from pipeline.stages.pii.characters import DASH, digit_run, separator, stands_alone
+from pipeline.stages.pii.compiled import part
 from pipeline.stages.pii.context import SSN_WORDS, word_near_before
 
 _REACH = 40
 
 
-@njit
+@part
 def _number(data: np.ndarray, start: int, end: int) -> int:
     value = 0
     for i in range(start, end):
@@ -20,7 +20,7 @@ def _number(data: np.ndarray, start: int, end: int) -> int:
     return value
 
 
-@njit
+@part
 def ssn_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
     """Where the number at `p`, whose first run has `digits` digits, ends, or 0. Rules: SSA POMS RM 10201.035 and the two published in error."""
     if digits == 9:

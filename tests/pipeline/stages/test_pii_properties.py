@@ -3,7 +3,6 @@
 import ipaddress
 import time
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from pipeline.stages.params import DOCUMENT_SCHEMA
 from pipeline.stages.pii import SPANS_SCHEMA, PiiKind, PiiParams, scrub
-from pipeline.stages.pii.ip_addresses import ipv4_is_global, ipv6_is_global
 
 VALUES = {
     "jo@doe.org": "email",
@@ -145,7 +143,6 @@ def _edges() -> list[int]:
 def test_an_ipv4_address_is_public_when_the_standard_library_says_so(address: int) -> None:
     reference = ipaddress.IPv4Address(address)
     if not any(reference in block for block in DISPUTED if block.version == 4):
-        assert ipv4_is_global(address) == reference.is_global
         assert texts_of(scrub(batch(f"at {reference}!"), PiiParams())[0]) == ["at [IP]!" if reference.is_global else f"at {reference}!"]
 
 
@@ -164,17 +161,15 @@ PREFIXES = [
 ]
 
 
-@given(st.one_of(st.integers(0, 2**128 - 1), st.builds(lambda p, n: p + n, st.sampled_from(PREFIXES), st.integers(0, 2**32 - 1))), st.booleans())
+@given(st.one_of(st.integers(0, 2**128 - 1), st.builds(lambda p, n: p + n, st.sampled_from(PREFIXES), st.integers(0, 2**32 - 1))))
 @settings(max_examples=500, deadline=None)
-def test_an_ipv6_address_is_public_when_the_standard_library_says_so(address: int, exploded: bool) -> None:
+def test_an_ipv6_address_is_public_when_the_standard_library_says_so(address: int) -> None:
     reference = ipaddress.IPv6Address(address)
     mapped = reference.ipv4_mapped
     if any(reference in block for block in DISPUTED if block.version == 6) or (mapped is not None and not mapped.is_private and not mapped.is_global):
         return
     public = reference.is_global if mapped is None else mapped.is_global
-    assert ipv6_is_global(np.uint64(address >> 64), np.uint64(address & (2**64 - 1))) == public
-    if exploded:
-        assert texts_of(scrub(batch(f"at {reference.exploded}!"), PiiParams())[0]) == ["at [IP]!" if public else f"at {reference.exploded}!"]
+    assert texts_of(scrub(batch(f"at {reference.exploded}!"), PiiParams())[0]) == ["at [IP]!" if public else f"at {reference.exploded}!"]
 
 
 ADVERSARIAL = {
