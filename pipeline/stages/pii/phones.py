@@ -149,7 +149,13 @@ def _judge(digits: int, value: int, shape: int, groups: int, separators: int, pl
     mixed = separators & (separators - 1)
     if zeros and value >= _POWER[digits - 2] and 9 <= digits <= 11 and 2 <= first_width <= 5 and (groups > 2 or (bracket and groups > 1)):
         return _YES if bracket or not mixed or separators & SLASH else _WITH_CONTEXT
-    if digits < 7 or digits > 12 or groups > 5 or value % 1000 == 0 or (first_width == 1 and digits != 11 and not bracket and groups < 4):
+    if (
+        digits < 7
+        or digits > 12
+        or groups > 5
+        or value % 1000 == 0
+        or (first_width == 1 and digits != 11 and not bracket and (groups < 4 or digits < 9))
+    ):
         return _NO
     if _is_date(shape, value, separators) or (separators & (SLASH | DOT) and groups == 2 and not zeros):
         return _NO
@@ -216,8 +222,11 @@ def phone_end(data: np.ndarray, p: int, lo: int, hi: int, after_phone: bool) -> 
         return 0
     if not plus and p > lo:
         c = data[p - 1]
-        if c == 32 and not bracket and (groups == 1 or separators & SPACE) and digit_before(data, p - 1, lo):
-            return 0
+        if c == 32 and digit_before(data, p - 1, lo):
+            if bracket:
+                verdict = _WITH_CONTEXT  # an issue and its pages: "93 (15) 7436-7439"
+            elif groups == 1 or separators & SPACE:
+                return 0
         if groups == 1 and (c == 47 or (c == 35 and word_before(data, p - 1, lo))):
             return 0  # the number of a page: "/message/36667828", "topic#25445440"
         if (c == 45 or c == 46 or c == 47 or c == 61) and word_before(data, p - 1, lo):

@@ -89,6 +89,8 @@ def test_telephone_numbers_of_many_countries_go(text: str, expected: str) -> Non
         "ISBN 978-3-16-148410-0",
         "/message/36667828",
         "pi is 3.14159265358979",
+        "PNAS 1996 93 (15) 7436-7439",
+        "call it: 5 10 15 20",
     ],
 )
 def test_dates_sums_and_plain_numbers_are_no_telephone_numbers(text: str) -> None:
