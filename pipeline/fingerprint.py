@@ -18,7 +18,7 @@ def canonical_json(value: Any) -> str:
 
 def _stable(value: Any, where: str) -> Any:
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
+        return _stable(value.model_dump(), where)
     if value is None or isinstance(value, str | int | bool):
         return value
     if isinstance(value, float):

@@ -8,6 +8,7 @@
 
 import fcntl
 import json
+import logging
 import os
 import platform
 import re
@@ -19,10 +20,12 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.metadata import version as library_version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pipeline.errors import PipelineError
 from pipeline.fingerprint import canonical_json, combined, file_sha256, fingerprint
+
+log = logging.getLogger(__name__)
 
 KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 NAME_LENGTH = 16  # hex digits of a fingerprint in a directory's name
@@ -45,6 +48,11 @@ class File:
     def of(cls, path: Path, directory: Path) -> "File":
         return cls(path.relative_to(directory).as_posix(), path.stat().st_size, file_sha256(path))
 
+    def is_whole(self, directory: Path) -> bool:
+        """Whether the file is there at its full size."""
+        path = directory / self.path
+        return path.exists() and path.stat().st_size == self.bytes
+
 
 @dataclass(frozen=True)
 class Part:
@@ -58,6 +66,9 @@ class Part:
     @property
     def data_version(self) -> str:
         return combined(f"{table} {file.sha256}" for table, file in sorted(self.files.items()))
+
+    def is_whole(self, directory: Path) -> bool:
+        return all(file.is_whole(directory) for file in self.files.values())
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Part":
@@ -148,11 +159,13 @@ class Store:
         if not (path / "manifest.json").exists():
             return None
         version = self._open(work.key, path.name, reused=True)
-        for part in version.parts:
-            for file in part.files.values():
-                stored = path / file.path
-                if not stored.exists() or stored.stat().st_size != file.bytes:
-                    return None
+        return version if all(part.is_whole(path) for part in version.parts) else None
+
+    def reuse(self, work: Work) -> Version | None:
+        """As `find`; what is found becomes the version in use."""
+        version = self.find(work)
+        if version:
+            self._point(version)
         return version
 
     @contextmanager
@@ -164,13 +177,8 @@ class Store:
         directory = self.directory(work.key)
         directory.mkdir(parents=True, exist_ok=True)
         with (directory / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            version = self.find(work)
-            if version:
-                self._point(version)
-                yield version
-            else:
-                yield Draft(self, work)
+            _wait_for(lock, work.key)
+            yield self.reuse(work) or Draft(self, work)
 
     def _open(self, key: str, name: str, reused: bool = False) -> Version:
         path = self.directory(key) / name
@@ -202,7 +210,7 @@ class Draft:
         record = self._record(name)
         if record.exists():
             part = Part.from_json(json.loads(record.read_text()))
-            if part.fingerprint == part_fingerprint:
+            if part.fingerprint == part_fingerprint and part.is_whole(self.path):
                 return part
         previous = self._previous.get(part_fingerprint)
         if previous is None or previous[1].name != name:
@@ -253,7 +261,7 @@ class Draft:
         if not (self.store.directory(self.work.key) / "current").exists():
             return {}
         version = self.store.current(self.work.key)
-        return {part.fingerprint: (version, part) for part in version.parts if all(version.file(part, table).exists() for table in part.files)}
+        return {part.fingerprint: (version, part) for part in version.parts if part.is_whole(version.path)}
 
     def _record(self, name: str) -> Path:
         return self.path / ".parts" / f"{name}.json"
@@ -264,6 +272,14 @@ class Draft:
             inside = path.relative_to(self.path)
             if path.is_file() and inside.parts[0] != ".parts" and inside.as_posix() not in listed:
                 path.unlink()
+
+
+def _wait_for(lock: IO[str], key: str) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        log.info("%s: another run is making it, waiting for that", key)
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def total_counts(parts: Sequence[Part]) -> dict[str, int]:

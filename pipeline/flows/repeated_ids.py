@@ -56,7 +56,7 @@ def _without_repeats(draft: Draft, part: Part, suspects: np.ndarray, seen: set[s
             keep[row] = document not in seen
             seen.add(document)
         repeated += batch.column("id").filter(pa.array(~keep)).to_pylist()
-        rejects.append(batch.filter(pa.array(~keep)))
+        rejects.append(batch.select(["source", "id"]).filter(pa.array(~keep)))
         kept.append(batch.filter(pa.array(keep)))
     if not repeated:
         return part
@@ -74,7 +74,7 @@ def _rejects_part(draft: Draft, rejects: Sequence[pa.RecordBatch]) -> list[Part]
     rows = [
         (source, document)
         for batch in rejects
-        for source, document in zip(*(batch.column(name).to_pylist() for name in ("source", "id")), strict=True)
+        for source, document in zip(batch.column("source").to_pylist(), batch.column("id").to_pylist(), strict=True)
     ]
     if not rows:
         return []

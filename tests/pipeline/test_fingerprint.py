@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.fingerprint import canonical_json, fingerprint
+from pipeline.stages.params import Params
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -33,3 +34,12 @@ def test_the_encoding_is_fixed_for_good() -> None:
 def test_a_value_without_a_stable_encoding_is_refused_with_its_place(value: object) -> None:
     with pytest.raises(TypeError, match=r"value\.params"):
         fingerprint({"params": value})
+
+
+class Ruled(Params):
+    rules: frozenset[str] = frozenset({"a", "b"})
+
+
+def test_a_set_inside_parameters_is_refused_too() -> None:
+    with pytest.raises(TypeError, match=r"value\.params\.rules is a frozenset"):
+        fingerprint({"params": Ruled()})

@@ -89,6 +89,37 @@ def test_a_version_with_a_missing_or_cut_file_is_made_again(tmp_path: Path) -> N
     assert publish(store, work(), a="one").data_version == made.data_version
 
 
+def test_a_damaged_file_is_not_taken_over_from_the_version_before(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    made = publish(store, work(), a="one", b="two")
+    made.file(made.parts[0], "table").write_text("on")
+    with store.making(work()) as draft:
+        assert draft.finished("a", made.parts[0].fingerprint) is None
+        assert draft.finished("b", made.parts[1].fingerprint) == made.parts[1]
+        draft.publish([write_part(draft, "a", "one", made_from="aone"), made.parts[1]])
+    assert store.find(work()) is not None
+
+
+def test_a_part_that_was_being_replaced_when_the_run_was_killed_is_made_again(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(RuntimeError), store.making(work()) as draft:
+        part = write_part(draft, "a", "one")
+        (draft.path / part.files["table"].path).write_text("rewritten, not yet recorded")
+        raise RuntimeError
+    with store.making(work()) as draft:
+        assert draft.finished("a", part.fingerprint) is None
+
+
+def test_going_back_to_earlier_work_makes_its_version_current_again(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first = publish(store, work(source="1"), a="one")
+    publish(store, work(source="2"), a="two")
+    assert store.find(work(source="1")) is not None
+    assert store.current("stage").path != first.path
+    assert store.reuse(work(source="1")) is not None
+    assert store.current("stage").path == first.path
+
+
 def test_stray_files_are_not_published(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with store.making(work()) as draft:
