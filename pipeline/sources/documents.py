@@ -16,6 +16,7 @@ BATCH_BYTES = 6 << 20
 MAX_DOCUMENT_BYTES = 64 << 20
 METADATA_BYTES = 4096
 DETAIL_CHARACTERS = 300
+OWN_ID = "id:"
 
 
 class SourceError(PipelineError):
@@ -121,7 +122,7 @@ def _digest(corpus: str, source_id: str) -> bytes:
 
 def own_id(value: str) -> str:
     """The source id of a document that brings its own; never equal to a location."""
-    return f"id:{value}"
+    return f"{OWN_ID}{value}"
 
 
 def location(name: str, where: int) -> str:
@@ -130,13 +131,17 @@ def location(name: str, where: int) -> str:
 
 
 class Batches:
-    """Collects the documents of one unit into record batches; sets aside what is no document."""
+    """Collects the documents of one unit into record batches; sets aside what is no document.
 
-    def __init__(self, corpus: str, rejects: Rejects, limit: int | None = None):
+    With `keep_ids` a document that brings its own id keeps it as it is, and no two documents may have one id, wherever they have it from.
+    """
+
+    def __init__(self, corpus: str, rejects: Rejects, limit: int | None = None, keep_ids: bool = False):
         self.accepted = 0
         self._corpus = corpus
         self._rejects = rejects
         self._limit = limit
+        self._keep_ids = keep_ids
         self._seen: set[bytes] = set()
         self._start()
 
@@ -160,11 +165,15 @@ class Batches:
         if len(text) > MAX_DOCUMENT_BYTES:
             return self.reject(file, document.row, Reason.TOO_LONG, f"{len(text)} bytes of text; the limit is {MAX_DOCUMENT_BYTES}")
         digest = _digest(self._corpus, document.source_id)
-        if document.own_id:
+        name = digest.hex()
+        if self._keep_ids:
+            name = document.source_id.removeprefix(OWN_ID) if document.own_id else name
+            digest = _digest(self._corpus, name)
+        if document.own_id or self._keep_ids:
             if digest in self._seen:
                 return self.reject(file, document.row, Reason.DUPLICATE_ID, "an earlier document has this id")
             self._seen.add(digest)
-        self._rows.append((digest.hex(), text, document.source, document.url, document.metadata))
+        self._rows.append((name, text, document.source, document.url, document.metadata))
         self._bytes += len(text)
         self.accepted += 1
         return len(text)

@@ -36,10 +36,14 @@ class FilesConfig(Columns):
 
 @dataclass(frozen=True)
 class FilesSource:
-    """One unit per file, fingerprinted by content; one unit for all when `max_documents` makes each depend on those before."""
+    """One unit per file, fingerprinted by content; one unit for all when `max_documents` makes each depend on those before.
+
+    `keep_ids` is for who reads the files alone, with no other corpus beside them: documents keep the ids that they bring.
+    """
 
     corpus: str
     config: FilesConfig
+    keep_ids: bool = False
     version: ClassVar[str] = "files-1"
 
     def units(self) -> list[Unit]:
@@ -50,9 +54,16 @@ class FilesSource:
         return [Unit(f"first-{self.config.max_documents}", made_from, sum(unit.bytes for unit in found))]
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        return self._read(list(self._known) if self.config.max_documents is not None else [unit.name], rejects)
+
+    def read_all(self, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        """All files as one unit, in the order of their names: of documents with one id, the later is set aside whatever its file."""
+        return self._read(list(self._known), rejects)
+
+    def _read(self, names: list[str], rejects: Rejects) -> Iterator[pa.RecordBatch]:
         files = self._known
-        batches = Batches(self.corpus, rejects, self.config.max_documents)
-        for name in files if self.config.max_documents is not None else [unit.name]:
+        batches = Batches(self.corpus, rejects, self.config.max_documents, self.keep_ids)
+        for name in names:
             if name not in files:
                 batches.reject(name, None, Reason.UNREADABLE, "the file is gone")
             elif not batches.done:

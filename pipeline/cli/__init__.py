@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from pipeline.cli import model, plain, removed
 from pipeline.errors import PipelineError
 
 
@@ -11,18 +12,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; a mistake that the user can set right is one line on standard error and exit status 2."""
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("summary", help="where the model is, how good it is, two samples, how to open the UI")
+    for family in (model, plain, removed):
+        family.add_commands(commands)
     options = parser.parse_args(arguments)
     try:
-        return {"summary": _summary}[options.command]()
+        options.run(options)
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-
-
-def _summary() -> int:
-    from pipeline.assets.resources import default_store
-    from pipeline.reports.summary import summary
-
-    print(summary(default_store()))
+    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+        sys.stderr.close()
     return 0

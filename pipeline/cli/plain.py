@@ -1,0 +1,120 @@
+"""scrub, quality and dedup on plain files."""
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from tqdm import tqdm
+
+from pipeline.engine import LocalEngine
+from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pipeline.flows.plain import Outcome
+
+# The kernels' modules take a second to import, so a command imports what it needs.
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class UsageError(PipelineError):
+    """An option that does not exist or makes no sense."""
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    scrub = commands.add_parser("scrub", help="replace personal data and secrets: OUT/documents.parquet, OUT/spans.parquet")
+    scrub.add_argument("--kinds", metavar="A,B", help="the kinds to replace; all when not given")
+    scrub.add_argument("--replacement", choices=("placeholder", "format"), default="placeholder", help="[EMAIL], or a fixed value of the same format")
+    quality = commands.add_parser("quality", help="signals and a verdict for each document: OUT/verdicts.parquet")
+    quality.add_argument("--profile", metavar="P", default="default", help="the thresholds to judge by")
+    dedup = commands.add_parser("dedup", help="exact and near duplicates, each verified: OUT/decisions.parquet")
+    dedup.add_argument("--threshold", type=float, default=0.8, help="the Jaccard similarity of word 5-grams from which a document is a duplicate")
+    for command, run in ((scrub, _scrub), (quality, _quality), (dedup, _dedup)):
+        command.add_argument("paths", metavar="IN", nargs="+", help="jsonl, jsonl.gz, jsonl.zst, parquet; paths or globs")
+        command.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help="the directory for the results")
+        command.set_defaults(run=run)
+
+
+def _scrub(options: argparse.Namespace) -> None:
+    from pipeline.flows import plain
+    from pipeline.stages.pii import PiiKind, PiiParams
+
+    names = list(PiiKind) if options.kinds is None else options.kinds.split(",")
+    unknown = [name for name in names if name not in list(PiiKind)]
+    if unknown:
+        raise UsageError(f"--kinds: there is no kind {unknown[0]!r}; there are {', '.join(PiiKind)}")
+    params = PiiParams(kinds=tuple(PiiKind(name) for name in names), replacement=options.replacement)
+    with _engine() as engine, _bar("scrub") as progress:
+        outcome = plain.scrub(options.paths, options.out, params, engine, progress)
+    counts = outcome.counts
+    rows = [("documents", counts["documents"]), ("with PII", counts["documents_with_pii"])]
+    _report([*rows, *_breakdown("PII", counts, "spans")], outcome)
+
+
+def _quality(options: argparse.Namespace) -> None:
+    from pipeline.flows import plain
+    from pipeline.stages.quality import PROFILES
+
+    if options.profile not in PROFILES:
+        raise UsageError(f"--profile: there is no profile {options.profile!r}; there are {', '.join(PROFILES)}")
+    with _engine() as engine, _bar("quality") as progress:
+        outcome = plain.judge(options.paths, options.out, PROFILES[options.profile], engine, progress)
+    _report(_kept_and_removed(outcome.counts), outcome)
+
+
+def _dedup(options: argparse.Namespace) -> None:
+    from pipeline.flows import plain
+    from pipeline.stages.dedup import DedupParams
+
+    if not 0 < options.threshold <= 1:
+        raise UsageError(f"--threshold {options.threshold}: a similarity is above 0 and at most 1")
+    with _engine() as engine, _bar("reading") as progress:
+        outcome = plain.deduplicate(options.paths, options.out, DedupParams(threshold=options.threshold), _Shown(engine), progress)
+    _report(_kept_and_removed(outcome.counts), outcome)
+
+
+@contextmanager
+def _engine() -> Iterator[LocalEngine]:
+    engine = LocalEngine()
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+class _Shown:
+    """An engine that draws a bar for each map, in a terminal."""
+
+    def __init__(self, engine: LocalEngine):
+        self._engine = engine
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str) -> Iterator[Result]:
+        results = self._engine.map(function, tasks, input_bytes=input_bytes, what=what)
+        return iter(tqdm(results, desc=what.rpartition("/")[2], total=len(tasks), unit="part", disable=None))
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[Callable[[int], object]]:
+    with tqdm(desc=name, unit="B", unit_scale=True, disable=None) as bar:
+        yield bar.update
+
+
+def _kept_and_removed(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return [("documents", counts["documents"]), ("kept", counts["kept"]), *_breakdown("removed", counts, "removed")]
+
+
+def _breakdown(title: str, counts: Mapping[str, int], prefix: str) -> list[tuple[str, int]]:
+    """A total and, indented, what it is made of, most frequent first."""
+    inside = [(name.partition("/")[2], number) for name, number in counts.items() if name.startswith(f"{prefix}/")]
+    return [(title, counts[prefix]), *((f"  {name}", number) for name, number in sorted(inside, key=lambda row: (-row[1], row[0])))]
+
+
+def _report(rows: Sequence[tuple[str, int]], outcome: "Outcome") -> None:
+    set_aside = _breakdown("set aside", outcome.counts, "set_aside")
+    for name, number in [*rows, *set_aside]:
+        print(f"{name:<32}{number:>14,}")
+    megabytes = outcome.counts["text_bytes"] / 1e6
+    print(f"\n{megabytes:,.1f} MB of text in {outcome.seconds:.1f} s, {megabytes / outcome.seconds:.1f} MB/s")
+    print(f"written: {', '.join(map(str, outcome.files))}")
