@@ -146,10 +146,14 @@ class Store:
             raise StoreError(f"{key!r} cannot name anything in the store: letters, digits, '_', '-' and '.' between slashes")
         return self.root / key
 
+    def has(self, key: str) -> bool:
+        """Whether a version of `key` was ever made."""
+        return (self.directory(key) / "current").exists()
+
     def current(self, key: str) -> Version:
         """The version in use. Raises StoreError when the asset was never made."""
         pointer = self.directory(key) / "current"
-        if not pointer.exists():
+        if not self.has(key):
             raise StoreError(f"{key} has not been made yet: materialize it first")
         return self._open(key, pointer.read_text().strip())
 
@@ -258,7 +262,7 @@ class Draft:
 
     @cached_property
     def _previous(self) -> dict[str, tuple[Version, Part]]:
-        if not (self.store.directory(self.work.key) / "current").exists():
+        if not self.store.has(self.work.key):
             return {}
         version = self.store.current(self.work.key)
         return {part.fingerprint: (version, part) for part in version.parts if part.is_whole(version.path)}

@@ -44,7 +44,8 @@ class Signed:
 def deduplicate(store: Store, engine: Engine, corpora: Sequence[str], params: dedup.DedupParams) -> Version:
     """Table `decisions`, in one part for each part of each corpus. Of duplicates the one in the earlier corpus stays, then the longer, then by id."""
     versions = [sign(store, engine, corpus, params) for corpus in corpora]
-    work = Work(KEY, dedup.VERSION, params, {version.key: version.data_version for version in versions})
+    settings = {"dedup": params, "corpora": list(corpora)}  # in their order: it decides which of two duplicates stays
+    work = Work(KEY, dedup.VERSION, settings, {version.key: version.data_version for version in versions})
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft

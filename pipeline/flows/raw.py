@@ -46,7 +46,7 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
     source = open_source(corpus, config)
     key = f"corpora/{corpus}/raw"
     units = source.units()
-    work = Work(key, f"{VERSION} {source.version}", {"source": config.model_dump(mode="json"), "part_bytes": part_bytes}, _inputs(units))
+    work = Work(key, f"{VERSION} {source.version}", {"source": config, "part_bytes": part_bytes}, _inputs(units))
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft

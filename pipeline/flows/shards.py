@@ -37,7 +37,7 @@ def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams, spe
     inputs = {"tokenizer": tokenizer.data_version, scrubbed.key: scrubbed.data_version, quality.key: quality.data_version}
     # Only this corpus's decisions: a change in another corpus that decides nothing here leaves these shards as they are.
     inputs |= {f"dedup/{part.name}": decided.data_version for part, _, decided in sources}
-    settings = {"shards": params.model_dump(mode="json"), "specials": specials.specials}
+    settings = {"shards": params, "specials": specials.specials}
     work = Work(f"token_shards/{corpus}", VERSION, settings, inputs)
     tasks = []
     for document_part, verdict_part, decision in sources:

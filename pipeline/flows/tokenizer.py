@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.fingerprint import canonical_json
 from pipeline.flows.kept import kept_documents
 from pipeline.stages import tokenizer as bpe
 from pipeline.store import Draft, File, Part, Store, Version, Work, write_atomically
@@ -20,10 +22,11 @@ def tokenizer(
 
     `retrain` asks for a new one; so does a change of `params`. Held-out documents are not trained on. Raises VocabularyError.
     """
-    settings: dict[str, object] = {"recipe": recipe, "tokenizer": params.model_dump(mode="json")}
-    frozen = None if retrain else _frozen(store, settings)
-    inputs = frozen.manifest["inputs"] if frozen else {key: store.current(key).data_version for key in _input_keys(corpora)}
-    with store.making(Work(KEY, bpe.VERSION, settings, inputs)) as draft:
+    work = None if retrain else _frozen(store, recipe, params)
+    if work is None:
+        settings = {"recipe": recipe, "tokenizer": params.model_dump(), "validation_fraction": validation_fraction}
+        work = Work(KEY, bpe.VERSION, settings, {key: store.current(key).data_version for key in _input_keys(corpora)})
+    with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
         return _train(draft, store, corpora, params, validation_fraction)
@@ -54,14 +57,17 @@ def _train(draft: Draft, store: Store, corpora: Sequence[str], params: bpe.Token
     return draft.publish([part])
 
 
-def _frozen(store: Store, settings: dict[str, object]) -> Version | None:
-    """The newest tokenizer made with these settings from whatever the corpora were then."""
-    made = [json.loads(path.read_text()) for path in store.directory(KEY).glob("*/manifest.json")]
-    made = [manifest for manifest in made if manifest["params"] == settings and manifest["code_version"] == bpe.VERSION]
-    if not made:
-        return None
-    newest = max(made, key=lambda manifest: manifest["finished"])
-    return store.find(Work(KEY, bpe.VERSION, settings, newest["inputs"]))
+def _frozen(store: Store, recipe: str, params: bpe.TokenizerParams) -> Work | None:
+    """What made the recipe's tokenizer from whatever the corpora were then: the one in use, else (another was in between) the newest."""
+    asked = json.loads(canonical_json({"recipe": recipe, "tokenizer": params}))
+    in_use = store.current(KEY).fingerprint if store.has(KEY) else None
+    found = []
+    for path in store.directory(KEY).glob("*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        work = Work(KEY, bpe.VERSION, manifest["params"], manifest["inputs"])
+        if asked.items() <= manifest["params"].items() and work.fingerprint == manifest["fingerprint"] and store.find(work):
+            found.append((work.fingerprint == in_use, manifest["finished"], work))
+    return max(found, key=itemgetter(0, 1))[2] if found else None
 
 
 def _input_keys(corpora: Sequence[str]) -> list[str]:

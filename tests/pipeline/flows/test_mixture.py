@@ -1,0 +1,96 @@
+"""What all corpora decide together: which duplicate stays, and the tokenizer that stays."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.engine import LocalEngine
+from pipeline.flows.dedup import deduplicate
+from pipeline.flows.quality import judge
+from pipeline.flows.raw import collect
+from pipeline.flows.scrub import scrub
+from pipeline.flows.shards import ShardParams, tokenize
+from pipeline.flows.tokenizer import tokenizer
+from pipeline.sources.files import FilesConfig
+from pipeline.stages.dedup import DedupParams
+from pipeline.stages.pii import PiiParams
+from pipeline.stages.quality import PROFILES
+from pipeline.stages.tokenizer import TokenizerParams
+from pipeline.store import Store, Version
+
+ENGINE = LocalEngine(workers=1)
+TEXTS = [text for _, text in sorted(topics.items()) if len(text) > 2000][:30]
+SMALL = TokenizerParams(vocab_size=400)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Two corpora up to quality; `copies` holds nothing but what `originals` holds too."""
+    store = Store(tmp_path / "store")
+    prepare(store, tmp_path / "originals.jsonl", TEXTS)
+    prepare(store, tmp_path / "copies.jsonl", TEXTS[:5])
+    return store
+
+
+def prepare(store: Store, path: Path, texts: Sequence[str]) -> None:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    collect(store, ENGINE, path.stem, FilesConfig(paths=(str(path),)), 1_000_000)
+    scrub(store, ENGINE, path.stem, PiiParams())
+    judge(store, ENGINE, path.stem, PROFILES["docs"])
+
+
+def kept(version: Version, corpus: str) -> int:
+    tables = [pq.read_table(version.file(part, "decisions")) for part in version.parts if part.name.startswith(f"{corpus}.")]
+    return sum(table.column("keep").to_pylist().count(True) for table in tables)
+
+
+def trained(store: Store, corpora: Sequence[str] = ("originals", "copies"), held_out: float = 0.1, retrain: bool = False) -> Version:
+    return tokenizer(store, "mine", corpora, SMALL, held_out, retrain)
+
+
+def test_of_two_corpora_the_one_that_the_recipe_names_first_keeps_the_duplicates(store: Store) -> None:
+    first = deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    assert kept(first, "copies") == 0
+    assert kept(first, "originals") >= 25
+    other = deduplicate(store, ENGINE, ["copies", "originals"], DedupParams())
+    assert kept(other, "copies") > 0
+    assert kept(other, "copies") + kept(other, "originals") == kept(first, "originals")
+
+
+def test_a_corpus_of_which_nothing_is_left_has_empty_shards(store: Store) -> None:
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    trained(store)
+    shards = tokenize(store, ENGINE, "copies", ShardParams(), SMALL)
+    assert shards.counts["train_tokens"] == shards.counts["validation_tokens"] == 0
+
+
+def test_the_tokenizer_stays_when_the_corpora_change_and_after_another_was_in_use(store: Store, tmp_path: Path) -> None:
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    first = trained(store)
+    prepare(store, tmp_path / "originals.jsonl", TEXTS[:20])
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    assert trained(store, held_out=0.2).data_version == first.data_version
+    other = tokenizer(store, "mine", ["originals", "copies"], TokenizerParams(vocab_size=300), 0.1)
+    assert other.counts["entries"] == 300
+    assert trained(store).data_version == store.current("tokenizer").data_version == first.data_version
+
+
+def test_a_tokenizer_trained_on_request_stays_even_when_it_was_made_before(store: Store, tmp_path: Path) -> None:
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    first = trained(store)
+    deduplicate(store, ENGINE, ["originals"], DedupParams())
+    second = trained(store, ["originals"], held_out=0.4, retrain=True)
+    assert second.data_version != first.data_version
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    assert trained(store, retrain=True).data_version == first.data_version
+    assert trained(store).data_version == first.data_version
+
+
+def test_a_tokenizer_trained_on_request_leaves_out_what_is_held_out_now(store: Store) -> None:
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    first = trained(store)
+    assert trained(store, held_out=0.4, retrain=True).counts["documents"] < first.counts["documents"]
