@@ -65,9 +65,8 @@ def phrase_tables() -> Phrases:
 @part
 def c4(data: np.ndarray, classes: np.ndarray, words: Words, lines: int, phrases: Phrases, found: np.ndarray) -> None:
     """Fills the row `found` of the document whose `words` and lines with words are known."""
-    first = 0
     for line in range(lines):
-        last = words.line_words[line]
+        first, last = words.line_words[line - 1] if line else 0, words.line_words[line]
         start, stop = words.starts[first], words.stops[last - 1]
         uncited = _without_citations(data, start, stop, classes)
         if last - first >= MIN_LINE_WORDS and _ends_like_a_sentence(data, start, uncited):
@@ -79,7 +78,6 @@ def c4(data: np.ndarray, classes: np.ndarray, words: Words, lines: int, phrases:
                 if not bits & _JAVASCRIPT:
                     found[2] |= has_curly
                     found[0] += 0 if bits & _POLICY else sentences
-        first = last
 
 
 @part

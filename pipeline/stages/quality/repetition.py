@@ -1,11 +1,13 @@
 """How much of a document repeats itself: words, n-grams of words, lines and paragraphs (Gopher's repetition rules, FineWeb's duplicate lines)."""
 
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.quality.compiled import kernel, part
-from pipeline.stages.quality.unicode import SPACE, decode, first_word, last_word_end
+from pipeline.stages.quality.compiled import part
+from pipeline.stages.quality.unicode import first_word, last_word_end
+from pipeline.stages.quality.walk import Words, word_hash
 
 TOP_SIZES = (2, 3, 4)  # words; the most frequent n-gram
 DUPLICATE_SIZES = (5, 6, 7, 8, 9, 10)  # words; n-grams that occurred before
@@ -38,17 +40,163 @@ class Repetition(IntEnum):
     DUPLICATE_PARAGRAPH_CHARACTERS = 20
 
 
-_COLUMNS = len(Repetition)
 _TOP, _TOP_COUNT, _DUPLICATE = Repetition.TOP_2_CHARACTERS.value, Repetition.TOP_2_COUNT.value, Repetition.DUPLICATE_5_CHARACTERS.value
 _FIRST_DUPLICATE, _LAST_DUPLICATE = DUPLICATE_SIZES[0], DUPLICATE_SIZES[-1]
 _NEWLINE = 0x0A
-_PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio
+_PRIME = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
 
-@kernel
-def text_hash(data: np.ndarray, start: int, stop: int) -> np.uint64:
-    """64 bits that stand for the bytes `data[start:stop]`: among a million words, two different ones share them with probability 3e-8."""
+class Numbering(NamedTuple):
+    """Scratch of `_number`: a hash table, and what it says of each of the things that were numbered."""
+
+    keys: np.ndarray  # uint64, of each thing; set by the caller
+    ids: np.ndarray  # int32, of each thing
+    counts: np.ndarray  # int32, of each id
+    slot_keys: np.ndarray  # uint64, at least twice as many as things, a power of two
+    slot_ids: np.ndarray  # int32
+    positions: np.ndarray  # int32, of each n-gram: its first word
+    lengths: np.ndarray  # int64, of each line or paragraph: its characters
+
+    @classmethod
+    def empty(cls, size: int) -> "Numbering":
+        """Room for `size` things, the hash table at most half full."""
+        slots = 1 << (2 * size - 1).bit_length()
+        return cls(
+            keys=np.empty(size, np.uint64),
+            ids=np.empty(size, np.int32),
+            counts=np.empty(size, np.int32),
+            slot_keys=np.empty(slots, np.uint64),
+            slot_ids=np.empty(slots, np.int32),
+            positions=np.empty(size, np.int32),
+            lengths=np.empty(size, np.int64),
+        )
+
+
+def stop_word_hashes() -> np.ndarray:
+    """uint64[len(STOP_WORDS)]."""
+    return np.array([word_hash(word) for word in STOP_WORDS], np.uint64)
+
+
+@part
+def repetition(
+    data: np.ndarray, start: int, stop: int, classes: np.ndarray, stop_words: np.ndarray, words: Words, size: int, table: Numbering, row: np.ndarray
+) -> None:
+    """Fills the `row` of the document `data[start:stop]`, whose `size` words are known.
+
+    Counts are exact but for words, lines and paragraphs being told apart by 64-bit hashes.
+    """
+    for i in range(size):  # assigning one slice to another takes a second to compile
+        table.keys[i] = words.hashes[i]
+    unique = _number(table, size)
+    row[0] = unique
+    new_id = 0
+    for i in range(size):
+        if table.ids[i] == new_id:
+            new_id += 1
+            for stop_word in stop_words:
+                row[1] += words.hashes[i] == stop_word
+    _ngrams(words, size, table, row)
+    _lines(data, start, stop, classes, table, row)
+    _paragraphs(data, start, stop, classes, table, row)
+
+
+@part
+def _number(table: Numbering, size: int) -> int:
+    """Numbers the distinct `keys[:size]` by first occurrence: the `ids` of each, the `counts` of each id. Returns how many there are."""
+    bits = 2
+    while 1 << bits < 2 * size:
+        bits += 1
+    mask = (1 << bits) - 1
+    shift = np.uint64(64 - bits)
+    table.slot_ids[: mask + 1] = -1
+    unique = 0
+    for i in range(size):
+        key = table.keys[i]
+        slot = np.int64(key * _PRIME >> shift)
+        while table.slot_ids[slot] >= 0 and table.slot_keys[slot] != key:
+            slot = (slot + 1) & mask
+        if table.slot_ids[slot] < 0:
+            table.slot_ids[slot] = unique
+            table.slot_keys[slot] = key
+            table.counts[unique] = 0
+            unique += 1
+        found = table.slot_ids[slot]
+        table.ids[i] = found
+        table.counts[found] += 1
+    return unique
+
+
+@part
+def _ngrams(words: Words, size: int, table: Numbering, row: np.ndarray) -> None:
+    """All n-gram columns. An n-gram can occur twice only where both (n - 1)-grams in it do, so each size looks only at what the last one left."""
+    remaining = size
+    for i in range(size):
+        table.positions[i] = i
+    for n in range(2, _LAST_DUPLICATE + 1):
+        remaining = _pair_repeated(table, remaining)
+        unique = _number(table, remaining)
+        if n >= _FIRST_DUPLICATE:
+            row[_DUPLICATE + n - _FIRST_DUPLICATE] = _duplicate_characters(words, n, remaining, unique, table)
+        elif size >= n:
+            _top(words, n, unique, table, row)
+
+
+@part
+def _pair_repeated(table: Numbering, size: int) -> int:
+    """From the (n - 1)-grams at `positions[:size]` to the `keys` and `positions` of n-grams made of two repeated ones; returns how many there are."""
+    repeated = 0
+    for i in range(size):
+        if table.counts[table.ids[i]] > 1:
+            table.positions[repeated], table.ids[repeated] = table.positions[i], table.ids[i]
+            repeated += 1
+    pairs = 0
+    for i in range(repeated - 1):
+        if table.positions[i + 1] == table.positions[i] + 1:
+            table.keys[pairs] = np.uint64(table.ids[i]) << _HALF | np.uint64(table.ids[i + 1])
+            table.positions[pairs] = table.positions[i]
+            pairs += 1
+    return pairs
+
+
+@part
+def _top(words: Words, n: int, unique: int, table: Numbering, row: np.ndarray) -> None:
+    """The most frequent n-gram, the first of several such; where none occurs twice, the document's first (as in datatrove)."""
+    best, most = 0, 1
+    for i in range(unique):
+        if table.counts[i] > most:
+            best, most = i, table.counts[i]
+    position = 0
+    if most > 1:
+        i = 0
+        while table.ids[i] != best:
+            i += 1
+        position = table.positions[i]
+    row[_TOP + n - 2] = (words.characters[position + n] - words.characters[position] + n - 1) * most
+    row[_TOP_COUNT + n - 2] = most
+
+
+@part
+def _duplicate_characters(words: Words, n: int, size: int, unique: int, table: Numbering) -> int:
+    """Walks the n-grams from left to right; after one that was seen before, goes on behind its last word."""
+    seen = table.slot_ids  # free until the next numbering
+    seen[:unique] = 0
+    characters = 0
+    resume = 0
+    for i in range(size):
+        position = table.positions[i]
+        if position >= resume:
+            if seen[table.ids[i]]:
+                characters += words.characters[position + n] - words.characters[position]
+                resume = position + n
+            else:
+                seen[table.ids[i]] = 1
+    return characters
+
+
+@part
+def _text_hash(data: np.ndarray, start: int, stop: int) -> np.uint64:
+    """64 bits that stand for the bytes `data[start:stop]`."""
     value = np.uint64(stop - start) * _PRIME
     position, end = np.uint64(start), np.uint64(stop)  # unsigned, because numba checks a signed index for being negative
     while position + np.uint64(8) <= end:
@@ -72,183 +220,6 @@ def _eight_bytes(data: np.ndarray, position: np.uint64) -> np.uint64:
     return low | high << _HALF
 
 
-def stop_word_hashes() -> np.ndarray:
-    """uint64[len(STOP_WORDS)]."""
-    encoded = (np.frombuffer(word.encode(), np.uint8) for word in STOP_WORDS)
-    return np.array([text_hash(word, 0, word.size) for word in encoded], np.uint64)
-
-
-@kernel
-def repetition(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray, stop_words: np.ndarray) -> np.ndarray:
-    """int64[documents, len(Repetition)]. Time is linear in the text; beside the result, at most 34 bytes per byte of the longest document.
-
-    Counts are exact but for words, lines and paragraphs being told apart by 64-bit hashes.
-    """
-    repeated = np.zeros((offsets.size - 1, _COLUMNS), np.int64)
-    longest = 0
-    for row in range(offsets.size - 1):
-        longest = max(longest, offsets[row + 1] - offsets[row])
-    # Scratch for the longest document; the others use the front of it, so what is not needed is never touched.
-    items = longest // 2 + 2
-    slot_bits = 2
-    while 1 << slot_bits < 2 * items:
-        slot_bits += 1
-    keys = np.empty(items, np.uint64)
-    ids = np.empty(items, np.int32)
-    counts = np.empty(items, np.int32)
-    positions = np.empty(items, np.int32)
-    ends = np.empty(items + 1, np.int64)
-    slot_keys = np.empty(1 << slot_bits, np.uint64)
-    slot_ids = np.empty(1 << slot_bits, np.int32)
-    for row in range(offsets.size - 1):
-        start, stop = offsets[row], offsets[row + 1]
-        words = _split_words(data, start, stop, classes, keys, ends)
-        unique = _intern(keys, words, ids, counts, slot_keys, slot_ids)
-        repeated[row, 0] = unique
-        repeated[row, 1] = _distinct_stop_words(keys, ids, words, stop_words)
-        _ngrams(words, unique, keys, ids, counts, positions, ends, slot_keys, slot_ids, repeated[row])
-        _lines(data, start, stop, classes, keys, ids, counts, ends, slot_keys, slot_ids, repeated[row])
-        _paragraphs(data, start, stop, classes, keys, ids, counts, ends, slot_keys, slot_ids, repeated[row])
-    return repeated
-
-
-@part
-def _split_words(data: np.ndarray, start: int, stop: int, classes: np.ndarray, keys: np.ndarray, ends: np.ndarray) -> int:
-    """The words of str.split(): their number, hashes (`keys`) and lengths in characters, summed up to each word (`ends[i]` is before word i)."""
-    words = 0
-    ends[0] = 0
-    length = 0
-    word_start = position = start
-    while position < stop:
-        if data[position] < 0x80:
-            flags, width = classes[data[position]], 1
-        else:
-            code_point, width = decode(data, position, stop)
-            flags = classes[code_point]
-        if flags & SPACE:
-            if length:
-                keys[words] = text_hash(data, word_start, position)
-                words += 1
-                ends[words] = ends[words - 1] + length
-                length = 0
-            word_start = position + width
-        else:
-            length += 1
-        position += width
-    if length:
-        keys[words] = text_hash(data, word_start, stop)
-        words += 1
-        ends[words] = ends[words - 1] + length
-    return words
-
-
-@part
-def _intern(keys: np.ndarray, size: int, ids: np.ndarray, counts: np.ndarray, slot_keys: np.ndarray, slot_ids: np.ndarray) -> int:
-    """Numbers the distinct `keys[:size]` by first occurrence: `ids` of each, `counts` of each id; returns how many there are."""
-    bits = 2
-    while 1 << bits < 2 * size:
-        bits += 1
-    mask = (1 << bits) - 1
-    shift = np.uint64(64 - bits)
-    slot_ids[: mask + 1] = -1
-    unique = 0
-    for i in range(size):
-        slot = np.int64(keys[i] * _PRIME >> shift)
-        while slot_ids[slot] >= 0 and slot_keys[slot] != keys[i]:
-            slot = (slot + 1) & mask
-        if slot_ids[slot] < 0:
-            slot_ids[slot] = unique
-            slot_keys[slot] = keys[i]
-            counts[unique] = 0
-            unique += 1
-        ids[i] = slot_ids[slot]
-        counts[ids[i]] += 1
-    return unique
-
-
-@part
-def _distinct_stop_words(keys: np.ndarray, ids: np.ndarray, words: int, stop_words: np.ndarray) -> int:
-    found = 0
-    new_id = 0
-    for i in range(words):
-        if ids[i] == new_id:
-            new_id += 1
-            for stop_word in stop_words:
-                found += keys[i] == stop_word
-    return found
-
-
-@part
-def _ngrams(
-    words: int,
-    unique: int,
-    keys: np.ndarray,
-    ids: np.ndarray,
-    counts: np.ndarray,
-    positions: np.ndarray,
-    ends: np.ndarray,
-    slot_keys: np.ndarray,
-    slot_ids: np.ndarray,
-    row: np.ndarray,
-) -> None:
-    """All n-gram columns. An n-gram can occur twice only where both (n - 1)-grams in it do, so each size looks only at what the last one left."""
-    size = words
-    for i in range(words):
-        positions[i] = i
-    for n in range(2, _LAST_DUPLICATE + 1):
-        repeats = 0
-        for i in range(size):
-            if counts[ids[i]] > 1:
-                positions[repeats], ids[repeats] = positions[i], ids[i]
-                repeats += 1
-        size = 0
-        for i in range(repeats - 1):
-            if positions[i + 1] == positions[i] + 1:
-                keys[size] = np.uint64(ids[i]) << _HALF | np.uint64(ids[i + 1])
-                positions[size] = positions[i]
-                size += 1
-        unique = _intern(keys, size, ids, counts, slot_keys, slot_ids)
-        if n < _FIRST_DUPLICATE:
-            if words >= n:
-                _top(n, size, unique, ids, counts, positions, ends, row)
-        else:
-            row[_DUPLICATE + n - _FIRST_DUPLICATE] = _duplicate_characters(n, size, unique, ids, positions, ends, slot_ids)
-
-
-@part
-def _top(n: int, size: int, unique: int, ids: np.ndarray, counts: np.ndarray, positions: np.ndarray, ends: np.ndarray, row: np.ndarray) -> None:
-    """The most frequent n-gram, the first of several such; where none occurs twice, the document's first (as in datatrove)."""
-    best, most = 0, 1
-    for i in range(unique):
-        if counts[i] > most:
-            best, most = i, counts[i]
-    position = 0
-    if most > 1:
-        i = 0
-        while ids[i] != best:
-            i += 1
-        position = positions[i]
-    row[_TOP + n - 2] = (ends[position + n] - ends[position] + n - 1) * most
-    row[_TOP_COUNT + n - 2] = most
-
-
-@part
-def _duplicate_characters(n: int, size: int, unique: int, ids: np.ndarray, positions: np.ndarray, ends: np.ndarray, seen: np.ndarray) -> int:
-    """Walks the n-grams from left to right; after one that was seen before, goes on behind its last word."""
-    seen[:unique] = 0
-    characters = 0
-    resume = 0
-    for i in range(size):
-        position = positions[i]
-        if position >= resume:
-            if seen[ids[i]]:
-                characters += ends[position + n] - ends[position]
-                resume = position + n
-            else:
-                seen[ids[i]] = 1
-    return characters
-
-
 @part
 def _characters(data: np.ndarray, start: int, stop: int) -> int:
     characters = 0
@@ -258,39 +229,17 @@ def _characters(data: np.ndarray, start: int, stop: int) -> int:
 
 
 @part
-def _lines(
-    data: np.ndarray,
-    start: int,
-    stop: int,
-    classes: np.ndarray,
-    keys: np.ndarray,
-    ids: np.ndarray,
-    counts: np.ndarray,
-    lengths: np.ndarray,
-    slot_keys: np.ndarray,
-    slot_ids: np.ndarray,
-    row: np.ndarray,
-) -> None:
-    lines = 0
-    line_start = start
-    for position in range(start, stop + 1):
-        if position == stop or data[position] == _NEWLINE:
-            if position > line_start:
-                keys[lines] = text_hash(data, line_start, position)
-                characters = _characters(data, line_start, position)
-                # A line of white space alone has its length negated.
-                lengths[lines] = characters if first_word(data, line_start, position, classes) < position else -characters
-                lines += 1
-            line_start = position + 1
-    _intern(keys, lines, ids, counts, slot_keys, slot_ids)
+def _lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering, row: np.ndarray) -> None:
+    lines = _split_lines(data, start, stop, classes, table)
+    _number(table, lines)
     new_id = 0
     for i in range(lines):
-        if ids[i] == new_id:
+        if table.ids[i] == new_id:
             new_id += 1
         else:
             row[15] += 1
-            row[16] += abs(lengths[i])
-            row[17] += max(lengths[i], 0)
+            row[16] += abs(table.lengths[i])
+            row[17] += max(table.lengths[i], 0)
     # The split leaves an empty line before a leading run of newlines and one behind a trailing run.
     begins, ends = start == stop or data[start] == _NEWLINE, start == stop or data[stop - 1] == _NEWLINE
     row[14] = lines + begins + ends - (start == stop)
@@ -298,21 +247,39 @@ def _lines(
 
 
 @part
-def _paragraphs(
-    data: np.ndarray,
-    start: int,
-    stop: int,
-    classes: np.ndarray,
-    keys: np.ndarray,
-    ids: np.ndarray,
-    counts: np.ndarray,
-    lengths: np.ndarray,
-    slot_keys: np.ndarray,
-    slot_ids: np.ndarray,
-    row: np.ndarray,
-) -> None:
+def _split_lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering) -> int:
+    """The `keys` and `lengths` of the lines that are not empty, the length of one of white space alone negated; returns how many there are."""
+    lines = 0
+    line_start = start
+    for position in range(start, stop + 1):
+        if position == stop or data[position] == _NEWLINE:
+            if position > line_start:
+                table.keys[lines] = _text_hash(data, line_start, position)
+                characters = _characters(data, line_start, position)
+                table.lengths[lines] = characters if first_word(data, line_start, position, classes) < position else -characters
+                lines += 1
+            line_start = position + 1
+    return lines
+
+
+@part
+def _paragraphs(data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering, row: np.ndarray) -> None:
     start = first_word(data, start, stop, classes)
-    stop = last_word_end(data, start, stop, classes)
+    paragraphs = _split_paragraphs(data, start, last_word_end(data, start, stop, classes), table)
+    _number(table, paragraphs)
+    new_id = 0
+    for i in range(paragraphs):
+        if table.ids[i] == new_id:
+            new_id += 1
+        else:
+            row[19] += 1
+            row[20] += table.lengths[i]
+    row[18] = paragraphs
+
+
+@part
+def _split_paragraphs(data: np.ndarray, start: int, stop: int, table: Numbering) -> int:
+    """The `keys` and `lengths` of the paragraphs of stripped text; returns how many there are."""
     paragraphs = 0
     paragraph_start = position = start
     while position <= stop:
@@ -320,17 +287,9 @@ def _paragraphs(
         while position + newlines < stop and data[position + newlines] == _NEWLINE:
             newlines += 1
         if newlines > 1 or position == stop:
-            keys[paragraphs] = text_hash(data, paragraph_start, position)
-            lengths[paragraphs] = _characters(data, paragraph_start, position)
+            table.keys[paragraphs] = _text_hash(data, paragraph_start, position)
+            table.lengths[paragraphs] = _characters(data, paragraph_start, position)
             paragraphs += 1
             paragraph_start = position + newlines
         position += max(newlines, 1)
-    _intern(keys, paragraphs, ids, counts, slot_keys, slot_ids)
-    new_id = 0
-    for i in range(paragraphs):
-        if ids[i] == new_id:
-            new_id += 1
-        else:
-            row[19] += 1
-            row[20] += lengths[i]
-    row[18] = paragraphs
+    return paragraphs

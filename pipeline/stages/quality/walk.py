@@ -1,0 +1,149 @@
+"""One walk over a document's characters: what it can count, and where its words and lines are, which is all that the other kernels need to know."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from pipeline.stages.quality.compiled import part
+from pipeline.stages.quality.unicode import ALNUM, ALPHA, BREAK, SPACE, SYMBOL, TERMINAL, decode
+
+SHORT_LINE = 30  # characters (FineWeb)
+
+
+class Count(IntEnum):
+    """Columns of the result of `walk`."""
+
+    CHARACTERS = 0
+    WORDS = 1
+    WORD_CHARACTERS = 2
+    ALPHABETIC_WORDS = 3  # with at least one letter
+    DOC_WORDS = 4  # not made of symbols alone
+    DOC_WORD_CHARACTERS = 5
+    SPECIAL_CHARACTERS = 6  # neither alphanumeric nor white space
+    HASHES = 7
+    ELLIPSES = 8  # "..." and "…"
+    LINES = 9  # of str.splitlines()
+    BULLET_LINES = 10
+    ELLIPSIS_LINES = 11
+    NEWLINES = 12
+    TEXT_LINES = 13  # of str.split("\n"), with more than white space
+    PUNCTUATED_LINES = 14
+    SHORT_LINES = 15
+
+
+class Words(NamedTuple):
+    """The words of str.split() and the lines of str.splitlines() that hold words."""
+
+    hashes: np.ndarray  # uint64; of a million words, two different ones share theirs with probability 3e-8
+    starts: np.ndarray  # int64, positions in the buffer
+    stops: np.ndarray
+    characters: np.ndarray  # int64, in all words before this one; one more than words
+    symbols_only: np.ndarray  # bool
+    line_words: np.ndarray  # int64, words up to the end of each line
+
+    @classmethod
+    def empty(cls, size: int) -> "Words":
+        """Room for `size` words."""
+        return cls(
+            hashes=np.empty(size, np.uint64),
+            starts=np.empty(size, np.int64),
+            stops=np.empty(size, np.int64),
+            characters=np.empty(size + 1, np.int64),
+            symbols_only=np.empty(size, np.bool_),
+            line_words=np.empty(size, np.int64),
+        )
+
+
+_DOT, _HASH, _NEWLINE, _RETURN, _HYPHEN, _BULLET, _ELLIPSIS = (ord(character) for character in ".#\n\r-•…")
+_PRIME = 0x9E3779B97F4A7C15  # 2^64 / golden ratio
+_FACTOR, _HALF = np.uint64(_PRIME), np.uint64(32)
+
+
+def word_hash(word: str) -> int:
+    """As `walk` computes it."""
+    value = _PRIME  # not 0, from which a leading U+0000 would not move it
+    for character in word:
+        value = (value ^ ord(character)) * _PRIME % 2**64
+    return value ^ value >> 32
+
+
+@part
+def walk(data: np.ndarray, start: int, stop: int, classes: np.ndarray, words: Words, counts: np.ndarray) -> tuple[int, int]:
+    """Fills `words` and the row `counts` of the document `data[start:stop]`; returns how many words it has, and lines with words."""
+    characters = word_count = word_characters = alphabetic = doc_words = doc_word_characters = special = hashes = ellipses = 0
+    lines = lines_with_words = bullet_lines = ellipsis_lines = newlines = text_lines = punctuated = short = 0
+    length = dots = 0  # of the word so far; of the run of dots that ends here
+    hashed = _FACTOR
+    seen = last = 0  # flags of all of the word's characters; flags of the previous character
+    symbols_only = True
+    code_point = 0
+    word_start = start
+    line_start = text_line_start = 0  # in characters
+    line_is_empty, text_line_is_empty, ends_in_ellipsis, is_bullet = True, True, False, False
+    words.characters[0] = 0
+    position = start
+    while position <= stop:
+        previous = code_point
+        if position == stop:  # the end of the text closes the last word and the last lines
+            code_point, width, flags = _NEWLINE, 1, SPACE | BREAK
+        elif data[position] < 0x80:
+            code_point, width = int(data[position]), 1
+            flags = classes[code_point]
+        else:
+            code_point, width = decode(data, position, stop)
+            flags = classes[code_point]
+        if not flags & SPACE:
+            if length == 0:
+                seen, symbols_only, hashed, word_start = 0, True, _FACTOR, position
+                if line_is_empty:
+                    is_bullet = code_point in (_HYPHEN, _BULLET)
+                line_is_empty = text_line_is_empty = False
+            length += 1
+            hashed = (hashed ^ np.uint64(code_point)) * _FACTOR
+            seen |= flags
+            symbols_only = symbols_only and flags & SYMBOL != 0
+            special += flags & ALNUM == 0
+            hashes += code_point == _HASH
+            dots = dots + 1 if code_point == _DOT else 0
+            ellipses += (dots > 0 and dots % 3 == 0) or code_point == _ELLIPSIS
+        else:
+            if length:
+                word_characters += length
+                words.hashes[word_count] = hashed ^ hashed >> _HALF
+                words.starts[word_count] = word_start
+                words.stops[word_count] = position
+                words.symbols_only[word_count] = symbols_only
+                word_count += 1
+                words.characters[word_count] = word_characters
+                alphabetic += seen & ALPHA != 0
+                if not symbols_only:
+                    doc_words += 1
+                    doc_word_characters += length
+                ends_in_ellipsis = dots >= 3 or previous == _ELLIPSIS
+                length = dots = 0
+            if flags & BREAK:
+                of_return = code_point == _NEWLINE and previous == _RETURN and position < stop
+                if (not of_return) and (position < stop or characters > line_start):
+                    lines += 1
+                    if not line_is_empty:
+                        words.line_words[lines_with_words] = word_count
+                        lines_with_words += 1
+                        bullet_lines += is_bullet
+                        ellipsis_lines += ends_in_ellipsis
+                line_is_empty, line_start = True, characters + 1
+                if code_point == _NEWLINE:
+                    newlines += position < stop
+                    if not text_line_is_empty:
+                        text_lines += 1
+                        punctuated += last & TERMINAL != 0
+                        short += characters - text_line_start <= SHORT_LINE
+                    text_line_is_empty, text_line_start = True, characters + 1
+        last = flags
+        characters += position < stop
+        position += width
+    counts[0], counts[1], counts[2], counts[3] = characters, word_count, word_characters, alphabetic
+    counts[4], counts[5], counts[6], counts[7] = doc_words, doc_word_characters, special, hashes
+    counts[8], counts[9], counts[10], counts[11] = ellipses, lines, bullet_lines, ellipsis_lines
+    counts[12], counts[13], counts[14], counts[15] = newlines, text_lines, punctuated, short
+    return word_count, lines_with_words
