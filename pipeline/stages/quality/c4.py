@@ -74,10 +74,10 @@ def c4(data: np.ndarray, classes: np.ndarray, words: Words, lines: int, phrases:
             if longest <= MAX_WORD_LENGTH:
                 has_curly, bits = _search(data, start, stop, phrases)
                 if bits & _LOREM_IPSUM:
-                    found[1] = 1
+                    found[C4.LOREM_IPSUM] = 1
                 if not bits & _JAVASCRIPT:
-                    found[2] |= has_curly
-                    found[0] += 0 if bits & _POLICY else sentences
+                    found[C4.CURLY_BRACKET] |= has_curly
+                    found[C4.SENTENCES] += 0 if bits & _POLICY else sentences
 
 
 @part

@@ -89,13 +89,13 @@ def repetition(
     for i in range(size):  # assigning one slice to another takes a second to compile
         table.keys[i] = words.hashes[i]
     unique = _number(table, size)
-    row[0] = unique
+    row[Repetition.UNIQUE_WORDS] = unique
     new_id = 0
     for i in range(size):
         if table.ids[i] == new_id:
             new_id += 1
             for stop_word in stop_words:
-                row[1] += words.hashes[i] == stop_word
+                row[Repetition.STOP_WORDS] += words.hashes[i] == stop_word
     _ngrams(words, size, table, row)
     _lines(data, start, stop, classes, table, row)
     _paragraphs(data, start, stop, classes, table, row)
@@ -237,13 +237,13 @@ def _lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: 
         if table.ids[i] == new_id:
             new_id += 1
         else:
-            row[15] += 1
-            row[16] += abs(table.lengths[i])
-            row[17] += max(table.lengths[i], 0)
+            row[Repetition.DUPLICATE_LINES] += 1
+            row[Repetition.DUPLICATE_LINE_CHARACTERS] += abs(table.lengths[i])
+            row[Repetition.DUPLICATE_TEXT_LINE_CHARACTERS] += max(table.lengths[i], 0)
     # The split leaves an empty line before a leading run of newlines and one behind a trailing run.
     begins, ends = start == stop or data[start] == _NEWLINE, start == stop or data[stop - 1] == _NEWLINE
-    row[14] = lines + begins + ends - (start == stop)
-    row[15] += begins and ends and start < stop
+    row[Repetition.LINES] = lines + begins + ends - (start == stop)
+    row[Repetition.DUPLICATE_LINES] += begins and ends and start < stop
 
 
 @part
@@ -272,9 +272,9 @@ def _paragraphs(data: np.ndarray, start: int, stop: int, classes: np.ndarray, ta
         if table.ids[i] == new_id:
             new_id += 1
         else:
-            row[19] += 1
-            row[20] += table.lengths[i]
-    row[18] = paragraphs
+            row[Repetition.DUPLICATE_PARAGRAPHS] += 1
+            row[Repetition.DUPLICATE_PARAGRAPH_CHARACTERS] += table.lengths[i]
+    row[Repetition.PARAGRAPHS] = paragraphs
 
 
 @part

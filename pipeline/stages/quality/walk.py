@@ -142,8 +142,20 @@ def walk(data: np.ndarray, start: int, stop: int, classes: np.ndarray, words: Wo
         last = flags
         characters += position < stop
         position += width
-    counts[0], counts[1], counts[2], counts[3] = characters, word_count, word_characters, alphabetic
-    counts[4], counts[5], counts[6], counts[7] = doc_words, doc_word_characters, special, hashes
-    counts[8], counts[9], counts[10], counts[11] = ellipses, lines, bullet_lines, ellipsis_lines
-    counts[12], counts[13], counts[14], counts[15] = newlines, text_lines, punctuated, short
+    counts[Count.CHARACTERS] = characters
+    counts[Count.WORDS] = word_count
+    counts[Count.WORD_CHARACTERS] = word_characters
+    counts[Count.ALPHABETIC_WORDS] = alphabetic
+    counts[Count.DOC_WORDS] = doc_words
+    counts[Count.DOC_WORD_CHARACTERS] = doc_word_characters
+    counts[Count.SPECIAL_CHARACTERS] = special
+    counts[Count.HASHES] = hashes
+    counts[Count.ELLIPSES] = ellipses
+    counts[Count.LINES] = lines
+    counts[Count.BULLET_LINES] = bullet_lines
+    counts[Count.ELLIPSIS_LINES] = ellipsis_lines
+    counts[Count.NEWLINES] = newlines
+    counts[Count.TEXT_LINES] = text_lines
+    counts[Count.PUNCTUATED_LINES] = punctuated
+    counts[Count.SHORT_LINES] = short
     return word_count, lines_with_words
