@@ -5,7 +5,7 @@ from typing import Any
 import dagster as dg
 
 from pipeline.assets.checkpoints import checkpoint_spec
-from pipeline.assets.console import console
+from pipeline.assets.console import console, explain_on_exit
 from pipeline.assets.corpora import corpus_assets
 from pipeline.assets.dedup import dedup_asset
 from pipeline.assets.evaluation import evaluation_asset
@@ -16,6 +16,7 @@ from pipeline.assets.token_shards import token_shards_asset
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.recipe import load_recipe, recipe_path
 
+explain_on_exit()
 recipe = load_recipe(recipe_path())
 
 data = [asset for corpus in recipe.corpora for asset in corpus_assets(corpus)]

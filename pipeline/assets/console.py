@@ -2,8 +2,11 @@
 
 import logging
 import sys
+from types import TracebackType
 
 import dagster as dg
+
+from pipeline.errors import PipelineError
 
 
 @dg.logger({}, "One short line per message, on standard error.")
@@ -12,8 +15,27 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
     logger = logging.Logger("console", logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Short())
+    handler.addFilter(_is_news)
     logger.addHandler(handler)
     return logger
+
+
+def explain_on_exit() -> None:
+    """A command that ends because the recipe or its `-c` settings cannot be used says why, without a stack."""
+    usual = sys.excepthook
+
+    def explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, PipelineError | dg.DagsterInvalidConfigError):
+            print(f"error: {error}", file=sys.stderr)
+        else:
+            usual(kind, error, trace)
+
+    sys.excepthook = explain
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """One line for each step that comes after a failed one would bury the reason."""
+    return not (getattr(record, "dagster_meta", {}).get("orig_message") or "").startswith("Dependencies for step ")
 
 
 class _Short(logging.Formatter):

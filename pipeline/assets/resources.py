@@ -8,8 +8,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from pipeline.engine import Engine, LocalEngine
-from pipeline.recipe import Recipe, load_recipe, recipe_path
+from pipeline.engine import LocalEngine
+from pipeline.recipe import Recipe, RecipeError, load_recipe, recipe_path
 from pipeline.store import Store
 
 STORE_VARIABLE = "GROUNDWORK_STORE"
@@ -28,12 +28,21 @@ class Workshop(dg.ConfigurableResource):
 
     @cached_property
     def recipe(self) -> Recipe:
-        return load_recipe(recipe_path(), self.overrides)
+        path = recipe_path()
+        recipe, graph = load_recipe(path, self.overrides), load_recipe(path)
+        if recipe.corpus_names != graph.corpus_names:
+            raise RecipeError(f"{path}: overrides cannot add, remove or reorder corpora, which make the graph: change the recipe, or use another one")
+        return recipe
 
     @cached_property
     def store(self) -> Store:
         return default_store()
 
     @cached_property
-    def engine(self) -> Engine:
+    def engine(self) -> LocalEngine:
         return LocalEngine(self.recipe.engine.workers)
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Ends the worker processes with the run."""
+        if "engine" in self.__dict__:  # never made when the recipe could not be read
+            self.engine.close()

@@ -1,11 +1,15 @@
 """One process or several: the same results in the same order."""
 
+import multiprocessing
 import os
+import signal
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from pipeline.engine import LocalEngine
+from pipeline.engine import LocalEngine, WorkerLostError
 
 
 def squared_late(number: int) -> int:
@@ -47,3 +51,42 @@ def test_the_error_of_a_part_reaches_the_caller(processes_pay_above: int) -> Non
     with pytest.raises(ValueError, match="part 3 is broken"):
         list(engine.map(failing, range(6), input_bytes=1, what="test"))
     engine.close()
+
+
+def killed(number: int) -> int:
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_worker_that_the_system_kills_is_said_so_and_the_next_work_gets_new_ones() -> None:
+    engine = LocalEngine(workers=2, processes_pay_above=0)
+    with pytest.raises(WorkerLostError, match=r"signals: a worker process was killed.*lower engine\.workers"):
+        list(engine.map(killed, range(4), input_bytes=1, what="signals"))
+    assert list(engine.map(squared_late, range(4), input_bytes=1, what="signals")) == [0, 1, 4, 9]
+    engine.close()
+
+
+def _note_process(directory: Path) -> None:
+    (directory / str(os.getpid())).touch()
+    time.sleep(60)
+
+
+def _work_for_ever(directory: Path) -> None:
+    list(LocalEngine(workers=2, processes_pay_above=0).map(_note_process, [directory] * 4, input_bytes=1, what="test"))
+
+
+def test_no_worker_outlives_a_killed_run(tmp_path: Path) -> None:
+    run = multiprocessing.get_context("spawn").Process(target=_work_for_ever, args=(tmp_path,))
+    run.start()
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+    run.kill()
+    run.join()
+    wait_until(lambda: not any(Path(f"/proc/{process.name}").exists() for process in tmp_path.iterdir()))
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
