@@ -1,6 +1,7 @@
 """`python -m pipeline ...`: what one wants to know or do without the UI."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -20,6 +21,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
-        sys.stderr.close()
+    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough; what is still buffered has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

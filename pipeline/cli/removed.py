@@ -38,6 +38,8 @@ def _inspect(options: argparse.Namespace) -> None:
         raise InspectError(f"--corpus: there is no corpus {options.corpus!r}; there are {', '.join(known)}")
     if options.rule not in (*QualityRule, *DUPLICATES):
         raise InspectError(f"there is no rule {options.rule!r}; there are {', '.join((*QualityRule, *DUPLICATES))}")
+    if options.limit < 1:
+        raise InspectError(f"--limit {options.limit}: show at least one document")
     store, corpora = default_store(), [options.corpus] if options.corpus else known
     found = _duplicates(store, options.rule, known, corpora) if options.rule in DUPLICATES else _rejected(store, options.rule, corpora)
     shown = 0
@@ -54,8 +56,9 @@ def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
     signal = rule.partition("_")[2]
     for corpus in corpora:
         verdicts, signals, scrubbed = (store.current(f"corpora/{corpus}/{stage}") for stage in ("quality", "signals", "scrubbed"))
-        _check(verdicts, signals)
-        _check(signals, scrubbed)
+        for version, source in ((verdicts, signals), (signals, scrubbed)):
+            if version.manifest["inputs"].get(source.key) != source.data_version:
+                raise InspectError(f"{verdicts.key} was made from an earlier {source.key}: materialize {verdicts.key} first")
         threshold = verdicts.manifest["params"][rule]
         for part in verdicts.parts:
             ids = _where(verdicts, part, "verdicts", "rule", rule).column("id")
@@ -88,11 +91,6 @@ def _pair(row: dict[str, Any], texts: dict[str, tuple[str, str]]) -> str:
     (from_corpus, removed), (to_corpus, kept) = texts.get(row["id"], gone), texts.get(row["duplicate_of"], gone)
     evidence = f"removed {from_corpus} {row['id']}: {row['reason']}, Jaccard {row['jaccard']:.3f}"
     return f"{evidence}\n{removed}\nkept {to_corpus} {row['duplicate_of']}, which stands for {row['cluster']} documents\n{kept}"
-
-
-def _check(version: Version, source: Version) -> None:
-    if version.manifest["inputs"].get(source.key) != source.data_version:
-        raise InspectError(f"{version.key} was made from an earlier {source.key}: materialize {version.key} first")
 
 
 def _same(version: Version, part: Part) -> Part:

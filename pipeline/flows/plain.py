@@ -27,7 +27,7 @@ from pipeline.stages.params import DOCUMENT_SCHEMA
 from pipeline.store import Draft, Part, Store, Work
 
 CORPUS = "files"
-WINDOW_BATCHES = 12  # about 75 MB of text: enough for processes to pay
+WINDOW_BATCHES = 8  # about 50 MB of text, which workers share
 PART_BATCHES = 5  # about 30 MB of text in each part that dedup works on
 REJECTS_TOGETHER = 4096
 VERDICTS_SCHEMA = pa.schema([*quality.VERDICTS_SCHEMA, *(field for field in quality.SIGNALS_SCHEMA if field.name != "id")])
@@ -85,9 +85,10 @@ def _batch_by_batch(paths: Sequence[str], out: Path, schemas: Mapping[str, pa.Sc
     counts: Counts = {}
     with published(out, [*schemas, REJECTS]) as publishing, PartWriter(publishing.directory, PART, {**schemas, REJECTS: REJECTS_SCHEMA}) as writer:
         documents = _Documents(paths, writer)
+        read = 0  # starting worker processes pays once there turns out to be much to read
         for window in _windows(iter(documents)):
-            input_bytes = sum(text_bytes(batch) for batch in window)
-            for tables, counted in engine.map(kernel, window, input_bytes=input_bytes, what="documents"):
+            read += sum(text_bytes(batch) for batch in window)
+            for tables, counted in engine.map(kernel, window, input_bytes=read, what="documents"):
                 for name, table in tables.items():
                     writer.write(name, table)
                 add(counts, counted)

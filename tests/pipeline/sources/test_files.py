@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.sources import Reason, Rejected, SourceError, Unit, document_id, open_source
-from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, own_id
-from pipeline.sources.files import FilesConfig
+from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, location, own_id
+from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.jsonl import lines
 from pipeline.sources.text_files import PIECE_BYTES, pieces
 
@@ -301,3 +301,14 @@ def test_reading_holds_one_batch_however_long_the_file(tmp_path: Path) -> None:
     for batch in source.read(source.units()[0], []):
         assert pa.total_allocated_bytes() - start < 3 * BATCH_BYTES
         assert batch.nbytes < BATCH_BYTES + 200_000
+
+
+def test_files_read_alone_keep_the_ids_that_they_bring(tmp_path: Path) -> None:
+    jsonl(tmp_path / "a.jsonl", {"id": "x", "text": "one"}, {"id": 7, "text": "two"}, {"text": "three"})
+    given = document_id("c", location("a.jsonl", 3))
+    jsonl(tmp_path / "b.jsonl", {"id": "x", "text": "again"}, {"id": given, "text": "the id of a document without one"})
+    rejects: list[Rejected] = []
+    source = FilesSource("c", FilesConfig(paths=(str(tmp_path / "*.jsonl"),)), keep_ids=True)
+    rows = [row for batch in source.read_all(rejects) for row in batch.to_pylist()]
+    assert [(row["id"], row["text"]) for row in rows] == [("x", "one"), ("7", "two"), (given, "three")]
+    assert [(reject.file, reject.row, reject.reason) for reject in rejects] == [("b.jsonl", 1, "duplicate_id"), ("b.jsonl", 2, "duplicate_id")]
