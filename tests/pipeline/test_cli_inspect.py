@@ -122,5 +122,5 @@ def test_text_newer_than_the_verdicts_is_not_shown_with_them(
     status, said = inspect("min_words", "--corpus", "notes")
     assert (status, said) == (
         2,
-        "error: corpora/notes/signals was made from an earlier corpora/notes/scrubbed: materialize corpora/notes/signals first\n",
+        "error: corpora/notes/quality was made from an earlier corpora/notes/scrubbed: materialize corpora/notes/quality first\n",
     )
