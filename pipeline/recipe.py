@@ -1,7 +1,8 @@
 """The recipe: one YAML file that describes an experiment from corpora to model."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class Corpus(Params):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Names its assets: lower-case letters, digits and '_'.")
     source: SourceConfig
-    weight: float | None = Field(None, gt=0, description="Share of the training mixture, relative to the others; by its tokens when not set.")
+    weight: float | None = Field(None, gt=0, description="Share of the training mixture, relative to the others; by their tokens when none is set.")
 
 
 class RawParams(Params):
@@ -77,6 +78,13 @@ class Recipe(Params):
             raise ValueError(f"two corpora are named {twice[0]!r}; every corpus needs a name of its own")
         return self
 
+    @model_validator(mode="after")
+    def _weights_are_comparable(self) -> "Recipe":
+        unweighted = [corpus.name for corpus in self.corpora if corpus.weight is None]
+        if unweighted and len(unweighted) < len(self.corpora):
+            raise ValueError(f"corpus {unweighted[0]!r} has no weight though others have: set a weight for every corpus, or for none")
+        return self
+
     @property
     def corpus_names(self) -> list[str]:
         return [corpus.name for corpus in self.corpora]
@@ -102,7 +110,9 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: cannot be read: {error}") from error
     except yaml.YAMLError as error:
-        raise RecipeError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+        place = f"line {error.problem_mark.line + 1}: " if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark else ""
+        problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else " ".join(str(error).split())
+        raise RecipeError(f"{path}: not valid YAML: {place}{problem}") from error
     if not isinstance(settings, dict):
         raise RecipeError(f"{path}: a recipe is a mapping with at least `name`, `corpora` and `training`")
     try:
@@ -116,8 +126,7 @@ def _anchored(corpus: Corpus, directory: Path) -> Corpus:
     """Relative paths are relative to the recipe, wherever the command is typed."""
     if not isinstance(corpus.source, FilesConfig):
         return corpus
-    paths = tuple(str(directory / Path(path).expanduser()) for path in corpus.source.paths)
-    return corpus.model_copy(update={"source": corpus.source.model_copy(update={"paths": paths})})
+    return corpus.model_copy(update={"source": corpus.source.anchored(directory)})
 
 
 def _merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +138,14 @@ def _merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, An
 
 
 def _explained(error: ValidationError) -> str:
-    return "; ".join(_explain_one(problem["loc"], problem["type"], problem["msg"], problem.get("ctx", {})) for problem in error.errors())
+    problems = error.errors()
+    # A list with one bad item is also reported as too short.
+    causes = [one for one in problems if not any(len(other["loc"]) > len(one["loc"]) == _shared(one["loc"], other["loc"]) for other in problems)]
+    return "; ".join(_explain_one(problem["loc"], problem["type"], problem["msg"], problem.get("ctx", {})) for problem in causes)
+
+
+def _shared(left: Sequence[int | str], right: Sequence[int | str]) -> int:
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False))))
 
 
 def _explain_one(location: Iterable[int | str], kind: str, message: str, context: dict[str, Any]) -> str:

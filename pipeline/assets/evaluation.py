@@ -20,8 +20,7 @@ def evaluation_asset() -> dg.AssetsDefinition:
     )
     @explained
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
-        recipe = workshop.recipe
-        version = evaluate_flow.evaluate(workshop.store, recipe.corpus_names, recipe.training.samples.prompts)
+        version = evaluate_flow.evaluate(workshop.store, workshop.recipe.training.samples)
         found = evaluate_flow.read(version)
         facts = {"bits per byte": found["bits_per_byte"], "loss": found["loss"], **found["compressors"], "held-out bytes": found["held_out_bytes"]}
         samples = "\n\n".join(f"**{sample['prompt']}**\n\n```text\n{sample['text']}\n```" for sample in found["samples"])

@@ -20,7 +20,7 @@ def exported_model_asset() -> dg.AssetsDefinition:
     )
     @explained
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
-        version = export_flow.export(workshop.store, workshop.recipe)
+        version = export_flow.export(workshop.store)
         card = (version.path / "README.md").read_text(encoding="utf-8")
         return materialized(version, {"model card": dg.MetadataValue.md(card)})
 

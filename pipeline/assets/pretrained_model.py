@@ -31,12 +31,12 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
     @explained
     def _asset(context: dg.AssetExecutionContext, workshop: Workshop) -> dg.MaterializeResult:
         run = train_flow.plan(workshop.store, workshop.recipe)
-        version = workshop.store.find(run.work)
+        version = train_flow.finished(workshop.store, run)
         if version is None:
             follower = _Follower(context, run)
             follower.train()
             version = train_flow.finish(workshop.store, run, follower.last_checkpoint)
-        result = train_flow.result(workshop.store)
+        result = train_flow.result(workshop.store, version)
         facts = {name: result[name] for name in ("step", "tokens", "loss", "bits_per_byte")}
         loss_curve = inline_png(run.config.run_dir / "loss.png", "loss curve")
         return materialized(version, {**facts, "checkpoint": dg.MetadataValue.path(result["checkpoint"]), "loss curve": loss_curve})
@@ -99,7 +99,7 @@ def _line(message: Mapping[str, Any], max_tokens: int) -> str:
         case "checkpoint":
             return f"{tokens}: checkpoint {message['path']}"
         case "sample":
-            return f"{tokens}: sample: {message['text']!r}"
+            return f"sample: {message['text']!r}"
     shown = {name: value for name, value in message.items() if name != "kind" and not isinstance(value, dict | list)}
     return f"{message['kind']}: " + ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in shown.items()

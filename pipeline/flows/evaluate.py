@@ -6,7 +6,7 @@ import lzma
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pipeline.errors import PipelineError
 from pipeline.flows import train as train_flow
 from pipeline.store import File, Part, Store, Version, Work, write_atomically
 from trainer import launch
+from trainer.config import RunConfig, SamplesConfig, load_run_config
 from trainer.shards import Shard
 
 VERSION = "evaluate-1"
@@ -27,22 +28,21 @@ class EvaluationError(PipelineError):
     """The trainer could not evaluate a checkpoint."""
 
 
-def evaluate(store: Store, corpora: Sequence[str], prompts: Sequence[str]) -> Version:
-    """Evaluates the final checkpoint of the current run: `evaluation.json`."""
+def evaluate(store: Store, samples: SamplesConfig) -> Version:
+    """Evaluates the final checkpoint of the run in use: `evaluation.json`."""
     model = store.current(train_flow.KEY)
-    with store.making(Work(KEY, VERSION, {"prompts": list(prompts)}, {model.key: model.data_version})) as draft:
+    with store.making(Work(KEY, VERSION, {"samples": samples}, {model.key: model.data_version})) as draft:
         if isinstance(draft, Version):
             return draft
-        result = train_flow.result(store)
+        result = train_flow.result(store, model)
         config = result["run_dir"] / "config.yaml"
         facts = json.loads(_trainer("evaluate", str(result["checkpoint"]), "--config", str(config)))
-        text = held_out_text(store, corpora)
-        facts["held_out_bytes"] = len(text)
-        facts["compressors"] = compressed_bits_per_byte(text)
-        facts["samples"] = [{"prompt": prompt, "text": sample(result["checkpoint"], prompt)} for prompt in prompts]
+        facts["held_out_bytes"], facts["compressors"] = compressed_bits_per_byte(held_out_text(load_run_config(config)))
+        facts["samples"] = [{"prompt": prompt, "text": sample(result["checkpoint"], prompt, samples)} for prompt in samples.prompts]
         path = draft.path / "evaluation.json"
         write_atomically(path, json.dumps(facts, indent=1, ensure_ascii=False))
-        return draft.publish([Part(KEY, draft.work.fingerprint, {"evaluation": File.of(path, draft.path)}, {"held_out_bytes": len(text)})])
+        counts = {"held_out_bytes": facts["held_out_bytes"]}
+        return draft.publish([Part(KEY, draft.work.fingerprint, {"evaluation": File.of(path, draft.path)}, counts)])
 
 
 def read(version: Version) -> dict[str, Any]:
@@ -50,29 +50,32 @@ def read(version: Version) -> dict[str, Any]:
     return json.loads((version.path / "evaluation.json").read_text(encoding="utf-8"))
 
 
-def sample(checkpoint: Path, prompt: str) -> str:
+def sample(checkpoint: Path, prompt: str, samples: SamplesConfig) -> str:
     """A continuation that the model writes, the same one each time."""
-    return _trainer("generate", str(checkpoint), "--prompt", prompt, "--seed", str(SAMPLE_SEED)).strip()
+    settings = {"seed": SAMPLE_SEED, "max-new-tokens": samples.max_new_tokens, "temperature": samples.temperature, "top-k": samples.top_k}
+    options = [f"--{name}={value}" for name, value in settings.items()]
+    return _trainer("generate", str(checkpoint), f"--prompt={prompt}", *options).strip()
 
 
-def held_out_text(store: Store, corpora: Sequence[str]) -> bytes:
-    """The validation documents of all corpora, decoded from their shards, end to end. Byte-level BPE gives back every byte."""
-    tokenizer = Tokenizer.from_file(str(store.current("tokenizer").path / "tokenizer.json"))
-    texts: list[str] = []
-    for corpus in corpora:
-        for path in store.current(f"token_shards/{corpus}").files("validation.bin"):
-            shard = Shard(path.with_suffix(""))
-            documents = [shard.document(i)[1:-1].tolist() for i in range(shard.num_documents)]
-            texts += tokenizer.decode_batch(documents, skip_special_tokens=False)
-    return "".join(texts).encode()
+def held_out_text(config: RunConfig) -> Iterator[bytes]:
+    """The validation documents that a run is evaluated on, decoded, shard by shard. Byte-level BPE gives back every byte."""
+    tokenizer = Tokenizer.from_file(str(config.data.tokenizer / "tokenizer.json"))
+    for prefix in (prefix for corpus in config.data.corpora for prefix in corpus.validation):
+        shard = Shard(prefix)
+        documents = [shard.document(i)[1:-1].tolist() for i in range(shard.num_documents)]
+        yield "".join(tokenizer.decode_batch(documents, skip_special_tokens=False)).encode()
 
 
-def compressed_bits_per_byte(text: bytes) -> dict[str, float]:
-    """What general compressors need per byte of the same text: a model that needs more has learnt little."""
-    return {
-        "xz -9": 8 * len(lzma.compress(text, preset=9)) / len(text),
-        "bzip2 -9": 8 * len(bz2.compress(text, 9)) / len(text),
-    }
+def compressed_bits_per_byte(text: Iterable[bytes]) -> tuple[int, dict[str, float]]:
+    """The bytes of `text`, end to end, and what general compressors need for each: a model that needs more has learnt little."""
+    size = 0
+    compressors: dict[str, lzma.LZMACompressor | bz2.BZ2Compressor] = {"xz -9": lzma.LZMACompressor(preset=9), "bzip2 -9": bz2.BZ2Compressor(9)}
+    compressed = dict.fromkeys(compressors, 0)
+    for piece in text:
+        size += len(piece)
+        for name, compressor in compressors.items():
+            compressed[name] += len(compressor.compress(piece))
+    return size, {name: 8 * (compressed[name] + len(compressor.flush())) / size for name, compressor in compressors.items()}
 
 
 def _trainer(*arguments: str) -> str:

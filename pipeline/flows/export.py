@@ -1,10 +1,10 @@
 """A finished run -> exported_model: a directory that `transformers` opens, with its model card, loss curve and lineage."""
 
+import json
 import shutil
 
 from pipeline.flows import evaluate as evaluate_flow
 from pipeline.flows import train as train_flow
-from pipeline.recipe import Recipe
 from pipeline.reports.model_card import model_card
 from pipeline.store import File, Part, Store, Version, Work, write_atomically
 
@@ -12,17 +12,19 @@ VERSION = "export-1"
 KEY = "exported_model"
 
 
-def export(store: Store, recipe: Recipe) -> Version:
+def export(store: Store) -> Version:
     """Copies the Hugging Face files of the final checkpoint and writes `README.md` beside them."""
     model, evaluation = store.current(train_flow.KEY), store.current(evaluate_flow.KEY)
     inputs = {model.key: model.data_version, evaluation.key: evaluation.data_version}
-    with store.making(Work(KEY, VERSION, {"recipe": recipe.name}, inputs)) as draft:
+    with store.making(Work(KEY, VERSION, {}, inputs)) as draft:
         if isinstance(draft, Version):
             return draft
-        result = train_flow.result(store)
+        result = train_flow.result(store, model)
         shutil.copytree(result["checkpoint"] / "hf", draft.path, dirs_exist_ok=True)
         shutil.copy(result["checkpoint"] / "lineage.json", draft.path / "lineage.json")
         shutil.copy(result["run_dir"] / "loss.png", draft.path / "loss.png")
-        write_atomically(draft.path / "README.md", model_card(store, recipe, result, evaluate_flow.read(evaluation)))
-        files = {path.name: File.of(path, draft.path) for path in sorted(draft.path.iterdir()) if path.is_file()}
+        lineage = json.loads((draft.path / "lineage.json").read_text(encoding="utf-8"))
+        write_atomically(draft.path / "README.md", model_card(lineage, result, evaluate_flow.read(evaluation)))
+        # A killed attempt may have left a hidden temporary file.
+        files = {path.name: File.of(path, draft.path) for path in sorted(draft.path.iterdir()) if path.is_file() and path.name[0] != "."}
         return draft.publish([Part(KEY, draft.work.fingerprint, files)])

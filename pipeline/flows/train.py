@@ -13,7 +13,7 @@ from pipeline.errors import PipelineError
 from pipeline.fingerprint import file_sha256
 from pipeline.recipe import Recipe
 from pipeline.store import File, Part, Store, Version, Work, write_atomically
-from trainer.config import CorpusShards, DataConfig, RunConfig
+from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
 
 VERSION = "train-1"
 KEY = "pretrained_model"
@@ -25,7 +25,10 @@ class TrainingError(PipelineError):
 
 @dataclass(frozen=True)
 class Run:
-    """A training run: the same work has the same directory, so an interrupted run is found again and goes on."""
+    """A training run: the same work has the same directory, so an interrupted run is found again and goes on.
+
+    Settings that do not decide what is learnt (how often to save, what to sample) can change in between.
+    """
 
     work: Work
     config: RunConfig
@@ -51,18 +54,18 @@ def plan(store: Store, recipe: Recipe) -> Run:
     shards = {name: store.current(f"token_shards/{name}") for name in recipe.corpus_names}
     inputs = {version.key: version.data_version for version in (tokenizer, *shards.values())}
     weights = {corpus.name: corpus.weight for corpus in recipe.corpora}
-    work = Work(KEY, VERSION, {"training": recipe.training.model_dump(mode="json"), "weights": weights}, inputs)
+    work = Work(KEY, VERSION, {"training": recipe.training.model_dump(exclude=OPERATIONAL), "weights": weights}, inputs)
     run_dir = store.root / "runs" / work.fingerprint[:16]
     config = RunConfig(run_dir=run_dir, data=_data(tokenizer, shards, recipe), training=recipe.training, lineage=lineage(store, recipe))
     return Run(work, config)
 
 
 def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> DataConfig:
-    if not sum(version.counts["validation_documents"] for version in shards.values()):
-        raise TrainingError("no document was held out for validation: raise shards.validation_fraction, or add text")
-    with_tokens = {name: version for name, version in shards.items() if version.counts["train_tokens"]}
+    with_tokens = {name: version for name, version in sorted(shards.items()) if version.counts["train_tokens"]}
     if not with_tokens:
-        raise TrainingError("no token is left to train on: every document was rejected or held out")
+        raise TrainingError("no token is left to train on: every document was rejected, a duplicate or held out")
+    if not any(version.counts["validation_documents"] for version in with_tokens.values()):
+        raise TrainingError("no document was held out for validation: raise shards.validation_fraction, or add text")
     vocabulary = json.loads((tokenizer.path / "tokenizer.json").read_text(encoding="utf-8"))
     specials = {entry["content"]: entry["id"] for entry in vocabulary["added_tokens"]}
     return DataConfig(
@@ -92,11 +95,16 @@ def _prefixes(version: Version, split: str) -> list[Path]:
 
 
 def lineage(store: Store, recipe: Recipe) -> dict[str, Any]:
-    """Where a checkpoint comes from: recipe, code, and the version and counts of every stage of every corpus."""
-    stages = ["raw", "scrubbed", "quality"]
+    """Where a checkpoint comes from: recipe, code, and the version and counts of every stage of every corpus.
+
+    Raises TrainingError when what is in use was not made from what is in use before it, since that would not be true.
+    """
+    stages = ["raw", "scrubbed", "signals", "quality", "signatures"]
     keys = [f"corpora/{name}/{stage}" for name in recipe.corpus_names for stage in stages]
     keys += ["dedup", "tokenizer", *(f"token_shards/{name}" for name in recipe.corpus_names)]
-    versions = [store.current(key) for key in keys]
+    versions = {key: store.current(key) for key in keys}
+    for version in versions.values():
+        _check_inputs(version, versions)
     return {
         "recipe": recipe.model_dump(mode="json"),
         "git_commit": _git_commit(),
@@ -108,9 +116,17 @@ def lineage(store: Store, recipe: Recipe) -> dict[str, Any]:
                 "path": str(version.path.relative_to(store.root)),
                 "counts": version.counts,
             }
-            for version in versions
+            for version in versions.values()
         },
     }
+
+
+def _check_inputs(version: Version, in_use: Mapping[str, Version]) -> None:
+    if version.key == "tokenizer":  # frozen: made from what the corpora were then
+        return
+    for name, made_from in version.manifest["inputs"].items():
+        if name in in_use and in_use[name].data_version != made_from:
+            raise TrainingError(f"{version.key} was made from another version of {name} than the one in use now: run the job `retokenize` first")
 
 
 def _git_commit() -> str | None:
@@ -137,7 +153,13 @@ def finish(store: Store, run: Run, checkpoint: Mapping[str, Any]) -> Version:
         return draft.publish([Part("result", run.work.fingerprint, {"result": File.of(path, draft.path)}, counts)])
 
 
-def result(store: Store) -> dict[str, Any]:
-    """What the newest finished run ended in; `checkpoint` and `run_dir` as absolute paths."""
-    facts = json.loads((store.current(KEY).path / "result.json").read_text(encoding="utf-8"))
+def finished(store: Store, run: Run) -> Version | None:
+    """The version of a run that is done and whose final checkpoint is still there; it becomes the one in use."""
+    version = store.reuse(run.work)
+    return version if version and result(store, version)["checkpoint"].exists() else None
+
+
+def result(store: Store, model: Version) -> dict[str, Any]:
+    """What a finished run ended in; `checkpoint` and `run_dir` as absolute paths."""
+    facts = json.loads((model.path / "result.json").read_text(encoding="utf-8"))
     return facts | {name: store.root / facts[name] for name in ("checkpoint", "run_dir")}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from pipeline.fingerprint import combined, file_sha256
 from pipeline.sources.compression import COMPRESSED, BrokenCompressionError
@@ -32,6 +32,17 @@ class FilesConfig(Columns):
 
     kind: Literal["files"] = "files"
     paths: tuple[str, ...] = Field(min_length=1)
+    _directory: Path = PrivateAttr(default_factory=Path)  # private: where a corpus lies is no part of what it is
+
+    def anchored(self, directory: Path) -> "FilesConfig":
+        """The same, with relative paths starting at `directory` instead of the working directory."""
+        anchored = self.model_copy()
+        anchored._directory = directory
+        return anchored
+
+    def patterns(self) -> list[str]:
+        """The paths as they are on this machine."""
+        return [str(self._directory / Path(path).expanduser()) for path in self.paths]
 
 
 @dataclass(frozen=True)
@@ -103,7 +114,7 @@ class FilesSource:
     def _files(self) -> dict[str, Path]:
         """The files by name, in the order of their names. A name is the path below what is fixed in its pattern, so no machine is in it."""
         files: dict[str, Path] = {}
-        for pattern in self.config.paths:
+        for pattern in self.config.patterns():
             found = _matches(pattern)
             if not found:
                 raise SourceError(f"corpus {self.corpus!r}: no file matches {pattern!r}")
@@ -115,7 +126,7 @@ class FilesSource:
 
 
 def _matches(pattern: str) -> dict[str, Path]:
-    expanded = Path(pattern).expanduser()
+    expanded = Path(pattern)
     if expanded.exists():
         return {expanded.name: expanded}
     if not glob.has_magic(pattern):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline.fingerprint import canonical_json
 from pipeline.recipe import RECIPES, RecipeError, load_recipe
 from tests.integration.project import TRAINING
 
@@ -38,6 +39,8 @@ def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
     [
         ({"corpora": [{"name": "a", "source": {"kind": "webz"}}]}, r"corpora\.0\.source.*'webz' is not a kind of corpus; there are .*'files'.*'hub'"),
         ({"corpora": []}, "corpora"),
+        ({"corpora": [{"name": "a", "source": {"kind": "webz"}}]}, r"^((?!at least).)*$"),
+        ({"corpora": [MINIMAL["corpora"][0] | {"weight": 1}, MINIMAL["corpora"][0] | {"name": "more"}]}, "'more' has no weight though others have"),
         ({"corpora": MINIMAL["corpora"] * 2}, "two corpora are named 'notes'"),
         ({"corpora": [{"name": "Bad Name", "source": MINIMAL["corpora"][0]["source"]}]}, r"corpora\.0\.name"),
         ({"dedupe": {}}, "unknown key 'dedupe': did you mean 'dedup'"),
@@ -77,8 +80,9 @@ def test_a_profile_can_be_changed_in_one_threshold(tmp_path: Path) -> None:
     assert changed.quality.model_dump() | {"min_doc_words": named.quality.min_doc_words} == named.quality.model_dump()
 
 
-def test_relative_paths_are_relative_to_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_paths_are_relative_to_the_recipe_and_no_machine_is_in_what_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path)
     monkeypatch.chdir("/")
-    (corpus,) = load_recipe(path).corpora
-    assert corpus.source.model_dump()["paths"] == (str(tmp_path / "notes/*.md"),)
+    recipe = load_recipe(path)
+    assert recipe.corpora[0].source.patterns() == [str(tmp_path / "notes/*.md")]
+    assert str(tmp_path) not in recipe.model_dump_json() + canonical_json(recipe)
