@@ -1,29 +1,19 @@
 """What all corpora decide together: which duplicate stays, and the tokenizer that stays."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from pydoc_data.topics import topics
 
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.engine import LocalEngine
 from pipeline.flows.dedup import deduplicate
-from pipeline.flows.quality import judge
-from pipeline.flows.raw import collect
-from pipeline.flows.scrub import scrub
 from pipeline.flows.shards import ShardParams, tokenize
 from pipeline.flows.tokenizer import tokenizer
-from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
-from pipeline.stages.pii import PiiParams
-from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.store import Store, Version
+from tests.pipeline.flows.corpora import ENGINE, TEXTS, prepare
 
-ENGINE = LocalEngine(workers=1)
-TEXTS = [text for _, text in sorted(topics.items()) if len(text) > 2000][:30]
 SMALL = TokenizerParams(vocab_size=400)
 
 
@@ -34,13 +24,6 @@ def store(tmp_path: Path) -> Store:
     prepare(store, tmp_path / "originals.jsonl", TEXTS)
     prepare(store, tmp_path / "copies.jsonl", TEXTS[:5])
     return store
-
-
-def prepare(store: Store, path: Path, texts: Sequence[str]) -> None:
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    collect(store, ENGINE, path.stem, FilesConfig(paths=(str(path),)), 1_000_000)
-    scrub(store, ENGINE, path.stem, PiiParams())
-    judge(store, ENGINE, path.stem, PROFILES["docs"])
 
 
 def kept(version: Version, corpus: str) -> int:

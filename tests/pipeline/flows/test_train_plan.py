@@ -1,0 +1,99 @@
+"""Which run a recipe means, and that what is said of a model is what it was made from."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.flows import train
+from pipeline.flows.dedup import deduplicate
+from pipeline.flows.shards import ShardParams, tokenize
+from pipeline.flows.tokenizer import tokenizer
+from pipeline.recipe import Recipe
+from pipeline.reports.model_card import model_card
+from pipeline.stages.dedup import DedupParams
+from pipeline.store import Store, Version
+from tests.integration.project import TRAINING
+from tests.pipeline.flows.corpora import ENGINE, TEXTS, prepare
+
+HELD_OUT = ShardParams(validation_fraction=0.2)
+
+
+def recipe(*names: str, **training: Any) -> Recipe:
+    corpora = [{"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in names or ("first", "second")]
+    return Recipe.model_validate({"name": "mine", "corpora": corpora, "tokenizer": {"vocab_size": 400}, "training": TRAINING | training})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Two corpora up to token shards."""
+    store = Store(tmp_path / "store")
+    prepare(store, tmp_path / "first.jsonl", TEXTS[:15])
+    prepare(store, tmp_path / "second.jsonl", TEXTS[15:])
+    make_shards(store, recipe())
+    return store
+
+
+def make_shards(store: Store, recipe: Recipe) -> None:
+    deduplicate(store, ENGINE, recipe.corpus_names, DedupParams())
+    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, HELD_OUT.validation_fraction)
+    for name in recipe.corpus_names:
+        tokenize(store, ENGINE, name, HELD_OUT, recipe.tokenizer)
+
+
+def finish(store: Store, run: train.Run) -> Version:
+    """Publishes a run as if its trainer had said that it is done."""
+    checkpoint = run.config.run_dir / "checkpoints" / "step-00000032"
+    checkpoint.mkdir(parents=True)
+    said = {"step": 32, "tokens": 16_384, "loss": 5.0, "bits_per_byte": 3.0, "data_version": run.name, "path": str(checkpoint)}
+    return train.finish(store, run, said)
+
+
+def test_going_back_to_a_finished_run_makes_its_model_the_one_in_use(store: Store) -> None:
+    one, other = train.plan(store, recipe(seed=1)), train.plan(store, recipe(seed=2))
+    model = finish(store, one)
+    finish(store, other)
+    found = train.finished(store, one)
+    assert found is not None and found.path == store.current(train.KEY).path == model.path
+    assert train.result(store, found)["run_dir"] == one.config.run_dir
+
+
+def test_a_run_whose_checkpoint_is_gone_is_not_taken_for_finished(store: Store) -> None:
+    run = train.plan(store, recipe())
+    model = finish(store, run)
+    train.result(store, model)["checkpoint"].rmdir()
+    assert train.finished(store, run) is None
+
+
+def test_only_what_decides_the_weights_makes_another_run(store: Store) -> None:
+    run = train.plan(store, recipe())
+    again = train.plan(store, recipe(checkpoint={"every_tokens": 512, "keep_last": 9}, samples={"prompts": ["x"]}, threads=2, log_every_steps=7))
+    assert again.config.run_dir == run.config.run_dir
+    assert train.plan(store, recipe(seed=9)).config.run_dir != run.config.run_dir
+
+
+def test_the_order_of_the_corpora_changes_nothing_in_training(store: Store) -> None:
+    run = train.plan(store, recipe())
+    make_shards(store, recipe("second", "first"))
+    other = train.plan(store, recipe("second", "first"))
+    assert other.config.run_dir == run.config.run_dir
+    assert other.config.data == run.config.data
+
+
+def test_shards_of_other_documents_than_those_in_use_are_not_trained_on(store: Store, tmp_path: Path) -> None:
+    prepare(store, tmp_path / "first.jsonl", TEXTS[:9])
+    with pytest.raises(train.TrainingError, match=r"made from another version of .*first.*run the job `retokenize` first"):
+        train.plan(store, recipe())
+    make_shards(store, recipe())
+    train.plan(store, recipe())
+
+
+def test_a_model_card_describes_the_documents_that_the_model_was_made_from(store: Store, tmp_path: Path) -> None:
+    lineage = train.plan(store, recipe(samples={"prompts": ['Say "']})).config.lineage
+    prepare(store, tmp_path / "first.jsonl", TEXTS[:9])
+    evaluation = {"bits_per_byte": 3.0, "held_out_bytes": 10, "compressors": {"xz -9": 2.0}, "samples": []}
+    card = model_card(lineage, {"tokens": 16_384}, evaluation)
+    assert "| first | 15 |" in card
+    assert 'tokenizer("[BOT]Say \\"", return_tensors="pt")' in card
+    assert str(tmp_path) not in json.dumps(lineage)
