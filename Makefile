@@ -31,6 +31,7 @@ format: .venv/.test
 	$(BIN)/ruff format .
 
 .venv/.runtime: .lock/runtime.txt .lock/activate pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -r .lock/runtime.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .

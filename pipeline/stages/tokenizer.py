@@ -18,6 +18,7 @@ VERSION = "bpe-1"
 # Llama 3's published pre-tokenization pattern (the cl100k family): contractions, words, up to three digits, punctuation, white space.
 LLAMA3_PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 ALPHABET_SIZE = 256  # every byte is a token, so any text can be encoded
+SPECIALS = 4  # unknown, padding, begin and end of text
 
 
 class VocabularyError(PipelineError):
@@ -27,7 +28,7 @@ class VocabularyError(PipelineError):
 class TokenizerParams(Params):
     """A byte-level BPE vocabulary and the sample that it is trained on."""
 
-    vocab_size: int = Field(8192, gt=ALPHABET_SIZE, description="Entries, special tokens included.")
+    vocab_size: int = Field(8192, ge=ALPHABET_SIZE + SPECIALS, description="Entries, special tokens included.")
     pattern: Literal["gpt2", "llama3"] = Field("llama3", description="Pre-tokenization pattern: where merges stop.")
     single_digits: bool = Field(False, description="Split numbers into digits before merging.")
     unknown: str = "[UNK]"
@@ -45,7 +46,7 @@ class TokenizerParams(Params):
 
     @model_validator(mode="after")
     def _specials_differ(self) -> "TokenizerParams":
-        if len(set(self.specials)) < 4:
+        if len(set(self.specials)) < SPECIALS:
             raise ValueError(f"the four special tokens must differ, got {self.specials}")
         return self
 
