@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pipeline.flows.plain import Outcome
 
 # The kernels' modules take a second to import, so a command imports what it needs.
-PROCESSES_PAY_ABOVE = 200_000_000  # bytes: workers load the kernels again, and reading, which they do not share, is half of the work
+PROCESSES_PAY_ABOVE = 200_000_000  # bytes of text: workers load the kernels again, and reading, which they do not share, is half of the work
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

@@ -6,9 +6,11 @@ files but for about 100 bytes a document, by which a repeated id is known, and f
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import count, islice
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +36,7 @@ VERDICTS_SCHEMA = pa.schema([*quality.VERDICTS_SCHEMA, *(field for field in qual
 TEXT_SCHEMA = pa.schema([DOCUMENT_SCHEMA.field("id"), DOCUMENT_SCHEMA.field("text")])
 KEEP_SCHEMA = pa.schema([quality.VERDICTS_SCHEMA.field("id"), quality.VERDICTS_SCHEMA.field("keep")])
 
+Item = TypeVar("Item")
 Counts = dict[str, int]
 Progress = Callable[[int], object]  # told the bytes of text of each batch that is done
 Kernel = Callable[[pa.RecordBatch], tuple[dict[str, pa.RecordBatch], Counts]]  # the tables made from a batch of documents
@@ -86,7 +89,7 @@ def _batch_by_batch(paths: Sequence[str], out: Path, schemas: Mapping[str, pa.Sc
     with published(out, [*schemas, REJECTS]) as publishing, PartWriter(publishing.directory, PART, {**schemas, REJECTS: REJECTS_SCHEMA}) as writer:
         documents = _Documents(paths, writer)
         read = 0  # starting worker processes pays once there turns out to be much to read
-        for window in _windows(iter(documents)):
+        for window in _ahead(_windows(iter(documents))):
             read += sum(text_bytes(batch) for batch in window)
             for tables, counted in engine.map(kernel, window, input_bytes=read, what="documents"):
                 for name, table in tables.items():
@@ -102,6 +105,15 @@ def _windows(stream: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
     while window := list(islice(stream, size)):
         yield window
         size = WINDOW_BATCHES
+
+
+def _ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, the next of which is read in a thread while one is worked on."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item
 
 
 @dataclass(frozen=True)
@@ -138,7 +150,7 @@ def _stored(store: Store, documents: "_Documents", progress: Progress) -> Counts
     schemas = {"documents": TEXT_SCHEMA, "verdicts": KEEP_SCHEMA}
     parts: dict[str, list[Part]] = {table: [] for table in drafts}
     counts: Counts = {}
-    stream = iter(documents)
+    stream = _ahead(iter(documents))
     for number in count():
         name = f"{number:06d}"
         writers = {table: PartWriter(draft.path, name, {table: schemas[table]}) for table, draft in drafts.items()}
