@@ -16,7 +16,7 @@ USER_ERROR = 2
 
 def main(arguments: list[str]) -> int:
     """The exit status: 0 done, 2 for what the user can correct (one message on stderr), 75 stopped on request and resumable."""
-    _with_allocator(arguments)
+    _with_environment(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
         if arguments[:1] == ["evaluate"]:
@@ -29,10 +29,10 @@ def main(arguments: list[str]) -> int:
         return USER_ERROR
 
 
-def _with_allocator(arguments: list[str]) -> None:
+def _with_environment(arguments: list[str]) -> None:
     """Starts again, in the same process, when the environment lacks what has to be there before Python starts."""
     missing = {name: value for name, value in launch.environment().items() if name not in os.environ}
-    if missing.keys() & launch.ALLOCATOR.keys():
+    if missing:
         os.execve(sys.executable, [sys.executable, "-m", "trainer", *arguments], {**os.environ, **missing})
 
 
