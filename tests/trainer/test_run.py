@@ -55,7 +55,7 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") ->
 
 @pytest.fixture
 def uninterrupted(settings: dict[str, Any], tmp_path: Path) -> Path:
-    settings["training"]["max_tokens"] = 40 * 256
+    settings["training"]["max_tokens"] = 24 * 256
     assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "whole")})) == DONE
     return tmp_path / "whole"
 
@@ -90,15 +90,14 @@ def test_the_same_configuration_gives_the_same_bytes_in_bf16_too(settings: dict[
     assert ends[0] == ends[1]
 
 
-def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_before(
-    settings: dict[str, Any], uninterrupted: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    expected = outcome(uninterrupted)
-    newest = store.existing(uninterrupted / "checkpoints")[-1]
+def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_before(config: RunConfig, caplog: pytest.LogCaptureFixture) -> None:
+    run(config)
+    expected = outcome(config.run_dir)
+    newest = store.existing(config.run_dir / "checkpoints")[-1]
     (newest / "optimizer.safetensors").write_bytes(b"damaged")
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(uninterrupted)})) == DONE
+    assert run(config) == DONE
     assert f"{newest}/optimizer.safetensors" in caplog.text
-    assert outcome(uninterrupted) == expected
+    assert outcome(config.run_dir) == expected
 
 
 def test_a_complete_run_is_only_reported_again(config: RunConfig, caplog: pytest.LogCaptureFixture) -> None:
