@@ -7,6 +7,9 @@ export DAGSTER_HOME := $(CURDIR)/dagster_home
 export DAGSTER_CLI_JOB_EXECUTE_MODULE_NAME := pipeline.definitions
 export DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY := $(CURDIR)
 
+# Dagster announces on every start what it will rename one day.
+export PYTHONWARNINGS := ignore:Function
+
 .PHONY: setup pretrain ui test test-all format
 
 setup: .venv/.runtime

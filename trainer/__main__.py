@@ -17,7 +17,9 @@ USER_ERROR = 2
 def main(arguments: list[str]) -> int:
     """The exit status: 0 done, 2 for what the user can correct (one message on stderr), 75 stopped on request and resumable."""
     _with_environment(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    # Under Dagster the run's own log says the same, message by message.
+    level = logging.WARNING if os.environ.get("DAGSTER_PIPES_CONTEXT") else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
         if arguments[:1] == ["evaluate"]:
             return _evaluate(arguments[1:])
