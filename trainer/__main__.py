@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import sys
+import warnings
 from pathlib import Path
 
 from trainer import launch
@@ -20,6 +21,8 @@ def main(arguments: list[str]) -> int:
     # Under Dagster the run's own log says the same, message by message.
     level = logging.WARNING if os.environ.get("DAGSTER_PIPES_CONTEXT") else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    # Norm weights stay in fp32 over bf16 activations; torch has no fused kernel for the pair and says so.
+    warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")
     try:
         if arguments[:1] == ["evaluate"]:
             return _evaluate(arguments[1:])

@@ -11,7 +11,6 @@ ALLOCATOR = {
     "MALLOC_TOP_PAD_": str(256 << 20),
 }
 
-
 # A thread that waits for another spins for microseconds, then sleeps. libgomp's default, milliseconds, starves the very thread it waits for when
 # anything else runs: with every core busy 2 to 4 times slower, and no faster on a quiet machine.
 OPENMP = {"GOMP_SPINCOUNT": "3000"}
@@ -25,11 +24,8 @@ def command(config_path: Path, processes: int = 1) -> list[str]:
 
 
 def environment(threads: int | None = None) -> dict[str, str]:
-    """Variables to add for one process: allocator and OpenMP threads (None: one for each physical core).
-
-    Threads sleep at a barrier instead of spinning: beside other busy processes spinning made a step nine times as slow.
-    """
-    return {**ALLOCATOR, "OMP_NUM_THREADS": str(threads or physical_cores()), "OMP_WAIT_POLICY": "PASSIVE"}
+    """Variables to add for one process: allocator and OpenMP threads (None: one for each physical core)."""
+    return {**ALLOCATOR, **OPENMP, "OMP_NUM_THREADS": str(threads or physical_cores())}
 
 
 def physical_cores() -> int:

@@ -1,6 +1,7 @@
 """Launches the trainer, follows it, and records its checkpoints while it works."""
 
 import os
+import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -34,8 +35,9 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         version = train_flow.finished(workshop.store, run)
         if version is None:
             follower = _Follower(context, run)
+            started = time.monotonic()
             follower.train()
-            version = train_flow.finish(workshop.store, run, follower.last_checkpoint)
+            version = train_flow.finish(workshop.store, run, follower.last_checkpoint, time.monotonic() - started)
         result = train_flow.result(workshop.store, version)
         facts = {name: result[name] for name in ("step", "tokens", "loss", "bits_per_byte")}
         loss_curve = inline_png(run.config.run_dir / "loss.png", "loss curve")

@@ -139,13 +139,17 @@ def _git_commit() -> str | None:
     return described.stdout.strip() or None
 
 
-def finish(store: Store, run: Run, checkpoint: Mapping[str, Any]) -> Version:
-    """Publishes the finished run. `checkpoint` is what the trainer said of its last one; `result.json` names it, relative to the store."""
+def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float) -> Version:
+    """Publishes the finished run. `checkpoint` is what the trainer said of its last one; `result.json` names it, relative to the store.
+
+    `seconds`: how long the trainer took, an attempt that was interrupted before not counted.
+    """
     facts = {name: checkpoint[name] for name in ("step", "tokens", "loss", "bits_per_byte", "data_version")}
     places = {"checkpoint": Path(checkpoint["path"]), "run_dir": run.config.run_dir}
     with store.making(run.work) as draft:
         if isinstance(draft, Version):
             return draft
+        draft.started -= seconds
         path = draft.path / "result.json"
         relative = {name: str(place.relative_to(store.root)) for name, place in places.items()}
         write_atomically(path, json.dumps(facts | relative, indent=1, sort_keys=True))

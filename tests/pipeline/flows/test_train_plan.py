@@ -47,7 +47,7 @@ def finish(store: Store, run: train.Run) -> Version:
     checkpoint = run.config.run_dir / "checkpoints" / "step-00000032"
     checkpoint.mkdir(parents=True)
     said = {"step": 32, "tokens": 16_384, "loss": 5.0, "bits_per_byte": 3.0, "data_version": run.name, "path": str(checkpoint)}
-    return train.finish(store, run, said)
+    return train.finish(store, run, said, seconds=1.0)
 
 
 def test_going_back_to_a_finished_run_makes_its_model_the_one_in_use(store: Store) -> None:
