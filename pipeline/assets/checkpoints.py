@@ -10,6 +10,7 @@ from pipeline.recipe import Recipe
 
 CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")
 KEY = dg.AssetKey("checkpoint")
+SCORES = {"loss": "training loss", "validation_loss": "validation loss", "bits_per_byte": "bits per byte"}
 
 
 def checkpoint_spec(recipe: Recipe) -> dg.AssetSpec:
@@ -39,7 +40,7 @@ def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapp
         "tokens": message["tokens"],
         "path": dg.MetadataValue.path(message["path"]),
         "training run": run.name,
-        **{name: message[name] for name in ("loss", "bits_per_byte") if message.get(name) is not None},
+        **{shown: message[name] for name, shown in SCORES.items() if message.get(name) is not None},
     }
     context.log_event(
         dg.AssetMaterialization(

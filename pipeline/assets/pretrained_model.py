@@ -39,7 +39,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             follower.train()
             version = train_flow.finish(workshop.store, run, follower.last_checkpoint, time.monotonic() - started)
         result = train_flow.result(workshop.store, version)
-        facts = {name: result[name] for name in ("step", "tokens", "loss", "bits_per_byte")}
+        facts = {"step": result["step"], "tokens": result["tokens"], **{shown: result[name] for name, shown in checkpoints.SCORES.items()}}
         loss_curve = inline_png(run.config.run_dir / "loss.png", "loss curve")
         return materialized(version, {**facts, "checkpoint": dg.MetadataValue.path(result["checkpoint"]), "loss curve": loss_curve})
 

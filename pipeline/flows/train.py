@@ -144,7 +144,7 @@ def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float
 
     `seconds`: how long the trainer took, an attempt that was interrupted before not counted.
     """
-    facts = {name: checkpoint[name] for name in ("step", "tokens", "loss", "bits_per_byte", "data_version")}
+    facts = {name: checkpoint[name] for name in ("step", "tokens", "loss", "validation_loss", "bits_per_byte", "data_version")}
     places = {"checkpoint": Path(checkpoint["path"]), "run_dir": run.config.run_dir}
     with store.making(run.work) as draft:
         if isinstance(draft, Version):
