@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from pipeline.errors import PipelineError
 from pipeline.fingerprint import canonical_json, combined, file_sha256, fingerprint
+from trainer.durable import sync, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -255,7 +256,7 @@ class Draft:
             shutil.rmtree(final)
         self.path.rename(final)
         shutil.rmtree(final / ".parts", ignore_errors=True)  # kept until now, so that a kill just before the rename loses nothing
-        fsync_directory(final.parent)
+        sync(final.parent)
         version = Version(self.work.key, final, manifest)
         self.store._point(version)
         return version
@@ -293,23 +294,3 @@ def total_counts(parts: Sequence[Part]) -> dict[str, int]:
         for name, count in part.counts.items():
             totals[name] = totals.get(name, 0) + count
     return totals
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """A reader sees the old text or the new one, also after a power cut."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
-
-
-def fsync_directory(directory: Path) -> None:
-    """Makes renames in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,13 +9,14 @@ import yaml
 
 from trainer.checkpoint import store
 from trainer.config import RunConfig
+from trainer.durable import write_atomically
 from trainer.errors import TrainerError
 from trainer.evaluate import evaluate
 from trainer.loader import Prefetcher
 from trainer.parallel.world import World, join, leave
 from trainer.recorder import Recorder, send_checkpoint, send_start
 from trainer.report import Reporter
-from trainer.rundir import RunDirectory, write_atomically
+from trainer.rundir import RunDirectory
 from trainer.session import Session
 from trainer.signals import StopSignals
 from trainer.step import train_step

@@ -1,7 +1,6 @@
 """A run's directory: where things are, and that only one trainer works in it."""
 
 import fcntl
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,13 +39,3 @@ def _try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """A reader of `path` sees the old content or the new, never half of it."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

@@ -14,6 +14,8 @@ from typing import BinaryIO, Self
 
 import numpy as np
 
+from trainer.durable import sync
+
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
 HEADER = struct.Struct("<9sQBQQ")
@@ -113,7 +115,7 @@ class ShardWriter:
             raise
         for path, temporary in self._temporary.items():
             temporary.replace(path)
-        _sync_directory(self.prefix.parent)
+        sync(self.prefix.parent)
 
     def discard(self) -> None:
         """Leaves nothing behind."""
@@ -126,14 +128,6 @@ def _sync_and_close(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
     file.close()
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Shard:

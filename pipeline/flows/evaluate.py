@@ -14,9 +14,10 @@ from tokenizers import Tokenizer
 
 from pipeline.errors import PipelineError
 from pipeline.flows import train as train_flow
-from pipeline.store import File, Part, Store, Version, Work, write_atomically
+from pipeline.store import File, Part, Store, Version, Work
 from trainer import launch
 from trainer.config import RunConfig, SamplesConfig, load_run_config
+from trainer.durable import write_atomically
 from trainer.shards import Shard
 
 VERSION = "evaluate-1"

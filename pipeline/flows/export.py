@@ -6,7 +6,8 @@ import shutil
 from pipeline.flows import evaluate as evaluate_flow
 from pipeline.flows import train as train_flow
 from pipeline.reports.model_card import model_card
-from pipeline.store import File, Part, Store, Version, Work, write_atomically
+from pipeline.store import File, Part, Store, Version, Work
+from trainer.durable import write_atomically
 
 VERSION = "export-1"
 KEY = "exported_model"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from pipeline.errors import PipelineError
-from pipeline.store import fsync_directory
+from trainer.durable import sync
 
 PART = "part"
 REJECTS = "rejects"
@@ -46,6 +46,6 @@ def published(out: Path, tables: Sequence[str]) -> Iterator[Publishing]:
                 written = publishing.directory / table / f"{PART}.parquet"
                 if table != REJECTS or pq.read_metadata(written).num_rows:
                     publishing.files.append(written.rename(target))
-            fsync_directory(out)
+            sync(out)
     except OSError as error:  # what cannot be read is set aside, so this is about writing
         raise OutputError(f"{out} cannot be written ({error.strerror or error}): name another directory, or make room") from error

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from pipeline.fingerprint import canonical_json
 from pipeline.flows.kept import kept_documents
 from pipeline.stages import tokenizer as bpe
-from pipeline.store import Draft, File, Part, Store, Version, Work, write_atomically
+from pipeline.store import Draft, File, Part, Store, Version, Work
+from trainer.durable import write_atomically
 
 KEY = "tokenizer"
 

@@ -12,8 +12,9 @@ import yaml
 from pipeline.errors import PipelineError
 from pipeline.fingerprint import file_sha256
 from pipeline.recipe import Recipe
-from pipeline.store import File, Part, Store, Version, Work, write_atomically
+from pipeline.store import File, Part, Store, Version, Work
 from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
+from trainer.durable import write_atomically
 
 VERSION = "train-1"
 KEY = "pretrained_model"

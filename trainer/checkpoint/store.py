@@ -2,11 +2,12 @@
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+
+from trainer.durable import sync
 
 MANIFEST = "manifest.json"
 NAME = re.compile(r"step-(\d{8,})")
@@ -37,11 +38,11 @@ def publish(checkpoint: Path, write: Callable[[Path], None]) -> None:
     files = {str(path.relative_to(temporary)): _fingerprint(path) for path in sorted(temporary.rglob("*")) if path.is_file()}
     (temporary / MANIFEST).write_text(json.dumps({"files": files}, indent=1, sort_keys=True), encoding="utf-8")
     for path in [*temporary.rglob("*"), temporary]:
-        _sync(path)
+        sync(path)
     if checkpoint.exists():
         shutil.rmtree(checkpoint)
     temporary.rename(checkpoint)
-    _sync(checkpoint.parent)
+    sync(checkpoint.parent)
 
 
 def manifest(checkpoint: Path) -> dict[str, dict[str, int | str]]:
@@ -104,11 +105,3 @@ def data_version(checkpoint: Path) -> str:
 def _fingerprint(path: Path) -> dict[str, int | str]:
     with path.open("rb") as file:
         return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
