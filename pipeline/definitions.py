@@ -24,7 +24,7 @@ mixture = [dedup_asset(recipe), tokenizer_asset(recipe)]
 shards = [token_shards_asset(corpus) for corpus in recipe.corpora]
 model = [pretrained_model_asset(recipe), evaluation_asset(), exported_model_asset()]
 
-QUIET: dict[str, Any] = {"loggers": {"console": {"config": {}}}}  # the terminal gets `console`; a run given other config gets Dagster's own format
+QUIET: dict[str, Any] = {"loggers": {"console": {"config": {}}}}  # `console` in the terminal instead of Dagster's own format
 jobs = [
     dg.define_asset_job("pretrain", [*data, *mixture, *shards, *model], config=QUIET, description="Everything that is out of date, then training."),
     dg.define_asset_job("corpus", [*data, mixture[0]], config=QUIET, description="Every corpus up to dedup."),

@@ -33,8 +33,8 @@ def materialized(version: Version, metadata: Mapping[str, Any] | None = None) ->
         "path": dg.MetadataValue.path(str(version.path)),
         "fingerprint": version.fingerprint[:16],
     }
-    shown = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if "/" not in name)
-    log.info("%s: %s", "up to date, nothing to do" if version.reused else f"done in {version.seconds:.1f} s", shown)
+    outcome = "up to date, nothing to do" if version.reused else f"done in {version.seconds:.1f} s"
+    log.info("%s", ", ".join([outcome, *(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if "/" not in name)]))
     return dg.MaterializeResult(metadata=facts, data_version=dg.DataVersion(version.data_version))
 
 

@@ -154,7 +154,7 @@ def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float
         path = draft.path / "result.json"
         relative = {name: str(place.relative_to(store.root)) for name, place in places.items()}
         write_atomically(path, json.dumps(facts | relative, indent=1, sort_keys=True))
-        counts = {name: facts[name] for name in ("step", "tokens")}
+        counts = {"steps": facts["step"], "tokens": facts["tokens"]}
         return draft.publish([Part("result", run.work.fingerprint, {"result": File.of(path, draft.path)}, counts)])
 
 
