@@ -10,7 +10,6 @@ from typing import Any
 import yaml
 
 from pipeline.errors import PipelineError
-from pipeline.fingerprint import file_sha256
 from pipeline.recipe import Recipe
 from pipeline.store import File, Part, Store, Version, Work
 from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
@@ -44,7 +43,6 @@ class Run:
 
     def write_config(self) -> Path:
         """Writes what `python -m trainer` reads."""
-        self.config.run_dir.mkdir(parents=True, exist_ok=True)
         write_atomically(self.config_path, yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False))
         return self.config_path
 
@@ -71,7 +69,7 @@ def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> 
     specials = {entry["content"]: entry["id"] for entry in vocabulary["added_tokens"]}
     return DataConfig(
         tokenizer=tokenizer.path,
-        tokenizer_sha256=file_sha256(tokenizer.path / "tokenizer.json"),
+        tokenizer_sha256=tokenizer.parts[0].files["tokenizer.json"].sha256,
         vocab_size=tokenizer.counts["entries"],
         bot_id=specials[recipe.tokenizer.begin_of_text],
         eot_id=specials[recipe.tokenizer.end_of_text],
