@@ -1,264 +1,138 @@
-"""Dedup beside its peers, on one core: signatures, the whole of it from Parquet to decisions, and the quality of the decisions.
+"""Dedup beside its peers: signatures, the whole of it from Parquet to decisions, and whether the decisions are right.
 
-`python benchmarks/dedup.py` needs the sample corpora in ../shared/corpora; rensa and datatrove (with spaCy) are measured where importable.
-Contenders take turns, so that noise meets all of them; figures are medians. Slow peers get a smaller sample of the same documents.
+`python -m benchmarks.dedup [MEGABYTES]` needs the sample corpora in ../shared/corpora; rensa, Daft and datatrove (with spaCy) are measured where
+importable. All on one core, but for the last of ours. Slow peers get a smaller sample of the same documents.
 """
 
-import datetime
-import importlib.util
-import io
-import json
-import platform
-import re
-import statistics
+import argparse
+import os
+import shutil
 import tempfile
-import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
+from contextlib import contextmanager
 from pathlib import Path
 
-import datasketch
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-import xxhash
-import zstandard
 
-from pipeline.stages.dedup import DedupParams, ShingleSets, deduplicate, jaccard, shingle_sets, signatures
+from benchmarks import dedup_peers as peers
+from benchmarks.dedup_corpus import batch, parquet, stored, with_duplicates
+from benchmarks.dedup_truth import labelled, quality, similar_pairs
+from benchmarks.sidebyside import Contender, Report, importable, measure, record, sample, size_of
+from pipeline.engine import LocalEngine
+from pipeline.flows.dedup import deduplicate as dedup_flow
+from pipeline.stages.dedup import signatures
+from pipeline.store import Store
 
-ROOT = Path(__file__).parents[1]
-CORPORA = ROOT.parent / "shared" / "corpora"
-RESULTS = ROOT / "benchmarks" / "results" / "dedup.json"
-PARAMS = DedupParams()
-MEGABYTES, PEER_MEGABYTES, SLOW_MEGABYTES, REPEATS = 100, 10, 1, 5
-WORD = re.compile(r"\w+")
-
-Texts = list[str]
+PEER_MEGABYTES, SLOW_MEGABYTES, QUALITY_MEGABYTES = 10, 1, 12
+NAMES = ("enwiki", "techdocs", "labelled/neardup_articles_2500", "books")
 
 
-def real_texts() -> Iterator[str]:
-    """Articles, proposals and books, the long ones cut at paragraphs to at most 8,000 characters."""
-    for name in ("enwiki", "techdocs", "labelled/neardup_articles_2500", "books"):
-        with (CORPORA / f"{name}.jsonl.zst").open("rb") as file:
-            for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), encoding="utf-8"):
-                piece = ""
-                for paragraph in json.loads(line)["text"].split("\n\n"):
-                    if piece and len(piece) + len(paragraph) > 8000:
-                        yield piece
-                        piece = ""
-                    piece += paragraph + "\n\n"
-                yield piece
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Whatever threads a contender starts, they share one core."""
+    all_cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(all_cores)})
+    pa.set_cpu_count(1)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, all_cores)
 
 
-def edited(text: str, generator: np.random.Generator) -> str:
-    """The text with one to three runs of up to 6% of its words left out, doubled or changed."""
-    words = text.split(" ")
-    for _ in range(int(generator.integers(1, 4))):
-        at, size = int(generator.integers(len(words))), 1 + int(len(words) * generator.uniform(0, 0.06))
-        words[at : at + size] = [[], words[at : at + size] * 2, ["changed"] * size][int(generator.integers(3))]
-    return " ".join(words)
-
-
-def corpus() -> Texts:
-    """About 100 MB: the real texts in an order without meaning, and near duplicates of random ones to fill up."""
-    generator = np.random.default_rng(0)
-    texts = list(real_texts())
-    size, originals = sum(len(text.encode()) for text in texts), [text for text in texts if len(text) > 400]
-    while size < MEGABYTES * 1e6:
-        texts.append(edited(originals[int(generator.integers(len(originals)))], generator))
-        size += len(texts[-1].encode())
-    return [texts[i] for i in generator.permutation(len(texts))]
-
-
-def sample(texts: Texts, megabytes: float) -> Texts:
-    total = np.cumsum([len(text.encode()) for text in texts])
-    return texts[: int(np.searchsorted(total, megabytes * 1e6))]
-
-
-def batch(texts: Texts) -> pa.RecordBatch:
-    return pa.record_batch({"id": [f"{i:08}" for i in range(len(texts))], "text": pa.array(texts, pa.large_string())})
-
-
-def parquet(texts: Texts, folder: Path) -> Path:
-    path = folder / f"{len(texts)}.parquet"
-    if not path.exists():
-        pq.write_table(pa.Table.from_batches([batch(texts)]), path, compression="zstd", row_group_size=5000)
-    return path
-
-
-def shingles(text: str) -> set[bytes]:
-    words = WORD.findall(text.lower())
-    return {" ".join(words[i : i + 5]).encode() for i in range(max(1, len(words) - 4))}
-
-
-def datasketch_signature(text: str, hashfunc: Callable[[bytes], int] | None = None, num_perm: int = PARAMS.num_perm) -> datasketch.MinHash:
-    sketch = datasketch.MinHash(num_perm=num_perm, hashfunc=hashfunc)
-    sketch.update_batch(shingles(text))
-    return sketch
-
-
-def ours_end_to_end(path: Path) -> set[int]:
-    decisions = deduplicate(batches := list(pq.ParquetFile(path).iter_batches(5000, columns=["id", "text"])), [0] * len(batches), PARAMS)
-    return set(np.flatnonzero(~decisions["keep"].to_numpy()).tolist())
-
-
-def datasketch_end_to_end(path: Path, bands: tuple[int, int] | None) -> set[int]:
-    """The loop of datasketch's documentation: query, drop what finds a neighbour, insert the rest."""
-    num_perm = bands[0] * bands[1] if bands else 128
-    index, removed = datasketch.MinHashLSH(threshold=0.8, num_perm=num_perm, params=bands), set()
-    for i, text in enumerate(pq.read_table(path)["text"].to_pylist()):
-        sketch = datasketch_signature(text, xxhash.xxh32_intdigest, num_perm)
-        if index.query(sketch):
-            removed.add(i)
-        else:
-            index.insert(i, sketch)
-    return removed
-
-
-def rensa_end_to_end(path: Path) -> set[int]:
-    import rensa
-
-    index, removed = rensa.RMinHashLSH(threshold=0.8, num_perm=PARAMS.num_perm, num_bands=PARAMS.bands), set()
-    for i, text in enumerate(pq.read_table(path)["text"].to_pylist()):
-        sketch = rensa.RMinHash(num_perm=PARAMS.num_perm, seed=1)
-        sketch.update([shingle.decode() for shingle in shingles(text)])
-        if index.query(sketch):
-            removed.add(i)
-        else:
-            index.insert(i, sketch)
-    return removed
-
-
-def datatrove_signatures(texts: Texts) -> Callable[[], object]:
-    from datatrove.pipeline.dedup.minhash import MinhashConfig, MinhashDedupSignature
-    from datatrove.utils.hashing import HashConfig
-
-    # sha1, because datatrove 0.10 hands strings to xxhash, which xxhash 4 refuses; the tokenizer takes most of the time.
-    config = MinhashConfig(n_grams=5, num_buckets=PARAMS.bands, hashes_per_bucket=PARAMS.rows, hash_config=HashConfig(hash_fc="sha1"))
-    stage = MinhashDedupSignature("unused", config=config)
-    stage.get_shingles("loads the tokenizer, which is not what is measured")
-    return lambda: [stage.get_signature(found) for text in texts if len(found := stage.get_shingles(text))]
-
-
-def rensa_signatures(texts: Texts) -> None:
-    import rensa
-
-    for text in texts:
-        rensa.RMinHash(num_perm=PARAMS.num_perm, seed=1).update([shingle.decode() for shingle in shingles(text)])
-
-
-def importable(*names: str) -> bool:
-    return all(importlib.util.find_spec(name) for name in names)
-
-
-def signature_contenders(texts: Texts) -> dict[str, tuple[float, Callable[[], object]]]:
-    """What runs, and the MB that it reads, by name. All with 256 permutations of word 5-grams."""
+def signature_contenders(texts: list[str]) -> dict[str, Contender]:
+    """All with 256 permutations of word 5-grams."""
     whole, some, few = batch(texts), sample(texts, PEER_MEGABYTES), sample(texts, SLOW_MEGABYTES)
-    contenders: dict[str, tuple[float, Callable[[], object]]] = {
-        "groundwork": (megabytes(texts), lambda: signatures(whole, PARAMS)),
-        "datasketch batch, sha1": (megabytes(few), lambda: [datasketch_signature(text) for text in few]),
-        "datasketch batch, xxh32": (megabytes(some), lambda: [datasketch_signature(text, xxhash.xxh32_intdigest) for text in some]),
+    contenders = {
+        "groundwork": Contender(size_of(texts), lambda: signatures(whole, peers.PARAMS)),
+        "datasketch batch, sha1": Contender(size_of(few), lambda: [peers.datasketch_signature(text) for text in few]),
+        "datasketch batch, xxh32": Contender(size_of(some), lambda: [peers.datasketch_signature(text, peers.xxh32) for text in some]),
     }
     if importable("rensa"):
-        contenders["rensa"] = megabytes(some), lambda: rensa_signatures(some)
+        contenders["rensa"] = Contender(size_of(some), lambda: peers.rensa_signatures(some))
+    if importable("daft"):
+        contenders["daft minhash, xxhash64"] = Contender(size_of(some), peers.daft_signatures(some))
     if importable("datatrove", "spacy"):
-        contenders["datatrove, sha1"] = megabytes(few), datatrove_signatures(few)
+        contenders["datatrove, sha1"] = Contender(size_of(few), peers.datatrove_signatures(few))
     return contenders
 
 
-def end_to_end_contenders(texts: Texts, folder: Path) -> dict[str, tuple[float, Callable[[], object]]]:
+def flow(store: Store, engine: LocalEngine) -> Callable[[], object]:
+    """The flow from scratch, on the text that is in the store."""
+
+    def run() -> None:
+        for key in ("corpora/text/signatures", "dedup", "dedup_evidence"):
+            shutil.rmtree(store.root / key, ignore_errors=True)
+        dedup_flow(store, engine, ["text"], peers.PARAMS)
+
+    return run
+
+
+def end_to_end_contenders(texts: list[str], folder: Path) -> dict[str, Contender]:
     """Parquet to the documents to remove."""
-    whole, some = parquet(texts, folder), parquet(few := sample(texts, PEER_MEGABYTES), folder)
-    contenders: dict[str, tuple[float, Callable[[], object]]] = {
-        "groundwork, verified": (megabytes(texts), lambda: ours_end_to_end(whole)),
-        "datasketch LSH loop, 32x8": (megabytes(few), lambda: datasketch_end_to_end(some, (PARAMS.bands, PARAMS.rows))),
+    some, few = sample(texts, PEER_MEGABYTES), sample(texts, SLOW_MEGABYTES)
+    whole, some_path, few_path, megabytes = parquet(texts, folder), parquet(some, folder), parquet(few, folder), size_of(texts)
+    store = Store(folder / "store")
+    stored(store, "text", texts)
+    contenders = {
+        "groundwork, in memory": Contender(megabytes, lambda: peers.ours(whole)),
+        "groundwork, the flow on one process": Contender(megabytes, flow(store, LocalEngine(1))),
+        "datasketch LSH loop, 32x8": Contender(size_of(some), lambda: peers.datasketch_loop(some_path, 32, 8)),
     }
     if importable("rensa"):
-        contenders["rensa LSH loop, 32 bands"] = megabytes(few), lambda: rensa_end_to_end(some)
+        contenders["rensa LSH loop, 32 bands"] = Contender(size_of(some), lambda: peers.rensa_loop(some_path))
+    if importable("datatrove", "spacy"):
+        contenders["datatrove, four stages, 32x8, sha1"] = Contender(size_of(few), lambda: peers.datatrove_stages(few_path, 32, 8))
     return contenders
 
 
-def megabytes(texts: Texts) -> float:
-    return sum(len(text.encode()) for text in texts) / 1e6
+def on_all_cores(texts: list[str], folder: Path) -> Report:
+    """The flow on one process and on as many as there are cores."""
+    store, cores = Store(folder / "spread"), len(os.sched_getaffinity(0))
+    stored(store, "text", texts)
+    alone, together = LocalEngine(1), LocalEngine(cores)
+    try:
+        contenders = {f"the flow on {engine.workers} processes": Contender(size_of(texts), flow(store, engine)) for engine in (together, alone)}
+        return measure(contenders)
+    finally:
+        together.close()
 
 
-def measure(contenders: dict[str, tuple[float, Callable[[], object]]]) -> dict[str, dict[str, float]]:
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for run in range(REPEATS + 1):
-        for name, (_, call) in contenders.items():
-            started = time.perf_counter()
-            call()
-            if run:
-                seconds[name].append(time.perf_counter() - started)
-    return {name: {"mb": round(size, 1), "mb_per_s": round(size / statistics.median(seconds[name]), 2)} for name, (size, _) in contenders.items()}
-
-
-def similar_pairs(sets: ShingleSets, threshold: float) -> dict[int, set[int]]:
-    """All pairs of exact Jaccard >= threshold, without LSH: two such sets share one of their rarest (1 - threshold) |A| + 1 members."""
-    rows = [sets.hashes[start:end] for start, end in zip(sets.offsets[:-1], sets.offsets[1:], strict=True)]
-    _, inverse, counts = np.unique(sets.hashes, return_inverse=True, return_counts=True)
-    frequency = counts[inverse]
-    index: dict[int, list[int]] = defaultdict(list)
-    similar: dict[int, set[int]] = defaultdict(set)
-    for i, row in enumerate(rows):
-        rarest = np.lexsort((row, frequency[sets.offsets[i] : sets.offsets[i + 1]]))[: int((1 - threshold) * len(row) + 1e-9) + 1]
-        met = {other for value in row[rarest].tolist() for other in index[value]}
-        for other in met:
-            if jaccard(rows[other], row) >= threshold:
-                similar[i].add(other)
-                similar[other].add(i)
-        for value in row[rarest].tolist():
-            index[value].append(i)
-    return similar
-
-
-def quality(texts: Texts, folder: Path) -> dict[str, dict[str, float]]:
-    """Against all exact pairs: precision is the share of removals with a similar document kept, recall that of removable documents removed."""
-    similar = similar_pairs(shingle_sets(batch(texts), PARAMS), PARAMS.threshold)
-    path = parquet(texts, folder)
-    removals = {
-        "groundwork": ours_end_to_end(path),
-        "datasketch LSH loop, 32x8": datasketch_end_to_end(path, (PARAMS.bands, PARAMS.rows)),
-        "datasketch LSH loop, threshold=0.8": datasketch_end_to_end(path, None),
+def removals(folder: Path) -> dict[str, Callable[[list[str]], set[int]]]:
+    """Which texts each removes. Peers as their documentation has them."""
+    found: dict[str, Callable[[list[str]], set[int]]] = {
+        "groundwork": lambda texts: peers.ours(parquet(texts, folder)),
+        "datasketch LSH loop, 32x8": lambda texts: peers.datasketch_loop(parquet(texts, folder), 32, 8),
+        "datasketch LSH loop, threshold=0.8": lambda texts: peers.datasketch_loop(parquet(texts, folder)),
     }
     if importable("rensa"):
-        removals["rensa LSH loop, 32 bands"] = rensa_end_to_end(path)
-    return {name: scores(removed, similar) for name, removed in removals.items()}
-
-
-def scores(removed: set[int], similar: dict[int, set[int]]) -> dict[str, float]:
-    right = sum(bool(similar[i] - removed) for i in removed)
-    kept: set[int] = set()
-    for i in sorted(similar):
-        if i not in removed and not similar[i] & kept:
-            kept.add(i)
-    missed = sum(i not in removed and i not in kept for i in similar)
-    return {"removed": len(removed), "precision": round(right / len(removed), 4), "recall": round(right / (right + missed), 4)}
-
-
-def processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    named = re.search(r"model name\s*: (.+)", cpuinfo.read_text()) if cpuinfo.exists() else None
-    return named[1] if named else platform.processor() or platform.machine()
+        found["rensa LSH loop, 32 bands"] = lambda texts: peers.rensa_loop(parquet(texts, folder))
+    if importable("datatrove", "spacy"):
+        found["datatrove, four stages, 14x8"] = lambda texts: peers.datatrove_stages(parquet(texts, folder), 14, 8)
+    return found
 
 
 def main() -> None:
-    pa.set_cpu_count(1)
-    texts = corpus()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("megabytes", nargs="?", type=float, default=100)
+    texts = with_duplicates(NAMES, megabytes := parser.parse_args().megabytes)
+    texts = sample(texts, megabytes)
+    edited = sample(with_duplicates(("enwiki", "techdocs"), 70), QUALITY_MEGABYTES)
     with tempfile.TemporaryDirectory() as folder:
-        report = {
-            "date": datetime.date.today().isoformat(),
-            "machine": f"{processor()}, one core, Python {platform.python_version()}",
-            "versions": {name: version(name) for name in ("numba", "pyarrow", "datasketch", "rensa", "datatrove") if importable(name)},
-            "corpus": {"documents": len(texts), "mb": round(megabytes(texts), 1)},
-            "params": PARAMS.model_dump(),
-            "signatures": measure(signature_contenders(texts)),
-            "end_to_end": measure(end_to_end_contenders(texts, Path(folder))),
-            "quality": quality(sample(texts, 3 * PEER_MEGABYTES), Path(folder)),
+        place = Path(folder)
+        with one_core():
+            signed, whole = measure(signature_contenders(texts)), measure(end_to_end_contenders(texts, place))
+        spread = on_all_cores(texts, place)
+        articles, pairs = labelled(peers.PARAMS.threshold)
+        truths = {"neardup_articles_2500, labelled": (articles, pairs), "enwiki and techdocs, edited": (edited, similar_pairs(edited, peers.PARAMS))}
+        report: Report = {
+            "corpus": {"documents": len(texts), "mb": round(size_of(texts), 1)},
+            "params": peers.PARAMS.model_dump(),
+            "signatures": signed,
+            "end_to_end": whole,
+            "spread": spread,
+            "quality": {name: quality(removals(place), found, similar) for name, (found, similar) in truths.items()},
         }
-    RESULTS.write_text(json.dumps(report, indent=2) + "\n")
-    print(json.dumps(report, indent=2))
+    record("dedup", report, ("numba", "pyarrow", "numpy", "datasketch", "rensa", "daft", "datatrove", "xxhash"))
 
 
 if __name__ == "__main__":

@@ -1,34 +1,30 @@
-"""Quality signals and verdicts beside datatrove's four filters, on one core: speed, and how often the verdicts agree.
+"""Quality signals and verdicts beside datatrove's four filters: speed on one core and two, memory, and how often the verdicts agree.
 
 `python benchmarks/quality.py` needs the sample corpora in ../shared/corpora; datatrove (with spaCy) is measured where importable, with its default
-splitter and with str.split() (and a regular expression for sentences). Contenders take turns; figures are medians of processor time, which other
-work on the machine disturbs least. datatrove gets a smaller sample of the same documents, and ours is measured on that sample too.
+splitter and with str.split() (and a regular expression for sentences), on a smaller sample of the same documents. Speeds are medians of processor
+time, the contenders taking turns.
 """
 
-import datetime
-import importlib.util
-import io
-import json
-import os
-import platform
 import re
 import statistics
 import time
 from collections.abc import Callable
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import zstandard
+from processes import peak_mb, scaling
+from sidebyside import Contender, Report, importable, measure, record, sample, size_of, texts
+from stored import CORPUS, stored
 
-from pipeline.stages.quality import PROFILES, QualityParams, judge, measure
+from pipeline.engine import LocalEngine
+from pipeline.flows.quality import judge as judge_flow
+from pipeline.stages.quality import PROFILES, QualityParams, judge
+from pipeline.stages.quality import measure as signals_of
+from pipeline.store import Store
 
-ROOT = Path(__file__).parents[1]
-CORPORA = ROOT.parent / "shared" / "corpora"
-RESULTS = ROOT / "benchmarks" / "results" / "quality.json"
 FILES = ("books", "enwiki", "techdocs", "labelled/neardup_articles_2500")
-REPEATS, SAMPLE_EVERY = 5, 40
+MEGABYTES, SAMPLE_MEGABYTES, BATCH_ROWS = 100, 1.5, 500
 
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
@@ -36,22 +32,28 @@ Verdicts = dict[str, list[bool]]
 Split = Callable[[str, str], list[str]]
 
 
-def corpus() -> list[str]:
-    texts = []
-    for name in FILES:
-        with (CORPORA / f"{name}.jsonl.zst").open("rb") as file:
-            lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), encoding="utf-8")
-            texts += [json.loads(line)["text"] for line in lines]
-    return texts
+def batches(found: list[str]) -> list[pa.RecordBatch]:
+    parts = [found[row : row + BATCH_ROWS] for row in range(0, len(found), BATCH_ROWS)]
+    return [pa.record_batch({"id": [f"{row:08}" for row in range(len(part))], "text": pa.array(part, pa.large_string())}) for part in parts]
 
 
-def batch(texts: list[str]) -> pa.RecordBatch:
-    return pa.record_batch({"id": [f"{i:08}" for i in range(len(texts))], "text": pa.array(texts, pa.large_string())})
+def all_signals(parts: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    return [signals_of(part) for part in parts]
 
 
-def ours(documents: pa.RecordBatch) -> Verdicts:
-    signals = measure(documents)
-    return {name: judge(signals, PROFILES[name])["keep"].to_pylist() for name in ("gopher", "gopher-repetition", "c4", "fineweb")}
+def share_of_ours(share: int, shares: int) -> Callable[[], object]:
+    pa.set_cpu_count(1)
+    return partial(all_signals, batches(texts(FILES, MEGABYTES)[share::shares]))
+
+
+def judged(measured: list[pa.RecordBatch]) -> None:
+    for signals in measured:
+        judge(signals, QualityParams())
+
+
+def ours(parts: list[pa.RecordBatch]) -> Verdicts:
+    measured = pa.Table.from_batches(all_signals(parts)).combine_chunks().to_batches()[0]
+    return {name: judge(measured, PROFILES[name])["keep"].to_pylist() for name in ("gopher", "gopher-repetition", "c4", "fineweb")}
 
 
 def datatrove(texts: list[str], words: Split | None = None, sentences: Split | None = None) -> Verdicts:
@@ -84,65 +86,42 @@ def plain_sentences(text: str, language: str) -> list[str]:
     return SENTENCE.split(text)
 
 
-def speeds(contenders: dict[str, tuple[float, Callable[[], object]]]) -> dict[str, dict[str, float]]:
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for run in range(REPEATS + 1):
-        for name, (_, call) in contenders.items():
-            started = time.process_time()
-            call()
-            if run:
-                seconds[name].append(time.process_time() - started)
-    return {name: {"mb": round(size, 1), "mb_per_s": round(size / statistics.median(seconds[name]), 2)} for name, (size, _) in contenders.items()}
-
-
 def agreement(mine: Verdicts, theirs: Verdicts) -> dict[str, float]:
     return {name: round(statistics.mean(a == b for a, b in zip(mine[name], theirs[name], strict=True)), 4) for name in mine}
 
 
-def megabytes(texts: list[str]) -> float:
-    return sum(len(text.encode()) for text in texts) / 1e6
-
-
-def processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    named = re.search(r"model name\s*: (.+)", cpuinfo.read_text()) if cpuinfo.exists() else None
-    return named[1] if named else platform.processor() or platform.machine()
+def judge_stored(root: Path) -> None:
+    judge_flow(Store(root), LocalEngine(1), CORPUS, QualityParams())
 
 
 def main() -> None:
     pa.set_cpu_count(1)
-    texts = corpus()
-    few = texts[::SAMPLE_EVERY]
-    documents, some = batch(texts), batch(few)
-    signals = measure(documents)
-    contenders: dict[str, tuple[float, Callable[[], object]]] = {
-        "groundwork, all signals": (megabytes(texts), lambda: measure(documents)),
-        "groundwork, verdicts from signals": (megabytes(texts), lambda: judge(signals, QualityParams())),
-        "groundwork, signals and verdicts, sample": (megabytes(few), lambda: ours(some)),
+    found = texts(FILES, MEGABYTES)
+    few = sample(found, SAMPLE_MEGABYTES)
+    parts, some = batches(found), batches(few)
+    contenders = {"groundwork, signals and verdicts": Contender(size_of(few), partial(ours, some))}
+    if importable("datatrove", "spacy"):
+        contenders["datatrove, white-space splitter"] = Contender(size_of(few), partial(datatrove, few, white_space, plain_sentences))
+        contenders["datatrove, default splitter"] = Contender(size_of(few), partial(datatrove, few))
+    alone = {
+        "all signals": Contender(size_of(found), partial(all_signals, parts)),
+        "verdicts from signals": Contender(size_of(found), partial(judged, all_signals(parts))),
     }
-    report: dict[str, Any] = {
-        "date": datetime.date.today().isoformat(),
-        "machine": f"{processor()}, {os.cpu_count()} cores, one used, Python {platform.python_version()}",
-        "corpus": {"documents": len(texts), "mb": round(megabytes(texts), 1)},
-        "sample": {"documents": len(few), "mb": round(megabytes(few), 1)},
+    report: Report = {
+        "corpus": {"documents": len(found), "mb": round(size_of(found), 1)},
+        "one_core": measure(alone, time.process_time),
+        "one_core_on_a_sample": measure(contenders, time.process_time),
+        "processes": scaling(share_of_ours, size_of(found)),
     }
-    has_datatrove = importlib.util.find_spec("datatrove") is not None
-    report["versions"] = {name: version(name) for name in ("numba", "pyarrow", *(("datatrove", "spacy") if has_datatrove else ()))}
-    if has_datatrove:
-        contenders["datatrove, white-space splitter, sample"] = megabytes(few), lambda: datatrove(few, white_space, plain_sentences)
-        contenders["datatrove, default splitter, sample"] = megabytes(few), lambda: datatrove(few)
-    report["speed"] = speeds(contenders)
-    if has_datatrove:
-        sample_speed = report["speed"]["groundwork, signals and verdicts, sample"]["mb_per_s"]
-        report["times_as_fast_on_the_sample"] = {
-            name: round(sample_speed / report["speed"][name]["mb_per_s"]) for name in contenders if name.startswith("datatrove")
-        }
+    if importable("datatrove", "spacy"):
+        mine = ours(some)
         report["same_verdict_on_the_sample"] = {
-            "white-space splitter": agreement(ours(some), datatrove(few, white_space)),
-            "default splitter": agreement(ours(some), datatrove(few)),
+            "white-space splitter": agreement(mine, datatrove(few, white_space)),
+            "default splitter": agreement(mine, datatrove(few)),
         }
-    RESULTS.write_text(json.dumps(report, indent=2) + "\n")
-    print(json.dumps(report, indent=2))
+    with stored(FILES[:3]) as root:
+        report["peak_mb_of_a_worker_on_a_stored_part"] = peak_mb(judge_stored, root)
+    record("quality", report, ("numba", "pyarrow", "datatrove", "spacy"))
 
 
 if __name__ == "__main__":
