@@ -31,8 +31,9 @@ class TrainingData:
         rows = self.batch_size // world_size
         corpora, windows = self.order.windows(step * self.batch_size + rank * rows, rows)
         batch = np.empty((rows, self.seq_len + 1), dtype=np.int64)
-        for row, (corpus, window) in enumerate(zip(corpora.tolist(), windows.tolist(), strict=True)):
-            batch[row] = self.streams[corpus].window(window * self.seq_len, self.seq_len + 1)
+        for corpus, stream in enumerate(self.streams):
+            mine = np.flatnonzero(corpora == corpus)
+            stream.gather(windows[mine] * self.seq_len, batch, mine)
         return batch
 
 

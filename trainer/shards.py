@@ -7,7 +7,9 @@ Source: Megatron-LM, megatron/core/datasets/indexed_dataset.py.
 
 import os
 import struct
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -15,6 +17,7 @@ from typing import BinaryIO, Self
 import numpy as np
 
 from trainer.durable import sync
+from trainer.mapping import map_file
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
@@ -23,6 +26,7 @@ HEADER = struct.Struct("<9sQBQQ")
 DTYPE_CODES: dict[int, np.dtype] = {8: np.dtype("<u2"), 4: np.dtype("<u4")}
 MAX_ID = 2**31 - 1
 MAX_DOCUMENT_TOKENS = 2**31 - 1
+CHECKED_TOGETHER = 1 << 20  # documents or tokens, so that checking takes no more memory for a larger shard
 
 
 class ShardError(Exception):
@@ -131,88 +135,191 @@ def _sync_and_close(file: BinaryIO) -> None:
 
 
 class Shard:
-    """A shard on disk, memory-mapped. `tokens` [num_tokens], `lengths` [num_documents] int32. ShardError when the files do not agree."""
+    """A shard on disk. ShardError when its files do not fit together by their header and sizes.
+
+    Opening reads a few bytes, whatever the shard's size, and leaves no file open; `check_index` looks at every document. `tokens` [num_tokens] and
+    `lengths` [num_documents] int32 are mapped when first used.
+    """
 
     def __init__(self, prefix: Path) -> None:
         self.prefix = Path(prefix)
         index, data = idx_path(self.prefix), bin_path(self.prefix)
-        for path in (index, data):
-            if not path.is_file():
-                raise ShardError(f"{path}: no such file; a token shard is a .bin and an .idx of the same name")
-        self.dtype, self.num_documents = self._read_header(index)
-        raw = np.memmap(index, dtype=np.uint8, mode="r")
-        documents, at = self.num_documents, HEADER.size
-        self.lengths = raw[at : at + 4 * documents].view("<i4")
-        offsets = raw[at + 4 * documents : at + 12 * documents].view("<i8")
-        starts = raw[at + 12 * documents :].view("<i8")
-        self._ends = np.cumsum(self.lengths, dtype=np.int64)
-        self._check(index, data, offsets, starts)
-        self.num_tokens = int(self._ends[-1]) if documents else 0
-        self.tokens: np.ndarray = np.memmap(data, dtype=self.dtype, mode="r") if self.num_tokens else np.zeros(0, self.dtype)
+        try:
+            descriptor = os.open(index, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                self.dtype, self.num_documents = _read_header(index, descriptor)
+                self.num_tokens = self._count_tokens(descriptor)
+            finally:
+                os.close(descriptor)
+            size = data.stat().st_size
+        except FileNotFoundError as error:
+            raise ShardError(f"{error.filename}: no such file; a token shard is a .bin and an .idx of the same name") from None
+        if size != self.num_tokens * self.dtype.itemsize:
+            raise ShardError(
+                f"{data}: {size} bytes, but its index counts {self.num_tokens} tokens of {self.dtype.itemsize} bytes "
+                f"({self.num_tokens * self.dtype.itemsize})"
+            )
+
+    def _count_tokens(self, descriptor: int) -> int:
+        """Where the last document ends, by its length and offset."""
+        if not self.num_documents:
+            return 0
+        (length,) = struct.unpack("<i", os.pread(descriptor, 4, HEADER.size + 4 * (self.num_documents - 1)))
+        (offset,) = struct.unpack("<q", os.pread(descriptor, 8, HEADER.size + 4 * self.num_documents + 8 * (self.num_documents - 1)))
+        return offset // self.dtype.itemsize + length
+
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        return map_file(bin_path(self.prefix), self.dtype)
+
+    @cached_property
+    def _index(self) -> np.ndarray:
+        return map_file(idx_path(self.prefix), np.dtype(np.uint8))
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return self._index[HEADER.size : HEADER.size + 4 * self.num_documents].view("<i4")
+
+    @cached_property
+    def _offsets(self) -> np.ndarray:
+        """In bytes, int64 [num_documents]."""
+        return self._index[HEADER.size + 4 * self.num_documents : HEADER.size + 12 * self.num_documents].view("<i8")
+
+    @cached_property
+    def _offsets_to_search(self) -> memoryview:
+        """The same: they are not aligned in the file, and `np.searchsorted` would copy all of them first."""
+        return self._offsets.view(np.uint8).data.cast("q")
 
     def document(self, i: int) -> np.ndarray:
-        """The tokens of document i. IndexError outside 0..num_documents - 1."""
+        """The tokens of document i. IndexError outside 0..num_documents - 1, ShardError when the index puts it outside the shard."""
         if not 0 <= i < self.num_documents:
             raise IndexError(f"{self.prefix} has {self.num_documents} documents, there is no number {i}")
-        end = int(self._ends[i])
-        return self.tokens[end - int(self.lengths[i]) : end]
+        start, length = int(self._offsets[i]) // self.dtype.itemsize, int(self.lengths[i])
+        if not 0 <= start < start + length <= self.num_tokens:
+            raise ShardError(f"{idx_path(self.prefix)}: document {i} has {length} tokens from {start} on; the shard has {self.num_tokens}")
+        return self.tokens[start : start + length]
 
-    @staticmethod
-    def _read_header(index: Path) -> tuple[np.dtype, int]:
-        with index.open("rb") as file:
-            header = file.read(HEADER.size)
-        if len(header) < HEADER.size:
-            raise ShardError(f"{index}: {len(header)} bytes, shorter than a header of {HEADER.size}")
-        magic, version, code, sequences, document_starts = HEADER.unpack(header)
-        if magic != MAGIC:
-            raise ShardError(f"{index}: does not start with MMIDIDX; this is not a Megatron index")
-        if version != VERSION:
-            raise ShardError(f"{index}: index version {version}; only version {VERSION} is known")
-        if code not in DTYPE_CODES:
-            raise ShardError(f"{index}: dtype code {code}; token shards hold uint16 (8) or int32 (4)")
-        if document_starts != sequences + 1:
-            raise ShardError(f"{index}: {sequences} sequences but {document_starts} document starts; one document must be one sequence")
-        expected, size = HEADER.size + 12 * sequences + 8 * document_starts, index.stat().st_size
-        if size != expected:
-            raise ShardError(f"{index}: {size} bytes, but {sequences} documents need {expected}; the file is truncated or has been added to")
-        return DTYPE_CODES[code], sequences
+    def document_starts(self, start: int, end: int) -> np.ndarray:
+        """The positions in start..end - 1 at which a document starts, int64, ascending. Costs O(log documents)."""
+        first = bisect_left(self._offsets_to_search, start * self.dtype.itemsize)
+        after = bisect_left(self._offsets_to_search, end * self.dtype.itemsize, lo=first)
+        return self._offsets[first:after] // self.dtype.itemsize
 
-    def _check(self, index: Path, data: Path, offsets: np.ndarray, starts: np.ndarray) -> None:
-        for bad in np.flatnonzero(self.lengths <= 0)[:1]:
-            raise ShardError(f"{index}: document {bad} has length {self.lengths[bad]}")
-        expected = (self._ends - self.lengths) * self.dtype.itemsize
-        for bad in np.flatnonzero(offsets != expected)[:1]:
-            raise ShardError(f"{index}: document {bad} starts at byte {offsets[bad]}, but the lengths before it put it at {expected[bad]}")
-        if not np.array_equal(starts, np.arange(self.num_documents + 1)):
-            raise ShardError(f"{index}: document starts are not 0..{self.num_documents}; one document must be one sequence")
-        size = data.stat().st_size
-        tokens = int(self._ends[-1]) if self.num_documents else 0
-        if size != tokens * self.dtype.itemsize:
-            raise ShardError(
-                f"{data}: {size} bytes, but its index counts {tokens} tokens of {self.dtype.itemsize} bytes ({tokens * self.dtype.itemsize})"
-            )
+    def check_index(self) -> None:
+        """Every length, offset and document start. ShardError names the first document that is wrong."""
+        index, itemsize = idx_path(self.prefix), self.dtype.itemsize
+        starts = self._index[HEADER.size + 12 * self.num_documents :].view("<i8")
+        end = 0
+        for first in range(0, self.num_documents, CHECKED_TOGETHER):
+            lengths = self.lengths[first : first + CHECKED_TOGETHER]
+            for bad in np.flatnonzero(lengths <= 0)[:1]:
+                raise ShardError(f"{index}: document {first + bad} has length {lengths[bad]}")
+            offsets = self._offsets[first : first + CHECKED_TOGETHER]
+            expected = (end + np.cumsum(lengths, dtype=np.int64) - lengths) * itemsize
+            for bad in np.flatnonzero(offsets != expected)[:1]:
+                raise ShardError(
+                    f"{index}: document {first + bad} starts at byte {offsets[bad]}, but the lengths before it put it at {expected[bad]}"
+                )
+            end = int(expected[-1]) // itemsize + int(lengths[-1])
+        for first in range(0, self.num_documents + 1, CHECKED_TOGETHER):
+            found = starts[first : first + CHECKED_TOGETHER]
+            if not np.array_equal(found, np.arange(first, first + len(found))):
+                raise ShardError(f"{index}: document starts are not 0..{self.num_documents}; one document must be one sequence")
+
+    def check_ids(self, vocab_size: int) -> None:
+        """Every id is below `vocab_size`. ShardError names the first that is not, and its document. Reads all tokens."""
+        for first in range(0, self.num_tokens, CHECKED_TOGETHER):
+            tokens = self.tokens[first : first + CHECKED_TOGETHER]
+            if int(tokens.max()) >= vocab_size:
+                position = first + int(np.argmax(tokens >= vocab_size))
+                document = bisect_right(self._offsets_to_search, position * self.dtype.itemsize) - 1
+                raise ShardError(
+                    f"{bin_path(self.prefix)}: document {document} holds id {int(self.tokens[position])}, "
+                    f"but the vocabulary has {vocab_size}; this shard is of another tokenizer"
+                )
+
+    def check_ends(self, bot_id: int, eot_id: int) -> None:
+        """Every document starts with `bot_id` and ends with `eot_id`. ShardError names the first that does not. The index must be sound."""
+        for first in range(0, self.num_documents, CHECKED_TOGETHER):
+            begins = self._offsets[first : first + CHECKED_TOGETHER] // self.dtype.itemsize
+            lasts = begins + self.lengths[first : first + CHECKED_TOGETHER] - 1
+            for places, wanted, what in ((begins, bot_id, "starts"), (lasts, eot_id, "ends")):
+                found = self.tokens[places]
+                for bad in np.flatnonzero(found != wanted)[:1]:
+                    raise ShardError(f"{bin_path(self.prefix)}: document {first + bad} {what} with id {found[bad]}, not with {wanted}")
+
+
+def _read_header(index: Path, descriptor: int) -> tuple[np.dtype, int]:
+    header, size = os.pread(descriptor, HEADER.size, 0), os.fstat(descriptor).st_size
+    if len(header) < HEADER.size:
+        raise ShardError(f"{index}: {len(header)} bytes, shorter than a header of {HEADER.size}")
+    magic, version, code, sequences, document_starts = HEADER.unpack(header)
+    if magic != MAGIC:
+        raise ShardError(f"{index}: does not start with MMIDIDX; this is not a Megatron index")
+    if version != VERSION:
+        raise ShardError(f"{index}: index version {version}; only version {VERSION} is known")
+    if code not in DTYPE_CODES:
+        raise ShardError(f"{index}: dtype code {code}; token shards hold uint16 (8) or int32 (4)")
+    if document_starts != sequences + 1:
+        raise ShardError(f"{index}: {sequences} sequences but {document_starts} document starts; one document must be one sequence")
+    expected = HEADER.size + 12 * sequences + 8 * document_starts
+    if size != expected:
+        raise ShardError(f"{index}: {size} bytes, but {sequences} documents need {expected}; the file is truncated or has been added to")
+    return DTYPE_CODES[code], sequences
 
 
 class TokenStream:
-    """The shards of one corpus end to end. Finding a position costs O(log shards)."""
+    """The shards of one corpus end to end. Finding a position costs O(log shards), wherever it is."""
 
     def __init__(self, prefixes: Sequence[Path]) -> None:
         self.shards = [Shard(prefix) for prefix in prefixes]
-        self._ends = np.cumsum([shard.num_tokens for shard in self.shards], dtype=np.int64)
-        self.num_tokens = int(self._ends[-1]) if self.shards else 0
+        self._begins = np.zeros(len(self.shards) + 1, np.int64)
+        np.cumsum([shard.num_tokens for shard in self.shards], out=self._begins[1:])
+        self._begins_to_search = self._begins.tolist()
+        self.num_tokens = int(self._begins[-1])
 
     def window(self, start: int, length: int) -> np.ndarray:
         """`length` tokens from `start`, across shards if need be: a view within one shard, a copy otherwise. IndexError outside the stream."""
-        if start < 0 or length < 0 or start + length > self.num_tokens:
-            raise IndexError(f"tokens {start} to {start + length} are not in a stream of {self.num_tokens}")
-        first = int(np.searchsorted(self._ends, start, side="right"))
-        pieces = []
-        while length > 0:
-            shard = self.shards[first]
-            at = start - (int(self._ends[first]) - shard.num_tokens)
-            piece = shard.tokens[at : at + length]
-            pieces.append(piece)
-            start, length, first = start + len(piece), length - len(piece), first + 1
+        pieces = [shard.tokens[first:after] for shard, first, after in self._pieces(start, length)]
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else np.zeros(0, np.uint16)
+
+    def document_starts(self, start: int, length: int) -> np.ndarray:
+        """Where documents start in that window, int64, counted from the window's first token: what is before the first one began earlier."""
+        found, passed = [], 0
+        for shard, first, after in self._pieces(start, length):
+            found.append(shard.document_starts(first, after) + (passed - first))
+            passed += after - first
+        return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.int64), *found])
+
+    def gather(self, starts: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
+        """Fills row rows[i] of `out` [any, length] with the `length` tokens from starts[i]. IndexError when one is outside the stream."""
+        length = out.shape[1]
+        for start in starts[(starts < 0) | (starts + length > self.num_tokens)][:1]:
+            raise self._outside(start, length)
+        found = np.searchsorted(self._begins, starts, side="right") - 1
+        begins = starts - self._begins[found]
+        # Faster than one indexed copy for each shard: that needs room for the rows as they are stored, fresh each time.
+        for row, shard, begin, end in zip(rows.tolist(), found.tolist(), begins.tolist(), (begins + length).tolist(), strict=True):
+            tokens = self.shards[shard].tokens
+            if end <= len(tokens):
+                out[row] = tokens[begin:end]
+            else:
+                out[row] = self.window(self._begins_to_search[shard] + begin, length)
+
+    def _pieces(self, start: int, length: int) -> Iterator[tuple[Shard, int, int]]:
+        """The shards that the window touches, each with the first of its tokens and the one after the last."""
+        if start < 0 or length < 0 or start + length > self.num_tokens:
+            raise self._outside(start, length)
+        number = bisect_right(self._begins_to_search, start) - 1
+        while length > 0:
+            shard = self.shards[number]
+            first = start - self._begins_to_search[number]
+            taken = min(length, shard.num_tokens - first)
+            if taken:
+                yield shard, first, first + taken
+            start, length, number = start + taken, length - taken, number + 1
+
+    def _outside(self, start: int, length: int) -> IndexError:
+        return IndexError(f"tokens {start} to {start + length} are not in a stream of {self.num_tokens}")

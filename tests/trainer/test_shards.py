@@ -1,5 +1,8 @@
 """Token shards: what is written is read back, and what is broken is refused with its name."""
 
+import gc
+import itertools
+import resource
 import struct
 import tempfile
 from pathlib import Path
@@ -31,20 +34,82 @@ def test_documents_come_back_as_they_were_written(documents: list[list[int]], dt
         assert shard.num_tokens == sum(map(len, documents))
 
 
-@settings(max_examples=40, deadline=None)
-@given(documents_strategy, st.data())
-def test_a_window_is_a_slice_of_the_concatenated_shards(documents: list[list[int]], data: st.DataObject) -> None:
+@st.composite
+def sharded_documents(draw: st.DrawFn) -> list[list[list[int]]]:
+    """Documents, cut anywhere into shards; a shard may be empty."""
+    documents = draw(documents_strategy)
+    cuts = sorted(draw(st.lists(st.integers(0, len(documents)), max_size=4)))
+    return [documents[first:after] for first, after in itertools.pairwise([0, *cuts, len(documents)])]
+
+
+def stream_of(folder: str, shards: list[list[list[int]]]) -> TokenStream:
+    return TokenStream([write(Path(folder) / str(number), documents, ("uint16", "uint32")[number % 2]) for number, documents in enumerate(shards)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(sharded_documents(), st.data())
+def test_a_window_is_a_slice_of_the_concatenated_shards(shards: list[list[list[int]]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        cut = data.draw(st.integers(0, len(documents)))
-        prefixes = [write(Path(folder) / "a", documents[:cut]), write(Path(folder) / "b", documents[cut:])]
-        stream = TokenStream(prefixes)
-        flat = [token for document in documents for token in document]
+        stream = stream_of(folder, shards)
+        flat = [token for documents in shards for document in documents for token in document]
         start = data.draw(st.integers(0, len(flat)))
         length = data.draw(st.integers(0, len(flat) - start))
         assert stream.num_tokens == len(flat)
         assert stream.window(start, length).tolist() == flat[start : start + length]
-        with pytest.raises(IndexError):
-            stream.window(start, len(flat) - start + 1)
+        for outside in ((start, len(flat) - start + 1), (-1, 1)):
+            with pytest.raises(IndexError, match=f"not in a stream of {len(flat)}"):
+                stream.window(*outside)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sharded_documents(), st.data())
+def test_gathered_rows_are_the_windows_and_other_rows_are_left_alone(shards: list[list[list[int]]], data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        stream = stream_of(folder, shards)
+        length = data.draw(st.integers(1, stream.num_tokens))
+        starts = np.array(data.draw(st.lists(st.integers(0, stream.num_tokens - length), max_size=6)), np.int64)
+        rows = np.array(data.draw(st.permutations(range(len(starts) + 2))), np.int64)[: len(starts)]
+        out = np.full((len(starts) + 2, length), -1, np.int64)
+        stream.gather(starts, out, rows)
+        for row in range(len(out)):
+            expected = stream.window(int(starts[rows.tolist().index(row)]), length).tolist() if row in rows else [-1] * length
+            assert out[row].tolist() == expected
+        with pytest.raises(IndexError, match="are not in a stream"):
+            stream.gather(np.array([stream.num_tokens - length + 1]), out, np.array([0]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(sharded_documents(), st.data())
+def test_document_starts_are_those_inside_the_window(shards: list[list[list[int]]], data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        stream = stream_of(folder, shards)
+        lengths = [len(document) for documents in shards for document in documents]
+        begins = [0, *itertools.accumulate(lengths)][:-1]
+        start = data.draw(st.integers(0, stream.num_tokens))
+        length = data.draw(st.integers(0, stream.num_tokens - start))
+        assert stream.document_starts(start, length).tolist() == [begin - start for begin in begins if start <= begin < start + length]
+
+
+def test_more_shards_than_a_process_may_open_files(tmp_path: Path) -> None:
+    stream = TokenStream([write(tmp_path / str(number), [[number, 1], [2]]) for number in range(80)])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 8, hard))
+    try:
+        out = np.empty((80, 3), np.int64)
+        stream.gather(np.arange(80) * 3, out, np.arange(80))
+        starts = stream.document_starts(0, stream.num_tokens)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert out.tolist() == [[number, 1, 2] for number in range(80)]
+    assert len(starts) == 160
+
+
+def test_what_was_read_outlives_the_shard_and_cannot_be_written_to(tmp_path: Path) -> None:
+    window = TokenStream([write(tmp_path / "a", [list(range(5000))])]).window(4000, 1000)
+    gc.collect()
+    assert window.tolist() == list(range(4000, 5000))
+    with pytest.raises(ValueError, match="read-only"):
+        window[0] = 1
 
 
 def test_bulk_and_single_writes_give_the_same_bytes(tmp_path: Path) -> None:
@@ -114,9 +179,6 @@ def _patch(path: Path, at: int, raw: bytes) -> None:
         (lambda folder: _patch(folder / "a.idx", 0, b"PARQUET!!"), "not a Megatron index"),
         (lambda folder: _patch(folder / "a.idx", 9, b"\x02"), "version 2"),
         (lambda folder: _patch(folder / "a.idx", 17, b"\x06"), "dtype code 6"),
-        (lambda folder: _patch(folder / "a.idx", HEADER.size + 4, struct.pack("<i", -4)), "document 1 has length -4"),
-        (lambda folder: _patch(folder / "a.idx", HEADER.size + 3 * 4 + 8, struct.pack("<q", 9)), "document 1 starts at byte 9"),
-        (lambda folder: _patch(folder / "a.idx", HEADER.size + 3 * 12 + 8, struct.pack("<q", 2)), "document starts are not"),
     ],
 )
 def test_a_damaged_shard_is_refused_by_name(tmp_path: Path, damage: object, names: str) -> None:
@@ -125,3 +187,30 @@ def test_a_damaged_shard_is_refused_by_name(tmp_path: Path, damage: object, name
     damage(tmp_path)
     with pytest.raises(ShardError, match=names):
         Shard(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("damage", "names"),
+    [
+        (lambda folder: _patch(folder / "a.idx", HEADER.size + 4, struct.pack("<i", -4)), "document 1 has length -4"),
+        (lambda folder: _patch(folder / "a.idx", HEADER.size + 3 * 4 + 8, struct.pack("<q", 9)), "document 1 starts at byte 9"),
+        (lambda folder: _patch(folder / "a.idx", HEADER.size + 3 * 12 + 8, struct.pack("<q", 2)), "document starts are not"),
+    ],
+)
+def test_a_damaged_index_is_found_by_checking_it(tmp_path: Path, damage: object, names: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.shards.CHECKED_TOGETHER", 2)
+    shard = Shard(write(tmp_path / "a", [[1, 2], [3], [4]]))
+    shard.check_index()
+    assert callable(damage)
+    damage(tmp_path)
+    with pytest.raises(ShardError, match=f"a.idx: .*{names}"):
+        Shard(tmp_path / "a").check_index()
+
+
+def test_a_document_that_the_index_puts_outside_the_shard_is_not_read(tmp_path: Path) -> None:
+    write(tmp_path / "a", [[1, 2], [3], [4]])
+    _patch(tmp_path / "a.idx", HEADER.size + 4, struct.pack("<i", 9))
+    with pytest.raises(ShardError, match="document 1 has 9 tokens from 2 on; the shard has 4"):
+        Shard(tmp_path / "a").document(1)
+    with pytest.raises(IndexError, match="there is no number 3"):
+        Shard(tmp_path / "a").document(3)
