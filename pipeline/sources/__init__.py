@@ -4,21 +4,28 @@ from typing import Annotated, Union
 
 from pydantic import Field
 
-from pipeline.sources.documents import Reason, Rejected, Rejects, Source, SourceError, Unit, document_id
+from pipeline.fingerprint import file_sha256
+from pipeline.sources.documents import OfflineError, Reason, Rejected, Rejects, Source, SourceError, Unit, document_id
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.hub import HubConfig, HubSource
 from pipeline.sources.libraries import LibraryDocsConfig, LibraryDocsSource
+from pipeline.sources.listing import Paths
 from pipeline.sources.readmes import PackageReadmesConfig, PackageReadmesSource
 from pipeline.sources.stdlib import StdlibDocsConfig, StdlibDocsSource
+from pipeline.sources.stored import Hash
+from pipeline.sources.warc import WarcConfig, WarcSource
 
 SourceConfig = Annotated[
-    Union[StdlibDocsConfig, LibraryDocsConfig, PackageReadmesConfig, FilesConfig, HubConfig],  # noqa: UP007 - one name for the schema
+    Union[StdlibDocsConfig, LibraryDocsConfig, PackageReadmesConfig, FilesConfig, WarcConfig, HubConfig],  # noqa: UP007 - one name for the schema
     Field(discriminator="kind"),
 ]
 
 
-def open_source(corpus: str, config: SourceConfig) -> Source:
-    """The source that a configuration describes; `corpus` is part of every document's id. Nothing is read yet."""
+def open_source(corpus: str, config: SourceConfig, sha256: Hash = file_sha256) -> Source:
+    """The source that a configuration describes; `corpus` is part of every document's id. Nothing is read yet.
+
+    `sha256` hashes a file on this machine, or remembers its hash.
+    """
     match config:
         case StdlibDocsConfig():
             return StdlibDocsSource(corpus, config)
@@ -27,9 +34,25 @@ def open_source(corpus: str, config: SourceConfig) -> Source:
         case PackageReadmesConfig():
             return PackageReadmesSource(corpus, config)
         case FilesConfig():
-            return FilesSource(corpus, config)
+            return FilesSource(corpus, config, sha256=sha256)
+        case WarcConfig():
+            return WarcSource(corpus, config, sha256)
         case HubConfig():
             return HubSource(corpus, config)
 
 
-__all__ = ["FilesConfig", "Reason", "Rejected", "Rejects", "Source", "SourceConfig", "SourceError", "Unit", "document_id", "open_source"]
+__all__ = [
+    "FilesConfig",
+    "OfflineError",
+    "Paths",
+    "Reason",
+    "Rejected",
+    "Rejects",
+    "Source",
+    "SourceConfig",
+    "SourceError",
+    "Unit",
+    "WarcConfig",
+    "document_id",
+    "open_source",
+]

@@ -6,26 +6,29 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from pipeline.sources.documents import Reason
-from pipeline.sources.rows import Row, RowReader
+from pipeline.sources.rows import Columns, Row, RowReader
 
 
-def readable_columns(schema: pa.Schema, text_column: str) -> list[str]:
-    """The text column and those that metadata can hold: nested and binary columns are left out."""
-    return [field.name for field in schema if field.name == text_column or _is_scalar(field.type)]
+def readable_columns(schema: pa.Schema, columns: Columns) -> list[str]:
+    """The columns of the text and those that metadata can hold: nested and binary columns are left out."""
+    text = columns.text_columns
+    return [field.name for field in schema if field.name in text or (columns.wants(field.name) and _is_scalar(field.type))]
 
 
-def no_text(schema: pa.Schema, text_column: str) -> tuple[Reason, str] | None:
+def no_text(schema: pa.Schema, columns: Columns) -> tuple[Reason, str] | None:
     """Why a table has no text to read, if so."""
-    if text_column not in schema.names:
-        return Reason.NO_TEXT, f"no column {text_column!r}; there are {', '.join(schema.names)}"
-    if not _is_text(schema.field(text_column).type):
-        return Reason.TEXT_NOT_A_STRING, f"column {text_column!r} is of type {schema.field(text_column).type}"
+    for name in columns.text_columns:
+        if name not in schema.names:
+            return Reason.NO_TEXT, f"no column {name!r}; there are {', '.join(schema.names)}"
+        kind = schema.field(name).type
+        if not (_is_text(kind) or (columns.text_template is not None and _is_number(kind))):
+            return Reason.TEXT_NOT_A_STRING, f"column {name!r} is of type {kind}"
     return None
 
 
 def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[pa.RecordBatch]:
     """Gives the rows of a batch of readable columns, the first of which has number `first`, to `reader`."""
-    for number, row in enumerate(_rows(batch, reader.columns.text_column), start=first):
+    for number, row in enumerate(_rows(batch, reader.columns.text_columns), start=first):
         try:
             decoded = {name: value.decode() if isinstance(value, bytes) else value for name, value in row.items()}
         except UnicodeDecodeError as error:
@@ -36,12 +39,13 @@ def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[p
             return
 
 
-def _rows(batch: pa.RecordBatch, text_column: str) -> list[Row]:
+def _rows(batch: pa.RecordBatch, text_columns: tuple[str, ...]) -> list[Row]:
     """Rows with strings as bytes, since what a file calls a string may not be UTF-8."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         plain = column.dictionary_decode() if pt.is_dictionary(column.type) else column
-        columns.append(plain.cast(pa.large_binary()) if name == text_column or _is_string(plain.type) else plain)
+        text = _is_string(plain.type) or (name in text_columns and _is_text(plain.type))
+        columns.append(plain.cast(pa.large_binary()) if text else plain)
     rows: list[Row] = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist()
     return rows
 
@@ -54,6 +58,10 @@ def _is_text(kind: pa.DataType) -> bool:
     """Old writers leave strings unmarked, so bytes count as text if they are UTF-8."""
     value = _plain(kind)
     return bool(_is_string(value) or pt.is_binary(value) or pt.is_large_binary(value) or pt.is_binary_view(value))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pt.is_integer(kind) or pt.is_floating(kind))
 
 
 def _is_scalar(kind: pa.DataType) -> bool:

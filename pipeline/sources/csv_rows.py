@@ -3,20 +3,19 @@
 import csv
 import io
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.sources.compression import blocks
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Reason
 from pipeline.sources.rows import RowReader
+from pipeline.sources.streams import BlockStream
 
 
-def read_csv(path: Path, reader: RowReader) -> Iterator[pa.RecordBatch]:
-    """The documents of a CSV file; `row` is the line where the row ends. Raises BrokenCompressionError and OSError."""
+def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
+    """The documents of a CSV file; `row` is the line where the row ends. Raises what `content` raises."""
     csv.field_size_limit(MAX_DOCUMENT_BYTES)  # the default refuses texts over 128 KB
     # invalid bytes become surrogates, to be found row by row
-    rows = csv.DictReader(_decoded_lines(blocks(path)), strict=True)
+    rows = csv.DictReader(_decoded_lines(content), strict=True)
     while True:
         try:
             row = next(rows, None)
@@ -40,26 +39,8 @@ def _read_row(number: int, row: dict[str, str], reader: RowReader) -> Iterator[p
 
 
 def _decoded_lines(content: Iterator[bytes]) -> Iterator[str]:
-    raw = io.BufferedReader(_Stream(content), 1 << 20)
+    raw = io.BufferedReader(BlockStream(content), 1 << 20)
     yield from io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
-
-
-class _Stream(io.RawIOBase):
-    """An iterator of blocks as a readable file."""
-
-    def __init__(self, content: Iterator[bytes]):
-        self._content = content
-        self._held = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        self._held = self._held or next(self._content, b"")
-        size = min(len(buffer), len(self._held))
-        buffer[:size] = self._held[:size]
-        self._held = self._held[size:]
-        return size
 
 
 def _is_utf8(text: str) -> bool:

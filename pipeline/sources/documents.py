@@ -23,6 +23,10 @@ class SourceError(PipelineError):
     """A source that cannot be listed at all; the message says what to change."""
 
 
+class OfflineError(SourceError):
+    """A source that cannot be listed because this machine is told to stay offline."""
+
+
 class Reason(StrEnum):
     """Why an input was set aside."""
 
@@ -42,6 +46,10 @@ class Reason(StrEnum):
     BROKEN_PARQUET = "broken_parquet"
     BROKEN_CSV = "broken_csv"
     BROKEN_DATA = "broken_data"
+    BROKEN_RECORD = "broken_record"
+    NOT_A_PAGE = "not_a_page"
+    PAGE_TOOK_TOO_LONG = "page_took_too_long"
+    PAGE_BROKE_EXTRACTION = "page_broke_extraction"
     NOT_PYTHON = "not_python"
     EMPTY_FILE = "empty_file"
     UNSUPPORTED_FORMAT = "unsupported_format"
@@ -54,12 +62,14 @@ class Reason(StrEnum):
 class Unit:
     """What is read independently, and read again only when its fingerprint changes.
 
-    `name` is stable and holds no absolute path; `bytes` is about what reading it costs.
+    `name` is stable and holds no absolute path; `bytes` is about what reading it costs; `revision` is the commit at which it is read, where there is
+    one, and no part of what it holds.
     """
 
     name: str
     fingerprint: str
     bytes: int
+    revision: str | None = None
 
 
 @dataclass(frozen=True)

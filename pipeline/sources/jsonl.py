@@ -3,12 +3,10 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import orjson
 import pyarrow as pa
 
-from pipeline.sources.compression import blocks
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Reason
 from pipeline.sources.rows import RowReader
 
@@ -16,11 +14,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 
 
-def read_jsonl(path: Path, reader: RowReader) -> Iterator[pa.RecordBatch]:
-    """The documents of a file of JSON lines. Blank lines are no rows, but count as lines. Raises BrokenCompressionError and OSError."""
-    content = blocks(path)
-    if ".json" in path.suffixes:
-        content = _not_an_array(content, reader)
+def read_jsonl(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
+    """The documents of JSON lines. Blank lines are no rows, but count as lines. Raises what `content` raises."""
     for number, line in lines(content):
         if line is None:
             reader.batches.reject(reader.file, number, Reason.TOO_LONG, f"the line is longer than {MAX_DOCUMENT_BYTES} bytes")
@@ -85,7 +80,7 @@ def _python_parses(text: str) -> bool:
     return True
 
 
-def _not_an_array(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]:
+def not_an_array(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]:
     """The same stream, or nothing when the file is one JSON array, which no line of it would explain."""
     start = next(content, b"")
     if start.lstrip().startswith(b"["):

@@ -1,7 +1,6 @@
 """Parquet files, row group by row group: a broken row group costs its rows, a broken file itself only."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,13 +8,14 @@ import pyarrow.parquet as pq
 from pipeline.sources.arrow_rows import add_rows, no_text, readable_columns
 from pipeline.sources.documents import BATCH_BYTES, Reason
 from pipeline.sources.rows import RowReader
+from pipeline.sources.stored import StoredFile
 
 PARQUET_ERRORS = (pa.ArrowException, OSError)
 
 
-def read_parquet(path: Path, reader: RowReader) -> Iterator[pa.RecordBatch]:
+def read_parquet(stored: StoredFile, reader: RowReader) -> Iterator[pa.RecordBatch]:
     """The documents of a Parquet file; nested and binary columns beside the text are left out of the metadata. Raises OSError."""
-    with path.open("rb") as handle:
+    with stored.open() as handle:
         try:
             # without the checksums a flipped bit would arrive as text
             file = pq.ParquetFile(handle, page_checksum_verification=True)
@@ -23,10 +23,10 @@ def read_parquet(path: Path, reader: RowReader) -> Iterator[pa.RecordBatch]:
         except PARQUET_ERRORS as error:
             reader.batches.reject(reader.file, None, Reason.BROKEN_PARQUET, _first_line(error))
             return
-        if refused := no_text(schema, reader.columns.text_column):
+        if refused := no_text(schema, reader.columns):
             reader.batches.reject(reader.file, None, *refused)
             return
-        names = readable_columns(schema, reader.columns.text_column)
+        names = readable_columns(schema, reader.columns)
         first = 1
         for index in range(file.num_row_groups):
             yield from _row_group(file, index, first, names, reader)

@@ -1,10 +1,12 @@
-"""Rows with a text column, from any format: which column is the text, which the id, and what is metadata."""
+"""Rows with text, from any format: which columns make the text, which is the id, and what is metadata."""
 
+import string
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from pipeline.sources.documents import Batches, Document, Reason, location, metadata_json, own_id
 from pipeline.stages.params import Params
@@ -14,11 +16,53 @@ DEFAULT_ID_COLUMN = "id"
 
 
 class Columns(Params):
-    """The columns of a row. Without `id_column`, a text or number in `id` is used where there is one, else the row's place in its file."""
+    """The columns of a row. Without `id_column`, a text or number in `id` is used where there is one, else the row's place in its file.
+
+    `text_template` makes the text of several columns, as "{title}\\n\\n{text}" does; a row in which one of them is null is set aside. Without
+    `metadata_columns`, all other columns are metadata.
+    """
 
     text_column: str = Field("text", min_length=1)
+    text_template: str | None = None
     id_column: str | None = Field(None, min_length=1)
+    url_column: str = Field("url", min_length=1)
+    metadata_columns: tuple[str, ...] | None = None
     max_documents: int | None = Field(None, ge=1)
+
+    @field_validator("text_template")
+    @classmethod
+    def _names_columns(cls, template: str | None) -> str | None:
+        if template is not None and not fields_of(template):
+            raise ValueError('names no column; write for example "{title}\\n\\n{text}", and {{ }} for braces in the text')
+        return template
+
+    @model_validator(mode="after")
+    def _one_text(self) -> "Columns":
+        if self.text_template is not None and "text_column" in self.model_fields_set:
+            raise ValueError("has both text_column and text_template; leave one out")
+        return self
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns that a row must have."""
+        return (self.text_column,) if self.text_template is None else fields_of(self.text_template)
+
+    def wants(self, column: str) -> bool:
+        """Whether a column beside those of the text is read."""
+        wanted = self.metadata_columns
+        return wanted is None or column in (*wanted, self.id_column or DEFAULT_ID_COLUMN, self.url_column)
+
+
+def fields_of(template: str) -> tuple[str, ...]:
+    """The columns that a template names, each once. Raises ValueError for anything but plain names in braces."""
+    fields = []
+    for _, name, style, conversion in string.Formatter().parse(template):
+        if name is None:
+            continue
+        if not name or style or conversion or any(mark in name for mark in ".["):
+            raise ValueError(f"{{{name}}} is no plain column name in braces")
+        fields.append(name)
+    return tuple(dict.fromkeys(fields))
 
 
 @dataclass(frozen=True)
@@ -31,21 +75,34 @@ class RowReader:
 
     def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
         """Takes row `number` (from 1), which is emptied; a full batch comes out."""
-        text = row.pop(self.columns.text_column, _ABSENT)
-        if not isinstance(text, str):
-            self._no_text(number, text)
+        text = self._text(number, row)
+        if text is None:
             return
         source_id, own = self._id(number, row)
         if source_id is None:
             self.batches.reject(self.file, number, Reason.BAD_ID, f"column {self.columns.id_column!r} holds neither a text nor a whole number")
             return
-        url = row.pop("url", None) if isinstance(row.get("url"), str) else None
-        document = Document(source_id, text, number, self.file, url if isinstance(url, str) else None, metadata_json(row), own)
-        self.batches.add(self.file, document)
+        url = row.get(self.columns.url_column)
+        if isinstance(url, str):
+            del row[self.columns.url_column]
+        known = row if self.columns.metadata_columns is None else {name: row[name] for name in self.columns.metadata_columns if name in row}
+        self.batches.add(self.file, Document(source_id, text, number, self.file, url if isinstance(url, str) else None, metadata_json(known), own))
         yield from self.batches.full()
 
-    def _no_text(self, number: int, text: object) -> None:
-        column = self.columns.text_column
+    def _text(self, number: int, row: Row) -> str | None:
+        template = self.columns.text_template
+        values = [row.pop(name, _ABSENT) for name in self._text_columns]
+        for name, value in zip(self._text_columns, values, strict=True):
+            if not isinstance(value, str) and (template is None or not _is_number(value)):
+                self._no_text(number, name, value)
+                return None
+        return str(values[0]) if template is None else template.format(**dict(zip(self._text_columns, values, strict=True)))
+
+    @cached_property
+    def _text_columns(self) -> tuple[str, ...]:
+        return self.columns.text_columns
+
+    def _no_text(self, number: int, column: str, text: object) -> None:
         if text is _ABSENT:
             self.batches.reject(self.file, number, Reason.NO_TEXT, f"no column {column!r}")
         elif text is None:
@@ -60,6 +117,10 @@ class RowReader:
             del row[column]
             return own_id(str(value)), True
         return (None, False) if self.columns.id_column else (location(self.file, number), False)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _ABSENT = object()

@@ -2,33 +2,37 @@
 
 import codecs
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.sources.compression import blocks
 from pipeline.sources.documents import Batches, Document, Reason, location
 
 PIECE_BYTES = 64 << 10
 
 
-def read_text(path: Path, file: str, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """The documents of a UTF-8 text file: the whole file, or pieces of at most PIECE_BYTES, cut at blank lines where there are any.
+def read_text(content: Iterator[bytes], file: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    r"""The documents of a UTF-8 text file: the whole file, or pieces of at most PIECE_BYTES, cut at blank lines where there are any.
 
-    One document a file would give a corpus of one long file nothing to hold out. Ids are byte offsets. Raises BrokenCompressionError and OSError.
+    One document a file would give a corpus of one long file nothing to hold out. Ids are byte offsets. Lines end in `\n` whatever they end in in the
+    file, as Python reads text. Raises BrokenCompressionError and OSError.
     """
     offset = 0
-    for piece in pieces(blocks(path)):
+    for piece in pieces(content):
         text = piece.removeprefix(codecs.BOM_UTF8) if offset == 0 else piece
         row = offset + 1
         try:
-            batches.add(file, Document(location(file, offset), text.decode(), row, file))
+            batches.add(file, Document(location(file, offset), universal_newlines(text.decode()), row, file))
         except UnicodeDecodeError as error:
             batches.reject(file, row, Reason.INVALID_UTF8, f"byte {offset + len(piece) - len(text) + error.start} of the file: {error.reason}")
         yield from batches.full()
         if batches.done:
             return
         offset += len(piece)
+
+
+def universal_newlines(text: str) -> str:
+    r"""The text with `\r\n` and lone `\r` as `\n`."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def pieces(content: Iterator[bytes]) -> Iterator[bytes]:
@@ -47,12 +51,18 @@ def pieces(content: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _cut(window: bytes) -> int:
-    """Where to end a piece: after the last blank line in the second half of the window, else after a line, else between characters."""
+    r"""Where to end a piece: after the last blank line in the second half of the window, else after a line, else between characters.
+
+    Never between `\r` and `\n`, nor behind a `\r` that ends the window, because a `\n` may follow.
+    """
+    if window.endswith(b"\r"):
+        window = window[:-1]
     half = len(window) // 2
-    for separator in (b"\n\n", b"\r\n\r\n", b"\n"):
+    for separator in (b"\n\n", b"\r\n\r\n", b"\r\r", b"\n", b"\r"):
         found = window.rfind(separator, half)
         if found >= 0:
-            return found + len(separator)
+            end = found + len(separator)
+            return end + window[end - 1 :].startswith(b"\r\n")
     for back in range(1, 4):
         if window[-back] >= 0xC0:
             return len(window) - back

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import os
@@ -23,7 +24,7 @@ from pipeline.sources import Reason, Rejected, SourceError, Unit, document_id, o
 from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, location, own_id
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.jsonl import lines
-from pipeline.sources.text_files import PIECE_BYTES, pieces
+from pipeline.sources.text_files import PIECE_BYTES, pieces, universal_newlines
 
 Row = dict[str, Any]
 
@@ -257,6 +258,22 @@ def test_a_long_text_is_cut_into_pieces_that_join_to_the_same_text(parts: list[s
     assert all(0 < len(piece) <= PIECE_BYTES and piece.decode() for piece in found)
 
 
+@given(
+    st.lists(st.sampled_from(["é" * 9000, "word " * 3000, "\r\n", "\n", "\r", "\r\n\r\n", "x" * (PIECE_BYTES - 1)]), max_size=20),
+    st.sampled_from([1000, PIECE_BYTES, 1 << 18]),
+)
+def test_lines_of_a_text_file_end_in_a_newline_however_they_end_and_wherever_it_is_cut(parts: list[str], size: int) -> None:
+    content = "".join(parts).encode()
+    found = pieces(iter([content[start : start + size] for start in range(0, len(content), size)]))
+    assert "".join(universal_newlines(piece.decode()) for piece in found) == io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
+
+
+def test_windows_and_old_macintosh_text_files_have_the_same_lines_as_others(tmp_path: Path) -> None:
+    for name, newline in (("unix", "\n"), ("windows", "\r\n"), ("macintosh", "\r")):
+        (tmp_path / f"{name}.md").write_bytes(f"\ufeffA title{newline}{newline}- one{newline}- two{newline}".encode())
+    assert set(texts(tmp_path / "*.md")) == {"A title\n\n- one\n- two\n"}
+
+
 def test_a_long_text_file_is_cut_at_blank_lines(tmp_path: Path) -> None:
     paragraphs = [f"Paragraph {n}. " + "Some words follow here. " * 40 for n in range(300)]
     (tmp_path / "book.txt").write_text("\n\n".join(paragraphs))
@@ -312,3 +329,10 @@ def test_files_read_alone_keep_the_ids_that_they_bring(tmp_path: Path) -> None:
     rows = [row for batch in source.read_all(rejects) for row in batch.to_pylist()]
     assert [(row["id"], row["text"]) for row in rows] == [("x", "one"), ("7", "two"), (given, "three")]
     assert [(reject.file, reject.row, reject.reason) for reject in rejects] == [("b.jsonl", 1, "duplicate_id"), ("b.jsonl", 2, "duplicate_id")]
+
+
+@pytest.mark.parametrize("url", ["https://user:s3cret@example.org/a.jsonl", "https://s3cret@example.org/a.jsonl", "s3://key:s3cret@bucket/a.jsonl"])
+def test_a_url_with_a_password_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(SourceError, match="in the environment instead") as caught:
+        FilesSource("c", FilesConfig(paths=(url,))).units()
+    assert "s3cret" not in str(caught.value)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+LARGE_BYTES = 500_000
 COMMITS = ("a" * 40, "b" * 40)
 CARD = b"""---
 configs:
@@ -41,7 +42,7 @@ def read(config):
         rows = {unit.name: [row for batch in source.read(unit, rejects) for row in batch.to_pylist()] for unit in units}
     except SourceError as error:
         return {"error": str(error)}
-    units = [[unit.name, unit.fingerprint, unit.bytes] for unit in units]
+    units = [[unit.name, unit.fingerprint, unit.bytes, unit.revision] for unit in units]
     return {"units": units, "rows": rows, "rejects": [[r.file, r.row, str(r.reason)] for r in rejects]}
 
 for line in sys.stdin:
@@ -64,6 +65,7 @@ class Hub(ThreadingHTTPServer):
         self.token: str | None = None
         self.tokens_seen: set[str | None] = set()
         self.missed: list[str] = []
+        self.breaks = 0
 
     @property
     def url(self) -> str:
@@ -146,8 +148,14 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": str(len(data))}.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
+        if self.command == "HEAD":
+            return
+        if self.server.breaks and len(data) > LARGE_BYTES:
+            self.server.breaks -= 1
+            self.wfile.write(data[: len(data) // 2])
+            self.close_connection = True
+            return
+        self.wfile.write(data)
 
 
 @pytest.fixture
@@ -192,8 +200,8 @@ def texts(result: Any) -> list[str]:
 
 def test_a_split_arrives_file_by_file_pinned_to_its_commit(read: Any, hub: Hub) -> None:
     result = read()
-    assert [unit[:2] for unit in result["units"]] == [
-        [path, f"{COMMITS[0]}:{path}"] for path in ("data/train-00000.parquet", "data/train-00001.parquet")
+    assert [(unit[0], unit[3]) for unit in result["units"]] == [
+        (path, COMMITS[0]) for path in ("data/train-00000.parquet", "data/train-00001.parquet")
     ]
     assert [unit[2] for unit in result["units"]] == [len(hub.files[COMMITS[0]][unit[0]]) for unit in result["units"]]
     assert texts(result) == ["first text", "second text", "third text"]
@@ -213,7 +221,8 @@ def test_a_new_commit_changes_fingerprints_and_keeps_ids_while_a_pinned_revision
     hub.files[COMMITS[1]] = {**hub.files[COMMITS[0]], "data/test-00000.parquet": parquet(id=["t", "u"], text=["held out", "added"], score=[0.0, 1.0])}
     after = read(config={"split": "test"})
     assert texts(after) == ["held out", "added"]
-    assert after["units"][0][1].startswith(COMMITS[1])
+    assert after["units"][0][3] == COMMITS[1]
+    assert after["units"][0][1] != before["units"][0][1]
     assert after["rows"]["data/test-00000.parquet"][0] == before["rows"]["data/test-00000.parquet"][0]
     assert read(config={"split": "test", "revision": COMMITS[0]}) == before
 
@@ -247,3 +256,42 @@ def test_a_gated_data_set_opens_with_the_token_of_the_environment_and_with_no_ot
     (tmp_path / "token").write_text("secret")  # where a login would have saved it
     assert "is gated; accept its terms on its page and set HF_TOKEN" in read(config={"split": "test"})["error"]
     assert texts(read(config={"split": "test"}, HF_TOKEN="secret")) == ["held out"]
+
+
+def test_a_download_that_the_server_drops_in_mid_file_goes_on_and_nothing_is_lost(read: Any, hub: Hub) -> None:
+    texts_of_many = [f"{n} " + os.urandom(500).hex() for n in range(2000)]
+    hub.files[COMMITS[0]] = {"README.md": CARD, "data/train-0.parquet": parquet(text=texts_of_many), "data/test-0.parquet": parquet(text=["x"])}
+    hub.breaks = 2
+    assert texts(read()) == texts_of_many
+    assert hub.breaks == 0
+
+
+def test_a_new_commit_that_leaves_a_file_as_it_is_leaves_its_fingerprint(read: Any, hub: Hub) -> None:
+    before = read()
+    hub.files[COMMITS[1]] = {
+        **hub.files[COMMITS[0]],
+        "README.md": CARD + b"Better words.",
+        "data/train-00001.parquet": parquet(id=["z"], text=["new"]),
+    }
+    after = read()
+    assert [unit[3] for unit in after["units"]] == [COMMITS[1]] * 2
+    assert [one[1] == other[1] for one, other in zip(before["units"], after["units"], strict=True)] == [True, False]
+
+
+def test_offline_the_hubs_cache_is_read_and_without_it_one_sentence_says_what_to_do(read: Any, hub: Hub, tmp_path: Path) -> None:
+    online = read()
+    assert "HF_HUB_OFFLINE is set; once, with a connection: hf download --repo-type dataset org/set" in read(HF_HUB_OFFLINE="1")["error"]
+    download = "from huggingface_hub import snapshot_download; snapshot_download('org/set', repo_type='dataset')"
+    settings = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
+    subprocess.run([sys.executable, "-c", download], env={**os.environ, **settings}, check=True, capture_output=True)
+    hub.shutdown()
+    assert read(HF_HUB_OFFLINE="1", TMPDIR=str(tmp_path)) == online
+
+
+def test_rows_that_are_lines_are_joined_to_the_articles_they_came_from(read: Any, hub: Hub) -> None:
+    lines = ["", " = One = \n", "", " First line . \n", " = = Section = = \n", " More . \n", " = Two = \n", " Text = text . \n"]
+    hub.files[COMMITS[0]] = {"README.md": CARD, "data/train-0.parquet": parquet(text=lines), "data/test-0.parquet": parquet(text=["x"])}
+    result = read(config={"document_start": "= [^=]+ ="})
+    assert texts(result) == ["= One = \n\n First line . \n = = Section = = \n More .", "= Two = \n Text = text ."]
+    assert result["rejects"] == []
+    assert texts(read(config={"document_start": "= [^=]+ =", "max_documents": 1})) == texts(result)[:1]

@@ -1,0 +1,115 @@
+"""Which files a corpus is made of: paths, globs and URLs, each with a name that holds no machine."""
+
+import glob
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, PrivateAttr
+
+from pipeline.sources.documents import SourceError, Unit
+from pipeline.sources.stored import Hash, LocalFile, RemoteFile, StoredFile
+from pipeline.stages.params import Params
+
+Files = dict[str, StoredFile]
+
+
+class Paths(Params):
+    """Where files are: paths, globs (`**` crosses directories), or URLs such as `s3://bucket/*.jsonl.zst`, also with globs."""
+
+    paths: tuple[str, ...] = Field(min_length=1)
+    _directory: Path = PrivateAttr(default_factory=Path)  # private: where a corpus lies is no part of what it is
+
+    def anchored(self, directory: Path) -> Self:
+        """The same, with relative paths starting at `directory` instead of the working directory."""
+        anchored = self.model_copy()
+        anchored._directory = directory
+        return anchored
+
+    def patterns(self) -> list[str]:
+        """The paths as they are on this machine, and URLs."""
+        return [path if is_url(path) else str(self._directory / Path(path).expanduser()) for path in self.paths]
+
+
+def is_url(path: str) -> bool:
+    return "://" in path
+
+
+def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) -> Files:
+    """The files by name, in the order of their names; `wanted` chooses by name among what a glob finds. Raises SourceError.
+
+    A name is the path below what is fixed in its pattern, so no machine is in it.
+    """
+    if any(map(_holds_credentials, patterns)):
+        raise SourceError(f"corpus {corpus!r}: a URL in its paths holds a user name or a password; give those in the environment instead")
+    files: Files = {}
+    for pattern in patterns:
+        found = _remote(corpus, pattern, wanted) if is_url(pattern) else _local(pattern, wanted)
+        if not found:
+            raise SourceError(f"corpus {corpus!r}: no file matches {pattern!r}")
+        for name, file in found.items():
+            other = files.setdefault(name, file)
+            if other is not file and other.place != file.place:
+                raise SourceError(f"corpus {corpus!r}: {other.place} and {file.place} are both named {name!r}; give one glob over a common directory")
+    return dict(sorted(files.items()))
+
+
+def unit(name: str, file: StoredFile, sha256: Hash) -> Unit:
+    """What cannot be read is a unit too, so that reading names it."""
+    try:
+        return Unit(name, file.fingerprint(sha256), file.size() or 0)
+    except OSError as error:
+        return Unit(name, f"unreadable: {error.strerror}", 0)
+
+
+def _local(pattern: str, wanted: Callable[[str], bool]) -> Files:
+    expanded = Path(pattern)
+    if expanded.exists():
+        return {expanded.name: LocalFile(expanded)}
+    if not glob.has_magic(pattern):
+        return {}
+    fixed = Path(*_before_magic(expanded.parts, glob.has_magic))
+    paths = [Path(found) for found in sorted(glob.glob(str(expanded), recursive=True))]  # noqa: PTH207 - Path.glob finds hidden files too
+    return {path.relative_to(fixed).as_posix(): LocalFile(path) for path in paths if not path.is_dir() or wanted(path.name)}
+
+
+def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> Files:
+    from fsspec.core import url_to_fs
+
+    try:
+        filesystem, path = url_to_fs(pattern)
+        filesystem.invalidate_cache()  # listings are remembered by a process that watches a corpus for days
+        if not _has_star(path):
+            info = filesystem.info(path)
+            return {PurePosixPath(urlsplit(path).path).name: RemoteFile(filesystem, path, info)}
+        found = filesystem.glob(path, detail=True)
+        fixed = "/".join(_before_magic(path.split("/"), _has_star)) + "/"
+        names = {place: place.removeprefix(fixed) for place, info in found.items() if info.get("type") != "directory" or wanted(place)}
+        return {name: RemoteFile(filesystem, place, _full_info(filesystem, place, found[place])) for place, name in names.items()}
+    except FileNotFoundError:
+        return {}
+    except ImportError as error:
+        raise SourceError(f"corpus {corpus!r}: {pattern} needs a package that is not installed: {error}") from error
+    except Exception as error:  # each file system raises its own
+        raise SourceError(f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}") from error
+
+
+def _full_info(filesystem: Any, place: str, info: dict[str, Any]) -> dict[str, Any]:
+    """A web server's listing gives neither sizes nor tags."""
+    return info if info.get("size") is not None else dict(filesystem.info(place))
+
+
+def _holds_credentials(pattern: str) -> bool:
+    """An `@` alone says nothing: some stores name a container before it."""
+    parts = urlsplit(pattern)
+    return is_url(pattern) and (parts.password is not None or (parts.scheme in ("http", "https") and parts.username is not None))
+
+
+def _has_star(path: str) -> bool:
+    """As glob.has_magic, but the `?` of a URL is no pattern."""
+    return "*" in path or "[" in path
+
+
+def _before_magic(parts: Sequence[str], magic: Callable[[str], bool]) -> Sequence[str]:
+    return parts[: next(index for index, part in enumerate(parts) if magic(part))]

@@ -1,0 +1,49 @@
+"""Streams of bytes: as UTF-8 whatever they were written in, and as a file for what reads files."""
+
+import codecs
+import io
+from collections.abc import Iterator
+
+_NEVER_UTF8 = "\udcff"  # written as the byte FF, so that what finds invalid UTF-8 finds it
+
+
+def _marked(error: UnicodeError) -> tuple[str, int]:
+    if isinstance(error, UnicodeDecodeError):
+        return _NEVER_UTF8, error.end
+    raise error
+
+
+codecs.register_error("groundwork-mark", _marked)
+
+
+def as_utf8(content: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """The same text in UTF-8; what is invalid in its encoding becomes a byte that is invalid in UTF-8."""
+    if codecs.lookup(encoding).name == "utf-8":
+        yield from content
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("groundwork-mark")
+    for block in content:
+        yield decoder.decode(block).encode("utf-8", "surrogateescape")
+    yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
+
+
+class BlockStream(io.RawIOBase):
+    """An iterator of blocks as a readable file."""
+
+    def __init__(self, content: Iterator[bytes]):
+        self._content = content
+        self._held = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._held:
+            block = next(self._content, None)
+            if block is None:
+                return 0
+            self._held = block
+        size = min(len(buffer), len(self._held))
+        buffer[:size] = self._held[:size]
+        self._held = self._held[size:]
+        return size

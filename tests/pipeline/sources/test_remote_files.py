@@ -1,0 +1,130 @@
+"""Files behind URLs: the same documents as from the disk, versions from what the store says, and connections that break."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.sources import Rejected, SourceError, open_source, stored
+from pipeline.sources.files import FilesConfig
+
+
+def source(*paths: str, **config: Any) -> Any:
+    return open_source("c", FilesConfig(paths=paths, **config))
+
+
+def read(*paths: str, **config: Any) -> tuple[list[dict[str, Any]], list[Rejected]]:
+    opened = source(*paths, **config)
+    rejects: list[Rejected] = []
+    return [row for unit in opened.units() for batch in opened.read(unit, rejects) for row in batch.to_pylist()], rejects
+
+
+@pytest.fixture
+def bucket() -> Iterator[Any]:
+    memory = fsspec.filesystem("memory")
+    memory.store.clear()
+    yield memory
+    memory.store.clear()
+
+
+def test_every_format_is_read_from_an_object_store_under_names_without_it(bucket: Any) -> None:
+    lines = b'{"text": "one"}\n{"text": "two"}\n'
+    bucket.pipe("/corpus/a/plain.jsonl", lines)
+    bucket.pipe("/corpus/b/packed.jsonl.zst", pa.Codec("zstd").compress(lines).to_pybytes())
+    bucket.pipe("/corpus/table.csv", b"text\none\ntwo\n")
+    bucket.pipe("/corpus/picture.png", b"x")
+    with bucket.open("/corpus/table.parquet", "wb") as file:
+        pq.write_table(pa.table({"text": ["one", "two"]}), file)
+    rows, rejects = read("memory://corpus/**")
+    assert [(reject.file, str(reject.reason)) for reject in rejects] == [("picture.png", "unsupported_format")]
+    assert [(row["source"], row["text"]) for row in rows] == [
+        (name, text) for name in ("a/plain.jsonl", "b/packed.jsonl.zst", "table.csv", "table.parquet") for text in ("one", "two")
+    ]
+    assert [row["text"] for row in read("memory://corpus/a/plain.jsonl", max_documents=1)[0]] == ["one"]
+
+
+def test_a_file_written_again_is_another_version_and_its_neighbour_is_not(bucket: Any) -> None:
+    for name in ("a", "b"):
+        bucket.pipe(f"/corpus/{name}.txt", b"text")
+    before = {unit.name: unit.fingerprint for unit in source("memory://corpus/*.txt").units()}
+    bucket.pipe("/corpus/a.txt", b"news")
+    after = {unit.name: unit.fingerprint for unit in source("memory://corpus/*.txt").units()}
+    assert [name for name in before if before[name] != after[name]] == ["a.txt"]
+
+
+def test_what_is_not_there_or_cannot_be_reached_is_one_clear_error(bucket: Any) -> None:
+    with pytest.raises(SourceError, match=r"no file matches 'memory://corpus/\*.jsonl'"):
+        source("memory://corpus/*.jsonl").units()
+    with pytest.raises(SourceError, match=r"nowhere://a cannot be listed: ValueError: Protocol not known"):
+        source("nowhere://a").units()
+
+
+class _Server(ThreadingHTTPServer):
+    content = b""
+    breaks = 0
+    asked = 0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent."""
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        content, asked = self.server.content, self.headers.get("Range")
+        first, _, last = (asked or "bytes=0-").removeprefix("bytes=").partition("-")
+        part = content[int(first) : int(last or len(content)) + 1]
+        self.send_response(206 if asked else 200)
+        for name, value in (("Content-Length", len(part)), ("Accept-Ranges", "bytes"), ("ETag", f'"{hash(content)}"')):
+            self.send_header(name, str(value))
+        if asked:
+            self.send_header("Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}")
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        self.server.asked += 1
+        if self.server.breaks and asked:
+            self.server.breaks -= 1
+            self.wfile.write(part[: len(part) // 2])
+            self.close_connection = True
+            return
+        self.wfile.write(part)
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
+    pytest.importorskip("aiohttp", reason="needs the extra `web`")
+    monkeypatch.setattr(stored, "FIRST_WAIT_SECONDS", 0.01)
+    with _Server(("127.0.0.1", 0), _Handler) as server:
+        server.content = b"".join(json.dumps({"text": f"{n} " + "word " * 200}).encode() + b"\n" for n in range(2000))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_a_download_that_breaks_off_goes_on_and_no_document_is_lost_or_doubled(web: _Server) -> None:
+    url = f"http://127.0.0.1:{web.server_address[1]}/a.jsonl"
+    web.breaks = 3
+    rows, rejects = read(url)
+    assert rejects == []
+    assert [int(row["text"].split()[0]) for row in rows] == list(range(2000))
+    assert web.breaks == 0
+
+
+def test_a_server_that_always_breaks_off_ends_the_reading_with_an_error_and_sets_nothing_aside(web: _Server) -> None:
+    web.breaks = 1000
+    with pytest.raises(SourceError, match=r"a\.jsonl broke off at byte 0; run again to go on"):
+        read(f"http://127.0.0.1:{web.server_address[1]}/a.jsonl")
