@@ -1,7 +1,5 @@
 """From MinHash values to candidates: equal keys in a band, each key's documents starred to one of them."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 
@@ -41,19 +39,27 @@ def _band_keys(minhash: np.ndarray, empty: np.ndarray, bands: int) -> np.ndarray
     return keys
 
 
+def exact_keys(exact: pa.Array, num_shingles: np.ndarray) -> np.ndarray:
+    """A key for equal text, uint64[n], to be sorted and paired like those of a band: the first half of its hash, since pairs are verified."""
+    halves = np.frombuffer(exact.buffers()[1], np.uint64)[2 * exact.offset : 2 * (exact.offset + len(exact)) : 2]
+    return np.where(num_shingles == 0, EMPTY_KEY, np.minimum(halves, EMPTY_KEY - _ONE))
+
+
+def first_of_equal(signatures: pa.RecordBatch) -> np.ndarray:
+    """The rows (ascending int64) that stand for all with the same text: the first of each, none where the text is empty."""
+    codes = signatures.column("exact").dictionary_encode().indices.to_numpy()
+    first = np.diff(np.maximum.accumulate(codes), prepend=-1) > 0
+    return np.flatnonzero(first & (signatures.column("num_shingles").to_numpy() > 0))
+
+
 def sort_band(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One band's keys (uint64[n]) ascending, and the documents (int64[n] global rows) that they belong to: a sorted run."""
+    """One band's keys (uint64[n]) ascending, and the documents (int64[n] global rows) that they belong to: a sorted run.
+
+    Of sorted runs one after the other it makes one: timsort finds them, about 20 M keys/s. To bound memory, take one range of keys at a time:
+    equal keys fall in the same range, and each run's share of it is one slice.
+    """
     order = np.argsort(keys, kind="stable")
     return keys[order], rows[order]
-
-
-def merge_runs(runs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """One sorted run of many. Linear in nearly sorted keys (timsort finds the runs).
-
-    To bound memory, merge one range of keys at a time: equal keys fall in the same range, and each run's share is one slice
-    (`np.searchsorted` on the mapped file).
-    """
-    return sort_band(np.concatenate([keys for keys, _ in runs]), np.concatenate([rows for _, rows in runs]))
 
 
 @kernel

@@ -1,12 +1,16 @@
 """Who survives, and the table that says why the others do not."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.stages.dedup.compiled import kernel
+from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.verify import Verified
 
-REASONS = pa.array(["exact", "near"])
+EXACT, NEAR = "exact", "near"
 DECISION_SCHEMA = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -17,70 +21,114 @@ DECISION_SCHEMA = pa.schema(
         pa.field("cluster", pa.int64(), nullable=False),
     ]
 )
+MEMBER_SCHEMA = pa.schema(
+    [
+        pa.field("row", pa.int64()),
+        pa.field("root", pa.int64()),
+        pa.field("priority", pa.int32()),
+        pa.field("length", pa.int64()),
+        pa.field("id", pa.string()),
+        pa.field("exact", pa.binary(16)),
+    ]
+)
 
 
-def exact_groups(exact: pa.Array | pa.ChunkedArray, num_shingles: np.ndarray) -> np.ndarray:
-    """The smallest row with the same exact hash, int64[n]: itself for a document without an equal, and for empty text, which equals nothing.
+class Clusters(NamedTuple):
+    """Linked documents, cluster by cluster, each from its best survivor to its worst; equal documents are one text.
 
-    Equal documents have equal MinHash values and shingles, so the row that each group is named after stands for it in all later steps.
-    Linear; 28 bytes per document.
+    `members`: MEMBER_SCHEMA. `texts`: the number of each member's text, int64[n]; texts are numbered in the same order, so cluster c has those
+    from starts[c] to starts[c + 1]. Of each text `best` is the member that survives it and `rows` its smallest row. `keys`: uint64[c, 2], equal
+    exactly where clusters hold the same texts in the same order, and so where verification decides the same.
     """
-    column = exact.combine_chunks() if isinstance(exact, pa.ChunkedArray) else exact
-    codes = column.dictionary_encode().indices.to_numpy()
-    rows = np.arange(len(codes), dtype=np.int64)
-    first = np.empty(len(codes), np.int64)
-    first[codes[::-1]] = rows[::-1]
-    return np.where(num_shingles == 0, rows, first[codes])
+
+    members: pa.Table
+    texts: np.ndarray
+    best: np.ndarray
+    rows: np.ndarray
+    starts: np.ndarray
+    keys: np.ndarray
+
+    @property
+    def contested(self) -> np.ndarray:
+        """The texts (ascending int64) that share a cluster with another: those to verify."""
+        sizes = np.diff(self.starts)
+        return np.flatnonzero(np.repeat(sizes, sizes) > 1)
+
+    def verified(self, texts: np.ndarray, found: Verified) -> Verified:
+        """What was found of `texts`, which `found` numbers by their place among them, said of all texts."""
+        keeper, similarity = np.arange(len(self.rows)), np.full(len(self.rows), np.nan, np.float32)
+        keeper[texts], similarity[texts] = texts[found.keeper], found.jaccard
+        return Verified(keeper, similarity)
 
 
-def survivor_order(priority: np.ndarray, length: np.ndarray, ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Rows from the first to keep to the last, int64[n]: by corpus priority (lowest number first), then longer, then id.
+def clustered(linked: pa.Table) -> Clusters:
+    """Sorts linked documents (MEMBER_SCHEMA, any order): survivors by corpus priority (lowest number first), then longer, then id.
 
-    Raises ValueError where an id occurs twice: decisions are keyed by it.
+    Documents of one exact hash must have one root. n log n; about 100 bytes and the id for each linked document.
     """
-    if pc.count_distinct(ids).as_py() != len(ids):
-        counts = pc.value_counts(ids)
-        repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-        raise ValueError(f"{len(repeated)} document ids occur more than once, the first is {repeated[0].as_py()!r}: give every document its own id")
-    table = pa.table({"priority": priority, "length": length, "id": ids})
-    order = pc.sort_indices(table, sort_keys=[("priority", "ascending"), ("length", "descending"), ("id", "ascending")])
-    return order.to_numpy().astype(np.int64)
+    order = [("root", "ascending"), ("priority", "ascending"), ("length", "descending"), ("id", "ascending")]
+    members = linked.take(pc.sort_indices(linked, sort_keys=order)).combine_chunks()
+    exact = members.column("exact").combine_chunks().dictionary_encode()
+    exact = exact.combine_chunks() if isinstance(exact, pa.ChunkedArray) else exact
+    # Codes count distinct values as they come, which is by cluster and, in it, by best survivor.
+    texts = exact.indices.to_numpy().astype(np.int64)
+    positions, count = np.arange(len(texts)), len(exact.dictionary)
+    best, rows = np.empty(count, np.int64), np.full(count, np.iinfo(np.int64).max)
+    best[texts[::-1]] = positions[::-1]
+    np.minimum.at(rows, texts, members.column("row").to_numpy())
+    roots = members.column("root").to_numpy()[best]
+    starts = np.append(np.flatnonzero(np.append(True, roots[1:] != roots[:-1])[: len(roots)]), count)
+    blocks = np.frombuffer(exact.dictionary.buffers()[1] or b"", np.uint64)[2 * exact.dictionary.offset :]
+    return Clusters(members, texts, best, rows, starts, _cluster_keys(blocks, starts))
 
 
-def group_survivors(groups: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The first row in survivor order of each row's exact group, int64[n]. A row that `order` leaves out stands for itself."""
-    best = np.arange(len(groups), dtype=np.int64)
-    best[groups[order[::-1]]] = order[::-1]
-    return best[groups]
+@kernel
+def _cluster_keys(exact: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    keys = np.empty((len(starts) - 1, 2), np.uint64)
+    for cluster in range(len(keys)):
+        keys[cluster, 0], keys[cluster, 1] = murmur128(exact[2 * starts[cluster] :], 16 * (starts[cluster + 1] - starts[cluster]))
+    return keys
 
 
-def order_of(nodes: np.ndarray, best: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Positions in `nodes` (rows that name an exact group) in the survivor order of the groups' survivors, as `verify` wants them."""
-    place = np.empty(len(best), np.int64)
-    place[order] = np.arange(len(order))
-    return np.argsort(place[best[nodes]], kind="stable")
-
-
-def decide(ids: pa.Array | pa.ChunkedArray, groups: np.ndarray, best: np.ndarray, nodes: np.ndarray, verified: Verified) -> pa.Table:
-    """One row for each document, in order, as DECISION_SCHEMA.
+def decide(clusters: Clusters, verified: Verified) -> pa.RecordBatch:
+    """The decision on each linked document as DECISION_SCHEMA, its `row`, ascending, and the survivor's; `verified` names texts. All others are kept.
 
     `duplicate_of` is always a document that is kept, `jaccard` the exact similarity to it (1.0 where reason is "exact": equal normalised
     text), `cluster` how many documents the kept one stands for, itself included. An exact copy of a near duplicate is a near duplicate.
     """
-    rows = np.arange(len(groups), dtype=np.int64)
-    survivors, scores = best.copy(), np.full(len(groups), np.nan, np.float32)
-    survivors[nodes] = best[nodes[verified.keeper]]
-    scores[nodes] = verified.jaccard
-    survivors, scores = survivors[groups], scores[groups]
-    kept, exact = survivors == rows, survivors == best
-    return pa.table(
-        [
-            ids,
-            pa.array(kept),
-            pa.DictionaryArray.from_arrays(pa.array(np.where(exact, 0, 1).astype(np.int8), mask=kept), REASONS).cast(pa.string()),
-            pc.take(ids, pa.array(survivors, mask=kept)),
-            pa.array(np.where(exact, np.float32(1), scores), mask=kept),
-            pa.array(np.bincount(survivors, minlength=len(rows))[survivors]),
-        ],
-        schema=DECISION_SCHEMA,
+    ids, texts = clusters.members.column("id").combine_chunks(), clusters.texts
+    keeper = verified.keeper[texts]
+    survivors = clusters.best[keeper]
+    kept, exact = survivors == np.arange(len(texts)), keeper == texts
+    rows = clusters.members.column("row").combine_chunks()
+    decided = pa.record_batch(
+        {
+            "row": rows,
+            "survivor": rows.take(pa.array(survivors)),
+            "id": ids,
+            "keep": kept,
+            "reason": pc.if_else(pa.array(kept), None, pc.if_else(pa.array(exact), EXACT, NEAR)).cast(pa.string()),
+            "duplicate_of": pc.take(ids, pa.array(survivors, mask=kept)),
+            "jaccard": pa.array(np.where(exact, np.float32(1), verified.jaccard[texts]), mask=kept),
+            "cluster": np.bincount(survivors, minlength=len(texts))[survivors],
+        }
     )
+    return decided.take(pc.sort_indices(decided.column("row")))
+
+
+def decisions(ids: pa.Array, decided: pa.RecordBatch, start: int) -> pa.RecordBatch:
+    """One row for each of the documents `ids`, in order, as DECISION_SCHEMA; `start` is the row of the first. `decided` may hold rows of others."""
+    rows = decided.column("row").to_numpy()
+    here = decided.slice(low := np.searchsorted(rows, start), np.searchsorted(rows, start + len(ids)) - low)
+    place = np.full(len(ids), -1, np.int64)
+    place[here.column("row").to_numpy() - start] = np.arange(len(here))
+    found = here.take(pa.array(place, mask=place < 0))
+    columns = [ids, found.column("keep").fill_null(True), *(found.column(name) for name in ("reason", "duplicate_of", "jaccard"))]
+    return pa.RecordBatch.from_arrays([*columns, found.column("cluster").fill_null(1)], schema=DECISION_SCHEMA)
+
+
+def without_comparison(ids: pa.Array, reason: str) -> pa.RecordBatch:
+    """Documents that are removed for a reason of their own, as DECISION_SCHEMA: duplicates of nothing, and nothing is a duplicate of them."""
+    nothing = [pa.nulls(len(ids), DECISION_SCHEMA.field(name).type) for name in ("duplicate_of", "jaccard")]
+    columns = [ids, pa.repeat(False, len(ids)), pa.repeat(reason, len(ids)), *nothing, pa.repeat(pa.scalar(0, pa.int64()), len(ids))]
+    return pa.RecordBatch.from_arrays(columns, schema=DECISION_SCHEMA)

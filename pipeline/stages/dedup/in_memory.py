@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pipeline.stages.dedup.bands import band_keys, candidate_pairs, sort_band
+from pipeline.stages.dedup.bands import band_keys, candidate_pairs, exact_keys, first_of_equal, sort_band
 from pipeline.stages.dedup.cluster import labels, linked, singletons, unite
-from pipeline.stages.dedup.decide import decide, exact_groups, group_survivors, order_of, survivor_order
+from pipeline.stages.dedup.decide import DECISION_SCHEMA, MEMBER_SCHEMA, clustered, decide, decisions
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.dedup.shingles import ShingleSets, concat_sets, shingle_sets
 from pipeline.stages.dedup.signatures import signature_schema, signatures
@@ -25,13 +26,24 @@ def deduplicate(documents: Sequence[pa.RecordBatch], priorities: Sequence[int], 
     if len(documents) != len(priorities):
         raise ValueError(f"{len(documents)} batches of documents need as many priorities, not {len(priorities)}")
     signed, rows, keys = _sign(documents, params)
-    num_shingles = signed.column("num_shingles").to_numpy()
-    groups = exact_groups(signed.column("exact"), num_shingles)
-    order = survivor_order(np.repeat(priorities, [len(batch) for batch in documents]), signed.column("length").to_numpy(), signed.column("id"))
-    best = group_survivors(groups, order)
-    nodes = _link(rows, keys, groups, num_shingles)
-    verified = verify(keys[np.searchsorted(rows, nodes)], _fetch(documents, nodes, params), order_of(nodes, best, order), params)
-    return decide(signed.column("id"), groups, best, nodes, verified)
+    _refuse_repeated(signed.column("id"))
+    roots = _roots(signed, rows, keys)
+    company = linked(roots)
+    priority = np.repeat(np.array(priorities, np.int32), [len(batch) for batch in documents])
+    found = {"row": company, "root": roots[company], "priority": priority[company], **{name: signed.column(name).take(company) for name in _COLUMNS}}
+    clusters = clustered(pa.table({name: found[name] for name in MEMBER_SCHEMA.names}, schema=MEMBER_SCHEMA))
+    texts = clusters.contested[np.argsort(clusters.rows[clusters.contested])]  # in the order of the batches
+    sets = _fetch(documents, clusters.rows[texts], params)
+    verified = verify(keys[np.searchsorted(rows, clusters.rows[texts])], sets, np.argsort(texts), params)
+    decided = decide(clusters, clusters.verified(texts, verified))
+    return pa.Table.from_batches([decisions(signed.column("id").combine_chunks(), decided, 0)], DECISION_SCHEMA)
+
+
+def _refuse_repeated(ids: pa.ChunkedArray) -> None:
+    if pc.count_distinct(ids).as_py() != len(ids):
+        counts = pc.value_counts(ids)
+        repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+        raise ValueError(f"{len(repeated)} document ids occur more than once, the first is {repeated[0].as_py()!r}: give every document its own id")
 
 
 def _sign(documents: Sequence[pa.RecordBatch], params: DedupParams) -> tuple[pa.Table, np.ndarray, np.ndarray]:
@@ -41,22 +53,22 @@ def _sign(documents: Sequence[pa.RecordBatch], params: DedupParams) -> tuple[pa.
     start = 0
     for batch in documents:
         signature = signatures(batch, params)
-        groups = exact_groups(signature.column("exact"), signature.column("num_shingles").to_numpy())
-        first = np.flatnonzero(groups == np.arange(len(groups)))
+        first = first_of_equal(signature)
         rows.append(first + start)
         keys.append(band_keys(signature, params)[first])
         signed.append(signature.select(_COLUMNS))
         start += len(batch)
-    return pa.Table.from_batches(signed, schema), np.concatenate(rows), np.concatenate(keys)
+    return pa.Table.from_batches(signed, schema).combine_chunks(), np.concatenate(rows), np.concatenate(keys)
 
 
-def _link(rows: np.ndarray, keys: np.ndarray, groups: np.ndarray, num_shingles: np.ndarray) -> np.ndarray:
-    """The rows that share a band key, directly or through others, with another document."""
-    distinct = (groups[rows] == rows) & (num_shingles[rows] > 0)
-    parents = singletons(len(groups))
+def _roots(signed: pa.Table, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """The smallest row of those that each document shares text or a band key with, directly or through others."""
+    parents = singletons(len(signed))
+    exact = signed.column("exact").combine_chunks()
+    unite(parents, *candidate_pairs(*sort_band(exact_keys(exact, signed.column("num_shingles").to_numpy()), np.arange(len(signed)))))
     for band in range(keys.shape[1]):
-        unite(parents, *candidate_pairs(*sort_band(keys[distinct, band], rows[distinct])))
-    return linked(labels(parents))
+        unite(parents, *candidate_pairs(*sort_band(keys[:, band], rows)))
+    return labels(parents)
 
 
 def _fetch(documents: Sequence[pa.RecordBatch], nodes: np.ndarray, params: DedupParams) -> ShingleSets:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pipeline.stages.params import Params
 
-VERSION = "dedup-1"
+VERSION = "dedup-2"
 
 
 class DedupParams(Params):

@@ -62,7 +62,7 @@ def longest(offsets: np.ndarray) -> int:
 
 
 @inner
-def _hash_words(text: np.ndarray, size: int, classes: np.ndarray, factors: np.ndarray, out: np.ndarray) -> int:
+def hash_words(text: np.ndarray, size: int, classes: np.ndarray, factors: np.ndarray, out: np.ndarray) -> int:
     """One 64-bit hash for each word of text[:size] to `out`; returns how many. A word is `\\w+`; a combining mark continues it.
 
     A byte outside words has factor 0: the hash ends there without a branch that a processor could guess wrong.
@@ -108,7 +108,7 @@ def hash_shingles(blocks: np.ndarray, text: np.ndarray, size: int, classes: np.n
     `blocks` is the same memory in uint64, zero for 16 bytes after `size`. Text of fewer than `ngram` words is one shingle, all of it, signs
     included, so "C++" is not "C#". Empty text has none.
     """
-    count = _hash_words(text, size, classes, factors, out)
+    count = hash_words(text, size, classes, factors, out)
     if count >= ngram:
         _combine(out, count, ngram)
         return count - ngram + 1

@@ -3,6 +3,6 @@
 from pipeline.stages.pii.kinds import SPANS_SCHEMA, PiiKind, PiiParams
 from pipeline.stages.pii.scrub import scrub
 
-VERSION = "pii-1"
+VERSION = "pii-2"
 
 __all__ = ["SPANS_SCHEMA", "VERSION", "PiiKind", "PiiParams", "scrub"]

@@ -1,14 +1,15 @@
 """Payment card numbers.
 
 Precision choices: an issuer's range, a length that issuer uses, Luhn, the printed grouping or none, no digit beside it. 12 and 13 digits, which
-product codes have too, and digits inside a path or a query need a word such as "card".
+product codes have too, digits inside a path or a query, and those in 35 that no issuer has been assigned, which payment test data is full of,
+need a word such as "card" near them.
 """
 
 import numpy as np
 
 from pipeline.stages.pii.characters import DASH, SPACE, digit_before, digit_run, is_digit, separator, stands_alone
 from pipeline.stages.pii.compiled import part
-from pipeline.stages.pii.context import CARD_WORDS, word_near_before
+from pipeline.stages.pii.context import CARD_WORDS, word_near_after, word_near_before
 
 _REACH = 48
 
@@ -30,7 +31,7 @@ _ISSUERS = np.array(
         (360000, 369999, 14, 14),
         (380000, 399999, 14, 14),
         (300000, 305999, 16, 16),
-        (350000, 359999, 16, 19),  # JCB: 3528 to 3589, and the rest of 35 that test data uses
+        (350000, 359999, 16, 19),  # JCB: 3528 to 3589; the rest with context only
         (213100, 213199, 15, 15),
         (180000, 180099, 15, 15),
         (500000, 509999, 12, 19),  # Maestro
@@ -53,6 +54,15 @@ def _is_issued(first_six: int, digits: int) -> bool:
         if _ISSUERS[i, 0] <= first_six <= _ISSUERS[i, 1] and _ISSUERS[i, 2] <= digits <= _ISSUERS[i, 3]:
             return True
     return False
+
+
+@part
+def _is_unassigned(data: np.ndarray, p: int) -> bool:
+    """Whether the number at `p` begins with 35 but is outside of JCB's range."""
+    prefix = 0
+    for i in range(p, p + 4):  # whatever the grouping, the first four digits stand together
+        prefix = prefix * 10 + (data[i] - 48)
+    return 3500 <= prefix < 3528 or 3589 < prefix < 3600
 
 
 @part
@@ -105,7 +115,7 @@ def card_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
     end = _grouped_card_end(data, p, lo, hi) if digits == 4 else p + digits
     if end == 0 or not _is_card_number(data, p, end) or not stands_alone(data, p, end, lo, hi):
         return 0
-    weak = end - p < 14 or (p > lo and (data[p - 1] == 47 or data[p - 1] == 61 or data[p - 1] == 35 or data[p - 1] == 38))
-    if weak and not word_near_before(data, p, lo, CARD_WORDS, _REACH):
+    weak = end - p < 14 or _is_unassigned(data, p) or (p > lo and (data[p - 1] == 47 or data[p - 1] == 61 or data[p - 1] == 35 or data[p - 1] == 38))
+    if weak and not (word_near_before(data, p, lo, CARD_WORDS, _REACH) or word_near_after(data, end, hi, CARD_WORDS, _REACH)):
         return 0
     return end

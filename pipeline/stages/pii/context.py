@@ -27,8 +27,12 @@ PHONE_WORDS = _keys(
 PHONE_LABELS_AFTER = _keys("office fax mobile cell phone tel telephone desk home work voice landline")
 SSN_WORDS = _keys("ssn ssns social security socialsecurity")
 CARD_WORDS = _keys(
-    "card cards cc ccn credit debit visa mastercard amex maestro discover diners jcb unionpay pan cvv cvc "
-    "kreditkarte karte carte tarjeta cartão carta"
+    "card cards cc ccn credit debit visa mastercard amex maestro discover diners jcb unionpay pan cvv cvc pay paid payment payments bill billing "
+    "charge charged charges declined expires expiry kreditkarte karte carte tarjeta cartão carta karta kort"
+)
+IP_WORDS = _keys(
+    "ip ips ipv4 address addresses addr dns nameserver resolver host hosts hostname server servers gateway router proxy subnet netmask ping pinged "
+    "pinging traceroute ssh telnet curl connect connected connection blocked banned"
 )
 VERSION_WORDS = _keys(
     "version versions ver vers release releases released firmware driver build rev revision section sections sec chapter table figure fig appendix "
@@ -79,6 +83,25 @@ def word_near_before(data: np.ndarray, i: int, lo: int, words: np.ndarray, reach
         if lines > 1 or FLAGS[c] & DIGIT or c == 64 or c == 91 or c == 93:
             return False
         i -= 1
+    return False
+
+
+@part
+def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach: int) -> bool:
+    """Whether one of `words` begins in the `reach` bytes from `i`, on the same line, before another value or sentence."""
+    stop = min(hi, i + reach)
+    while i < stop:
+        c = data[i]
+        if _is_letter(c):
+            start = i
+            while i < hi and i - start <= reach and _is_letter(data[i]):
+                i += 1
+            if _member(words, _key(data, start, i)):
+                return True
+            continue
+        if c == 10 or c == 64 or (c == 46 and i + 1 < hi and data[i + 1] == 32) or FLAGS[c] & DIGIT:
+            return False
+        i += 1
     return False
 
 

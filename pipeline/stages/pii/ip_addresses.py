@@ -5,7 +5,9 @@ blocks (192.0.0.0/24, 64:ff9b:1::/48, 2002::/16, 3fff::/20 and exceptions inside
 change with the interpreter.
 
 Precision choices: a dotted number is an address only alone (`1.3.6.1.4.1`, `256.8.8.8.8`, `v1.2.3.4`, `Chrome/120.0.6099.1`, `lib-1.2.3.4` and
-`1.2.3.4.tar` are not), without leading zeros, and not after a word such as "version" or "section". A shortened IPv6 address starts with a group
+`1.2.3.4.tar` are not), without leading zeros, and not after a word such as "version" or "section". One of small numbers (`3.3.0.2`, `3.36.10.0`:
+one in a thousand addresses, most versions and sections) needs a word such as "address" or "host" before it, a port, a prefix length or a log
+line's dashes after it, or to be a resolver that everybody knows. A shortened IPv6 address starts with a group
 of four digits, one of them decimal, because `a::b` is code; a full one has a group of more than two digits, because eight pairs are an EUI-64.
 """
 
@@ -13,7 +15,7 @@ import numpy as np
 
 from pipeline.stages.pii.characters import FLAGS, HEX, digit_at, is_digit, is_word, word_at, word_before
 from pipeline.stages.pii.compiled import part
-from pipeline.stages.pii.context import names_a_version
+from pipeline.stages.pii.context import IP_WORDS, names_a_version, word_near_before
 
 # (first address, prefix length) of the blocks that are not global.
 _IPV4_BLOCKS = (
@@ -34,6 +36,10 @@ _IPV4_BLOCKS = (
 )
 _IPV4_RESERVED = np.array([int.from_bytes(bytes(first), "big") for first, _ in _IPV4_BLOCKS], dtype=np.int64)
 _IPV4_SHIFT = np.array([32 - prefix for _, prefix in _IPV4_BLOCKS], dtype=np.int64)
+
+
+_RESOLVERS = np.array([int.from_bytes(bytes([octet] * 4), "big") for octet in (1, 8, 9)] + [0x08080404], dtype=np.int64)
+_REACH = 40
 
 
 @part
@@ -103,6 +109,32 @@ def _is_compared(data: np.ndarray, p: int, lo: int) -> bool:
 
 
 @part
+def _has_small_numbers(address: int) -> bool:
+    """Whether three of the four numbers have one digit, or two have one and none has three; the resolvers excepted."""
+    one_digit, three_digits = 0, False
+    for octet in range(4):
+        number = (address >> (8 * octet)) & 255
+        one_digit += number < 10
+        three_digits |= number >= 100
+    for i in range(len(_RESOLVERS)):
+        if address == _RESOLVERS[i]:
+            return False
+    return one_digit > 2 or (one_digit == 2 and not three_digits)
+
+
+@part
+def _is_used_as_an_address(data: np.ndarray, p: int, end: int, lo: int, hi: int) -> bool:
+    """Whether what stands around `p:end` says that it is an address: a URL, a port, a prefix length, the dashes of a log line, a word before it."""
+    if p - 2 >= lo and data[p - 1] == 47 and data[p - 2] == 47:
+        return True
+    if end + 1 < hi and (data[end] == 58 or data[end] == 47) and is_digit(data[end + 1]):
+        return True
+    if end + 3 < hi and data[end] == 32 and data[end + 1] == 45 and data[end + 2] == 32 and data[end + 3] == 45:
+        return True
+    return word_near_before(data, p, lo, IP_WORDS, _REACH)
+
+
+@part
 def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
     """Where the public address at `p` ends, or 0."""
     end, address = _dotted_quad(data, p, hi)
@@ -114,7 +146,9 @@ def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
             return 0
         if (c == 45 or c == 47) and p - 1 > lo and is_word(data[p - 2]) and not is_digit(data[p - 2]):
             return 0
-    return 0 if names_a_version(data, p, lo) or _is_compared(data, p, lo) else end
+    if names_a_version(data, p, lo) or _is_compared(data, p, lo):
+        return 0
+    return end if not _has_small_numbers(address) or _is_used_as_an_address(data, p, end, lo, hi) else 0
 
 
 @part

@@ -1,10 +1,11 @@
 """Telephone numbers: E.164 with "+" or "00", North America, national numbers with a trunk 0, and local ones beside a word that says so.
 
 Precision choices. Standing alone count: "+" and an assigned country code with 8 to 15 digits; 3-3-4 with hyphens, dots or an area code in
-brackets (area 2-9; with spaces only, exchange 2-9 too); an area code in brackets before hyphenated groups; three or more groups that start with
-one 0 and hold 9 to 11 digits. Everything else of 7 to 12 digits (unbroken runs, two groups, numbers without a 0) needs a word such as "phone",
-"call" or "fax" within 40 bytes before it, a label right after it, or another telephone number just before it. Dates, round numbers and decimals
-never count. Extensions belong to the number.
+brackets (area 2-9; with spaces only, exchange 2-9 too); an area code in brackets before hyphenated groups; what starts with one 0 and holds 9 to
+13 digits in three or more groups, or 10 or 11 in an area code of at least 3 and the rest, or unbroken (10 digits only if they are neither an ISBN
+nor binary); ten digits with an extension. Everything else of 7 to 12 digits (other unbroken runs, two groups, numbers without a 0) needs a word
+such as "phone", "call" or "fax" within 40 bytes before it, a label right after it, or another telephone number just before it. Dates, round
+numbers and decimals never count. Extensions belong to the number.
 """
 
 import numpy as np
@@ -72,14 +73,15 @@ def _groups(data: np.ndarray, p: int, hi: int) -> tuple[int, int, int, int, int,
         q += width
         closed = False
         if is_open:
-            if q >= hi or data[q] != 41:
+            if q >= hi or data[q] != 41 or width > 6:  # more digits than any code has: the brackets are round the whole number
                 return 0, 0, 0, 0, 0, 0, False, False
             is_open, bracket, closed = False, True, True
             q += 1
         end = q
         step, kind = separator(data, q, hi)
         q += step
-        if kind == SPACE and digits >= 7 and (digit_run(data, q, hi) == 1 or (last_kind in (DASH, DOT) and (digits >= 10 or not plus))):
+        enough = 9 if value < _POWER[digits - 1] else 7  # with the 0 of the area code
+        if kind == SPACE and digits >= enough and (digit_run(data, q, hi) == 1 or (last_kind in (DASH, DOT) and (digits >= 10 or not plus))):
             break
         if groups == 1 and not bracket and q < hi and data[q] == 40 and digits <= 4:
             is_open = True
@@ -105,9 +107,20 @@ def _international(value: int, digits: int, groups: int) -> int:
         code = 3
         if value // _POWER[digits - 3] < 100 or not _IS_COUNTRY_CODE[value // _POWER[digits - 3]]:
             return _NO
-    if value // _POWER[digits - code - 1] % 10 == 0 and digits < 11:
+    if value // _POWER[digits - code - 1] % 10 == 0 and digits < 10:
         return _NO
     return _YES if groups > 1 or digits > 8 else _WITH_CONTEXT
+
+
+@part
+def _is_isbn_or_binary(value: int) -> bool:
+    """Whether ten digits have the check digit of an ISBN-10 (those of English books begin with 0), or are noughts and ones."""
+    total, largest = 0, 0
+    for weight in range(1, 11):
+        total += weight * (value % 10)
+        largest = max(largest, value % 10)
+        value //= 10
+    return total % 11 == 0 or largest < 2
 
 
 @part
@@ -146,9 +159,18 @@ def _judge(digits: int, value: int, shape: int, groups: int, separators: int, pl
         return _YES if bracket or separators != SPACE or value // _POWER[6] % 10 >= 2 else _WITH_CONTEXT
     if bracket and groups == 3 and 9 <= digits <= 11 and separators & DASH and 2 <= first_width <= 4:
         return _YES
-    mixed = separators & (separators - 1)
-    if zeros and value >= _POWER[digits - 2] and 9 <= digits <= 11 and 2 <= first_width <= 5 and (groups > 2 or (bracket and groups > 1)):
-        return _YES if bracket or not mixed or separators & SLASH else _WITH_CONTEXT
+    if bracket and groups >= 4 and digits == 11 and separators & DASH and first_width == 1 and value // _POWER[10] in (7, 8):
+        return _YES  # Russia's trunk prefix and its country code
+    if groups == 1 and zeros and value >= _POWER[digits - 2] and (digits == 11 or (digits == 10 and not _is_isbn_or_binary(value))):
+        return _YES
+    if zeros and value >= _POWER[digits - 2] and 9 <= digits <= 13 and 2 <= first_width <= 5:
+        if bracket and groups > 1:
+            return _YES
+        mixed = separators & (separators - 1)
+        if groups > 2 and (digits <= 11 or (groups == 3 and first_width >= 4)):
+            return _YES if not mixed or mixed == DASH or separators & SLASH else _WITH_CONTEXT
+        if groups == 2 and 10 <= digits <= 11 and first_width >= 3 and separators & (SPACE | DASH):
+            return _YES
     if (
         digits < 7
         or digits > 12
@@ -218,6 +240,8 @@ def phone_end(data: np.ndarray, p: int, lo: int, hi: int, after_phone: bool) -> 
     if verdict == _NO:
         return 0
     extended = _extension_end(data, end, hi)
+    if extended > end and groups > 1 and digits >= 10:
+        verdict = _YES
     if _is_closed_right(data, extended, hi):
         return 0
     if not plus and p > lo:
@@ -231,7 +255,7 @@ def phone_end(data: np.ndarray, p: int, lo: int, hi: int, after_phone: bool) -> 
             return 0  # the number of a page: "/message/36667828", "topic#25445440"
         if (c == 45 or c == 46 or c == 47 or c == 61) and word_before(data, p - 1, lo):
             verdict = _WITH_CONTEXT
-    if separators == DOT and names_a_version(data, p, lo):
+    if separators == DOT and shape != 0x334 and names_a_version(data, p, lo):
         return 0
     if verdict == _WITH_CONTEXT and not (after_phone or word_near_before(data, p, lo, PHONE_WORDS, _REACH) or label_after(data, extended, hi)):
         return 0

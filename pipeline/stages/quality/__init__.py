@@ -2,6 +2,17 @@
 
 from pipeline.stages.quality.profiles import PROFILES
 from pipeline.stages.quality.rules import VERDICTS_SCHEMA, QualityParams, QualityRule, judge
-from pipeline.stages.quality.signals import SIGNALS_SCHEMA, VERSION, DocumentTooLongError, measure
+from pipeline.stages.quality.signals import SIGNALS_SCHEMA, VERSION, DocumentTooLongError, measure, with_plain_newlines
 
-__all__ = ["PROFILES", "SIGNALS_SCHEMA", "VERDICTS_SCHEMA", "VERSION", "DocumentTooLongError", "QualityParams", "QualityRule", "judge", "measure"]
+__all__ = [
+    "PROFILES",
+    "SIGNALS_SCHEMA",
+    "VERDICTS_SCHEMA",
+    "VERSION",
+    "DocumentTooLongError",
+    "QualityParams",
+    "QualityRule",
+    "judge",
+    "measure",
+    "with_plain_newlines",
+]

@@ -6,7 +6,7 @@ from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES
 from pipeline.stages.quality.rules import QualityParams, QualityRule
 
 _DEFAULT = QualityParams()
-_OFF: dict[str, Any] = {rule.value: False if rule.startswith("filter_") else None for rule in QualityRule}
+_OFF: dict[str, Any] = {rule.value: False if rule.startswith("filter_") else None for rule in QualityRule if rule is not QualityRule.LANGUAGE}
 
 _GOPHER = (
     "min_doc_words",

@@ -5,8 +5,10 @@ from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field, model_validator
+import pyarrow.compute as pc
+from pydantic import Field, field_validator, model_validator
 
+from pipeline.stages.language import LANGUAGES
 from pipeline.stages.params import Params
 
 VERDICTS_SCHEMA = pa.schema(
@@ -26,6 +28,7 @@ Ratio = Annotated[float, Field(ge=0)]
 class QualityRule(StrEnum):
     """Why a document is rejected, in the order in which rules are tried. `max_words` is broken when the signal `words` is above that threshold."""
 
+    LANGUAGE = "language"
     MIN_WORDS = "min_words"
     MAX_WORDS = "max_words"
     MIN_MEAN_WORD_LENGTH = "min_mean_word_length"
@@ -68,9 +71,12 @@ class QualityParams(Params):
     """A threshold for each rule; None (or False) turns the rule off. The defaults are the `default` profile: Gopher quality, repetition, FineWeb.
 
     `min_x` and `max_x` bound the signal `x` of `measure`, and a document exactly at a threshold passes. Values are those of the papers (Rae et al.
-    2021, table A1; Raffel et al. 2020; Penedo et al. 2024), as datatrove 0.10 has them.
+    2021, table A1; Raffel et al. 2020; Penedo et al. 2024), as datatrove 0.10 has them. The rule `language`, off unless `languages` are named, wants
+    one of them, detected with at least `min_language_confidence`.
     """
 
+    languages: tuple[str, ...] | None = Field(None, min_length=1)
+    min_language_confidence: Share = 0.5
     min_words: Amount | None = 1
     max_words: Amount | None = None
     min_mean_word_length: Length | None = None
@@ -113,6 +119,14 @@ class QualityParams(Params):
     max_char_dup_ratio: Share | None = 0.01
     max_new_line_ratio: Ratio | None = 0.3
 
+    @field_validator("languages")
+    @classmethod
+    def _languages_are_known(cls, languages: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for language in languages or ():
+            if language not in LANGUAGES:
+                raise ValueError(f"{language!r} is not a language that can be detected; there are {' '.join(sorted(LANGUAGES))}")
+        return languages
+
     @model_validator(mode="after")
     def _bounds_are_ordered(self) -> "QualityParams":
         for signal in ("words", "mean_word_length", "doc_words", "avg_word_length"):
@@ -122,21 +136,28 @@ class QualityParams(Params):
         return self
 
 
-def judge(signals: pa.RecordBatch, params: QualityParams) -> pa.RecordBatch:
-    """One verdict per row of `measure`'s result, VERDICTS_SCHEMA: `rule` is the first QualityRule that the document breaks, null where it is kept."""
+def judge(signals: pa.RecordBatch, params: QualityParams, languages: pa.RecordBatch | None = None) -> pa.RecordBatch:
+    """One verdict per row of `measure`'s result, VERDICTS_SCHEMA: `rule` is the first QualityRule that the document breaks, null where it is kept.
+
+    `languages` is what `detect` gives for the same documents; it is needed where `params` name languages.
+    """
     rules = [*QualityRule, None]
     kept = len(rules) - 1
     first_broken = np.full(signals.num_rows, kept)
     for index, rule in enumerate(QualityRule):
-        threshold = getattr(params, rule)
-        if threshold is not None and threshold is not False:
-            first_broken[_broken(signals, rule, threshold, params.top_gram_min_count) & (first_broken == kept)] = index
+        broken = _broken(signals, rule, params) if rule is not QualityRule.LANGUAGE else _in_other_languages(languages, params)
+        if broken is not None:
+            first_broken[broken & (first_broken == kept)] = index
     names = pa.array(rules, pa.string()).take(pa.array(first_broken))
     return pa.record_batch([signals.column("id"), pa.array(first_broken == kept), names], schema=VERDICTS_SCHEMA)
 
 
-def _broken(signals: pa.RecordBatch, rule: QualityRule, threshold: float, top_gram_min_count: int) -> np.ndarray:
+def _broken(signals: pa.RecordBatch, rule: QualityRule, params: QualityParams) -> np.ndarray | None:
+    """Which documents break the rule; None if it is off."""
+    threshold = getattr(params, rule)
     side, _, name = rule.partition("_")
+    if threshold is None or threshold is False:
+        return None
     values = _column(signals, name)
     if side == "filter":
         return values
@@ -144,8 +165,17 @@ def _broken(signals: pa.RecordBatch, rule: QualityRule, threshold: float, top_gr
         return values < threshold
     above = values > threshold
     if name.startswith("top_"):
-        above &= _column(signals, name.replace("char_frac", "count")) >= top_gram_min_count
+        above &= _column(signals, name.replace("char_frac", "count")) >= params.top_gram_min_count
     return above
+
+
+def _in_other_languages(languages: pa.RecordBatch | None, params: QualityParams) -> np.ndarray | None:
+    if params.languages is None:
+        return None
+    if languages is None:
+        raise ValueError("languages are to be judged: give the table that `detect` makes of these documents")
+    wanted = pc.is_in(languages.column("language"), value_set=pa.array(params.languages, pa.string())).to_numpy(zero_copy_only=False)
+    return ~wanted | (_column(languages, "language_confidence") < params.min_language_confidence)
 
 
 def _column(signals: pa.RecordBatch, name: str) -> np.ndarray:

@@ -13,10 +13,10 @@ from pipeline.stages.dedup import (
     DedupParams,
     band_keys,
     candidate_pairs,
-    exact_groups,
+    exact_keys,
+    first_of_equal,
     labels,
     linked,
-    merge_runs,
     signatures,
     singletons,
     sort_band,
@@ -85,7 +85,7 @@ def test_runs_sorted_part_by_part_merge_to_the_pairs_of_the_whole(keys, cuts):
     whole, rows = np.array(keys, np.uint64), np.arange(len(keys))
     edges = sorted({0, len(keys), *(cut for cut in cuts if cut < len(keys))})
     runs = [sort_band(whole[start:end], rows[start:end]) for start, end in pairwise(edges)]
-    merged = merge_runs(runs) if runs else (whole, rows)
+    merged = sort_band(*(np.concatenate(columns) for columns in zip(*runs, strict=True))) if runs else (whole, rows)
     for ours, scratch in zip(candidate_pairs(*merged), candidate_pairs(*sort_band(whole, rows)), strict=True):
         assert np.array_equal(ours, scratch)
 
@@ -112,7 +112,10 @@ def test_a_million_pairs_to_one_document_unite_in_linear_time():
     assert not labels(parents).any()
 
 
-def test_exact_groups_are_named_after_their_first_row_and_empty_text_is_alone():
-    exact = pa.array([b"b" * 16, b"a" * 16, b"b" * 16, b"0" * 16, b"0" * 16, b"a" * 16], pa.binary(16))
-    assert exact_groups(exact, np.array([1, 2, 1, 0, 0, 2])).tolist() == [0, 1, 0, 3, 4, 1]
-    assert exact_groups(pa.chunked_array([exact[:2], exact[2:]]), np.ones(6)).tolist() == [0, 1, 0, 3, 3, 1]
+def test_equal_text_has_equal_keys_its_first_row_stands_for_it_and_empty_text_for_nothing():
+    signature = signed(["b", "a", "B ", "", " ", "a", "c"], DedupParams())
+    keys = exact_keys(signature.column("exact"), signature.column("num_shingles").to_numpy())
+    assert first_of_equal(signature).tolist() == [0, 1, 6]
+    assert (keys == EMPTY_KEY).tolist() == [False, False, False, True, True, False, False]
+    assert keys[0] == keys[2] and keys[1] == keys[5] and len(set(keys.tolist())) == 4
+    assert np.array_equal(exact_keys(signature.slice(2).column("exact"), signature.slice(2).column("num_shingles").to_numpy()), keys[2:])

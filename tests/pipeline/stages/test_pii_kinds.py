@@ -67,6 +67,13 @@ def test_what_only_holds_an_at_sign_is_no_email_address(text: str) -> None:
         ("call 467 3395 or 468 3395", "call [PHONE] or [PHONE]"),
         ("电话13812345678", "电话[PHONE]"),
         ("+91\u00a098765\u00a043210", "[PHONE]"),
+        ("(+34695584952) and (206-555-0187)", "([PHONE]) and ([PHONE])"),
+        ("(555) 123-4567 x123, 001-555-123-4567, 555.123.4567", "[PHONE], [PHONE], [PHONE]"),
+        ("0161 4960045, 03069 990981, 054-1234567, 08-530 356 68", "[PHONE], [PHONE], [PHONE], [PHONE]"),
+        ("8 (800) 342-93-04; (07743) 66814 836; 03858 52188 715", "[PHONE]; [PHONE]; [PHONE]"),
+        ("01632960436, 0622144662", "[PHONE], [PHONE]"),
+        ("update: 616.633.0454x5859, 108-829-1394 x990", "update: [PHONE], [PHONE]"),
+        ("0249-181 55", "[PHONE]"),
     ],
 )
 def test_telephone_numbers_of_many_countries_go(text: str, expected: str) -> None:
@@ -87,6 +94,9 @@ def test_telephone_numbers_of_many_countries_go(text: str, expected: str) -> Non
         "+999 123 456 789",
         "+48.8566140, +2.3522190",
         "ISBN 978-3-16-148410-0",
+        "ISBN 0306406152",
+        "the string 0101111111",
+        "00012345678, 0012345678",
         "/message/36667828",
         "pi is 3.14159265358979",
         "PNAS 1996 93 (15) 7436-7439",
@@ -118,6 +128,10 @@ def test_a_number_that_is_never_issued_or_is_longer_is_no_social_security_number
         ("6e40:4041:c617:e898:c11:40d2:c669:2eb4", "[IP]"),
         ("::ffff:8.8.8.8 2001:4860:4860:0:0:0:0:8888/64", "[IP] [IP]/64"),
         ("8.8.8.8-8.8.4.4", "[IP]-[IP]"),
+        ("My IP address is 5.6.7.8, the host 1.0.0.1", "My IP address is [IP], the host [IP]"),
+        ("http://1.2.3.4/ 1.2.3.4:80 5.9.0.0/16", "http://[IP]/ [IP]:80 [IP]/16"),
+        ('5.9.6.51 - - [10/Oct/2000] "GET"', '[IP] - - [10/Oct/2000] "GET"'),
+        ("took 52.59.80.10 as 104.11.0.2", "took [IP] as [IP]"),
     ],
 )
 def test_a_public_ip_address_goes(text: str, expected: str) -> None:
@@ -135,6 +149,12 @@ def test_a_public_ip_address_goes(text: str, expected: str) -> None:
         "1.3.6.1.4.1.311.2",
         "OID 1.3.6.1",
         "Section 4.3.2.1",
+        "1.2.3.4 Requirements",
+        "numpy 1.2.3.4, zstd (1.5.0.3) and foo == 1.0.0.1",
+        "    3.3.0.2  # Maintenance release",
+        "from 3.36.10.0 to 3.37.10.0",
+        "extension 2.5.29.17",
+        "foo-11.22.33.44.tar.gz v3.30.0.200",
         "§ 4.3.2.1",
         "Chrome/120.0.6099.109",
         "lib-1.2.3.4.tar.gz",
@@ -189,8 +209,16 @@ def test_a_long_number_without_them_is_no_card(text: str) -> None:
     assert scrubbed(text) == text
 
 
-def test_short_card_numbers_need_a_word_that_says_so() -> None:
-    assert scrubbed("my card 4222222222222 is lost, 630427373398 too") == "my card [CREDIT_CARD] is lost, 630427373398 too"
+@pytest.mark.parametrize("number", ["4222222222222", "630427373398", "3521573075098939"])
+def test_short_card_numbers_and_those_of_no_issuer_need_a_word_that_says_so(number: str) -> None:
+    assert scrubbed(f"order {number}, on its way") == f"order {number}, on its way"
+    assert scrubbed(f"my card {number}") == "my card [CREDIT_CARD]"
+    assert scrubbed(f"{number} is my credit card") == "[CREDIT_CARD] is my credit card"
+    assert scrubbed(f"order {number}. My card") == f"order {number}. My card"
+
+
+def test_the_edges_of_the_range_of_jcb_need_no_word() -> None:
+    assert scrubbed("3528000000000007 3589000000000003") == "[CREDIT_CARD] [CREDIT_CARD]"
 
 
 @pytest.mark.parametrize("number", ["GB82WEST12345698765432", "gb82 west 1234 5698 7654 32", "DE89 3704 0044 0532 0130 00", "NO9386011117947"])

@@ -143,7 +143,7 @@ def _edges() -> list[int]:
 def test_an_ipv4_address_is_public_when_the_standard_library_says_so(address: int) -> None:
     reference = ipaddress.IPv4Address(address)
     if not any(reference in block for block in DISPUTED if block.version == 4):
-        assert texts_of(scrub(batch(f"at {reference}!"), PiiParams())[0]) == ["at [IP]!" if reference.is_global else f"at {reference}!"]
+        assert texts_of(scrub(batch(f"host {reference}!"), PiiParams())[0]) == ["host [IP]!" if reference.is_global else f"host {reference}!"]
 
 
 PREFIXES = [

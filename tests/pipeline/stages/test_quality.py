@@ -20,6 +20,7 @@ from pipeline.stages.quality import (
     judge,
     measure,
     signals,
+    with_plain_newlines,
 )
 
 PROSE = (
@@ -88,7 +89,7 @@ def test_prose_passes_every_profile_but_the_one_that_asks_for_longer_texts():
     assert {name: rules(params, PROSE)[0] for name, params in PROFILES.items()} == dict.fromkeys(PROFILES) | {"plain": QualityRule.MIN_WORDS}
 
 
-@pytest.mark.parametrize("rule", list(QualityRule))
+@pytest.mark.parametrize("rule", CASES)
 def test_each_rule_alone_rejects_beyond_its_threshold_and_passes_a_document_at_it(rule):
     threshold, broken, met = CASES[rule]
     off = PROFILES["none"].model_dump()
@@ -97,7 +98,8 @@ def test_each_rule_alone_rejects_beyond_its_threshold_and_passes_a_document_at_i
 
 
 def test_every_rule_has_a_threshold_and_every_threshold_a_rule():
-    assert {str(rule) for rule in QualityRule} == QualityParams.model_fields.keys() - {"top_gram_min_count"}
+    others = {"top_gram_min_count", "languages", "min_language_confidence"}
+    assert {str(rule) for rule in QualityRule} == CASES.keys() | {"language"} == (QualityParams.model_fields.keys() - others) | {"language"}
     assert PROFILES["default"] == QualityParams()
 
 
@@ -122,6 +124,14 @@ def test_a_line_ends_like_a_sentence_before_its_citations_and_with_curly_quotes(
 def test_lengths_are_in_characters_whatever_the_script():
     measured = measure(documents("жжжж 日本\u3000語文\u2028\U0001d4b3\U0001d4b4")).to_pylist()[0]
     assert (measured["characters"], measured["words"], measured["mean_word_length"]) == (13, 4, 2.5)
+
+
+def test_a_text_has_the_same_signals_with_the_line_ends_of_another_system():
+    lines = ["A short title", "", PROSE, "", "- one of the things", "- another of them...", "", "The end of it is here."] * 2
+    windows, unix = documents("\r\n".join(lines), "no line end"), documents("\n".join(lines), "no line end")
+    assert measure(windows) != measure(unix)
+    assert measure(with_plain_newlines(windows)) == measure(unix)
+    assert with_plain_newlines(unix) is unix
 
 
 def test_a_null_or_empty_text_is_a_document_without_words():
