@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from pathlib import Path
 from types import TracebackType
 
@@ -62,14 +63,16 @@ def kept_batches(documents: Path, verdicts: list[Path], columns: list[str] | Non
     """The documents that every verdict table (`id`, `keep`) keeps, joined on id."""
     keep = [kept_ids(path) for path in verdicts]
     for batch in batches(documents, columns):
-        kept = batch
-        for ids in keep:
-            kept = kept.filter(pc.is_in(kept.column("id"), value_set=ids))
-        if kept.num_rows:
-            yield kept
+        chosen = [pc.is_in(batch.column("id"), value_set=ids) for ids in keep]
+        kept = reduce(pc.and_, chosen) if chosen else pa.repeat(True, batch.num_rows)
+        # Filtering copies the text: once, and not where everything stays.
+        remaining = batch if pc.all(kept).as_py() else batch.filter(kept)
+        if remaining.num_rows:
+            yield remaining
 
 
 def kept_ids(verdicts: Path) -> pa.Array:
     """The ids that a verdict table keeps."""
-    table = pq.read_table(verdicts, columns=["id", "keep"])
+    with pq.ParquetFile(verdicts) as file:
+        table = file.read(columns=["id", "keep"], use_threads=False)
     return table.filter(table.column("keep")).column("id").combine_chunks()

@@ -11,13 +11,17 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from pipeline.engine import EngineParams
 from pipeline.errors import PipelineError
+from pipeline.flows.decontamination import Decontamination
+from pipeline.flows.dedup_guard import DedupGuard
+from pipeline.flows.mixture import MixtureParams
 from pipeline.flows.shards import ShardParams
-from pipeline.sources import FilesConfig, SourceConfig
+from pipeline.sources import Paths, SourceConfig, SourceError
+from pipeline.sources.catalogue import short_form
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.params import Params
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
-from pipeline.stages.tokenizer import TokenizerParams
+from pipeline.stages.tokenizer import KINDS, ExistingTokenizer, TokenizerChoice, TokenizerParams
 from trainer.config import TrainingConfig
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -33,7 +37,7 @@ class Corpus(Params):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Names its assets: lower-case letters, digits and '_'.")
     source: SourceConfig
-    weight: float | None = Field(None, gt=0, description="Share of the training mixture, relative to the others; by their tokens when none is set.")
+    weight: float | None = Field(None, gt=0, description="Share of the training mixture, relative to the others; by `mixture` when none is set.")
 
 
 class RawParams(Params):
@@ -50,11 +54,25 @@ class Recipe(Params):
     raw: RawParams = RawParams()
     scrub: PiiParams = PiiParams()
     quality: QualityParams = PROFILES["default"]
+    decontamination: Decontamination | None = None
     dedup: DedupParams = DedupParams()
-    tokenizer: TokenizerParams = TokenizerParams()
+    dedup_guard: DedupGuard = DedupGuard()
+    tokenizer: TokenizerChoice = TokenizerParams()
     shards: ShardParams = ShardParams()
+    mixture: MixtureParams = MixtureParams()
     training: TrainingConfig
     engine: EngineParams = EngineParams()
+
+    @field_validator("corpora", mode="before")
+    @classmethod
+    def _short_forms(cls, value: Any) -> Any:
+        """`- tinystories:1000`: a ready-made corpus, or a data set of the hub, and how many documents of it."""
+        if not isinstance(value, list | tuple):
+            return value
+        try:
+            return [dict(zip(("name", "source"), short_form(corpus), strict=True)) if isinstance(corpus, str) else corpus for corpus in value]
+        except SourceError as error:
+            raise ValueError(str(error)) from None
 
     @field_validator("quality", mode="before")
     @classmethod
@@ -83,19 +101,30 @@ class Recipe(Params):
         unweighted = [corpus.name for corpus in self.corpora if corpus.weight is None]
         if unweighted and len(unweighted) < len(self.corpora):
             raise ValueError(f"corpus {unweighted[0]!r} has no weight though others have: set a weight for every corpus, or for none")
+        if not unweighted and self.mixture.temperature != 1:
+            raise ValueError("mixture.temperature weighs corpora that have no weight, but all have one: leave out either")
         return self
+
+    @property
+    def weights(self) -> dict[str, float | None]:
+        return {corpus.name: corpus.weight for corpus in self.corpora}
 
     @property
     def corpus_names(self) -> list[str]:
         return [corpus.name for corpus in self.corpora]
 
+    @property
+    def removes_contaminated(self) -> bool:
+        """Whether documents that quote an evaluation set go."""
+        return self.decontamination is not None and self.decontamination.action == "remove"
+
     def corpus(self, name: str) -> Corpus:
         return next(corpus for corpus in self.corpora if corpus.name == name)
 
 
-def recipe_path() -> Path:
-    """The recipe in use: the file named by GROUNDWORK_RECIPE (a path, or the name of one that ships), else the default one."""
-    named = os.environ.get(RECIPE_VARIABLE) or "default"
+def recipe_path(named: str | None = None) -> Path:
+    """The recipe called `named` (a path, or the name of one that ships), else the one in GROUNDWORK_RECIPE, else the default one."""
+    named = named or os.environ.get(RECIPE_VARIABLE) or "default"
     shipped = RECIPES / f"{named}.yaml"
     return shipped if shipped.exists() else Path(named)
 
@@ -119,14 +148,18 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
         recipe = Recipe.model_validate(_merged(settings, overrides or {}))
     except ValidationError as error:
         raise RecipeError(f"{path}: {_explained(error)}") from None
-    return recipe.model_copy(update={"corpora": tuple(_anchored(corpus, path.parent.absolute()) for corpus in recipe.corpora)})
+    return _anchored(recipe, path.parent.absolute())
 
 
-def _anchored(corpus: Corpus, directory: Path) -> Corpus:
+def _anchored(recipe: Recipe, directory: Path) -> Recipe:
     """Relative paths are relative to the recipe, wherever the command is typed."""
-    if not isinstance(corpus.source, FilesConfig):
-        return corpus
-    return corpus.model_copy(update={"source": corpus.source.anchored(directory)})
+    corpora = tuple(
+        corpus.model_copy(update={"source": corpus.source.anchored(directory)}) if isinstance(corpus.source, Paths) else corpus
+        for corpus in recipe.corpora
+    )
+    tokenizer = recipe.tokenizer.anchored(directory) if isinstance(recipe.tokenizer, ExistingTokenizer) else recipe.tokenizer
+    decontamination = recipe.decontamination and recipe.decontamination.anchored(directory)
+    return recipe.model_copy(update={"corpora": corpora, "tokenizer": tokenizer, "decontamination": decontamination})
 
 
 def _merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +182,7 @@ def _shared(left: Sequence[int | str], right: Sequence[int | str]) -> int:
 
 
 def _explain_one(location: Iterable[int | str], kind: str, message: str, context: dict[str, Any]) -> str:
-    where = ".".join(str(step) for step in location) or "the recipe"
+    where = ".".join(str(step) for step in location if step not in KINDS) or "the recipe"
     if kind == "missing":
         return f"{where} is missing"
     if kind == "union_tag_invalid":

@@ -158,6 +158,10 @@ class Store:
             raise StoreError(f"{key} has not been made yet: materialize it first")
         return self._open(key, pointer.read_text().strip())
 
+    def in_use_since(self, key: str) -> int:
+        """When the version in use became it, in nanoseconds since 1970; it may have been made long before."""
+        return (self.directory(key) / "current").stat().st_mtime_ns
+
     def find(self, work: Work) -> Version | None:
         """The version that this work would make, if it is there with every file at its full size."""
         path = self.directory(work.key) / work.fingerprint[:NAME_LENGTH]
@@ -184,6 +188,17 @@ class Store:
         with (directory / ".lock").open("w") as lock:
             _wait_for(lock, work.key)
             yield self.reuse(work) or Draft(self, work)
+
+    @contextmanager
+    def idle(self, key: str) -> Iterator[bool]:
+        """Whether nobody is making `key`; if so, nobody can while this is held."""
+        with (self.directory(key) / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
 
     def _open(self, key: str, name: str, reused: bool = False) -> Version:
         path = self.directory(key) / name

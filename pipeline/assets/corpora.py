@@ -1,5 +1,7 @@
 """raw -> scrubbed -> quality, one chain and one group for each corpus of the recipe."""
 
+from collections.abc import Mapping, Sequence
+
 import dagster as dg
 
 from pipeline.assets.outcome import breakdown, explained, materialized
@@ -23,6 +25,7 @@ def corpus_key(corpus: str, stage: str) -> dg.AssetKey:
 def _raw(corpus: Corpus) -> dg.AssetsDefinition:
     @dg.asset(
         key=corpus_key(corpus.name, "raw"),
+        deps=[corpus_key(corpus.name, "source")],
         group_name=corpus.name,
         kinds={corpus.source.kind, "parquet"},
         code_version=raw_flow.VERSION,
@@ -70,15 +73,26 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
         version = quality_flow.judge(workshop.store, workshop.engine, corpus.name, workshop.recipe.quality)
         counts = version.counts
-        examples = quality_flow.examples(version)
-        return materialized(
-            version,
-            {
-                "kept": counts["kept"],
-                "rejected": counts["rejected"],
-                "share kept": round(counts["kept"] / max(counts["documents"], 1), 4),
-                "rejected by rule": breakdown(counts, "rejected", "rule", examples),
-            },
-        )
+        reasons = quality_flow.reasons(version)
+        facts = {
+            "kept": counts["kept"],
+            "rejected": counts["rejected"],
+            "share kept": round(reasons[0].share, 4),
+            "verdicts by rule": reasons_table({corpus.name: reasons}),
+        }
+        if workshop.recipe.quality.languages is not None:
+            facts["languages"] = breakdown(counts, "languages", "language")
+        return materialized(version, facts)
 
     return _asset
+
+
+def reasons_table(by_corpus: Mapping[str, Sequence[quality_flow.Reason]]) -> dg.TableMetadataValue:
+    """What quality kept and rejected, by corpus and rule, with ids to look for; `python -m pipeline inspect RULE` shows the documents."""
+    columns = {"corpus": "string", "verdict": "string", "documents": "int", "share": "float", "examples": "string"}
+    records = [
+        dg.TableRecord(dict(zip(columns, (name, one.rule or "kept", one.documents, round(one.share, 4), ", ".join(one.examples)), strict=True)))
+        for name, reasons in by_corpus.items()
+        for one in reasons
+    ]
+    return dg.MetadataValue.table(records, dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()]))

@@ -1,21 +1,34 @@
 """One decision for each document of all corpora: kept, or a duplicate of which."""
 
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
 import dagster as dg
 
-from pipeline.assets.corpora import corpus_key
+from pipeline.assets.corpora import corpus_key, reasons_table
 from pipeline.assets.outcome import breakdown, explained, materialized
 from pipeline.assets.resources import Workshop
 from pipeline.flows import dedup as dedup_flow
+from pipeline.flows import evidence
+from pipeline.flows.quality import reasons
 from pipeline.recipe import Recipe
+from pipeline.reports import dedup as report
+from pipeline.reports.images import inline_png
 from pipeline.stages import dedup
+from pipeline.store import Store, Version
 
 
 def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
     """Depends on every corpus: duplicates are found across them."""
 
+    stages = ("scrubbed", "quality", *(["contamination"] if recipe.removes_contaminated else []))
+
     @dg.asset(
         key="dedup",
-        deps=[corpus_key(name, stage) for name in recipe.corpus_names for stage in ("scrubbed", "quality")],
+        deps=[corpus_key(name, stage) for name in recipe.corpus_names for stage in stages],
         group_name="mixture",
         kinds={"numba", "parquet"},
         code_version=dedup.VERSION,
@@ -23,10 +36,44 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
     )
     @explained
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
-        version = dedup_flow.deduplicate(workshop.store, workshop.engine, workshop.recipe.corpus_names, workshop.recipe.dedup)
-        counts = version.counts
+        made = workshop.recipe
+        version = dedup_flow.deduplicate(workshop.store, workshop.engine, made.corpus_names, made.dedup, made.removes_contaminated)
         return materialized(
-            version, {"kept": counts["kept"], "removed": counts["removed"], "removed by reason": breakdown(counts, "removed", "reason")}
+            version,
+            {
+                **_facts(version.counts),
+                "quality's verdicts": reasons_table({name: reasons(workshop.store.current(f"corpora/{name}/quality")) for name in made.corpus_names}),
+                **_state(workshop.store, version, made.corpus_names),
+                **_pictures(workshop.store, version, made.corpus_names),
+            },
         )
 
     return _asset
+
+
+def _facts(counts: Mapping[str, int]) -> dict[str, Any]:
+    return {"kept": counts["kept"], "removed": counts["removed"], "removed by reason": breakdown(counts, "removed", "reason")}
+
+
+def _state(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
+    """What the next run finds again, on disk."""
+    kept = {
+        "signatures": sum(store.current(f"corpora/{name}/signatures").bytes for name in corpora),
+        "evidence": store.current(evidence.KEY).bytes,
+        "decisions": version.bytes,
+    }
+    return {f"{table} bytes per document": round(size / max(version.counts["documents"], 1), 1) for table, size in kept.items()}
+
+
+def _pictures(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
+    counts, matrix = report.similarities(version), report.between(version, corpora)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "dedup.png"
+        report.draw(counts, matrix, corpora, path)
+        picture = inline_png(path, "near duplicates by similarity, duplicates between corpora")
+    lost = [{"removed from": name, **dict(zip(corpora, row, strict=True))} for name, row in zip(corpora, matrix.tolist(), strict=True)]
+    ranges = [{"Jaccard from": i / report.BINS, "near duplicates": int(count)} for i, count in enumerate(counts) if count]
+    clusters = [asdict(cluster) for cluster in report.largest(store, version)]
+    found = {"duplicates between corpora": lost, "near duplicates by similarity": ranges, "largest clusters": clusters}
+    tables = {name: dg.MetadataValue.table([dg.TableRecord(row) for row in rows]) for name, rows in found.items() if rows}
+    return {"duplicates": picture, **tables}

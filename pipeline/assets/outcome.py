@@ -38,12 +38,11 @@ def materialized(version: Version, metadata: Mapping[str, Any] | None = None) ->
     return dg.MaterializeResult(metadata=facts, data_version=dg.DataVersion(version.data_version))
 
 
-def breakdown(counts: Mapping[str, int], prefix: str, what: str, examples: Mapping[str, str] | None = None) -> dg.TableMetadataValue:
+def breakdown(counts: Mapping[str, int], prefix: str, what: str) -> dg.TableMetadataValue:
     """The counts named `prefix/...` as a table, most frequent first."""
     rows = sorted(((name.partition("/")[2], count) for name, count in counts.items() if name.startswith(f"{prefix}/")), key=lambda row: -row[1])
-    columns = [dg.TableColumn(what, "string"), dg.TableColumn("documents", "int"), *([dg.TableColumn("examples", "string")] if examples else [])]
-    records = [dg.TableRecord({what: name, "documents": count, **({"examples": examples.get(name, "")} if examples else {})}) for name, count in rows]
-    return dg.MetadataValue.table(records, dg.TableSchema(columns))
+    columns = [dg.TableColumn(what, "string"), dg.TableColumn("documents", "int")]
+    return dg.MetadataValue.table([dg.TableRecord({what: name, "documents": count}) for name, count in rows], dg.TableSchema(columns))
 
 
 def explained(function: Callable[Arguments, Outcome]) -> Callable[Arguments, Outcome]:

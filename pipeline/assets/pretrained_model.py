@@ -4,6 +4,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
@@ -40,10 +41,18 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             version = train_flow.finish(workshop.store, run, follower.last_checkpoint, time.monotonic() - started)
         result = train_flow.result(workshop.store, version)
         facts = {"step": result["step"], "tokens": result["tokens"], **{shown: result[name] for name, shown in checkpoints.SCORES.items()}}
+        facts["mixture"] = _mixture(workshop)
         loss_curve = inline_png(run.config.run_dir / "loss.png", "loss curve")
         return materialized(version, {**facts, "checkpoint": dg.MetadataValue.path(result["checkpoint"]), "loss curve": loss_curve})
 
     return _asset
+
+
+def _mixture(workshop: Workshop) -> dg.TableMetadataValue:
+    rows = train_flow.contributions(workshop.store, workshop.recipe)
+    types = {"corpus": "string", "documents": "int", "tokens": "int", "share": "float", "epochs": "float"}
+    schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in types.items()])
+    return dg.MetadataValue.table([dg.TableRecord(asdict(row)) for row in rows], schema)
 
 
 class _Follower:

@@ -23,7 +23,7 @@ def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
     @explained
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
         recipe = workshop.recipe
-        version = shards_flow.tokenize(workshop.store, workshop.engine, corpus.name, recipe.shards, recipe.tokenizer)
+        version = shards_flow.tokenize(workshop.store, workshop.engine, corpus.name, recipe.shards)
         counts = version.counts
         tokens = counts["train_tokens"] + counts["validation_tokens"]
         text_bytes = counts["train_text_bytes"] + counts["validation_text_bytes"]
@@ -35,6 +35,9 @@ def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
                 "train documents": counts["train_documents"],
                 "validation documents": counts["validation_documents"],
                 "bytes per token": round(text_bytes / max(tokens, 1), 3),
+                "shards": counts["train_shards"] + counts["validation_shards"],
+                "documents without text": counts["empty_documents"],
+                "parts that the fast encoder got wrong": counts["encoder_fallbacks"],
                 "MB/s": round(text_bytes / 1e6 / max(version.seconds, 1e-3), 1),
             },
         )

@@ -30,6 +30,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     scrub.add_argument("--replacement", choices=("placeholder", "format"), default="placeholder", help="[EMAIL], or a fixed value of the same format")
     quality = commands.add_parser("quality", help="signals and a verdict for each document: OUT/verdicts.parquet")
     quality.add_argument("--profile", metavar="P", default="default", help="the thresholds to judge by")
+    quality.add_argument("--languages", metavar="A,B", help="keep documents in these languages only, such as en,de")
     dedup = commands.add_parser("dedup", help="exact and near duplicates, each verified: OUT/decisions.parquet")
     dedup.add_argument("--threshold", type=float, default=0.8, help="the Jaccard similarity of word 5-grams from which a document is a duplicate")
     for command, run in ((scrub, _scrub), (quality, _quality), (dedup, _dedup)):
@@ -47,22 +48,28 @@ def _scrub(options: argparse.Namespace) -> None:
     if unknown:
         raise UsageError(f"--kinds: there is no kind {unknown[0]!r}; there are {', '.join(PiiKind)}")
     params = PiiParams(kinds=tuple(PiiKind(name) for name in names), replacement=options.replacement)
-    with _engine() as engine, _bar("scrub") as progress:
+    with _engine() as engine, _input_bar("scrub") as progress:
         outcome = plain.scrub(options.paths, options.out, params, engine, progress)
     counts = outcome.counts
     rows = [("documents", counts["documents"]), ("with PII", counts["documents_with_pii"])]
-    _report([*rows, *_breakdown("PII", counts, "spans")], outcome)
+    report([*rows, *_breakdown("PII", counts, "spans")], outcome)
 
 
 def _quality(options: argparse.Namespace) -> None:
     from pipeline.flows import plain
+    from pipeline.stages.language import LANGUAGES
     from pipeline.stages.quality import PROFILES
 
     if options.profile not in PROFILES:
         raise UsageError(f"--profile: there is no profile {options.profile!r}; there are {', '.join(PROFILES)}")
-    with _engine() as engine, _bar("quality") as progress:
-        outcome = plain.judge(options.paths, options.out, PROFILES[options.profile], engine, progress)
-    _report(_kept_and_removed(outcome.counts), outcome)
+    languages = None if options.languages is None else tuple(options.languages.split(","))
+    unknown = sorted(set(languages or ()) - LANGUAGES)
+    if unknown:
+        raise UsageError(f"--languages: {unknown[0]!r} is not a language that can be detected; there are {' '.join(sorted(LANGUAGES))}")
+    params = PROFILES[options.profile].model_copy(update={"languages": languages})
+    with _engine() as engine, _input_bar("quality") as progress:
+        outcome = plain.judge(options.paths, options.out, params, engine, progress)
+    report(_kept_and_removed(outcome.counts), outcome)
 
 
 def _dedup(options: argparse.Namespace) -> None:
@@ -71,9 +78,9 @@ def _dedup(options: argparse.Namespace) -> None:
 
     if not 0 < options.threshold <= 1:
         raise UsageError(f"--threshold {options.threshold}: a similarity is above 0 and at most 1")
-    with _engine() as engine, _bar("reading") as progress:
+    with _engine() as engine, bar("reading") as progress:
         outcome = plain.deduplicate(options.paths, options.out, DedupParams(threshold=options.threshold), _Shown(engine), progress)
-    _report(_kept_and_removed(outcome.counts), outcome)
+    report(_kept_and_removed(outcome.counts), outcome)
 
 
 @contextmanager
@@ -97,9 +104,21 @@ class _Shown:
 
 
 @contextmanager
-def _bar(name: str) -> Iterator[Callable[[int], object]]:
+def bar(name: str) -> Iterator[Callable[[int], object]]:
     with tqdm(desc=name, unit="B", unit_scale=True, disable=None) as bar:
         yield bar.update
+
+
+@contextmanager
+def _input_bar(name: str) -> Iterator[Callable[[int, int], object]]:
+    """A bar over the bytes of the input files, so that it knows how much is left."""
+    with tqdm(desc=name, unit="B", unit_scale=True, disable=None) as shown:
+
+        def show(done: int, total: int) -> None:
+            shown.total = total
+            shown.update(done - shown.n)
+
+        yield show
 
 
 def _kept_and_removed(counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -112,7 +131,7 @@ def _breakdown(title: str, counts: Mapping[str, int], prefix: str) -> list[tuple
     return [(title, counts[prefix]), *((f"  {name}", number) for name, number in sorted(inside, key=lambda row: (-row[1], row[0])))]
 
 
-def _report(rows: Sequence[tuple[str, int]], outcome: "Outcome") -> None:
+def report(rows: Sequence[tuple[str, int]], outcome: "Outcome") -> None:
     set_aside = _breakdown("set aside", outcome.counts, "set_aside")
     for name, number in [*rows, *set_aside]:
         print(f"{name:<32}{number:>14,}")

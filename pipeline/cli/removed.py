@@ -1,4 +1,4 @@
-"""inspect: documents that quality rejected or dedup removed, with the evidence, as scrubbing left them."""
+"""inspect: what quality rejected and why, in numbers; documents that it rejected or dedup removed, with the evidence, as scrubbing left them."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -8,11 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.cli.printable import printable
 from pipeline.errors import PipelineError
+from pipeline.flows import stale
 from pipeline.parquet import batches
 from pipeline.store import Part, Store, Version
 
 DUPLICATES = ("exact", "near")
+CONTAMINATED = "contaminated"
 CHARACTERS = 400
 
 
@@ -21,8 +24,13 @@ class InspectError(PipelineError):
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    inspect = commands.add_parser("inspect", help="documents that a quality rule rejected, or that dedup removed as exact or near duplicates")
-    inspect.add_argument("rule", metavar="RULE", help="a quality rule, `exact` or `near`")
+    inspect = commands.add_parser("inspect", help="what quality rejected by which rule; the documents that a rule, or dedup, removed")
+    inspect.add_argument(
+        "rule",
+        metavar="RULE",
+        nargs="?",
+        help="a quality rule, `exact`, `near` or `contaminated`: its documents; without one: how many each rejected",
+    )
     inspect.add_argument("--corpus", metavar="C", help="of this corpus only")
     inspect.add_argument("--limit", metavar="N", type=int, default=10, help="how many documents to show")
     inspect.set_defaults(run=_inspect)
@@ -36,14 +44,17 @@ def _inspect(options: argparse.Namespace) -> None:
     known = load_recipe(recipe_path()).corpus_names
     if options.corpus not in (None, *known):
         raise InspectError(f"--corpus: there is no corpus {options.corpus!r}; there are {', '.join(known)}")
-    if options.rule not in (*QualityRule, *DUPLICATES):
-        raise InspectError(f"there is no rule {options.rule!r}; there are {', '.join((*QualityRule, *DUPLICATES))}")
+    store, corpora = default_store(), [options.corpus] if options.corpus else known
+    if options.rule is None:
+        _print_reasons(store, corpora)
+        return
+    rules = (*QualityRule, *DUPLICATES, CONTAMINATED)
+    if options.rule not in rules:
+        raise InspectError(f"there is no rule {options.rule!r}; there are {', '.join(rules)}")
     if options.limit < 1:
         raise InspectError(f"--limit {options.limit}: show at least one document")
-    store, corpora = default_store(), [options.corpus] if options.corpus else known
-    found = _duplicates(store, options.rule, known, corpora) if options.rule in DUPLICATES else _rejected(store, options.rule, corpora)
     shown = 0
-    for shown, entry in enumerate(found, start=1):
+    for shown, entry in enumerate(_documents(store, options.rule, known, corpora), start=1):
         print(entry, end="\n\n")
         if shown >= options.limit:
             break
@@ -51,22 +62,55 @@ def _inspect(options: argparse.Namespace) -> None:
         print(f"{options.rule}: no document of {', '.join(corpora)}")
 
 
-def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
-    """What quality rejected by `rule`: id, the signal beside its threshold, how the text begins."""
-    signal = rule.partition("_")[2]
+def _documents(store: Store, rule: str, known: Sequence[str], corpora: Sequence[str]) -> Iterator[str]:
+    if rule == CONTAMINATED:
+        return _contaminated(store, corpora)
+    return _duplicates(store, rule, known, corpora) if rule in DUPLICATES else _rejected(store, rule, corpora)
+
+
+def _print_reasons(store: Store, corpora: Sequence[str]) -> None:
+    """Kept and rejected by rule, corpus by corpus, with ids that `documents.parquet` can be searched for."""
+    from pipeline.flows.quality import reasons
+
+    print(f"{'corpus':<20} {'verdict':<26} {'documents':>12} {'share':>7}  examples")
     for corpus in corpora:
-        verdicts, signals, scrubbed = (store.current(f"corpora/{corpus}/{stage}") for stage in ("quality", "signals", "scrubbed"))
+        for reason in reasons(store.current(f"corpora/{corpus}/quality")):
+            numbers = f"{reason.documents:>12,} {reason.share:>7.1%}"
+            print(f"{corpus:<20} {reason.rule or 'kept':<26} {numbers}  {' '.join(reason.examples)}".rstrip())
+
+
+def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
+    """What quality rejected by `rule`: id, the signals beside their thresholds, how the text begins."""
+    table, names = ("languages", ["language", "language_confidence"]) if rule == "language" else ("signals", [rule.partition("_")[2]])
+    thresholds = ["languages", "min_language_confidence"] if rule == "language" else [rule]
+    for corpus in corpora:
+        verdicts, scrubbed = (store.current(f"corpora/{corpus}/{stage}") for stage in ("quality", "scrubbed"))
+        if rule == "language" and verdicts.manifest["params"].get("languages") is None:
+            continue  # never detected
+        signals = store.current(f"corpora/{corpus}/{table}")
         for version, source in ((verdicts, signals), (signals, scrubbed)):
             if version.manifest["inputs"].get(source.key) != source.data_version:
                 raise InspectError(f"{verdicts.key} was made from an earlier {source.key}: materialize {verdicts.key} first")
-        threshold = verdicts.manifest["params"][rule]
+        params = ", ".join(f"{name} = {_value(verdicts.manifest['params'][name])}" for name in thresholds)
         for part in verdicts.parts:
             ids = _where(verdicts, part, "verdicts", "rule", rule).column("id")
             if len(ids):
-                measured = _rows(signals, _same(signals, part), "signals", ["id", signal], ids)
+                measured = _rows(signals, _same(signals, part), table, names, ids)
                 texts = _texts(scrubbed, _same(scrubbed, part), ids)
                 for row in ids.to_pylist():
-                    yield f"{corpus} {row}\n{signal} = {_number(measured[row])}, {rule} = {_number(threshold)}\n{texts[row]}"
+                    yield f"{corpus} {row}\n{measured[row]}, {params}\n{texts[row]}"
+
+
+def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
+    """What quotes an evaluation set: id, the set and the words, how the text begins."""
+    for corpus in corpora:
+        hits, scrubbed = (store.current(f"corpora/{corpus}/{stage}") for stage in ("contamination", "scrubbed"))
+        stale.check({version.key: version for version in (hits, scrubbed)})
+        for part in hits.parts:
+            found = pq.read_table(hits.file(part, "contamination"))
+            texts = _texts(scrubbed, _same(scrubbed, part), found.column("id"))
+            for row in found.to_pylist():
+                yield f"{corpus} {row['id']}\nquotes {row['set']}: {printable(row['ngram']).strip()!r}, at {row['hits']} places\n{texts[row['id']]}"
 
 
 def _duplicates(store: Store, reason: str, known: Sequence[str], corpora: Sequence[str]) -> Iterator[str]:
@@ -101,10 +145,10 @@ def _where(version: Version, part: Part, table: str, column: str, value: str) ->
     return pq.read_table(version.file(part, table), filters=pc.field(column) == value)
 
 
-def _rows(version: Version, part: Part, table: str, columns: list[str], ids: pa.ChunkedArray) -> dict[str, Any]:
-    """The second column by the first, for these ids."""
-    found = pq.read_table(version.file(part, table), columns=columns, filters=pc.field("id").isin(ids.combine_chunks()))
-    return dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
+def _rows(version: Version, part: Part, table: str, names: list[str], ids: pa.ChunkedArray) -> dict[str, str]:
+    """These columns of the rows with these ids, as `name = value`, by id."""
+    found = pq.read_table(version.file(part, table), columns=["id", *names], filters=pc.field("id").isin(ids.combine_chunks()))
+    return {row["id"]: ", ".join(f"{name} = {_value(row[name])}" for name in names) for row in found.to_pylist()}
 
 
 def _texts(version: Version, part: Part, ids: pa.Array | pa.ChunkedArray) -> dict[str, str]:
@@ -113,7 +157,7 @@ def _texts(version: Version, part: Part, ids: pa.Array | pa.ChunkedArray) -> dic
     for batch in batches(version.file(part, "documents"), ["id", "text"]):
         found = batch.filter(pc.is_in(batch.column("id"), value_set=ids))
         beginnings = pc.utf8_slice_codeunits(found.column("text"), 0, CHARACTERS)
-        texts |= {name: _printable(text) for name, text in zip(found.column("id").to_pylist(), beginnings.to_pylist(), strict=True)}
+        texts |= {name: printable(text) for name, text in zip(found.column("id").to_pylist(), beginnings.to_pylist(), strict=True)}
     return texts
 
 
@@ -124,11 +168,7 @@ def _anywhere(version: Version, ids: pa.Array) -> Iterator[tuple[str, str]]:
             yield from _texts(version, part, ids).items()
 
 
-def _printable(text: str) -> str:
-    """Crawled text may hold what a terminal takes for commands."""
-    lines = ("".join(character if character.isprintable() else "�" for character in line.expandtabs()) for line in text.splitlines())
-    return "\n".join(f"    {line}" for line in lines)
-
-
-def _number(value: float | bool) -> str:
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(value)
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,9 +1,11 @@
-"""The kept documents of all corpora -> dedup: one decision for each, with its evidence.
+"""The documents of all corpora -> dedup: one decision for each, with its evidence.
 
-Signatures are made part by part and found again when a part did not change. What all documents are held in memory for is about 130 bytes each
-(id, exact hash, length, union-find) and, one band at a time, 32 bytes for its keys.
+Incremental: signatures, their sorted runs and verified clusters are found again where nothing changed, and so are the decisions of each part.
+What a change costs is the signatures of the parts that changed, one pass over the runs (396 bytes for each document), and the text of the
+clusters that it touches. In memory are 32 bytes for each document, and for each of those that have candidates about 100 and the id.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,156 +14,101 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.engine import Engine
+from pipeline.flows import decontamination, evidence, stale
 from pipeline.flows.kept import decision_name
-from pipeline.flows.parts import PartTask, derive, part_tasks, tally
-from pipeline.parquet import PartWriter, kept_batches
+from pipeline.flows.links import link
+from pipeline.flows.parts import add, tally
+from pipeline.flows.signatures import Signed, laid_out, sign
+from pipeline.parquet import PartWriter, batches
 from pipeline.stages import dedup
 from pipeline.store import Draft, Part, Store, Version, Work
 
 KEY = "dedup"
-SCALARS = ["id", "exact", "num_shingles", "length"]
+DUPLICATES_OF = "duplicates_of"  # the counts of removed duplicates by the corpus of the document that stays
 
 
-@dataclass(frozen=True)
-class Signed:
-    """A part of a corpus with its signatures; `start` is the global row of its first document."""
+def deduplicate(store: Store, engine: Engine, corpora: Sequence[str], params: dedup.DedupParams, decontaminated: bool = False) -> Version:
+    """Table `decisions`, in one part for each part of each corpus. Of duplicates the one in the earlier corpus stays, then the longer, then by id.
 
-    corpus: str
-    priority: int
-    part: Part
-    signatures: Path
-    start: int
-    rows: int
-
-    @property
-    def stop(self) -> int:
-        return self.start + self.rows
-
-
-def deduplicate(store: Store, engine: Engine, corpora: Sequence[str], params: dedup.DedupParams) -> Version:
-    """Table `decisions`, in one part for each part of each corpus. Of duplicates the one in the earlier corpus stays, then the longer, then by id."""
-    versions = [sign(store, engine, corpus, params) for corpus in corpora]
-    settings = {"dedup": params, "corpora": list(corpora)}  # in their order: it decides which of two duplicates stays
-    work = Work(KEY, dedup.VERSION, settings, {version.key: version.data_version for version in versions})
+    With `decontaminated`, documents that quote an evaluation set are removed first: no other goes because it is like one of them.
+    """
+    if decontaminated:
+        stale.check({key: store.current(key) for key in decontamination.keys(corpora)})
+    versions = [sign(store, engine, corpus, params, decontaminated) for corpus in corpora]
+    inputs = {version.key: version.data_version for version in versions}
+    # The order decides which of two duplicates stays. An input and no setting, since most parts remain as they are when a corpus is added.
+    work = Work(KEY, dedup.VERSION, params, {"corpora in order": ", ".join(corpora), **inputs})
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
-        signed = _laid_out(corpora, versions)
-        decisions = _decide(store, engine, signed, params)
-        return draft.publish([_write(draft, piece, decisions.slice(piece.start, piece.rows)) for piece in signed])
+        signed = laid_out(store, corpora, versions, decontaminated)
+        clusters = dedup.clustered(link(engine, signed, params))
+        decided = dedup.decide(clusters, evidence.verify(store, engine, signed, clusters, params))
+        return draft.publish(_parts(draft, engine, signed, decided))
 
 
-def sign(store: Store, engine: Engine, corpus: str, params: dedup.DedupParams) -> Version:
-    """corpora/<corpus>/signatures: the signature and the band keys of each document that quality keeps."""
-    scrubbed, quality = store.current(f"corpora/{corpus}/scrubbed"), store.current(f"corpora/{corpus}/quality")
-    inputs = {version.key: version.data_version for version in (scrubbed, quality)}
-    work = Work(f"corpora/{corpus}/signatures", dedup.VERSION, params, inputs)
-    tasks = part_tasks(work, [(scrubbed, "documents"), (quality, "verdicts")])
-    return derive(store, engine, work, tasks, partial(_sign_part, params=params))
-
-
-def _sign_part(task: PartTask, directory: Path, params: dedup.DedupParams) -> Part:
-    counts = {"documents": 0, "truncated": 0}
-    schema = _stored_schema(params)
-    with PartWriter(directory, task.name, {"signatures": schema}) as writer:
-        for batch in kept_batches(task.inputs[0], [task.inputs[1]], ["id", "text"]):
-            signed = dedup.signatures(batch, params)
-            keys = dedup.band_keys(signed, params)
-            columns = [signed.column(name) for name in SCALARS] + [pa.array(keys[:, band]) for band in range(params.bands)]
-            writer.write("signatures", pa.RecordBatch.from_arrays(columns, schema=schema))
-            counts["documents"] += batch.num_rows
-            counts["truncated"] += pc.sum(signed.column("truncated")).as_py()
-    return Part(task.name, task.fingerprint, writer.files, counts)
-
-
-def _stored_schema(params: dedup.DedupParams) -> pa.Schema:
-    """Band keys instead of MinHash values, a column for each: a quarter of the size, and one band can be read alone."""
-    scalars = [dedup.signature_schema(params).field(name) for name in SCALARS]
-    return pa.schema([*scalars, *(pa.field(_band(band), pa.uint64()) for band in range(params.bands))])
-
-
-def _band(band: int) -> str:
-    return f"band_{band:03d}"
-
-
-def _laid_out(corpora: Sequence[str], versions: Sequence[Version]) -> list[Signed]:
-    signed: list[Signed] = []
-    start = 0
-    for priority, (corpus, version) in enumerate(zip(corpora, versions, strict=True)):
-        for part in version.parts:
-            signed.append(Signed(corpus, priority, part, version.file(part, "signatures"), start, part.counts["documents"]))
-            start = signed[-1].stop
-    return signed
-
-
-def _decide(store: Store, engine: Engine, signed: Sequence[Signed], params: dedup.DedupParams) -> pa.Table:
-    scalars = pa.concat_tables([pq.read_table(piece.signatures, columns=SCALARS) for piece in signed]).combine_chunks()
-    num_shingles, length = scalars.column("num_shingles").to_numpy(), scalars.column("length").to_numpy()
-    groups = dedup.exact_groups(scalars.column("exact"), num_shingles)
-    priority = np.repeat([piece.priority for piece in signed], [piece.rows for piece in signed])
-    order = dedup.survivor_order(priority, length, scalars.column("id"))
-    best = dedup.group_survivors(groups, order)
-    nodes = _linked(signed, groups, num_shingles, params)
-    keys = np.stack([_column(signed, band)[nodes] for band in range(params.bands)], axis=1)
-    verified = dedup.verify(keys, _shingle_sets(store, engine, signed, nodes, params), dedup.order_of(nodes, best, order), params)
-    return dedup.decide(scalars.column("id"), groups, best, nodes, verified)
-
-
-def _linked(signed: Sequence[Signed], groups: np.ndarray, num_shingles: np.ndarray, params: dedup.DedupParams) -> np.ndarray:
-    """The global rows (ascending) that share a band key, directly or through others, with another document."""
-    distinct = np.flatnonzero((groups == np.arange(len(groups))) & (num_shingles > 0))
-    parents = dedup.singletons(len(groups))
-    for band in range(params.bands):
-        dedup.unite(parents, *dedup.candidate_pairs(*dedup.sort_band(_column(signed, band)[distinct], distinct)))
-    return dedup.linked(dedup.labels(parents))
-
-
-def _column(signed: Sequence[Signed], band: int) -> np.ndarray:
-    """The keys of one band for all documents, uint64[n]."""
-    return np.concatenate([pq.read_table(piece.signatures, columns=[_band(band)]).column(0).to_numpy() for piece in signed])
-
-
-def _shingle_sets(store: Store, engine: Engine, signed: Sequence[Signed], nodes: np.ndarray, params: dedup.DedupParams) -> dedup.ShingleSets:
-    """The shingles of the candidates, read from the parts that hold any."""
-    fetches = []
+def _parts(draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.RecordBatch) -> list[Part]:
+    rows = decided.column("row").to_numpy()
+    # Rows are counted in the part, so that it is the same wherever it lies.
+    homes = np.searchsorted([piece.start + piece.rows for piece in signed], decided.column("survivor").to_numpy(), side="right")
+    decided = decided.drop_columns("survivor").append_column("home", pa.array([signed[home].corpus for home in homes], pa.string()))
+    parts, todo = [], []
     for piece in signed:
-        rows = nodes[np.searchsorted(nodes, piece.start) : np.searchsorted(nodes, piece.stop)] - piece.start
-        if len(rows):
-            scrubbed, quality = store.current(f"corpora/{piece.corpus}/scrubbed"), store.current(f"corpora/{piece.corpus}/quality")
-            documents, verdicts = (next(found for found in version.parts if found.name == piece.part.name) for version in (scrubbed, quality))
-            fetches.append(_Fetch(scrubbed.file(documents, "documents"), quality.file(verdicts, "verdicts"), rows, params))
-    input_bytes = sum(fetch.documents.stat().st_size for fetch in fetches)
-    return dedup.concat_sets(list(engine.map(_Fetch.sets, fetches, input_bytes=input_bytes, what="dedup verification")))
+        here = piece.among(rows)
+        local = decided.slice(here.start, here.stop - here.start)
+        local = local.set_column(0, "row", pc.subtract(local.column("row"), piece.start))
+        task = _Decisions(piece, local, draft.work.part_fingerprint([piece.part.fingerprint, piece.part.files["signatures"].sha256, _content(local)]))
+        part = draft.finished(task.name, task.fingerprint)
+        if part is None:
+            todo.append(task)
+        else:
+            parts.append(part)
+    input_bytes = sum(task.piece.signatures.stat().st_size for task in todo)
+    for part in engine.map(partial(_Decisions.part, directory=draft.path), todo, input_bytes=input_bytes, what="dedup decisions"):
+        draft.keep(part)
+        parts.append(part)
+    return parts
+
+
+def _content(decided: pa.RecordBatch) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, decided.schema) as writer:
+        writer.write_batch(decided.take(pa.array(range(decided.num_rows), pa.int64())))  # a slice would bring its neighbours
+    return hashlib.sha256(sink.getvalue()).hexdigest()
 
 
 @dataclass(frozen=True)
-class _Fetch:
-    """Shingle sets of some kept documents of one part: `rows` (ascending) count the documents that quality keeps."""
+class _Decisions:
+    """The decisions on one part; `decided` those of its linked documents: `row` counts the documents of the part, `home` is the survivor's corpus."""
 
-    documents: Path
-    verdicts: Path
-    rows: np.ndarray
-    params: dedup.DedupParams
+    piece: Signed
+    decided: pa.RecordBatch
+    fingerprint: str
 
-    def sets(self) -> dedup.ShingleSets:
-        found = []
+    @property
+    def name(self) -> str:
+        return decision_name(self.piece.corpus, self.piece.part.name)
+
+    def part(self, directory: Path) -> Part:
+        """Writes the table, row group by row group of the signatures."""
+        counts = {"documents": 0, "kept": 0, "removed": 0}
         start = 0
-        for batch in kept_batches(self.documents, [self.verdicts], ["id", "text"]):
-            rows = self.rows[np.searchsorted(self.rows, start) : np.searchsorted(self.rows, start + batch.num_rows)] - start
-            if len(rows):
-                found.append(dedup.shingle_sets(batch.take(pa.array(rows)), self.params))
-            start += batch.num_rows
-        return dedup.concat_sets(found)
+        with PartWriter(directory, self.name, {"decisions": dedup.DECISION_SCHEMA}) as writer:
+            for batch in batches(self.piece.signatures, ["id"]):
+                self._write(writer, counts, dedup.decisions(batch.column("id"), self.decided, start))
+                start += batch.num_rows
+            for verdicts in self.piece.sources[2:]:
+                for batch in batches(verdicts):
+                    removed = batch.filter(pc.invert(batch.column("keep")))
+                    self._write(writer, counts, dedup.without_comparison(removed.column("id"), decontamination.REASON))
+        removed = self.decided.filter(pc.invert(self.decided.column("keep")))
+        add(counts, tally(removed.column("home"), DUPLICATES_OF))
+        return Part(self.name, self.fingerprint, writer.files, counts)
 
-
-def _write(draft: Draft, piece: Signed, decisions: pa.Table) -> Part:
-    name = decision_name(piece.corpus, piece.part.name)
-    with PartWriter(draft.path, name, {"decisions": dedup.DECISION_SCHEMA}) as writer:
-        for batch in decisions.to_batches():
-            writer.write("decisions", batch)
-    kept = pc.sum(decisions.column("keep")).as_py() or 0
-    counts = {"documents": piece.rows, "kept": kept, "removed": piece.rows - kept, **tally(decisions.column("reason"), "removed")}
-    return Part(name, draft.work.part_fingerprint([name, *draft.work.inputs.values()]), writer.files, counts)
+    def _write(self, writer: PartWriter, counts: dict[str, int], decisions: pa.RecordBatch) -> None:
+        writer.write("decisions", decisions)
+        kept = pc.sum(decisions.column("keep")).as_py() or 0
+        add(counts, {"documents": decisions.num_rows, "kept": kept, "removed": decisions.num_rows - kept})
+        add(counts, tally(decisions.column("reason"), "removed"))

@@ -6,11 +6,9 @@ files but for about 100 bytes a document, by which a repeated id is known, and f
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import count, islice
 from pathlib import Path
-from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,13 +16,15 @@ import pyarrow.compute as pc
 from pipeline.engine import Engine
 from pipeline.errors import PipelineError
 from pipeline.flows import dedup as dedup_flow
+from pipeline.flows.ahead import ahead
 from pipeline.flows.parts import add, tally, text_bytes
 from pipeline.flows.plain_output import PART, REJECTS, published
+from pipeline.flows.plain_progress import InputBytes
 from pipeline.flows.repeated_ids import REJECTS_SCHEMA
 from pipeline.parquet import PartWriter, batches
 from pipeline.sources import FilesConfig, Rejected
 from pipeline.sources.files import FilesSource
-from pipeline.stages import dedup, pii, quality
+from pipeline.stages import dedup, language, pii, quality
 from pipeline.stages.params import DOCUMENT_SCHEMA
 from pipeline.store import Draft, Part, Store, Work
 
@@ -32,14 +32,14 @@ CORPUS = "files"
 WINDOW_BATCHES = 8  # about 50 MB of text, which workers share
 PART_BATCHES = 5  # about 30 MB of text in each part that dedup works on
 REJECTS_TOGETHER = 4096
-VERDICTS_SCHEMA = pa.schema([*quality.VERDICTS_SCHEMA, *(field for field in quality.SIGNALS_SCHEMA if field.name != "id")])
 TEXT_SCHEMA = pa.schema([DOCUMENT_SCHEMA.field("id"), DOCUMENT_SCHEMA.field("text")])
 KEEP_SCHEMA = pa.schema([quality.VERDICTS_SCHEMA.field("id"), quality.VERDICTS_SCHEMA.field("keep")])
 
-Item = TypeVar("Item")
 Counts = dict[str, int]
 Progress = Callable[[int], object]  # told the bytes of text of each batch that is done
-Kernel = Callable[[pa.RecordBatch], tuple[dict[str, pa.RecordBatch], Counts]]  # the tables made from a batch of documents
+InputProgress = Callable[[int, int], object]  # told bytes of the input files: done, in all
+Tables = dict[str, pa.RecordBatch]
+Kernel = Callable[[pa.RecordBatch], tuple[Tables, Counts]]  # the tables made from a batch of documents
 
 
 class NoDocumentError(PipelineError):
@@ -55,14 +55,15 @@ class Outcome:
     files: list[Path]
 
 
-def scrub(paths: Sequence[str], out: Path, params: pii.PiiParams, engine: Engine, progress: Progress) -> Outcome:
+def scrub(paths: Sequence[str], out: Path, params: pii.PiiParams, engine: Engine, progress: InputProgress) -> Outcome:
     """`documents.parquet` with scrubbed text, and `spans.parquet`. Raises SourceError, OutputError and NoDocumentError."""
     return _batch_by_batch(paths, out, {"documents": DOCUMENT_SCHEMA, "spans": pii.SPANS_SCHEMA}, _Scrub(params), engine, progress)
 
 
-def judge(paths: Sequence[str], out: Path, params: quality.QualityParams, engine: Engine, progress: Progress) -> Outcome:
-    """`verdicts.parquet`: id, keep, rule and every signal. Raises SourceError, OutputError and NoDocumentError."""
-    return _batch_by_batch(paths, out, {"verdicts": VERDICTS_SCHEMA}, _Judge(params), engine, progress)
+def judge(paths: Sequence[str], out: Path, params: quality.QualityParams, engine: Engine, progress: InputProgress) -> Outcome:
+    """`verdicts.parquet`: id, keep, rule, every signal, the language if it is asked for. Raises SourceError, OutputError and NoDocumentError."""
+    kernel = _Judge(params)
+    return _batch_by_batch(paths, out, {"verdicts": kernel.schema}, kernel, engine, progress)
 
 
 def deduplicate(paths: Sequence[str], out: Path, params: dedup.DedupParams, engine: Engine, progress: Progress) -> Outcome:
@@ -74,7 +75,7 @@ def deduplicate(paths: Sequence[str], out: Path, params: dedup.DedupParams, engi
     with published(out, ["decisions", REJECTS]) as publishing:
         store = Store(publishing.directory / "store")
         with PartWriter(publishing.directory, PART, {"decisions": dedup.DECISION_SCHEMA, REJECTS: REJECTS_SCHEMA}) as writer:
-            documents = _Documents(paths, writer)
+            documents = Documents(paths, writer)
             counts = _stored(store, documents, progress)
             decided = dedup_flow.deduplicate(store, engine, [CORPUS], params)
             for path in decided.files("decisions"):
@@ -83,20 +84,31 @@ def deduplicate(paths: Sequence[str], out: Path, params: dedup.DedupParams, engi
     return Outcome(counts | decided.counts | documents.set_aside, time.perf_counter() - started, publishing.files)
 
 
-def _batch_by_batch(paths: Sequence[str], out: Path, schemas: Mapping[str, pa.Schema], kernel: Kernel, engine: Engine, progress: Progress) -> Outcome:
+def _batch_by_batch(
+    paths: Sequence[str], out: Path, schemas: Mapping[str, pa.Schema], kernel: Kernel, engine: Engine, progress: InputProgress
+) -> Outcome:
     started = time.perf_counter()
     counts: Counts = {}
     with published(out, [*schemas, REJECTS]) as publishing, PartWriter(publishing.directory, PART, {**schemas, REJECTS: REJECTS_SCHEMA}) as writer:
-        documents = _Documents(paths, writer)
-        read = 0  # starting worker processes pays once there turns out to be much to read
-        for window in _ahead(_windows(iter(documents))):
-            read += sum(text_bytes(batch) for batch in window)
-            for tables, counted in engine.map(kernel, window, input_bytes=read, what="documents"):
-                for name, table in tables.items():
-                    writer.write(name, table)
-                add(counts, counted)
-                progress(counted["text_bytes"])
+        documents = Documents(paths, writer)
+        position = InputBytes(documents.sizes())
+        # Compressing takes longer than scrubbing, so the next batch is worked on while one is written.
+        for batch, tables, counted in ahead(_worked_on(iter(documents), kernel, engine)):
+            for name, table in tables.items():
+                writer.write(name, table)
+            add(counts, counted)
+            progress(position.after(batch), position.total)
+        progress(position.total, position.total)
     return Outcome(counts | documents.set_aside, time.perf_counter() - started, publishing.files)
+
+
+def _worked_on(stream: Iterator[pa.RecordBatch], kernel: Kernel, engine: Engine) -> Iterator[tuple[pa.RecordBatch, Tables, Counts]]:
+    """Each batch of documents with its tables and counts."""
+    read = 0  # starting worker processes pays once there turns out to be much to read
+    for window in ahead(_windows(stream)):
+        read += sum(text_bytes(batch) for batch in window)
+        for batch, (tables, counts) in zip(window, engine.map(kernel, window, input_bytes=read, what="documents"), strict=True):
+            yield batch, tables, counts
 
 
 def _windows(stream: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
@@ -107,20 +119,11 @@ def _windows(stream: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
         size = WINDOW_BATCHES
 
 
-def _ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items, the next of which is read in a thread while one is worked on."""
-    with ThreadPoolExecutor(1) as thread:
-        coming = thread.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = thread.submit(next, items, None)
-            yield item
-
-
 @dataclass(frozen=True)
 class _Scrub:
     params: pii.PiiParams
 
-    def __call__(self, batch: pa.RecordBatch) -> tuple[dict[str, pa.RecordBatch], Counts]:
+    def __call__(self, batch: pa.RecordBatch) -> tuple[Tables, Counts]:
         documents, spans = pii.scrub(batch, self.params)
         with_pii = pc.count_distinct(spans.column("id")).as_py()
         counts = {**_size(batch), "documents_with_pii": with_pii, "spans": spans.num_rows, **tally(spans.column("kind"), "spans")}
@@ -131,26 +134,32 @@ class _Scrub:
 class _Judge:
     params: quality.QualityParams
 
-    def __call__(self, batch: pa.RecordBatch) -> tuple[dict[str, pa.RecordBatch], Counts]:
-        signals = quality.measure(batch)
-        verdicts = quality.judge(signals, self.params)
+    @property
+    def schema(self) -> pa.Schema:
+        beside = [language.LANGUAGES_SCHEMA, quality.SIGNALS_SCHEMA] if self.params.languages else [quality.SIGNALS_SCHEMA]
+        return pa.schema([*quality.VERDICTS_SCHEMA, *(field for schema in beside for field in schema if field.name != "id")])
+
+    def __call__(self, batch: pa.RecordBatch) -> tuple[Tables, Counts]:
+        signals = quality.measure(quality.with_plain_newlines(batch))
+        languages = [language.detect(batch)] if self.params.languages else []
+        verdicts = quality.judge(signals, self.params, *languages)
         kept = pc.sum(verdicts.column("keep")).as_py() or 0
-        columns = [(signals if name in signals.schema.names else verdicts).column(name) for name in VERDICTS_SCHEMA.names]
+        found = {field.name: column for table in (verdicts, *languages, signals) for field, column in zip(table.schema, table.columns, strict=True)}
         counts = {**_size(batch), "kept": kept, "removed": batch.num_rows - kept, **tally(verdicts.column("rule"), "removed")}
-        return {"verdicts": pa.RecordBatch.from_arrays(columns, schema=VERDICTS_SCHEMA)}, counts
+        return {"verdicts": pa.RecordBatch.from_arrays([found[name] for name in self.schema.names], schema=self.schema)}, counts
 
 
 def _size(batch: pa.RecordBatch) -> Counts:
     return {"documents": batch.num_rows, "text_bytes": text_bytes(batch)}
 
 
-def _stored(store: Store, documents: "_Documents", progress: Progress) -> Counts:
+def _stored(store: Store, documents: "Documents", progress: Progress) -> Counts:
     """Puts the documents where the dedup flow looks for those of a corpus, with a verdict table that keeps them all."""
     drafts = {table: _draft(store, stage) for table, stage in (("documents", "scrubbed"), ("verdicts", "quality"))}
     schemas = {"documents": TEXT_SCHEMA, "verdicts": KEEP_SCHEMA}
     parts: dict[str, list[Part]] = {table: [] for table in drafts}
     counts: Counts = {}
-    stream = _ahead(iter(documents))
+    stream = ahead(iter(documents))
     for number in count():
         name = f"{number:06d}"
         writers = {table: PartWriter(draft.path, name, {table: schemas[table]}) for table, draft in drafts.items()}
@@ -176,7 +185,7 @@ def _draft(store: Store, stage: str) -> Draft:
     return Draft(store, work)
 
 
-class _Documents:
+class Documents:
     """The documents of files as one stream; takes what is set aside, and writes it to the table `rejects` a few thousand rows at a time."""
 
     def __init__(self, paths: Sequence[str], writer: PartWriter):
@@ -196,6 +205,10 @@ class _Documents:
                 f"no document in {', '.join(self._source.config.paths)}: {self.set_aside['set_aside']} rows or files set aside{first}"
             )
         self._write()
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each file on disk, in the order in which they are read."""
+        return self._source.sizes()
 
     def append(self, rejected: Rejected) -> None:
         add(self.set_aside, {"set_aside": 1, f"set_aside/{rejected.reason}": 1})

@@ -1,6 +1,7 @@
 """A source -> corpora/<name>/raw: its documents in parts, and what could not be read, set aside with file, row and reason."""
 
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -11,13 +12,15 @@ import pyarrow as pa
 from pipeline.engine import Engine
 from pipeline.errors import PipelineError
 from pipeline.fingerprint import combined
+from pipeline.flows.file_hashes import FileHashes
 from pipeline.flows.parts import add, tally, text_bytes
 from pipeline.flows.repeated_ids import REJECTS_SCHEMA, set_aside_repeated_ids
 from pipeline.parquet import PartWriter
-from pipeline.sources import Rejected, SourceConfig, Unit, open_source
+from pipeline.sources import OfflineError, Rejected, SourceConfig, Unit, open_source
 from pipeline.stages.params import DOCUMENT_SCHEMA
 from pipeline.store import Draft, Part, Store, Version, Work, total_counts
 
+log = logging.getLogger(__name__)
 VERSION = "raw-1"
 PIECES_PER_PART = 8  # how finely large batches are cut, so that a part is at most an eighth over its size
 
@@ -41,12 +44,15 @@ class Bucket:
 def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, part_bytes: int) -> Version:
     """The raw version of a corpus: tables `documents` and `rejects`. Only units whose fingerprint changed are read again.
 
-    Raises SourceError when the source cannot be listed, CorpusError when it holds no document.
+    Offline, the documents read last stay in use. Raises SourceError when the source cannot be listed, CorpusError when it holds no document.
     """
-    source = open_source(corpus, config)
-    key = f"corpora/{corpus}/raw"
-    units = source.units()
-    work = Work(key, f"{VERSION} {source.version}", {"source": config, "part_bytes": part_bytes}, _inputs(units))
+    source = open_source(corpus, config, FileHashes(store.root).sha256)
+    code_version, params = f"{VERSION} {source.version}", {"source": config, "part_bytes": part_bytes}
+    try:
+        units = source.units()
+    except OfflineError as error:
+        return _in_use(store, key(corpus), code_version, params, error)
+    work = Work(key(corpus), code_version, params, _inputs(units))
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
@@ -54,7 +60,7 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
         finished = {task.bucket.name: task.finished() for task in tasks}
         parts = [part for found in finished.values() for part in found]
         todo = [task for task in tasks if not finished[task.bucket.name]]
-        for read in engine.map(_Reading.read, todo, input_bytes=sum(task.bucket.bytes for task in todo), what=key):
+        for read in engine.map(_Reading.read, todo, input_bytes=sum(task.bucket.bytes for task in todo), what=work.key):
             parts.extend(read)
         parts = set_aside_repeated_ids(draft, parts)
         counts = total_counts(parts)
@@ -156,5 +162,33 @@ def _name_hash(unit: Unit) -> str:
     return hashlib.blake2b(unit.name.encode(), digest_size=8).hexdigest()
 
 
+def key(corpus: str) -> str:
+    return f"corpora/{corpus}/raw"
+
+
+def observe(store: Store, corpus: str, config: SourceConfig) -> str:
+    """What the source holds now, as one hash: the input `source` of the raw version that `collect` would make. Raises SourceError."""
+    return _inputs(open_source(corpus, config, FileHashes(store.root).sha256).units())["source"]
+
+
+def revision(version: Version) -> str | None:
+    """The commit that a raw version was read at, of a source that has commits."""
+    found: str | None = version.manifest["inputs"].get("revision")
+    return found
+
+
 def _inputs(units: Sequence[Unit]) -> dict[str, str]:
-    return {"units": combined(f"{unit.name} {unit.fingerprint}" for unit in sorted(units, key=lambda unit: unit.name))}
+    """The hash of what the units hold, and the commit that they are read at."""
+    source = combined(f"{unit.name} {unit.fingerprint}" for unit in sorted(units, key=lambda unit: unit.name))
+    commit = next((unit.revision for unit in units if unit.revision), None)
+    return {"source": source, "revision": commit} if commit else {"source": source}
+
+
+def _in_use(store: Store, raw: str, code_version: str, params: object, error: OfflineError) -> Version:
+    """The version in use, if these settings made it; else `error`."""
+    inputs = store.current(raw).manifest["inputs"] if store.has(raw) else {}
+    version = store.reuse(Work(raw, code_version, params, inputs))
+    if version is None:
+        raise error
+    log.warning("%s: the version in use stays, whatever its source holds now: %s", raw, error)
+    return version

@@ -1,33 +1,36 @@
-"""Kept documents -> token shards of one corpus, train and validation apart, one shard of each for every part."""
+"""Kept documents -> token shards of one corpus, train and validation apart; each part makes shards of its own."""
 
-from functools import partial
+import logging
+from functools import lru_cache, partial
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from pipeline.engine import Engine
 from pipeline.flows.kept import decision_name
-from pipeline.flows.parts import PartTask, add, derive
+from pipeline.flows.parts import PartTask, derive
+from pipeline.flows.split_shards import SplitShards
+from pipeline.flows.tokenizer import frozen
 from pipeline.parquet import kept_batches
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.params import Params
-from pipeline.store import File, Part, Store, Version, Work
-from trainer.shards import ShardWriter, token_dtype
+from pipeline.store import Part, Store, Version, Work
 
-VERSION = "shards-1"
-SPLITS = ("train", "validation")
+VERSION = "shards-2"
+# One process encodes on all cores and reads ahead, so that two are no faster until there is so much more to do than in other stages.
+PROCESSES_PAY_LATER = 8
+
+log = logging.getLogger(__name__)
 
 
 class ShardParams(Params):
-    """Which documents are held out. The choice is a function of the document's id alone, made before tokenizing."""
+    """Which documents are held out, a function of the document's id alone, made before tokenizing; and how long a shard gets."""
 
     validation_fraction: float = Field(0.02, gt=0, lt=0.5, description="Share of the documents of each corpus that is held out for validation.")
+    shard_tokens: int = Field(100_000_000, ge=1, description="Tokens per shard at most; a longer document has a shard of its own.")
 
 
-def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams, specials: bpe.TokenizerParams) -> Version:
+def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> Version:
     """The token shards of a corpus: Megatron `.bin`/`.idx`, uint16 or uint32 by the tokenizer's largest id."""
     scrubbed, quality = store.current(f"corpora/{corpus}/scrubbed"), store.current(f"corpora/{corpus}/quality")
     dedup, tokenizer = store.current("dedup"), store.current("tokenizer")
@@ -37,43 +40,46 @@ def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams, spe
     inputs = {"tokenizer": tokenizer.data_version, scrubbed.key: scrubbed.data_version, quality.key: quality.data_version}
     # Only this corpus's decisions: a change in another corpus that decides nothing here leaves these shards as they are.
     inputs |= {f"dedup/{part.name}": decided.data_version for part, _, decided in sources}
-    settings = {"shards": params, "specials": specials.specials}
-    work = Work(f"token_shards/{corpus}", VERSION, settings, inputs)
+    work = Work(f"token_shards/{corpus}", VERSION, params, inputs)
     tasks = []
     for document_part, verdict_part, decision in sources:
         files = (scrubbed.file(document_part, "documents"), quality.file(verdict_part, "verdicts"), dedup.file(decision, "decisions"))
         hashes = [document_part.files["documents"].sha256, verdict_part.data_version, decision.data_version, tokenizer.data_version]
-        tasks.append(PartTask(document_part.name, work.part_fingerprint(hashes), files, files[0].stat().st_size))
-    function = partial(_tokenize_part, tokenizer=tokenizer.path / "tokenizer.json", specials=specials, params=params)
-    return derive(store, engine, work, tasks, function)
+        tasks.append(PartTask(document_part.name, work.part_fingerprint(hashes), files, files[0].stat().st_size // PROCESSES_PAY_LATER))
+    slow = bpe.unsupported(frozen(tokenizer.path).tokenizer_json)
+    if slow:
+        log.info("%s: by `tokenizers`, some fifty times slower than the fast encoder, which does not take this tokenizer: %s", work.key, slow)
+    version = derive(store, engine, work, tasks, partial(_tokenize_part, tokenizer=tokenizer.path, params=params, fast=slow is None))
+    if version.counts["encoder_fallbacks"] and not version.reused:
+        log.warning("%s: %d parts were encoded by `tokenizers` after a mismatch", work.key, version.counts["encoder_fallbacks"])
+    return version
 
 
-def _tokenize_part(task: PartTask, directory: Path, tokenizer: Path, specials: bpe.TokenizerParams, params: ShardParams) -> Part:
-    encoder = bpe.Encoder(tokenizer.read_text(encoding="utf-8"), specials)
-    counts = {f"{split}_{what}": 0 for split in SPLITS for what in ("documents", "tokens", "text_bytes")} | {"empty_documents": 0}
-    dtype = token_dtype(encoder.max_id)
-    files: dict[str, File] = {}
-    writers = {split: ShardWriter(directory / split / task.name, dtype) for split in SPLITS}
-    with writers["train"], writers["validation"]:
-        for batch in kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]):
-            held_out = bpe.share_of(batch.column("id"), "validation") < params.validation_fraction
-            for split, chosen in (("train", ~held_out), ("validation", held_out)):
-                add(counts, _write(writers[split], split, batch.column("text").filter(pa.array(chosen)), encoder))
-    for split in SPLITS:
-        for suffix in ("bin", "idx"):
-            path = directory / split / f"{task.name}.{suffix}"
-            files[f"{split}.{suffix}"] = File.of(path, directory)
-    return Part(task.name, task.fingerprint, files, counts)
+def prefixes(version: Version, split: str) -> list[Path]:
+    """The shards of a split, in the order of the parts: each is this path with `.bin` and `.idx`."""
+    tables = [(part, table) for part in version.parts for table in sorted(part.files) if table.startswith(f"{split}.") and table.endswith(".bin")]
+    return [version.file(part, table).with_suffix("") for part, table in tables]
 
 
-def _write(writer: ShardWriter, split: str, texts: pa.Array, encoder: bpe.Encoder) -> dict[str, int]:
-    sizes = pc.binary_length(texts)
-    filled = texts.filter(pc.greater(sizes, 0))
-    ids, lengths = encoder.encode(filled)
-    writer.add_documents(ids, lengths)
-    return {
-        f"{split}_documents": len(lengths),
-        f"{split}_tokens": int(np.sum(lengths)),
-        f"{split}_text_bytes": pc.sum(sizes).as_py() or 0,
-        "empty_documents": len(texts) - len(filled),
-    }
+def _tokenize_part(task: PartTask, directory: Path, tokenizer: Path, params: ShardParams, fast: bool) -> Part:
+    try:
+        return _write_part(task, directory, tokenizer, params, fast)
+    except bpe.MismatchError as error:
+        log.warning("%s: %s; this part is encoded by `tokenizers` instead. Please report the document to gigatoken", task.name, error)
+        part = _write_part(task, directory, tokenizer, params, fast=False)
+        part.counts["encoder_fallbacks"] = 1
+        return part
+
+
+def _write_part(task: PartTask, directory: Path, tokenizer: Path, params: ShardParams, fast: bool) -> Part:
+    encoder, tokenizer_sha256 = _encoder(tokenizer, fast)
+    writing = SplitShards(directory, task.name, encoder, params.validation_fraction, params.shard_tokens)
+    writing.write(kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]))
+    files, counts = writing.finish(directory / "shards" / f"{task.name}.json", {"tokenizer_sha256": tokenizer_sha256})
+    return Part(task.name, task.fingerprint, files, counts | {"encoder_fallbacks": 0})
+
+
+@lru_cache(maxsize=1)  # loading takes as long as encoding 10 MB, and a warm encoder is twice as fast as a new one
+def _encoder(tokenizer: Path, fast: bool) -> tuple[bpe.Encoder, str]:
+    found = frozen(tokenizer)
+    return bpe.Encoder(found.tokenizer_json, found.boundaries, fast), found.sha256

@@ -10,6 +10,9 @@ from typing import Any
 import yaml
 
 from pipeline.errors import PipelineError
+from pipeline.flows import mixture, stale
+from pipeline.flows.shards import prefixes
+from pipeline.flows.tokenizer import frozen
 from pipeline.recipe import Recipe
 from pipeline.store import File, Part, Store, Version, Work
 from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
@@ -17,6 +20,7 @@ from trainer.durable import write_atomically
 
 VERSION = "train-1"
 KEY = "pretrained_model"
+RUNS = "runs"  # where training runs live in the store
 
 
 class TrainingError(PipelineError):
@@ -52,11 +56,17 @@ def plan(store: Store, recipe: Recipe) -> Run:
     tokenizer = store.current("tokenizer")
     shards = {name: store.current(f"token_shards/{name}") for name in recipe.corpus_names}
     inputs = {version.key: version.data_version for version in (tokenizer, *shards.values())}
-    weights = {corpus.name: corpus.weight for corpus in recipe.corpora}
-    work = Work(KEY, VERSION, {"training": recipe.training.model_dump(exclude=OPERATIONAL), "weights": weights}, inputs)
-    run_dir = store.root / "runs" / work.fingerprint[:16]
+    settings = {"training": recipe.training.model_dump(exclude=OPERATIONAL), "weights": recipe.weights, "mixture": recipe.mixture}
+    work = Work(KEY, VERSION, settings, inputs)
+    run_dir = store.root / RUNS / work.fingerprint[:16]
     config = RunConfig(run_dir=run_dir, data=_data(tokenizer, shards, recipe), training=recipe.training, lineage=lineage(store, recipe))
     return Run(work, config)
+
+
+def contributions(store: Store, recipe: Recipe) -> list[mixture.Contribution]:
+    """What each corpus contributes to the run that the recipe describes. Raises StoreError when it has no shards yet, MixtureError."""
+    shards = {name: store.current(f"token_shards/{name}") for name in recipe.corpus_names}
+    return mixture.contributions(shards, recipe.weights, recipe.mixture, recipe.training.max_tokens)
 
 
 def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> DataConfig:
@@ -65,45 +75,40 @@ def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> 
         raise TrainingError("no token is left to train on: every document was rejected, a duplicate or held out")
     if not any(version.counts["validation_documents"] for version in with_tokens.values()):
         raise TrainingError("no document was held out for validation: raise shards.validation_fraction, or add text")
-    vocabulary = json.loads((tokenizer.path / "tokenizer.json").read_text(encoding="utf-8"))
-    specials = {entry["content"]: entry["id"] for entry in vocabulary["added_tokens"]}
+    tokens = {name: version.counts["train_tokens"] for name, version in with_tokens.items()}
+    shares = mixture.shares(tokens, recipe.weights, recipe.mixture, recipe.training.max_tokens)
+    ends = frozen(tokenizer.path).boundaries
     return DataConfig(
         tokenizer=tokenizer.path,
         tokenizer_sha256=tokenizer.parts[0].files["tokenizer.json"].sha256,
         vocab_size=tokenizer.counts["entries"],
-        bot_id=specials[recipe.tokenizer.begin_of_text],
-        eot_id=specials[recipe.tokenizer.end_of_text],
-        corpora=[_corpus_shards(version, name, recipe.corpus(name).weight) for name, version in with_tokens.items()],
+        bot_id=ends.begin,
+        eot_id=ends.end,
+        corpora=[_corpus_shards(version, name, shares[name]) for name, version in with_tokens.items()],
     )
 
 
-def _corpus_shards(version: Version, name: str, weight: float | None) -> CorpusShards:
+def _corpus_shards(version: Version, name: str, share: float) -> CorpusShards:
     counts = version.counts
     return CorpusShards(
         name=name,
-        weight=weight or counts["train_tokens"],
-        train=_prefixes(version, "train"),
-        validation=_prefixes(version, "validation") if counts["validation_documents"] else [],
+        weight=share,
+        train=prefixes(version, "train"),
+        validation=prefixes(version, "validation"),
         validation_bytes=counts["validation_text_bytes"],
     )
-
-
-def _prefixes(version: Version, split: str) -> list[Path]:
-    parts = [part for part in version.parts if part.counts[f"{split}_documents"]]
-    return [version.file(part, f"{split}.bin").with_suffix("") for part in parts]
 
 
 def lineage(store: Store, recipe: Recipe) -> dict[str, Any]:
     """Where a checkpoint comes from: recipe, code, and the version and counts of every stage of every corpus.
 
-    Raises TrainingError when what is in use was not made from what is in use before it, since that would not be true.
+    Raises StaleError when what is in use was not made from what is in use before it, since that would not be true.
     """
     stages = ["raw", "scrubbed", "signals", "quality", "signatures"]
     keys = [f"corpora/{name}/{stage}" for name in recipe.corpus_names for stage in stages]
     keys += ["dedup", "tokenizer", *(f"token_shards/{name}" for name in recipe.corpus_names)]
     versions = {key: store.current(key) for key in keys}
-    for version in versions.values():
-        _check_inputs(version, versions)
+    stale.check(versions)
     return {
         "recipe": recipe.model_dump(mode="json"),
         "git_commit": _git_commit(),
@@ -118,14 +123,6 @@ def lineage(store: Store, recipe: Recipe) -> dict[str, Any]:
             for version in versions.values()
         },
     }
-
-
-def _check_inputs(version: Version, in_use: Mapping[str, Version]) -> None:
-    if version.key == "tokenizer":  # frozen: made from what the corpora were then
-        return
-    for name, made_from in version.manifest["inputs"].items():
-        if name in in_use and in_use[name].data_version != made_from:
-            raise TrainingError(f"{version.key} was made from another version of {name} than the one in use now: run the job `retokenize` first")
 
 
 def _git_commit() -> str | None:

@@ -12,7 +12,7 @@ def model_card(lineage: Mapping[str, Any], result: Mapping[str, Any], evaluation
     recipe, vocab_size = lineage["recipe"], lineage["assets"]["tokenizer"]["counts"]["entries"]
     training = recipe["training"]
     model, prompts = training["model"], training["samples"]["prompts"]
-    prompt = recipe["tokenizer"]["begin_of_text"] + (prompts[0] if prompts else "")
+    prompt = (recipe["tokenizer"]["begin_of_text"] or "") + (prompts[0] if prompts else "")
     compressors = "\n".join(f"| {name} | {bits:.3f} |" for name, bits in evaluation["compressors"].items())
     samples = "\n\n".join(f"```text\n{sample['text']}\n```" for sample in evaluation["samples"])
     return f"""---

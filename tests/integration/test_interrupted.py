@@ -32,6 +32,7 @@ def same_recipe(project: Project, finished: Project) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_killed_in_training_it_goes_on_from_the_newest_checkpoint(finished: Project, make_project: Callable[[Path], Project], tmp_path: Path) -> None:
     project = same_recipe(make_project(tmp_path), finished)
     project.run_until(trained_a_while(project))

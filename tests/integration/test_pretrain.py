@@ -11,6 +11,7 @@ import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from pipeline.flows.shards import prefixes
 from pipeline.reports.summary import summary
 from tests.integration.project import Project
 
@@ -37,8 +38,9 @@ def test_every_stage_reports_its_data_version_and_what_became_of_the_documents(f
         assert event.tags and event.tags["dagster/data_version"] == finished.store.current("/".join(key)).data_version
         assert event.metadata["seconds"].value is not None
     (quality,) = materializations(finished, ["corpora", "stdlib", "quality"])
-    rejected = sum(record.data["documents"] for record in quality.metadata["rejected by rule"].value.records)
-    assert rejected == quality.metadata["rejected"].value > 0
+    verdicts = {record.data["verdict"]: record.data["documents"] for record in quality.metadata["verdicts by rule"].value.records}
+    assert verdicts.pop("kept") == quality.metadata["kept"].value > 0
+    assert sum(verdicts.values()) == quality.metadata["rejected"].value > 0
 
 
 def test_documents_in_are_documents_kept_and_rejected_at_every_stage(finished: Project) -> None:
@@ -114,7 +116,7 @@ def test_the_shards_hold_the_kept_text_between_begin_and_end(finished: Project) 
     tokenizer = Tokenizer.from_file(str(finished.store.current("tokenizer").path / "tokenizer.json"))
     bot, eot = (tokenizer.token_to_id(name) for name in ("[BOT]", "[EOT]"))
     version = finished.store.current("token_shards/topics")
-    shards = [Shard(path.with_suffix("")) for path in version.files("train.bin")]
+    shards = [Shard(prefix) for prefix in prefixes(version, "train")]
     documents = [shard.document(i) for shard in shards for i in range(shard.num_documents)]
     assert all(document[0] == bot and document[-1] == eot and not np.isin(document[1:-1], [bot, eot]).any() for document in documents)
     text = "".join(tokenizer.decode(document[1:-1].tolist(), skip_special_tokens=False) for document in documents)

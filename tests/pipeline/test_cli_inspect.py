@@ -74,6 +74,37 @@ def test_a_rule_shows_its_documents_with_the_signal_the_threshold_and_the_scrubb
     ]
 
 
+def test_without_a_rule_it_counts_what_each_rule_of_each_corpus_rejected(inspect: Callable[..., tuple[int, str]]) -> None:
+    def row(corpus: str, name: str) -> list[str]:
+        return [corpus, "min_words", "1", share[corpus], document_id(corpus, own_id(name))]
+
+    share = {"notes": "50.0%", "letters": "33.3%"}
+    status, said = inspect()
+    lines = [line.split() for line in said.splitlines()]
+    assert (status, lines[0]) == (0, ["corpus", "verdict", "documents", "share", "examples"])
+    assert lines[1:] == [["notes", "kept", "1", "50.0%"], row("notes", "short"), ["letters", "kept", "2", "66.7%"], row("letters", "brief")]
+    assert inspect("--corpus", "notes")[1].splitlines() == said.splitlines()[:3]
+
+
+def test_a_document_in_another_language_is_shown_with_what_was_detected(
+    project: Path, inspect: Callable[..., tuple[int, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, path = Store(tmp_path / "store"), tmp_path / "notes.jsonl"
+    texts = {
+        "en": "The committee met again to hear what the engineers had found.",
+        "de": "Der Ausschuss hörte noch einmal, was die Leute gefunden hatten.",
+    }
+    path.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()))
+    collect(store, LocalEngine(1), "notes", FilesConfig(paths=(str(path),)), part_bytes=1_000_000)
+    scrub(store, LocalEngine(1), "notes", PiiParams())
+    judge(store, LocalEngine(1), "notes", PROFILES["none"].model_copy(update={"languages": ("en", "fr")}))
+    monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
+    status, said = inspect("language", "--corpus", "notes")
+    assert status == 0
+    assert said.startswith(f"{named('notes', 'de')}\nlanguage = de, language_confidence = ")
+    assert f", languages = en fr, min_language_confidence = 0.5\n    {texts['de']}\n" in said
+
+
 def test_one_corpus_and_so_many_documents(inspect: Callable[..., tuple[int, str]]) -> None:
     assert named("letters", "brief") in inspect("min_words", "--corpus", "letters")[1]
     assert inspect("min_words", "--corpus", "letters")[1].count("min_words") == 1
@@ -96,7 +127,7 @@ def test_a_rule_that_rejected_nothing_says_so(inspect: Callable[..., tuple[int, 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["too_dull"], "error: there is no rule 'too_dull'; there are min_words"),
+        (["too_dull"], "error: there is no rule 'too_dull'; there are language, min_words"),
         (["min_words", "--corpus", "diaries"], "error: --corpus: there is no corpus 'diaries'; there are notes, letters"),
         (["min_words", "--limit", "0"], "error: --limit 0"),
     ],

@@ -101,6 +101,28 @@ def test_quality_gives_every_document_a_verdict_beside_all_signals(tmp_path: Pat
     assert counts == {"documents": 2, "kept": 1, "removed": 1, "min_words": 1, "set aside": 0}
 
 
+def test_quality_judges_lines_alike_whatever_they_end_in(tmp_path: Path) -> None:
+    lines = [f"The committee met on day {number} to hear what the engineers had found out." for number in range(12)]
+    texts = {"unix": "\n\n".join(lines), "windows": "\r\n\r\n".join(lines)}
+    source = jsonl(tmp_path / "a.jsonl", *({"id": name, "text": text} for name, text in texts.items()))
+    succeeds("quality", source, "-o", tmp_path / "out", "--profile", "fineweb")
+    unix, windows = rows(tmp_path / "out" / "verdicts.parquet")
+    assert unix | {"id": "windows"} == windows
+    assert unix["keep"]
+
+
+def test_quality_keeps_the_languages_asked_for_and_says_which_it_found(tmp_path: Path) -> None:
+    texts = {
+        "en": "The committee met again to hear what the engineers had found.",
+        "de": "Der Ausschuss hörte noch einmal, was die Leute gefunden hatten.",
+    }
+    source = jsonl(tmp_path / "a.jsonl", *({"id": name, "text": text} for name, text in texts.items()))
+    counts = succeeds("quality", source, "-o", tmp_path / "out", "--profile", "none", "--languages", "en,fr")
+    found = [(row["id"], row["rule"], row["language"], row["language_confidence"] > 0.5) for row in rows(tmp_path / "out" / "verdicts.parquet")]
+    assert found == [("en", None, "en", True), ("de", "language", "de", True)]
+    assert counts == {"documents": 2, "kept": 1, "removed": 1, "language": 1, "set aside": 0}
+
+
 def test_dedup_decides_on_every_document_and_names_the_one_that_stays(tmp_path: Path) -> None:
     jsonl(tmp_path / "a.jsonl", {"id": "whole", "text": LONG + " and more"}, {"id": "other", "text": "Nothing like it."})
     jsonl(tmp_path / "b.jsonl", {"id": "near", "text": LONG}, {"id": "same", "text": LONG + " and more"})
@@ -127,6 +149,10 @@ def test_a_higher_threshold_keeps_what_is_less_alike(tmp_path: Path) -> None:
         (["scrub", "{}/nowhere.jsonl", "-o", "{}/out"], "no file matches"),
         (["scrub", "{}/a.jsonl", "-o", "{}/out", "--kinds", "email,fax"], "there is no kind 'fax'; there are email, phone"),
         (["quality", "{}/a.jsonl", "-o", "{}/out", "--profile", "best"], "there is no profile 'best'; there are none, default"),
+        (
+            ["quality", "{}/a.jsonl", "-o", "{}/out", "--languages", "en,english"],
+            "'english' is not a language that can be detected; there are ace af",
+        ),
         (["dedup", "{}/a.jsonl", "-o", "{}/out", "--threshold", "1.5"], "above 0 and at most 1"),
         (["scrub", "{}/a.jsonl", "-o", "{}/full"], "full already holds documents.parquet: name another directory"),
         (["scrub", "{}/a.jsonl", "-o", "{}/a.jsonl"], "cannot be written (File exists): name another directory"),
@@ -173,15 +199,33 @@ def test_one_and_two_processes_write_the_same_bytes(command: str, some_batches: 
     written = []
     for workers in (1, 2):
         engine = LocalEngine(workers, processes_pay_above=0)
-        outcome = function([str(some_batches)], tmp_path / str(workers), params, engine, lambda done: None)
+        outcome = function([str(some_batches)], tmp_path / str(workers), params, engine, lambda *_: None)
         engine.close()
         assert outcome.counts["documents"] == 700
         written.append({path.name: path.read_bytes() for path in outcome.files})
     assert written[0] == written[1]
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_bar_goes_from_the_beginning_of_the_input_to_its_end_without_turning_back(packed: bool, some_batches: Path, tmp_path: Path) -> None:
+    content = some_batches.read_bytes()
+    for name in "abc":
+        (tmp_path / f"{name}.jsonl").write_bytes(content.replace(b'"id": "', f'"id": "{name}'.encode()))
+        if packed:
+            (tmp_path / f"{name}.jsonl.gz").write_bytes(gzip.compress((tmp_path / f"{name}.jsonl").read_bytes(), 1))
+            (tmp_path / f"{name}.jsonl").unlink()
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    seen: list[tuple[int, int]] = []
+    plain.judge([f"{tmp_path}/*.jsonl*"], tmp_path / "out", quality.PROFILES["none"], LocalEngine(1), lambda *at: seen.append(at))
+    done = [at for at, _ in seen]
+    assert {total for _, total in seen} == {size}
+    assert done == sorted(done)
+    assert done[-1] == size
+    assert done[7] == pytest.approx(8 / (len(done) - 1) * size, rel=0.1)  # equal batches, and the last call says that all is done
+
+
 def test_a_run_that_fails_leaves_no_file_behind(tmp_path: Path) -> None:
-    def fail(done: int) -> None:
+    def fail(*_: int) -> None:
         raise RuntimeError
 
     source = jsonl(tmp_path / "a.jsonl", {"id": "1", "text": "one"})

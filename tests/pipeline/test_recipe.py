@@ -8,6 +8,7 @@ import yaml
 
 from pipeline.fingerprint import canonical_json
 from pipeline.recipe import RECIPES, RecipeError, load_recipe
+from pipeline.sources.hub import HubConfig
 from tests.integration.project import TRAINING
 
 MINIMAL: dict[str, Any] = {
@@ -86,3 +87,15 @@ def test_relative_paths_are_relative_to_the_recipe_and_no_machine_is_in_what_is_
     recipe = load_recipe(path)
     assert recipe.corpora[0].source.patterns() == [str(tmp_path / "notes/*.md")]
     assert str(tmp_path) not in recipe.model_dump_json() + canonical_json(recipe)
+
+
+def test_a_corpus_can_be_named_in_one_word_with_how_much_of_it(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, corpora=["tinystories:1000", "wikimedia/wikipedia", *MINIMAL["corpora"]]))
+    assert recipe.corpus_names[:2] == ["tinystories", "wikipedia"]
+    source = recipe.corpora[0].source
+    assert isinstance(source, HubConfig) and (source.name, source.max_documents) == ("roneneldan/TinyStories", 1000)
+
+
+def test_a_one_word_corpus_that_does_not_exist_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"'tinystory' is no ready-made one \(did you mean 'tinystories'\?\)"):
+        load_recipe(write(tmp_path, corpora=["tinystory"]))

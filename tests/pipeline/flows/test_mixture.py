@@ -47,7 +47,7 @@ def test_of_two_corpora_the_one_that_the_recipe_names_first_keeps_the_duplicates
 def test_a_corpus_of_which_nothing_is_left_has_empty_shards(store: Store) -> None:
     deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
     trained(store)
-    shards = tokenize(store, ENGINE, "copies", ShardParams(), SMALL)
+    shards = tokenize(store, ENGINE, "copies", ShardParams())
     assert shards.counts["train_tokens"] == shards.counts["validation_tokens"] == 0
 
 

@@ -1,13 +1,15 @@
 """From files to stored documents: what is unchanged is not read again, what is broken is named, nothing is lost."""
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.engine import LocalEngine
-from pipeline.flows.raw import CorpusError, collect
+from pipeline.fingerprint import file_sha256
+from pipeline.flows.raw import CorpusError, collect, observe
 from pipeline.sources import SourceError
 from pipeline.sources.files import FilesConfig
 from pipeline.store import Store, Version
@@ -49,7 +51,8 @@ def test_adding_a_file_changes_one_bucket_and_no_id(tmp_path: Path) -> None:
     assert len(documents(after)) == len(documents(before)) + 5
     inodes = {path.stat().st_ino for path in before.files("documents")}
     changed = [path for path in after.files("documents") if path.stat().st_ino not in inodes]
-    assert 0 < len(changed) < len(after.files("documents")) / 5
+    assert {source for path in changed for source in pq.read_table(path, columns=["source"]).column(0).to_pylist()} == {"50.jsonl"}
+    assert len(after.files("documents")) - len(changed) == len(before.files("documents")) >= 50
 
 
 def test_the_content_does_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
@@ -99,3 +102,30 @@ def test_an_empty_corpus_is_refused_with_what_was_found(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="nowhere"):
         collect(Store(tmp_path / "store"), ENGINE, "c", FilesConfig(kind="files", paths=[str(tmp_path / "nowhere.jsonl")]), part_bytes=1000)
+
+
+def test_an_unchanged_corpus_is_not_read_again_to_find_that_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbered(tmp_path / "in", 3)
+    for path in (tmp_path / "in").iterdir():
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    store = Store(tmp_path / "store")
+    before = collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)
+    read: list[Path] = []
+    monkeypatch.setattr("pipeline.flows.file_hashes.file_sha256", lambda path: read.append(path) or file_sha256(path))  # type: ignore[func-returns-value]
+    assert observe(store, "c", config(tmp_path / "in")) == before.manifest["inputs"]["source"]
+    assert collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000).reused
+    assert read == []
+    write(tmp_path / "in" / "00.jsonl", {"id": "other", "text": "changed"})
+    assert observe(store, "c", config(tmp_path / "in")) != before.manifest["inputs"]["source"]
+    assert read == [tmp_path / "in" / "00.jsonl"]
+
+
+def test_the_same_documents_in_a_file_written_anew_are_the_same_data_version(tmp_path: Path) -> None:
+    documents = [{"id": str(row), "text": f"{row} word"} for row in range(5)]
+    write(tmp_path / "in" / "a.jsonl", *documents)
+    store = Store(tmp_path / "store")
+    before = collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
+    (tmp_path / "in" / "a.jsonl").write_text("".join(json.dumps(document, indent=None, separators=(",", ":")) + "\n\n" for document in documents))
+    after = collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
+    assert not after.reused
+    assert (after.path != before.path, after.data_version) == (True, before.data_version)

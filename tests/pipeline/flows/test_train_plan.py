@@ -9,6 +9,7 @@ import pytest
 from pipeline.flows import train
 from pipeline.flows.dedup import deduplicate
 from pipeline.flows.shards import ShardParams, tokenize
+from pipeline.flows.stale import StaleError
 from pipeline.flows.tokenizer import tokenizer
 from pipeline.recipe import Recipe
 from pipeline.reports.model_card import model_card
@@ -39,7 +40,7 @@ def make_shards(store: Store, recipe: Recipe) -> None:
     deduplicate(store, ENGINE, recipe.corpus_names, DedupParams())
     tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, HELD_OUT.validation_fraction)
     for name in recipe.corpus_names:
-        tokenize(store, ENGINE, name, HELD_OUT, recipe.tokenizer)
+        tokenize(store, ENGINE, name, HELD_OUT)
 
 
 def finish(store: Store, run: train.Run) -> Version:
@@ -91,7 +92,7 @@ def test_the_order_of_the_corpora_changes_nothing_in_training(store: Store) -> N
 
 def test_shards_of_other_documents_than_those_in_use_are_not_trained_on(store: Store, tmp_path: Path) -> None:
     prepare(store, tmp_path / "first.jsonl", TEXTS[:9])
-    with pytest.raises(train.TrainingError, match=r"made from another version of .*first.*run the job `retokenize` first"):
+    with pytest.raises(StaleError, match=r"made from another version of .*first.*run the job `retokenize` first"):
         train.plan(store, recipe())
     make_shards(store, recipe())
     train.plan(store, recipe())

@@ -1,0 +1,24 @@
+"""What each corpus is read from, observed: the UI shows a corpus as out of date once its source has changed."""
+
+import dagster as dg
+
+from pipeline.assets.corpora import corpus_key
+from pipeline.assets.outcome import explained
+from pipeline.assets.resources import Workshop
+from pipeline.flows import observe as observe_flow
+from pipeline.recipe import Corpus
+
+
+def source_asset(corpus: Corpus) -> dg.SourceAsset:
+    """Observed at the start of each run, and by the sensor."""
+
+    @dg.observable_source_asset(
+        key=corpus_key(corpus.name, "source"),
+        group_name=corpus.name,
+        description=f"Where the documents of `{corpus.name}` come from. Its version changes when they may have.",
+    )
+    @explained
+    def _source(workshop: Workshop) -> dg.DataVersion:
+        return dg.DataVersion(observe_flow.observe(workshop.store, workshop.recipe.corpus(corpus.name)).version)
+
+    return _source

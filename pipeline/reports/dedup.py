@@ -1,0 +1,117 @@
+"""What dedup removed, to look at: how similar it was, between which corpora, and the largest clusters with what they say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.flows.dedup import DUPLICATES_OF
+from pipeline.flows.dedup_guard import by_corpus, corpus_of
+from pipeline.parquet import batches
+from pipeline.store import Store, Version
+
+BINS = 50
+CLUSTERS = 5
+SNIPPET = 160
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A kept document, how many it stands for, and how one of those that went begins."""
+
+    corpus: str
+    id: str
+    size: int
+    text: str
+    removed_corpus: str
+    removed_id: str
+    removed_text: str
+    jaccard: float
+
+
+def similarities(version: Version) -> np.ndarray:
+    """How many near duplicates have a Jaccard similarity in each of BINS equal ranges from 0 to 1."""
+    counts = np.zeros(BINS, np.int64)
+    for path in version.files("decisions"):
+        near = pq.read_table(path, columns=["jaccard"], filters=pc.field("reason") == "near").column("jaccard")
+        counts += np.histogram(near.to_numpy(), BINS, (0, 1))[0]
+    return counts
+
+
+def between(version: Version, corpora: Sequence[str]) -> np.ndarray:
+    """How many duplicates each corpus (row) lost to a document of each corpus (column)."""
+    counts = by_corpus(version)
+    return np.array([[counts.get(lost, {}).get(f"{DUPLICATES_OF}/{kept}", 0) for kept in corpora] for lost in corpora], np.int64)
+
+
+def largest(store: Store, version: Version) -> list[Cluster]:
+    """The clusters of most documents."""
+    found: list[tuple[int, str, str]] = []
+    for part in version.parts:
+        table = pq.read_table(version.file(part, "decisions"), columns=["id", "cluster"], filters=pc.field("keep") & (pc.field("cluster") > 1))
+        found += [(row["cluster"], row["id"], corpus_of(part)) for row in table.to_pylist()]
+        found = sorted(found, key=lambda one: (-one[0], one[1]))[:CLUSTERS]
+    examples = _examples(version, [kept for _, kept, _ in found])
+    texts = _beginnings(store, [corpus for _, _, corpus in found] + [corpus for corpus, _, _ in examples.values()], [*examples, *_ids(examples)])
+    return [
+        Cluster(corpus, kept, size, texts[kept], (example := examples[kept])[0], example[1], texts[example[1]], example[2])
+        for size, kept, corpus in found
+    ]
+
+
+def _examples(version: Version, kept: Sequence[str]) -> dict[str, tuple[str, str, float]]:
+    """For each kept document the least similar of those that went for it: corpus, id, Jaccard."""
+    found: dict[str, tuple[str, str, float]] = {}
+    for part in version.parts:
+        where = pc.field("duplicate_of").isin(pa.array(kept, pa.string()))
+        for row in pq.read_table(version.file(part, "decisions"), columns=["id", "duplicate_of", "jaccard"], filters=where).to_pylist():
+            if row["jaccard"] < found.get(row["duplicate_of"], ("", "", 2.0))[2]:
+                found[row["duplicate_of"]] = corpus_of(part), row["id"], row["jaccard"]
+    return found
+
+
+def _ids(examples: dict[str, tuple[str, str, float]]) -> list[str]:
+    return [removed for _, removed, _ in examples.values()]
+
+
+def _beginnings(store: Store, corpora: Sequence[str], ids: Sequence[str]) -> dict[str, str]:
+    """How the scrubbed text of these documents begins, on one line."""
+    wanted = pa.array(ids, pa.string())
+    texts: dict[str, str] = {}
+    for corpus in sorted(set(corpora)):
+        for path in store.current(f"corpora/{corpus}/scrubbed").files("documents"):
+            if pc.any(pc.is_in(pq.read_table(path, columns=["id"]).column("id"), value_set=wanted)).as_py():
+                for batch in batches(path, ["id", "text"]):
+                    found = batch.filter(pc.is_in(batch.column("id"), value_set=wanted))
+                    starts = pc.utf8_slice_codeunits(found.column("text"), 0, 2 * SNIPPET).to_pylist()
+                    texts |= {name: " ".join(text.split())[:SNIPPET] for name, text in zip(found.column("id").to_pylist(), starts, strict=True)}
+    return texts
+
+
+def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str], path: Path) -> None:
+    """dedup.png: the similarities of near duplicates, and what each corpus lost to which."""
+    # Matplotlib takes half a second to import, and only a drawing needs it.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    bars, table = figure.subplots(1, 2, width_ratios=(3, 2))
+    first = int(np.flatnonzero(counts)[0]) if counts.any() else BINS // 2
+    edges = np.linspace(0, 1, BINS + 1)[first:]
+    bars.bar(edges[:-1], counts[first:], width=1 / BINS, align="edge", color="#08519c", edgecolor="white", linewidth=0.5)
+    bars.set(xlabel="exact Jaccard similarity to the document that stays", ylabel="documents", title=f"{counts.sum():,} near duplicates")
+    bars.grid(axis="y", alpha=0.25)
+    bars.set_axisbelow(True)
+    table.imshow(np.log1p(matrix), cmap="Blues", vmin=0)
+    table.set_xticks(range(len(corpora)), corpora, rotation=30, ha="right")
+    table.set_yticks(range(len(corpora)), corpora)
+    table.set(xlabel="for a document of", ylabel="removed from", title=f"{matrix.sum():,} duplicates, exact and near")
+    for (row, column), number in np.ndenumerate(matrix):
+        dark = number and np.log1p(number) > 0.6 * np.log1p(matrix.max())
+        table.text(column, row, f"{number:,}", ha="center", va="center", color="white" if dark else "black", fontsize=9)
+    figure.savefig(path)

@@ -1,0 +1,59 @@
+"""How well the tokenizer fits each corpus, as a table and a picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.flows.tokenizer_usage import Usage
+
+COLOURS = ("#2171b5", "#d94801", "#238b45", "#6a51a3", "#cb181d", "#525252")
+
+
+def rows(usages: Sequence[Usage]) -> list[dict[str, Any]]:
+    """One row for each corpus that has held-out text."""
+    return [
+        {
+            "corpus": one.corpus,
+            "bytes per token": round(one.bytes_per_token, 3),
+            "tokens per word": round(one.fertility, 3),
+            "vocabulary used": f"{one.coverage:.1%}",
+            "held-out documents": one.documents,
+            "held-out bytes": one.text_bytes,
+        }
+        for one in usages
+        if one.tokens
+    ]
+
+
+def unused(usages: Sequence[Usage]) -> int:
+    """Entries that occur in no corpus' sample."""
+    return int((np.sum([one.counts for one in usages], axis=0) == 0).sum())
+
+
+def draw(usages: Sequence[Usage], path: Path) -> None:
+    """Bytes per token of each corpus, and how much of its text the most frequent entries make."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    shown = [one for one in usages if one.tokens]
+    figure = Figure(figsize=(9, 3.6), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    bars, curves = figure.subplots(1, 2)
+    colours = [COLOURS[place % len(COLOURS)] for place in range(len(shown))]
+    drawn = bars.barh([one.corpus for one in shown], [one.bytes_per_token for one in shown], color=colours)
+    bars.bar_label(drawn, fmt=" %.2f")
+    bars.invert_yaxis()
+    bars.set(title="Bytes per token, held-out text", xlim=(0, 1.15 * max((one.bytes_per_token for one in shown), default=1.0)))
+    for one, colour in zip(shown, colours, strict=True):
+        share = np.cumsum(np.sort(one.counts)[::-1]) / one.tokens
+        curves.plot(np.arange(1, len(share) + 1), share, color=colour, linewidth=1.6, label=one.corpus)
+    curves.set(title="What the most frequent entries make of it", xlabel="entries, most frequent first", ylabel="share of the tokens")
+    curves.set(xscale="log", ylim=(0, 1))
+    curves.grid(alpha=0.25)
+    if shown:
+        curves.legend(frameon=False, fontsize=8)
+    for axes in (bars, curves):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path)

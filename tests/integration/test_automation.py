@@ -1,0 +1,146 @@
+"""A corpus changes, and what depends on it is made again by itself: that corpus, once, and nothing else."""
+
+import importlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+import numpy as np
+import pytest
+
+from pipeline.assets.automation import CHANGE_TAG
+from pipeline.assets.resources import Workshop
+from pipeline.flows.shards import prefixes
+from tests.integration.project import ROOT, Project
+from trainer.shards import Shard
+
+LAST = "zebra"  # in no other document
+
+
+@dataclass
+class Site:
+    """A project with its code location loaded in this process."""
+
+    project: Project
+    instance: dg.DagsterInstance
+    definitions: dg.Definitions
+
+    def retokenize(self, request: dg.RunRequest | None = None) -> set[str]:
+        """Runs the job, on the assets of a request if there is one; what was materialized."""
+        job = self.definitions.resolve_job_def("retokenize")
+        selection = None if request is None else list(request.asset_selection or [])
+        result = job.execute_in_process(instance=self.instance, asset_selection=selection, tags={} if request is None else request.tags)
+        assert result.success
+        return {"/".join(event.asset_key.path) for event in result.get_asset_materialization_events() if event.asset_key}
+
+    def tick(self) -> dg.SensorResult:
+        with dg.build_sensor_context(instance=self.instance, resources={"workshop": Workshop()}) as context:
+            result = self.definitions.resolve_sensor_def("corpora_changed")(context)
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+    def night(self) -> dg.RunRequest | dg.SkipReason:
+        with dg.build_schedule_context(instance=self.instance, resources={"workshop": Workshop()}) as context:
+            result = self.definitions.resolve_schedule_def("nightly_retokenize")(context)
+        assert isinstance(result, dg.RunRequest | dg.SkipReason)
+        return result
+
+    def change(self) -> None:
+        """Takes a document out of the first corpus and adds another."""
+        path = self.project.directory / "topics.jsonl"
+        documents = [json.loads(line) for line in path.read_text().splitlines()]
+        documents[-1] = {"id": "new", "text": documents[20]["text"].replace(" the ", f" {LAST} ")}
+        path.write_text("".join(json.dumps(document) + "\n" for document in documents if document["id"] != documents[10]["id"]))
+
+
+@pytest.fixture
+def site(make_project: Callable[[Path], Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """Two corpora taken to token shards."""
+    project = make_project(tmp_path)
+    for name, value in project.environment().items():
+        monkeypatch.setenv(name, value)
+    definitions = importlib.reload(importlib.import_module("pipeline.definitions")).defs
+    with dg.DagsterInstance.from_config(str(project.home)) as instance:
+        site = Site(project, instance, definitions)
+        site.retokenize()
+        yield site
+
+
+def data_versions(project: Project) -> dict[str, str]:
+    keys = ["tokenizer", "token_shards/topics", "token_shards/stdlib", "corpora/stdlib/raw"]
+    return {key: project.store.current(key).data_version for key in keys}
+
+
+def ids_in(project: Project, corpus: str) -> set[bytes]:
+    version = project.store.current(f"token_shards/{corpus}")
+    shards = [Shard(prefix) for split in ("train", "validation") for prefix in prefixes(version, split)]
+    return {np.asarray(shard.document(i)).tobytes() for shard in shards for i in range(shard.num_documents)}
+
+
+def test_nothing_is_started_while_every_corpus_is_as_it_was_read(site: Site) -> None:
+    tick = site.tick()
+    assert not tick.run_requests and "as it was read" in str(tick.skip_reason)
+    assert isinstance(site.night(), dg.SkipReason)
+
+
+def test_a_changed_corpus_is_made_again_once_and_the_other_is_not_read(site: Site) -> None:
+    before, documents = data_versions(site.project), ids_in(site.project, "topics")
+    site.change()
+    tick = site.tick()
+    (request,) = tick.run_requests or []
+    assert [event.asset_key for event in tick.asset_events] == [dg.AssetKey(["corpora", "topics", "source"])]
+    made = site.retokenize(request)
+    chain = {f"corpora/topics/{stage}" for stage in ("raw", "scrubbed", "quality")}
+    assert chain <= made and not any(key.startswith("corpora/stdlib/") for key in made)
+    after = data_versions(site.project)
+    assert {key for key in before if before[key] != after[key]} == {"token_shards/topics"}
+    assert len(documents - ids_in(site.project, "topics")) >= 1  # the document that vanished
+    again = site.tick()
+    assert not again.run_requests and "as it was read" in str(again.skip_reason)
+
+
+def test_one_change_starts_one_run_whoever_sees_it(site: Site) -> None:
+    site.change()
+    (request,) = site.tick().run_requests or []
+    job = site.definitions.resolve_job_def("retokenize")
+    run = site.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=dict(request.tags))
+    assert "started for this change" in str(site.tick().skip_reason)
+    assert isinstance(site.night(), dg.SkipReason)
+    site.instance.report_run_failed(run)
+    assert "started for this change" in str(site.tick().skip_reason)
+    night = site.night()
+    assert isinstance(night, dg.RunRequest) and night.tags[CHANGE_TAG] == request.tags[CHANGE_TAG]
+
+
+@pytest.mark.slow
+def test_the_daemon_notices_and_retokenizes(site: Site, tmp_path: Path) -> None:
+    before = data_versions(site.project)
+    site.change()
+    command = [
+        str(Path(sys.executable).with_name("dagster")),
+        "dev",
+        "--module-name",
+        "pipeline.definitions",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "3499",
+    ]
+    with (tmp_path / "dev.log").open("w") as log:
+        server = subprocess.Popen(command, cwd=ROOT, env=site.project.environment(), stdout=log, stderr=log, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 180
+        while not (runs := site.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], tags={"groundwork/changed": "topics"}))):
+            assert server.poll() is None and time.monotonic() < deadline, (tmp_path / "dev.log").read_text()[-2000:]
+            time.sleep(1)
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(60)
+    assert len(runs) == 1
+    assert data_versions(site.project)["token_shards/topics"] != before["token_shards/topics"]

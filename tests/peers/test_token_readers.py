@@ -1,0 +1,90 @@
+"""Other people's readers return the documents and windows that we wrote."""
+
+import itertools
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.flows.export_tokens import TokenFormat, write
+from pipeline.flows.shard_sets import ShardSet
+from trainer.shards import ShardWriter, TokenStream
+
+BOT, EOT, SEQ_LEN = 2, 3, 31
+
+
+@pytest.fixture(params=["uint16", "uint32"])
+def shards(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[ShardSet, list[list[np.ndarray]], np.dtype]:
+    """Two shards of a corpus, and the documents of each."""
+    dtype, chooser = np.dtype(request.param), np.random.default_rng(7)
+    top = 65_536 if dtype == np.uint16 else 200_000
+    written = [[np.concatenate([[BOT], chooser.integers(4, top, size), [EOT]]) for size in chooser.integers(0, 90, 40)] for _ in range(2)]
+    prefixes = [tmp_path / f"part.{number:05d}" for number in range(2)]
+    for prefix, documents in zip(prefixes, written, strict=True):
+        with ShardWriter(prefix, dtype) as writer:
+            for document in documents:
+                writer.add(document)
+    return ShardSet("corpus", "train", tuple(prefixes)), written, dtype
+
+
+def exported(shards: ShardSet, chosen: TokenFormat, directory: Path) -> Path:
+    out = directory / chosen
+    out.mkdir()
+    write(chosen, [shards], out, lambda tokens: None)
+    return out
+
+
+def test_megatrons_own_reader_returns_the_documents_we_wrote(shards, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        indexed_dataset = pytest.importorskip("megatron.core.datasets.indexed_dataset", reason="needs megatron-core, the reader")
+    found, written, dtype = shards
+    out = exported(found, TokenFormat.MEGATRON, tmp_path)
+    for prefix, documents in zip(found.prefixes, written, strict=True):
+        dataset = indexed_dataset.IndexedDataset(str(out / "corpus" / "train" / prefix.name))
+        assert len(dataset) == len(documents)
+        assert dataset.index.dtype == (np.uint16 if dtype == np.uint16 else np.int32)
+        assert dataset.document_indices.tolist() == list(range(len(documents) + 1))
+        for number, document in enumerate(documents):
+            assert np.array_equal(dataset[number], document)
+            assert np.array_equal(dataset.get(number, offset=1), document[1:])
+
+
+def test_datatroves_folder_dataset_returns_our_windows_and_where_documents_begin(shards, tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("datatrove", reason="needs datatrove, the reader")
+    from datatrove.utils.dataset import DatatroveFolderDataset
+
+    found, written, dtype = shards
+    out = exported(found, TokenFormat.DATATROVE, tmp_path)
+    dataset = DatatroveFolderDataset(str(out / "train"), SEQ_LEN, token_size=dtype.itemsize, return_positions=True)
+    windows = [
+        (np.concatenate(documents), np.concatenate([np.arange(len(document)) for document in documents]), start)
+        for documents in written
+        for start in range(0, sum(map(len, documents)) - SEQ_LEN, SEQ_LEN + 1)
+    ]
+    assert len(dataset) == len(windows)
+    for row, (tokens, positions, start) in zip(map(dataset.__getitem__, range(len(dataset))), windows, strict=True):
+        assert np.array_equal(row["input_ids"], tokens[start : start + SEQ_LEN + 1])
+        inside = positions[start : start + SEQ_LEN + 1]
+        first = int(np.argmax(inside == 0)) if (inside == 0).any() else len(inside)
+        # datatrove counts a document that began before the window from the window's start.
+        assert row["positions"].tolist() == [*range(first), *inside[first:]]
+
+
+def test_our_reader_returns_what_megatrons_writer_wrote(shards, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        indexed_dataset = pytest.importorskip("megatron.core.datasets.indexed_dataset", reason="needs megatron-core, the writer")
+    torch = pytest.importorskip("torch")
+    _, written, dtype = shards
+    builder = indexed_dataset.IndexedDatasetBuilder(str(tmp_path / "theirs.bin"), dtype=np.uint16 if dtype == np.uint16 else np.int32)
+    for document in written[0]:
+        builder.add_document(torch.from_numpy(document.astype(np.int64)), [len(document)])
+    builder.finalize(str(tmp_path / "theirs.idx"))
+    stream = TokenStream([tmp_path / "theirs"])
+    stream.shards[0].check_index()
+    assert np.array_equal(stream.window(0, stream.num_tokens), np.concatenate(written[0]))
+    ends = itertools.accumulate(map(len, written[0]))
+    assert stream.document_starts(0, stream.num_tokens).tolist() == [0, *ends][:-1]

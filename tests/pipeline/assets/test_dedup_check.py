@@ -1,0 +1,73 @@
+"""A dedup that removes more than expected stops the run before the tokenizer, and says which corpus or cluster."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+from pipeline.assets.checks import dedup_check
+from pipeline.assets.dedup import dedup_asset
+from pipeline.assets.resources import STORE_VARIABLE, Workshop
+from pipeline.assets.tokenizer import tokenizer_asset
+from pipeline.recipe import RECIPE_VARIABLE, load_recipe
+from pipeline.store import Store
+from tests.integration.project import TRAINING
+from tests.pipeline.flows.corpora import TEXTS
+from tests.pipeline.flows.stored import put
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Two corpora up to quality: of ten documents of `copies` six are in `originals` too."""
+    store = Store(tmp_path / "store")
+    monkeypatch.setenv(STORE_VARIABLE, str(store.root))
+    put(store, "originals", {"p": {f"o{i}": text for i, text in enumerate(TEXTS[:20])}})
+    put(store, "copies", {"p": {f"c{i}": text for i, text in enumerate(TEXTS[14:24])}})
+    return store
+
+
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: dict[str, Any]) -> dg.ExecuteInProcessResult:
+    corpora = [{"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in ("originals", "copies")]
+    path = tmp_path / "recipe.yaml"
+    path.write_text(
+        yaml.safe_dump({"name": "mine", "corpora": corpora, "dedup_guard": guard, "tokenizer": {"vocab_size": 300}, "training": TRAINING})
+    )
+    monkeypatch.setenv(RECIPE_VARIABLE, str(path))
+    recipe = load_recipe(path)
+    definitions = dg.Definitions(
+        assets=[dedup_asset(recipe), tokenizer_asset(recipe)],
+        asset_checks=[dedup_check()],
+        jobs=[dg.define_asset_job("both", ["dedup", "tokenizer"])],
+        resources={"workshop": Workshop()},
+    )
+    return definitions.resolve_job_def("both").execute_in_process(raise_on_error=False)
+
+
+@pytest.mark.parametrize(
+    ("guard", "said"),
+    [
+        (
+            {"max_lost_share": 0.5},
+            ["corpus 'copies' loses 6 of 10 documents (60%, allowed are 50%), among them c0, c1, c2", "dedup_guard.max_lost_share"],
+        ),
+        ({"max_lost_share": 1, "max_cluster_size": 1}, ["o19 of corpus 'originals' stands for 2 documents (allowed are 1), among them c5"]),
+    ],
+)
+def test_too_much_removed_stops_the_tokenizer(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: dict[str, Any], said: list[str]
+) -> None:
+    result = run(tmp_path, monkeypatch, guard)
+    assert not result.success
+    (check,) = result.get_asset_check_evaluations()
+    assert not check.passed and check.blocking
+    assert all(words in (check.description or "") for words in said), check.description
+    assert store.has("dedup") and not store.has("tokenizer")
+
+
+def test_what_is_allowed_goes_on_and_a_guard_is_no_part_of_what_was_made(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not run(tmp_path, monkeypatch, {"max_lost_share": 0.5}).success
+    stopped = store.current("dedup").fingerprint
+    assert run(tmp_path, monkeypatch, {"max_lost_share": 0.6}).success
+    assert store.current("dedup").fingerprint == stopped and store.has("tokenizer")
