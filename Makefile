@@ -27,7 +27,7 @@ test: .venv/.test
 	$(BIN)/pytest -m "not slow"
 
 test-all: .venv/.test
-	$(BIN)/pytest
+	$(BIN)/pytest --hypothesis-profile=default
 
 format: .venv/.test
 	$(BIN)/ruff check --fix .
