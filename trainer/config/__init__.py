@@ -1,0 +1,27 @@
+"""What a run is told: model, training settings, data. Frozen; an unknown key is an error that names the nearest one. Never imports torch."""
+
+from trainer.config.base import Config
+from trainer.config.data import CorpusShards, DataConfig
+from trainer.config.model import InitConfig, ModelConfig
+from trainer.config.optimizer import OptimizerConfig, ScheduleConfig
+from trainer.config.run import OPERATIONAL, RunConfig, config_hash, load_run_config, meaning
+from trainer.config.training import CheckpointConfig, EvaluationConfig, SamplesConfig, TrainingConfig
+
+__all__ = [
+    "OPERATIONAL",
+    "CheckpointConfig",
+    "Config",
+    "CorpusShards",
+    "DataConfig",
+    "EvaluationConfig",
+    "InitConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "RunConfig",
+    "SamplesConfig",
+    "ScheduleConfig",
+    "TrainingConfig",
+    "config_hash",
+    "load_run_config",
+    "meaning",
+]

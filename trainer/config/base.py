@@ -1,0 +1,22 @@
+"""What all of a run's configuration has in common: frozen, and an unknown key is an error that names the nearest one."""
+
+import difflib
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+
+class Config(BaseModel):
+    """Frozen and strict about its keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_nearest_key(cls, values: Any) -> Any:
+        if isinstance(values, dict):
+            for key in values.keys() - cls.model_fields.keys():
+                nearest = difflib.get_close_matches(str(key), cls.model_fields, n=1, cutoff=0.5)
+                hint = f"did you mean {nearest[0]!r}?" if nearest else f"the keys here are {', '.join(cls.model_fields)}"
+                raise ValueError(f"unknown key {key!r}: {hint}")
+        return values

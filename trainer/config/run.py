@@ -1,0 +1,80 @@
+"""One run's configuration as a whole: read from YAML, and what of it decides the weights."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from trainer.config.base import Config
+from trainer.config.data import DataConfig
+from trainer.config.training import TrainingConfig
+from trainer.errors import TrainerError
+
+
+class RunConfig(Config):
+    """One run. `lineage` is opaque: copied into each checkpoint."""
+
+    run_dir: Path
+    data: DataConfig
+    training: TrainingConfig
+    lineage: dict[str, Any] = Field(default={})
+
+
+# Where and how a run is carried out: up to rounding, none of these changes what is learnt.
+OPERATIONAL = {"micro_batch_size", "compile", "attention", "checkpoint", "evaluation", "samples", "log_every_steps", "threads"}
+
+
+def meaning(config: RunConfig, shard_hashes: dict[str, str]) -> dict[str, Any]:
+    """What decides the weights, as plain JSON: settings without places, and the content of the shards (`shard_hashes`, by corpus name)."""
+    data = config.data
+    return {
+        "training": config.training.model_dump(mode="json", exclude=OPERATIONAL),
+        "data": {
+            "tokenizer_sha256": data.tokenizer_sha256,
+            "vocab_size": data.vocab_size,
+            "bot_id": data.bot_id,
+            "eot_id": data.eot_id,
+            "corpora": {corpus.name: {"weight": corpus.weight, "shards": shard_hashes[corpus.name]} for corpus in data.corpora},
+        },
+    }
+
+
+def config_hash(meaning: dict[str, Any]) -> str:
+    """sha256 over canonical JSON."""
+    return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
+    """Reads a YAML file and applies `a.b=value` overrides (values are YAML). TrainerError names the file, the key and what to change."""
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise TrainerError(f"{path}: cannot be read as YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise TrainerError(f"{path}: must hold the keys {', '.join(RunConfig.model_fields)}")
+    for override in overrides or []:
+        _override(values, override)
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(map(str, problem['loc'])) or 'top level'}: {problem['msg'].removeprefix('Value error, ')}" for problem in error.errors()
+        ]
+        raise TrainerError(f"{path}: " + "; ".join(problems)) from error
+
+
+def _override(values: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key:
+        raise TrainerError(f"override {override!r} is not of the form key.subkey=value")
+    *parents, last = key.split(".")
+    at: Any = values
+    try:
+        for parent in parents:
+            at = at[int(parent)] if isinstance(at, list) else at.setdefault(parent, {})
+        at[int(last) if isinstance(at, list) else last] = yaml.safe_load(text)
+    except (AttributeError, IndexError, TypeError, ValueError, yaml.YAMLError) as error:
+        raise TrainerError(f"override {override!r} cannot be applied: {error}") from error

@@ -1,0 +1,80 @@
+"""A recipe's `training` section: everything about a run but its data."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from trainer.config.base import Config
+from trainer.config.model import InitConfig, ModelConfig
+from trainer.config.optimizer import OptimizerConfig, ScheduleConfig
+
+
+class CheckpointConfig(Config):
+    """One checkpoint each `every_tokens` and at the end; the newest `keep_last` stay."""
+
+    every_tokens: int = Field(ge=1)
+    keep_last: int = Field(default=3, ge=1)
+
+
+class EvaluationConfig(Config):
+    """Validation each `every_tokens` and at the end, in micro-batches of `micro_batch_size` windows."""
+
+    every_tokens: int = Field(ge=1)
+    micro_batch_size: int = Field(default=8, ge=1)
+
+
+class SamplesConfig(Config):
+    """Text that the model writes at each evaluation. `top_k` 0 keeps the whole distribution, `temperature` 0 takes the likeliest token."""
+
+    prompts: list[str] = Field(default=[])
+    max_new_tokens: int = Field(default=64, ge=1)
+    temperature: float = Field(default=0.8, ge=0)
+    top_k: int = Field(default=40, ge=0)
+
+
+class TrainingConfig(Config):
+    """A recipe's `training` section. Units are tokens; steps and accumulation follow from them."""
+
+    model: ModelConfig
+    seq_len: int = Field(ge=2)
+    global_batch_tokens: int = Field(ge=1)
+    micro_batch_size: int = Field(ge=1)
+    max_tokens: int = Field(ge=1)
+    seed: int = Field(default=0, ge=0)
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    compile: bool | Literal["auto"] = False
+    attention: Literal["auto", "math", "sdpa"] = "auto"
+    document_masking: bool = False
+    init: InitConfig = InitConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    checkpoint: CheckpointConfig
+    evaluation: EvaluationConfig
+    samples: SamplesConfig = SamplesConfig()
+    log_every_steps: int = Field(default=1, ge=1)
+    threads: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _batches_divide(self) -> Self:
+        micro = self.seq_len * self.micro_batch_size
+        if self.global_batch_tokens % micro:
+            nearest = max(1, round(self.global_batch_tokens / micro)) * micro
+            raise ValueError(
+                f"global_batch_tokens {self.global_batch_tokens} is not a multiple of seq_len x micro_batch_size "
+                f"({self.seq_len} x {self.micro_batch_size} = {micro}); set it to {nearest} or change micro_batch_size"
+            )
+        if self.max_tokens % self.global_batch_tokens:
+            nearest = max(1, round(self.max_tokens / self.global_batch_tokens)) * self.global_batch_tokens
+            raise ValueError(
+                f"max_tokens {self.max_tokens} is not a whole number of steps of global_batch_tokens {self.global_batch_tokens}; set it to {nearest}"
+            )
+        return self
+
+    @property
+    def steps(self) -> int:
+        return self.max_tokens // self.global_batch_tokens
+
+    @property
+    def global_batch_size(self) -> int:
+        """Windows in one step, over all processes."""
+        return self.global_batch_tokens // self.seq_len
