@@ -64,7 +64,7 @@ def run_of(prefixes: Sequence[Path], steps: int) -> TrainingData:
     settings |= {"max_tokens": steps * step_tokens, "checkpoint": {"every_tokens": step_tokens}, "evaluation": {"every_tokens": step_tokens}}
     corpora = [CorpusShards(name=f"corpus{number}", weight=1 + number, train=[prefix]) for number, prefix in enumerate(prefixes)]
     data = DataConfig(tokenizer=Path(), tokenizer_sha256="", vocab_size=VOCAB, bot_id=0, eot_id=1, corpora=corpora)
-    return TrainingData(data, TrainingConfig.model_validate(settings))
+    return TrainingData(data, TrainingConfig.model_validate(settings), Path())
 
 
 def training(prefixes: Sequence[Path]) -> Batch:

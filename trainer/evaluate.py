@@ -11,12 +11,12 @@ import torch
 from trainer.config import DataConfig, RunConfig, TrainingConfig
 from trainer.errors import TrainerError
 from trainer.hf import load_model
-from trainer.loss import IGNORED
 from trainer.model import Llama
 from trainer.parallel.world import World
 from trainer.precision import Precision, resolve
 from trainer.shards import TokenStream
 from trainer.step import loss_sum
+from trainer.windows import PADDING
 
 
 def evaluate(model: Llama, data: DataConfig, training: TrainingConfig, precision: Precision, world: World) -> dict[str, Any] | None:
@@ -36,7 +36,7 @@ def evaluate(model: Llama, data: DataConfig, training: TrainingConfig, precision
             for windows in _batches(stream, training.seq_len, training.evaluation.micro_batch_size, world.rank, world.size):
                 batch = torch.from_numpy(windows).to(world.device)
                 sums[row, 0] += loss_sum(model, batch, precision, bot_id)
-                sums[row, 1] += (batch[:, 1:] != IGNORED).sum()
+                sums[row, 1] += (batch[:, 1:] >= 0).sum()
     totals = world.sum(sums).tolist()
     per_corpus = {corpus.name: _summary(nats, tokens, corpus.validation_bytes) for corpus, (nats, tokens) in zip(corpora, totals, strict=True)}
     overall = _summary(sum(nats for nats, _ in totals), sum(tokens for _, tokens in totals), sum(corpus.validation_bytes for corpus in corpora))
@@ -47,7 +47,7 @@ def _batches(stream: TokenStream, seq_len: int, batch_size: int, rank: int, worl
     """Every world_size-th batch of windows [batch_size, seq_len + 1] int64, all of one shape: what is missing at the end is no target."""
     windows = -(-(stream.num_tokens - 1) // seq_len)
     for first in range(rank * batch_size, windows, world_size * batch_size):
-        batch = np.full((batch_size, seq_len + 1), IGNORED, dtype=np.int64)
+        batch = np.full((batch_size, seq_len + 1), PADDING, dtype=np.int64)
         for row, window in enumerate(range(first, min(first + batch_size, windows))):
             start = window * seq_len
             tokens = stream.window(start, min(seq_len + 1, stream.num_tokens - start))

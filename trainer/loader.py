@@ -1,40 +1,57 @@
 """From token shards to batches: each process reads its own part of each global batch, one step ahead."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
-from trainer.config import DataConfig, TrainingConfig
+from trainer.config import CorpusShards, DataConfig, TrainingConfig
 from trainer.errors import TrainerError
 from trainer.order import SampleOrder
-from trainer.shards import TokenStream
+from trainer.packing.index import PackedRows
+from trainer.shards import ShardError, TokenStream
+from trainer.windows import StridedWindows, Windows
 
 
 class TrainingData:
-    """The windows of seq_len + 1 tokens, at stride seq_len, of each corpus, in the run's order."""
+    """The windows of each corpus, in the run's order. Packed rows are planned once and kept below `index_dir`."""
 
-    def __init__(self, data: DataConfig, training: TrainingConfig) -> None:
+    def __init__(self, data: DataConfig, training: TrainingConfig, index_dir: Path) -> None:
         self.seq_len = training.seq_len
         self.batch_size = training.global_batch_size
-        self.streams = [TokenStream(corpus.train) for corpus in data.corpora]
-        sizes = [max(0, stream.num_tokens - 1) // self.seq_len for stream in self.streams]
-        for corpus, stream, size in zip(data.corpora, self.streams, sizes, strict=True):
-            if not size:
-                raise TrainerError(
-                    f"corpus {corpus.name!r} has {stream.num_tokens} training tokens, too few for one window of seq_len + 1 = {self.seq_len + 1}; "
-                    "lower training.seq_len, add text, or leave the corpus out"
-                )
-        self.order = SampleOrder(training.seed, [c.name for c in data.corpora], sizes, [c.weight for c in data.corpora])
+        self.windows = [_windows(corpus, data.bot_id, training, index_dir) for corpus in data.corpora]
+        names, weights = [corpus.name for corpus in data.corpora], [corpus.weight for corpus in data.corpora]
+        self.order = SampleOrder(training.seed, names, [windows.num_rows for windows in self.windows], weights)
+
+    @property
+    def padding(self) -> dict[str, float]:
+        """The share of each corpus' windows that holds nothing."""
+        return {name: round(windows.padding, 6) for name, windows in zip(self.order.names, self.windows, strict=True)}
 
     def batch(self, step: int, rank: int, world_size: int) -> np.ndarray:
-        """This process's rows of the global batch of step `step` (from 0), int64 [batch_size / world_size, seq_len + 1]."""
+        """This process's rows of the global batch of step `step` (from 0), int64 [batch_size / world_size, seq_len + 1], as `windows` describes."""
         rows = self.batch_size // world_size
-        corpora, windows = self.order.windows(step * self.batch_size + rank * rows, rows)
+        corpora, numbers = self.order.windows(step * self.batch_size + rank * rows, rows)
         batch = np.empty((rows, self.seq_len + 1), dtype=np.int64)
-        for corpus, stream in enumerate(self.streams):
+        for corpus, windows in enumerate(self.windows):
             mine = np.flatnonzero(corpora == corpus)
-            stream.gather(windows[mine] * self.seq_len, batch, mine)
+            windows.read(numbers[mine], batch, mine)
         return batch
+
+
+def _windows(corpus: CorpusShards, bot_id: int, training: TrainingConfig, index_dir: Path) -> Windows:
+    stream = TokenStream(corpus.train)
+    if stream.num_tokens <= training.seq_len:
+        raise TrainerError(
+            f"corpus {corpus.name!r} has {stream.num_tokens} training tokens, too few for one window of seq_len + 1 = {training.seq_len + 1}; "
+            "lower training.seq_len, add text, or leave the corpus out"
+        )
+    if training.packing == "windows":
+        return StridedWindows(stream, training.seq_len)
+    try:
+        return PackedRows(stream, training.seq_len, bot_id, index_dir)
+    except (OSError, ShardError) as error:
+        raise TrainerError(f"corpus {corpus.name!r} cannot be packed: {error}") from error
 
 
 class Prefetcher:

@@ -94,6 +94,7 @@ def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> No
         "attention": session.attention,
         "tokens_total": session.training.max_tokens,
         "epochs": session.epochs(),
+        "padding": session.data.padding,
         "resumed_from": str(resumed) if resumed else None,
     }
     reporter.send("start", **facts)

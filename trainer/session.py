@@ -44,7 +44,7 @@ class Session:
         """Checks everything that can be checked before the first step (TrainerError) and builds the run at step 0."""
         training = config.training
         hashes = preflight.check(config, world.size)
-        data = TrainingData(config.data, training)
+        data = TrainingData(config.data, training, config.run_dir / "packing")
         if world.device.type == "cpu" and training.threads:
             torch.set_num_threads(training.threads)
         attention = choose(training.attention, world.device, training.seq_len)

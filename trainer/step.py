@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 from trainer.attention import document_numbers
 from trainer.config import TrainingConfig
 from trainer.errors import TrainerError
-from trainer.loss import summed_cross_entropy
+from trainer.loss import IGNORED, summed_cross_entropy
 from trainer.model import Llama
 from trainer.optim.build import set_learning_rates
 from trainer.parallel.world import World
@@ -19,7 +19,7 @@ from trainer.schedule import lr_factor
 
 @dataclass(frozen=True)
 class StepResult:
-    """`loss` in nats per token over the global batch; `grad_norm` before clipping; `lr_factor` that the learning rates were multiplied by."""
+    """`loss` in nats per predicted token of the global batch; `grad_norm` before clipping; `lr_factor` that the learning rates were multiplied by."""
 
     loss: float
     grad_norm: float
@@ -27,9 +27,13 @@ class StepResult:
 
 
 def loss_sum(model: Llama, windows: torch.Tensor, precision: Precision, bot_id: int | None) -> torch.Tensor:
-    """Summed loss in nats of predicting tokens 1.. of each window [batch, seq_len + 1] int64; -100 is no target. `bot_id` masks documents apart."""
-    inputs, targets = windows[:, :-1].clamp(min=0), windows[:, 1:]
-    documents = None if bot_id is None else document_numbers(inputs, bot_id)
+    """Summed loss in nats of predicting tokens 1.. of each window [batch, seq_len + 1] int64, as trainer.windows describes them.
+
+    `bot_id` masks documents apart: one begins at each [BOT], and at each token that is only read.
+    """
+    read, targets = windows[:, :-1], windows[:, 1:]
+    inputs, targets = torch.where(read < 0, ~read, read), torch.where(targets < 0, IGNORED, targets)
+    documents = None if bot_id is None else document_numbers(torch.where(read < 0, bot_id, read), bot_id)
     with autocast(precision, windows.device):
         hidden = model(inputs, documents)
         return summed_cross_entropy(hidden.flatten(0, 1), model.lm_head.weight, targets.flatten(), model.vocab_size)
@@ -47,14 +51,15 @@ def train_step(
 ) -> StepResult:
     """Step `step` (from 0) on this process's windows [rows, seq_len + 1]. TrainerError, before the weights change, when the loss is not finite."""
     total = torch.zeros((), dtype=torch.float64, device=windows.device)
+    predicted = world.sum((windows[:, 1:] >= 0).sum())
     for micro_batch in windows.split(training.micro_batch_size):
         micro_loss = loss_sum(model, micro_batch, precision, bot_id)
         # Gradients are summed over micro-batches and processes, so each term is divided by the global number of targets, once.
-        (micro_loss / training.global_batch_tokens).backward()
+        (micro_loss / predicted).backward()
         total += micro_loss.detach()
 
     world.sum_gradients(model)
-    loss = world.sum(total).item() / training.global_batch_tokens
+    loss = (world.sum(total) / predicted).item()
 
     limit = math.inf if training.optimizer.max_grad_norm is None else training.optimizer.max_grad_norm
     grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit).item()

@@ -62,7 +62,7 @@ def test_every_window_comes_once_an_epoch_and_epochs_differ() -> None:
 
 
 def test_a_global_batch_is_the_same_on_any_number_of_processes(config: RunConfig) -> None:
-    data = TrainingData(config.data, config.training)
+    data = TrainingData(config.data, config.training, config.run_dir)
     for step in (0, 5, 1000):
         alone = data.batch(step, 0, 1)
         for world_size in (2, 4, 8):
@@ -71,7 +71,7 @@ def test_a_global_batch_is_the_same_on_any_number_of_processes(config: RunConfig
 
 
 def test_reading_ahead_changes_nothing(config: RunConfig) -> None:
-    data = TrainingData(config.data, config.training)
+    data = TrainingData(config.data, config.training, config.run_dir)
     ahead = Prefetcher(data, 0, 1)
     try:
         for step in (0, 1, 2, 7, 8):
@@ -83,4 +83,4 @@ def test_reading_ahead_changes_nothing(config: RunConfig) -> None:
 def test_a_corpus_shorter_than_a_window_is_named(config: RunConfig) -> None:
     training = config.training.model_copy(update={"seq_len": 1_000_000})
     with pytest.raises(TrainerError, match=r"corpus 'prose' has \d+ training tokens, too few"):
-        TrainingData(config.data, training)
+        TrainingData(config.data, training, config.run_dir)

@@ -44,6 +44,7 @@ class TrainingConfig(Config):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     compile: bool | Literal["auto"] = False
     attention: Literal["auto", "math", "sdpa"] = "auto"
+    packing: Literal["windows", "best_fit"] = "windows"
     document_masking: bool = False
     init: InitConfig = InitConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
