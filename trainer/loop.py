@@ -76,7 +76,15 @@ def _train(session: Session, directory: RunDirectory, recorder: Recorder | None,
             windows = torch.from_numpy(batches.batch(session.step))
             waited = time.perf_counter()
             result = train_step(
-                session.model, session.optimizers, windows.to(world.device), session.step, training, session.precision, session.bot_id, world
+                session.model,
+                session.optimizers,
+                windows.to(world.device),
+                session.step,
+                training,
+                session.precision,
+                session.bot_id,
+                world,
+                session.loss_scale,
             )
             session.step, session.loss, session.evaluation = session.step + 1, result.loss, None
             if recorder is not None:

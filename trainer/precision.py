@@ -1,14 +1,27 @@
-"""Where bf16 is worth it: autocast over fp32 weights where the hardware multiplies bf16 itself."""
+"""The numbers that matrix products are computed in, over fp32 weights: autocast, TF32, and what fp16 needs beside."""
 
 from contextlib import AbstractContextManager
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, Self
 
 import torch
 
-Precision = Literal["fp32", "bf16"]
+from trainer.errors import TrainerError
+
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+# As torch.amp.GradScaler: halved at an overflow, doubled after this many steps without one.
+FIRST_SCALE = 2.0**16
+GROWTH_STEPS = 2000
 
 
-def resolve(wanted: Literal["auto", "fp32", "bf16"], device: torch.device) -> Precision:
+def resolve(wanted: Literal["auto", "fp32", "tf32", "bf16", "fp16"], device: torch.device) -> Precision:
+    """What `auto` means here; bf16 where the hardware multiplies it itself, else fp32. Sets TF32 for the process. TrainerError for TF32 on a CPU."""
+    if wanted == "tf32" and device.type != "cuda":
+        raise TrainerError("training.precision tf32 is for NVIDIA GPUs, and there is none: choose auto, fp32 or bf16")
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.fp32_precision = "tf32" if wanted == "tf32" else "ieee"
     if wanted != "auto":
         return wanted
     if device.type == "cuda":
@@ -18,4 +31,34 @@ def resolve(wanted: Literal["auto", "fp32", "bf16"], device: torch.device) -> Pr
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+    return torch.autocast(device.type, dtype=AUTOCAST.get(precision, torch.bfloat16), enabled=precision in AUTOCAST)
+
+
+@dataclass
+class LossScale:
+    """What the loss is multiplied by before, and gradients are divided by after the backward pass, so that small ones survive in fp16.
+
+    All of it belongs in a checkpoint. `skipped_steps`: those whose gradients overflowed; they consumed their batch, and the schedule waits.
+    """
+
+    value: float = 1.0
+    good_steps: int = 0
+    skipped_steps: int = 0
+
+    @classmethod
+    def of(cls, precision: Precision) -> Self:
+        return cls(FIRST_SCALE if precision == "fp16" else 1.0)
+
+    @property
+    def can_shrink(self) -> bool:
+        """False where nothing is scaled: what is not finite then is so without it."""
+        return self.value > 1
+
+    def adapt(self, finite: bool) -> None:
+        """After each step."""
+        if not finite:
+            self.value, self.good_steps, self.skipped_steps = self.value / 2, 0, self.skipped_steps + 1
+        elif self.value > 1:
+            self.good_steps += 1
+            if self.good_steps == GROWTH_STEPS:
+                self.value, self.good_steps = self.value * 2, 0

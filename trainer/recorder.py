@@ -45,7 +45,7 @@ class Recorder:
                 "step": session.step,
                 "tokens": session.tokens,
                 "loss": result.loss,
-                "lr": session.optimizers[0].param_groups[0]["lr"],
+                "lr": float(session.optimizers[0].param_groups[0]["lr"]),
                 "grad_norm": result.grad_norm,
                 "param_norm": torch.nn.utils.get_total_norm(list(session.model.parameters())).item(),
                 "tokens_per_second": round(speed, 1),

@@ -7,10 +7,24 @@ from trainer.config import ScheduleConfig
 
 def lr_factor(config: ScheduleConfig, tokens: int, max_tokens: int) -> float:
     """What every learning rate is multiplied by in a step that ends at `tokens` seen. 0 < tokens <= max_tokens."""
-    if tokens < config.warmup_tokens:
-        return tokens / config.warmup_tokens
-    if config.kind == "warmup_cosine":
-        done = (tokens - config.warmup_tokens) / max(1, max_tokens - config.warmup_tokens)
-        return config.min_lr_ratio + (1 - config.min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
-    left = (max_tokens - tokens) / (config.decay_fraction * max_tokens)
-    return config.min_lr_ratio + (1 - config.min_lr_ratio) * min(1.0, left)
+    warmup = config.warmup_tokens
+    if tokens < warmup:
+        return tokens / warmup
+    done = (tokens - warmup) / max(1, max_tokens - warmup)
+    if config.kind == "constant":
+        left = 1.0
+    elif config.kind == "inverse_sqrt":
+        return max(config.min_lr_ratio, math.sqrt(warmup / tokens))
+    elif config.kind == "wsd":
+        decay_tokens = config.decay_fraction * max_tokens
+        left = _left(config.decay, max(0.0, 1 - (max_tokens - tokens) / decay_tokens))
+    else:
+        left = _left(config.kind, done)
+    return config.min_lr_ratio + (1 - config.min_lr_ratio) * left
+
+
+def _left(shape: str, done: float) -> float:
+    """From 1 to 0 as `done` goes from 0 to 1. `sqrt` is the 1 - sqrt of Hägele et al. 2024."""
+    if shape == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * done))
+    return 1 - (math.sqrt(done) if shape == "sqrt" else done)

@@ -18,7 +18,7 @@ from trainer.loader import TrainingData
 from trainer.model import Llama
 from trainer.optim.build import build
 from trainer.parallel.world import World
-from trainer.precision import Precision, resolve
+from trainer.precision import LossScale, Precision, resolve
 
 log = logging.getLogger("trainer")
 
@@ -35,6 +35,7 @@ class Session:
     data: TrainingData
     model: Llama
     optimizers: list[Optimizer]
+    loss_scale: LossScale
     step: int = 0
     loss: float = float("nan")
     evaluation: dict[str, Any] | None = None
@@ -52,7 +53,8 @@ class Session:
         model.initialise(training.init, training.seed)
         model.to(world.device)
         precision = resolve(training.precision, world.device)
-        return cls(config, meaning(config, hashes), world, precision, attention, data, model, build(model, training.optimizer))
+        optimizers, loss_scale = build(model, training.optimizer), LossScale.of(precision)
+        return cls(config, meaning(config, hashes), world, precision, attention, data, model, optimizers, loss_scale)
 
     @property
     def training(self) -> TrainingConfig:
@@ -98,7 +100,8 @@ class Session:
     def save(self, checkpoint: Path) -> None:
         """On the main process."""
         samples = self.step * self.training.global_batch_size
-        progress = state.Progress(self.step, self.tokens, samples, self.corpus_samples(self.step), self.loss, self.evaluation)
+        corpus_samples = self.corpus_samples(self.step)
+        progress = state.Progress(self.step, self.tokens, samples, corpus_samples, self.loss, self.evaluation, self.loss_scale)
         state.save(checkpoint, self.model, self.optimizers, progress, self.config, self.meaning)
 
     def resume(self, checkpoints: Path) -> Path | None:
@@ -109,6 +112,7 @@ class Session:
         saved = state.read_state(found)
         state.restore(found, self.model, self.optimizers)
         self.step, self.loss, self.evaluation = saved["step"], saved["loss"], saved["evaluation"]
+        self.loss_scale = LossScale(**saved["loss_scale"])
         return found
 
     def _newest(self, checkpoints: Path) -> Path | None:

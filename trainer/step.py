@@ -12,31 +12,40 @@ from trainer.errors import TrainerError
 from trainer.loss import IGNORED, summed_cross_entropy
 from trainer.model import Llama
 from trainer.optim.build import set_learning_rates
+from trainer.optim.sophia import SophiaG, draw_tokens, draws
 from trainer.parallel.world import World
-from trainer.precision import Precision, autocast
+from trainer.precision import LossScale, Precision, autocast
 from trainer.schedule import lr_factor
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """`loss` in nats per predicted token of the global batch; `grad_norm` before clipping; `lr_factor` that the learning rates were multiplied by."""
+    """`loss` in nats per predicted token of the global batch; `grad_norm` before clipping; `lr_factor` that the learning rates were multiplied by.
+
+    `skipped`: gradients overflowed in fp16, so the batch is consumed, but the weights and the schedule stay where they were.
+    """
 
     loss: float
     grad_norm: float
     lr_factor: float
+    skipped: bool = False
 
 
-def loss_sum(model: Llama, windows: torch.Tensor, precision: Precision, bot_id: int | None) -> torch.Tensor:
+def loss_sum(model: Llama, windows: torch.Tensor, precision: Precision, bot_id: int | None, uniform: torch.Tensor | None = None) -> torch.Tensor:
     """Summed loss in nats of predicting tokens 1.. of each window [batch, seq_len + 1] int64, as trainer.windows describes them.
 
-    `bot_id` masks documents apart: one begins at each [BOT], and at each token that is only read.
+    `bot_id` masks documents apart: one begins at each [BOT], and at each token that is only read. With `uniform` [batch, seq_len] the targets are
+    not the text's but the model's own, drawn with these numbers.
     """
     read, targets = windows[:, :-1], windows[:, 1:]
     inputs, targets = torch.where(read < 0, ~read, read), torch.where(targets < 0, IGNORED, targets)
     documents = None if bot_id is None else document_numbers(torch.where(read < 0, bot_id, read), bot_id)
     with autocast(precision, windows.device):
-        hidden = model(inputs, documents)
-        return summed_cross_entropy(hidden.flatten(0, 1), model.lm_head.weight, targets.flatten(), model.vocab_size)
+        hidden = model(inputs, documents).flatten(0, 1)
+        if uniform is not None:
+            drawn = draw_tokens(hidden, model.lm_head.weight, uniform.flatten(), model.vocab_size)
+            targets = torch.where(targets == IGNORED, IGNORED, drawn.view_as(targets))
+        return summed_cross_entropy(hidden, model.lm_head.weight, targets.flatten(), model.vocab_size)
 
 
 def train_step(
@@ -48,30 +57,72 @@ def train_step(
     precision: Precision,
     bot_id: int | None,
     world: World,
+    loss_scale: LossScale | None = None,
 ) -> StepResult:
-    """Step `step` (from 0) on this process's windows [rows, seq_len + 1]. TrainerError, before the weights change, when the loss is not finite."""
-    total = torch.zeros((), dtype=torch.float64, device=windows.device)
+    """Step `step` (from 0) on this process's windows [rows, seq_len + 1]. TrainerError, before the weights change, when the loss is not finite.
+
+    `loss_scale` is fp16's, kept from step to step.
+    """
+    loss_scale = loss_scale or LossScale.of(precision)
     predicted = world.sum((windows[:, 1:] >= 0).sum())
-    for micro_batch in windows.split(training.micro_batch_size):
-        micro_loss = loss_sum(model, micro_batch, precision, bot_id)
-        # Gradients are summed over micro-batches and processes, so each term is divided by the global number of targets, once.
-        (micro_loss / predicted).backward()
-        total += micro_loss.detach()
 
-    world.sum_gradients(model)
-    loss = (world.sum(total) / predicted).item()
+    for optimizer in optimizers:
+        if isinstance(optimizer, SophiaG) and step % optimizer.interval == 0:
+            first_sample = step * training.global_batch_size + world.rank * len(windows)
+            uniform = draws(training.seed, first_sample, len(windows), training.seq_len).to(windows.device)
+            _gradients(model, windows, predicted, training, precision, bot_id, world, loss_scale.value, uniform)
+            if _clipped_norm(model, None) < math.inf:
+                optimizer.update_curvature(predicted)
+            optimizer.zero_grad(set_to_none=True)
 
-    limit = math.inf if training.optimizer.max_grad_norm is None else training.optimizer.max_grad_norm
-    grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit).item()
-    if not (math.isfinite(loss) and math.isfinite(grad_norm)):
+    loss = _gradients(model, windows, predicted, training, precision, bot_id, world, loss_scale.value)
+    grad_norm = _clipped_norm(model, training.optimizer.max_grad_norm)
+    finite = math.isfinite(loss) and math.isfinite(grad_norm)
+    if not finite and not loss_scale.can_shrink:
         raise TrainerError(
             f"step {step + 1}: loss {loss}, gradient norm {grad_norm}; the weights were not changed. Lower the learning rate or lengthen "
             "the warmup, or train in fp32; the last checkpoint is intact"
         )
+    loss_scale.adapt(finite)
 
-    factor = lr_factor(training.schedule, (step + 1) * training.global_batch_tokens, training.max_tokens)
-    set_learning_rates(optimizers, factor)
+    tokens = (step + 1 - loss_scale.skipped_steps) * training.global_batch_tokens
+    factor = lr_factor(training.schedule, tokens, training.max_tokens) if finite else 0.0
+    if finite:
+        set_learning_rates(optimizers, factor)
     for optimizer in optimizers:
-        optimizer.step()
+        if finite:
+            optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    return StepResult(loss, grad_norm, factor)
+    return StepResult(loss, grad_norm, factor, skipped=not finite)
+
+
+def _gradients(
+    model: Llama,
+    windows: torch.Tensor,
+    predicted: torch.Tensor,
+    training: TrainingConfig,
+    precision: Precision,
+    bot_id: int | None,
+    world: World,
+    scale: float,
+    uniform: torch.Tensor | None = None,
+) -> float:
+    """Fills the gradients of the mean loss over the `predicted` tokens of all processes, and returns that loss. `scale` is gone from both."""
+    total = torch.zeros((), dtype=torch.float64, device=windows.device)
+    for at in range(0, len(windows), training.micro_batch_size):
+        rows = slice(at, at + training.micro_batch_size)
+        micro_loss = loss_sum(model, windows[rows], precision, bot_id, None if uniform is None else uniform[rows])
+        # Gradients are summed over micro-batches and processes, so each term is divided by the global number of targets, once.
+        (micro_loss * scale / predicted).backward()
+        total += micro_loss.detach()
+    world.sum_gradients(model)
+    if scale != 1:
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= scale
+    return (world.sum(total) / predicted).item()
+
+
+def _clipped_norm(model: Llama, limit: float | None) -> float:
+    """The norm of all gradients, which are then scaled down to `limit` if they are longer."""
+    return torch.nn.utils.clip_grad_norm_(model.parameters(), math.inf if limit is None else limit).item()

@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.config import OptimizerConfig, RunConfig, ScheduleConfig
+from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.model import Llama
-from trainer.optim.build import build, parameter_groups
 from trainer.parallel.world import World
-from trainer.schedule import lr_factor
 from trainer.session import Session
 from trainer.step import train_step
 
@@ -62,42 +60,6 @@ def test_training_learns_and_leaves_the_padding_at_zero(settings: dict[str, Any]
 def test_masking_documents_changes_what_a_token_sees(settings: dict[str, Any]) -> None:
     init = {"zero_output": False}
     assert run_steps(settings, 2, document_masking=True, init=init)[0] != run_steps(settings, 2, init=init)[0]
-
-
-@pytest.mark.parametrize("kind", ["adamw", "muon"])
-@pytest.mark.parametrize("tied", [False, True])
-def test_every_parameter_has_exactly_one_rule_and_only_matrices_decay(config: RunConfig, kind: str, tied: bool) -> None:
-    shape = config.training.model.model_copy(update={"tie_embeddings": tied, "qk_norm": True})
-    model = Llama(shape, 300, 32, "math")
-    optimizers = build(model, OptimizerConfig.model_validate({"kind": kind, "weight_decay": 0.1}))
-    owned = [parameter for optimizer in optimizers for group in optimizer.param_groups for parameter in group["params"]]
-    assert sorted(map(id, owned)) == sorted(map(id, model.parameters()))
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    decayed = {names[id(p)] for o in optimizers for group in o.param_groups if group["weight_decay"] for p in group["params"]}
-    assert decayed == {name for name in names.values() if name.endswith("proj.weight") or name == "lm_head.weight"}
-    assert ("lm_head.weight" in decayed) is not tied
-
-
-def test_groups_have_their_own_learning_rates(config: RunConfig) -> None:
-    model = Llama(config.training.model, 300, 32, "math")
-    muon, adamw = build(model, OptimizerConfig(kind="muon", lr=1.0, embedding_lr=2.0, head_lr=3.0, muon_lr=4.0))
-    rates = {id(parameter): group["base_lr"] for optimizer in (muon, adamw) for group in optimizer.param_groups for parameter in group["params"]}
-    wanted = {"hidden": 4.0, "embedding": 2.0, "head": 3.0, "norm": 1.0}
-    for role, named in parameter_groups(model, OptimizerConfig()).items():
-        assert {rates[id(parameter)] for parameter in named.values()} == {wanted[role]}
-
-
-def test_the_cosine_warms_up_and_ends_at_its_floor() -> None:
-    schedule = ScheduleConfig(warmup_tokens=100, min_lr_ratio=0.1)
-    assert lr_factor(schedule, 10, 1000) == pytest.approx(0.1)
-    assert lr_factor(schedule, 100, 1000) == pytest.approx(1.0)
-    assert lr_factor(schedule, 550, 1000) == pytest.approx(0.55)
-    assert lr_factor(schedule, 1000, 1000) == pytest.approx(0.1)
-
-
-def test_the_plateau_ends_in_a_line() -> None:
-    schedule = ScheduleConfig(kind="warmup_stable_linear", warmup_tokens=100, min_lr_ratio=0.0, decay_fraction=0.6)
-    assert [lr_factor(schedule, tokens, 1000) for tokens in (50, 100, 400, 700, 1000)] == pytest.approx([0.5, 1, 1, 0.5, 0])
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_weights_change(settings: dict[str, Any]) -> None:

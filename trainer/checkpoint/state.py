@@ -10,7 +10,7 @@ Nothing in training draws from a global random generator (initialisation is keye
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from trainer.checkpoint import store
 from trainer.config import RunConfig, config_hash
 from trainer.model import Llama
 from trainer.optim.state import load_state_tensors, state_tensors
+from trainer.precision import LossScale
 
 LIBRARIES = ("torch", "numpy", "safetensors", "tokenizers")
 
@@ -37,6 +38,7 @@ class Progress:
     corpus_samples: dict[str, int]
     loss: float
     evaluation: dict[str, Any] | None
+    loss_scale: LossScale
 
 
 def save(checkpoint: Path, model: Llama, optimizers: list[Optimizer], progress: Progress, config: RunConfig, meaning: dict[str, Any]) -> None:
@@ -47,7 +49,7 @@ def save(checkpoint: Path, model: Llama, optimizers: list[Optimizer], progress: 
         hf.export(model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf")
         save_file(state_tensors(model, optimizers), directory / "optimizer.safetensors")
         position = {"step": progress.step, "tokens": progress.tokens, "samples": progress.samples}
-        losses = {"loss": progress.loss, "evaluation": progress.evaluation}
+        losses = {"loss": progress.loss, "evaluation": progress.evaluation, "loss_scale": asdict(progress.loss_scale)}
         _write_json(directory / "state.json", {**position, **losses, "config_hash": config_hash(meaning), "meaning": meaning})
         corpus_tokens = {name: samples * config.training.seq_len for name, samples in progress.corpus_samples.items()}
         training = {

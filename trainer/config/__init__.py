@@ -3,7 +3,7 @@
 from trainer.config.base import Config
 from trainer.config.data import CorpusShards, DataConfig
 from trainer.config.model import InitConfig, ModelConfig
-from trainer.config.optimizer import OptimizerConfig, ScheduleConfig
+from trainer.config.optimizer import OptimizerConfig, ParameterGroup, ScheduleConfig
 from trainer.config.run import OPERATIONAL, RunConfig, config_hash, load_run_config, meaning
 from trainer.config.training import CheckpointConfig, EvaluationConfig, SamplesConfig, TrainingConfig
 
@@ -17,6 +17,7 @@ __all__ = [
     "InitConfig",
     "ModelConfig",
     "OptimizerConfig",
+    "ParameterGroup",
     "RunConfig",
     "SamplesConfig",
     "ScheduleConfig",

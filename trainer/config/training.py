@@ -41,7 +41,7 @@ class TrainingConfig(Config):
     micro_batch_size: int = Field(ge=1)
     max_tokens: int = Field(ge=1)
     seed: int = Field(default=0, ge=0)
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"
     compile: bool | Literal["auto"] = False
     attention: Literal["auto", "math", "sdpa"] = "auto"
     packing: Literal["windows", "best_fit"] = "windows"

@@ -1,55 +1,66 @@
-"""From the configuration to optimizers, each parameter in exactly one group."""
+"""From the configuration to optimizers, each parameter in exactly one group of one of them."""
 
-from torch import nn
+from typing import Any
+
+from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
 
 from trainer.config import OptimizerConfig
-
-
-def parameter_groups(model: nn.Module, config: OptimizerConfig) -> dict[str, dict[str, nn.Parameter]]:
-    """The parameters by role and name: `hidden` (matrices inside blocks), `embedding`, `head`, `norm`. A tied head is the embedding."""
-    groups: dict[str, dict[str, nn.Parameter]] = {"hidden": {}, "embedding": {}, "head": {}, "norm": {}}
-    for name, parameter in model.named_parameters():
-        if parameter.ndim == 1:
-            groups["norm"][name] = parameter
-        elif name.endswith("embed_tokens.weight"):
-            groups["embedding"][name] = parameter
-        elif name.endswith("lm_head.weight"):
-            groups["head"][name] = parameter
-        elif parameter.ndim == 2:
-            groups["hidden"][name] = parameter
-        else:
-            raise ValueError(f"no rule for parameter {name} of shape {tuple(parameter.shape)}")
-    return groups
+from trainer.errors import TrainerError
+from trainer.optim.adafactor import Adafactor
+from trainer.optim.groups import check_patterns, is_hidden_matrix, rate_and_decay
+from trainer.optim.lion import Lion
+from trainer.optim.sophia import SophiaG
 
 
 def build(model: nn.Module, config: OptimizerConfig) -> list[Optimizer]:
-    """AdamW alone, or Muon for `hidden` and AdamW for the rest. Each group keeps its full learning rate as `base_lr`."""
-    groups = parameter_groups(model, config)
-    rates = {"hidden": config.lr, "embedding": config.embedding_lr or config.lr, "head": config.head_lr or config.lr, "norm": config.lr}
-    decayed = {"hidden", "head"}
-    optimizers: list[Optimizer] = []
-    if config.kind == "muon":
-        hidden = list(groups.pop("hidden").values())
-        optimizers.append(
-            Muon(
-                [{"params": hidden, "base_lr": config.muon_lr}],
-                lr=config.muon_lr,
-                weight_decay=config.weight_decay,
-                momentum=config.muon_momentum,
-                ns_steps=config.muon_steps,
-            )
-        )
-    adamw = [
-        {"params": list(named.values()), "base_lr": rates[role], "lr": rates[role], "weight_decay": config.weight_decay if role in decayed else 0.0}
-        for role, named in groups.items()
-        if named
-    ]
-    optimizers.append(AdamW(adamw, betas=config.betas, eps=config.eps, fused=True))
-    return optimizers
+    """One optimizer, or with `muon` Muon and then AdamW; each group keeps its full learning rate as `base_lr`. TrainerError as check_patterns."""
+    parameters = dict(model.named_parameters())
+    check_patterns(list(parameters), config.groups)
+    if config.kind != "muon":
+        return [_optimizer(_groups(parameters, config), config)]
+    hidden = {name: parameter for name, parameter in parameters.items() if is_hidden_matrix(name, parameter)}
+    rest = {name: parameter for name, parameter in parameters.items() if name not in hidden}
+    muon = Muon(_groups(hidden, config), lr=config.muon_lr, momentum=config.muon_momentum, ns_steps=config.muon_steps)
+    return [muon, _adamw(_groups(rest, config), config)]
+
+
+def _groups(parameters: dict[str, nn.Parameter], config: OptimizerConfig) -> list[dict[str, Any]]:
+    """Parameters of one learning rate and decay together, in the order of the model."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in parameters.items():
+        groups.setdefault(rate_and_decay(name, parameter, config), []).append(parameter)
+    return [{"params": members, "lr": lr, "base_lr": lr, "weight_decay": decay} for (lr, decay), members in groups.items()]
+
+
+def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
+    if config.kind == "lion":
+        return Lion(groups, config.resolved_betas)
+    if config.kind == "sophia":
+        return SophiaG(groups, config.resolved_betas, config.sophia_rho, config.sophia_interval)
+    if config.kind == "adafactor":
+        return Adafactor(groups)
+    if config.kind == "adamw_8bit":
+        return _adamw_8bit(groups, config)
+    return _adamw(groups, config)
+
+
+def _adamw(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
+    return AdamW(groups, betas=config.resolved_betas, eps=config.eps, fused=True)
+
+
+def _adamw_8bit(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
+    try:
+        from torchao.optim import AdamW8bit
+    except ImportError as error:
+        raise TrainerError("training.optimizer.kind adamw_8bit needs torchao: pip install 'groundwork[torchao]', or choose adamw") from error
+    return AdamW8bit(groups, betas=config.resolved_betas, eps=config.eps)
 
 
 def set_learning_rates(optimizers: list[Optimizer], factor: float) -> None:
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = group["base_lr"] * factor
+            if isinstance(group["lr"], Tensor):  # a compiled step would be compiled again for another number
+                group["lr"].fill_(group["base_lr"] * factor)
+            else:
+                group["lr"] = group["base_lr"] * factor

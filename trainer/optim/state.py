@@ -4,15 +4,18 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+QUANTIZED = ("codes", "scale", "qmap")
+
 
 def state_tensors(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, torch.Tensor]:
-    """Every tensor that the optimizers keep, on the CPU."""
+    """Every tensor that the optimizers keep, on the CPU. One in 8 bits is stored as its parts, `<slot>.codes/<parameter>` and so on."""
     names: dict[torch.Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
-        f"{slot}/{names[parameter]}": value.detach().cpu().contiguous()
+        f"{slot}{part}/{names[parameter]}": plain.detach().cpu().contiguous()
         for optimizer in optimizers
         for parameter, slots in optimizer.state.items()
         for slot, value in slots.items()
+        for part, plain in _parts(value).items()
     }
 
 
@@ -25,6 +28,31 @@ def load_state_tensors(model: nn.Module, optimizers: list[Optimizer], tensors: d
         if name not in parameters:
             raise ValueError(f"optimizer state for unknown parameter {name}")
         parameter = parameters[name]
-        if slot != "step" and value.shape != parameter.shape:
+        slot, _, part = slot.partition(".")
+        if part in ("", "codes") and value.shape not in _shapes(parameter):
             raise ValueError(f"optimizer state {key} has shape {tuple(value.shape)}, its parameter {tuple(parameter.shape)}")
-        owners[parameter].state[parameter][slot] = value.to(parameter.device)
+        if part == "codes":
+            whole = {inner: tensors[f"{slot}.{inner}/{name}"].to(parameter.device) for inner in QUANTIZED}
+            owners[parameter].state[parameter][slot] = _quantized(whole, parameter.dtype)
+        elif not part:
+            # Only a fused update counts its steps on the device.
+            stays = slot == "step" and not owners[parameter].defaults.get("fused")
+            owners[parameter].state[parameter][slot] = value if stays else value.to(parameter.device)
+
+
+def _shapes(parameter: nn.Parameter) -> set[torch.Size]:
+    """Of a count, a whole moment, the means of rows and those of columns."""
+    shape = parameter.shape
+    return {torch.Size(()), shape, shape[:-1], shape[:-2] + shape[-1:]}
+
+
+def _parts(value: torch.Tensor) -> dict[str, torch.Tensor]:
+    if not hasattr(value, "__tensor_flatten__"):
+        return {"": value}
+    return {f".{part}": getattr(value, part) for part in value.__tensor_flatten__()[0]}
+
+
+def _quantized(parts: dict[str, torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
+    from torchao.optim.subclass_8bit import OptimState8bit
+
+    return OptimState8bit(**parts, signed=bool(parts["qmap"].min() < 0), dtype=dtype)

@@ -1,0 +1,71 @@
+"""Sophia-G (Liu et al. 2023): momentum over an estimate of the curvature's diagonal, clipped element by element.
+
+Source of the update: the authors' github.com/Liuhong99/Sophia. The Gauss-Newton-Bartlett estimate (their algorithm 2) is B times the square of the
+gradient of the mean loss over B positions against tokens that the model itself draws.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+EPS = 1e-15
+CHUNK_LOGITS = 2 * 1024 * 1024
+
+
+class SophiaG(Optimizer):
+    """`update_curvature` each `interval` steps, before `step`. Decoupled weight decay. Two tensors of state for each parameter."""
+
+    def __init__(self, groups: list[dict[str, Any]], betas: tuple[float, float], rho: float, interval: int) -> None:
+        super().__init__(groups, {"betas": betas, "rho": rho})
+        self.interval = interval
+
+    def _state(self, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
+        state = self.state[parameter]
+        if not state:
+            state["exp_avg"], state["curvature"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        return state
+
+    @torch.no_grad()
+    def update_curvature(self, positions: torch.Tensor) -> None:
+        """From gradients of the mean loss over `positions` positions against tokens drawn from the model."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._state(parameter)["curvature"].lerp_(parameter.grad.square() * positions, 1 - group["betas"][1])
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state = self._state(parameter)
+                momentum = state["exp_avg"].lerp_(parameter.grad, 1 - group["betas"][0])
+                ratio = (momentum.abs() / (group["rho"] * state["curvature"] + EPS)).clamp_(max=1.0)
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                parameter.addcmul_(momentum.sign(), ratio, value=-group["lr"])
+
+
+def draws(seed: int, first_sample: int, samples: int, length: int) -> torch.Tensor:
+    """Uniform numbers [samples, length], each row a function of (seed, its sample's number): the same however a batch is cut and whoever asks."""
+    rows = []
+    for sample in range(first_sample, first_sample + samples):
+        key = hashlib.blake2b(f"{seed}/draw/{sample}".encode(), digest_size=8).digest()
+        rows.append(torch.rand(length, generator=torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1)))
+    return torch.stack(rows)
+
+
+@torch.no_grad()
+def draw_tokens(hidden: torch.Tensor, head: torch.Tensor, uniform: torch.Tensor, vocab_size: int) -> torch.Tensor:
+    """A token for each position from softmax(hidden head'), by inverse transform of `uniform`. `hidden` [n, d_model], the others [n]; int64."""
+    drawn = torch.empty(len(hidden), dtype=torch.int64, device=hidden.device)
+    rows = max(1, CHUNK_LOGITS // vocab_size)
+    for start in range(0, len(hidden), rows):
+        logits = hidden[start : start + rows] @ head[:vocab_size].to(hidden.dtype).T
+        cumulative = logits.float().softmax(dim=-1).cumsum(dim=-1)
+        below = uniform[start : start + rows, None] * cumulative[:, -1:]
+        drawn[start : start + rows] = torch.searchsorted(cumulative, below, right=True)[:, 0].clamp(max=vocab_size - 1)
+    return drawn
