@@ -5,6 +5,7 @@ from typing import Any
 import dagster as dg
 
 from pipeline.assets.automation import corpora_changed_sensor, nightly_schedule
+from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_asset, new_checkpoint_sensor
 from pipeline.assets.checkpoints import checkpoint_spec
 from pipeline.assets.checks import dedup_check
 from pipeline.assets.console import console, explain_on_exit
@@ -13,8 +14,9 @@ from pipeline.assets.decontamination import decontamination_assets
 from pipeline.assets.dedup import dedup_asset
 from pipeline.assets.evaluation import evaluation_asset
 from pipeline.assets.exported_model import exported_model_asset
+from pipeline.assets.failures import failure_sensor
 from pipeline.assets.pretrained_model import pretrained_model_asset
-from pipeline.assets.resources import Workshop
+from pipeline.assets.resources import Workshop, launchpad
 from pipeline.assets.sources import source_asset
 from pipeline.assets.token_shards import token_shards_asset
 from pipeline.assets.tokenizer import tokenizer_asset
@@ -30,19 +32,26 @@ to_dedup: list[Asset] = [*sources, *chains, *decontamination_assets(recipe), ded
 to_shards: list[Asset] = [*to_dedup, tokenizer_asset(recipe), *(token_shards_asset(corpus) for corpus in recipe.corpora)]
 model = [pretrained_model_asset(recipe), evaluation_asset(), exported_model_asset()]
 
-QUIET: dict[str, Any] = {"loggers": {"console": {"config": {}}}}  # `console` in the terminal instead of Dagster's own format
+evaluated = checkpoint_evaluation_asset()
+
+# `console` in the terminal instead of Dagster's own format, and the recipe's main settings to change in the Launchpad.
+CONFIG: dict[str, Any] = {"loggers": {"console": {"config": {}}}, "resources": launchpad(recipe)}
 jobs = [
-    dg.define_asset_job("pretrain", [*to_shards, *model], config=QUIET, description="Everything that is out of date, then training."),
-    dg.define_asset_job("corpus", to_dedup, config=QUIET, description="Every corpus up to dedup."),
-    dg.define_asset_job("retokenize", to_shards, config=QUIET, description="Corpora to token shards, with the tokenizer as it is."),
-    dg.define_asset_job("evaluate", model[1:], config=QUIET, description="Evaluation and export of the newest trained model."),
+    dg.define_asset_job("pretrain", [*to_shards, *model], config=CONFIG, description="Everything that is out of date, then training."),
+    dg.define_asset_job("corpus", to_dedup, config=CONFIG, description="Every corpus up to dedup."),
+    dg.define_asset_job("retokenize", to_shards, config=CONFIG, description="Corpora to token shards, with the tokenizer as it is."),
+    dg.define_asset_job("evaluate", [evaluated], description="Evaluation of one saved step: choose it under Partition."),
 ]
 
 defs = dg.Definitions(
-    assets=[*to_shards, checkpoint_spec(recipe), *model],
+    assets=[*to_shards, checkpoint_spec(recipe), *model, evaluated],
     asset_checks=[dedup_check()],
     jobs=jobs,
-    sensors=[corpora_changed_sensor("retokenize", [asset.key for asset in to_shards])],
+    sensors=[
+        corpora_changed_sensor("retokenize", [asset.key for asset in to_shards]),
+        new_checkpoint_sensor("evaluate", training_job="pretrain"),
+        failure_sensor(),
+    ],
     schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards])],
     resources={"workshop": Workshop()},
     loggers={"console": console},

@@ -145,7 +145,7 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
     if not isinstance(settings, dict):
         raise RecipeError(f"{path}: a recipe is a mapping with at least `name`, `corpora` and `training`")
     try:
-        recipe = Recipe.model_validate(_merged(settings, overrides or {}))
+        recipe = Recipe.model_validate(merged(settings, overrides or {}))
     except ValidationError as error:
         raise RecipeError(f"{path}: {_explained(error)}") from None
     return _anchored(recipe, path.parent.absolute())
@@ -162,12 +162,13 @@ def _anchored(recipe: Recipe, directory: Path) -> Recipe:
     return recipe.model_copy(update={"corpora": corpora, "tokenizer": tokenizer, "decontamination": decontamination})
 
 
-def _merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(settings)
+def merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
+    """`overrides` laid over `settings`: sections merge, everything else is replaced."""
+    result = dict(settings)
     for key, value in overrides.items():
-        section = merged.get(key)
-        merged[key] = _merged(section, value) if isinstance(section, dict) and isinstance(value, dict) else value
-    return merged
+        section = result.get(key)
+        result[key] = merged(section, value) if isinstance(section, dict) and isinstance(value, dict) else value
+    return result
 
 
 def _explained(error: ValidationError) -> str:

@@ -46,13 +46,13 @@ def breakdown(counts: Mapping[str, int], prefix: str, what: str) -> dg.TableMeta
 
 
 def explained(function: Callable[Arguments, Outcome]) -> Callable[Arguments, Outcome]:
-    """A mistake that the user can set right fails the step with its message, and no retry."""
+    """A mistake that the user can set right fails the step with its message; retried only where that may help."""
 
     @wraps(function)
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Outcome:
         try:
             return function(*args, **kwargs)
         except PipelineError as error:
-            raise dg.Failure(str(error), allow_retries=False) from None
+            raise dg.Failure(str(error), allow_retries=error.transient) from None
 
     return run

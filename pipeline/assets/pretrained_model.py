@@ -1,6 +1,7 @@
 """Launches the trainer, follows it, and records its checkpoints while it works."""
 
 import os
+import signal
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -18,6 +19,9 @@ from pipeline.recipe import Recipe
 from pipeline.reports.images import inline_png
 from trainer import launch
 
+GPU_POOL = "gpu"  # one at a time: dagster.yaml
+RETRIES = dg.RetryPolicy(max_retries=2, delay=10)  # each goes on from the newest checkpoint
+
 
 def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
     """The finished run. An interrupted one goes on from its newest whole checkpoint."""
@@ -28,6 +32,8 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         group_name="model",
         kinds={"pytorch"},
         code_version=train_flow.VERSION,
+        pool=GPU_POOL,
+        retry_policy=RETRIES,
         description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in a process of its own.",
     )
     @explained
@@ -83,6 +89,10 @@ class _Follower:
             status = run_group(command, environment, poll)
         for message in session.get_custom_messages()[handled:]:
             self._handle(message)
+        if status < 0:
+            killed = f"the trainer was killed by {signal.Signals(-status).name}"
+            hint = ": is there enough memory?" if -status == signal.SIGKILL else ""
+            raise train_flow.TrainerKilledError(f"{killed}{hint}. The newest checkpoint is kept")
         if status != 0:
             raise train_flow.TrainingError(f"the trainer ended with exit status {status}. {' '.join(self.last_lines)}")
         if self.last_checkpoint.get("tokens") != self.run.config.training.max_tokens:

@@ -8,11 +8,16 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from pipeline.assets import lost_runs
+from pipeline.assets.knobs import DedupKnobs, ShardKnobs, TrainingKnobs, values
 from pipeline.engine import LocalEngine
-from pipeline.recipe import Recipe, RecipeError, load_recipe, recipe_path
+from pipeline.recipe import Recipe, RecipeError, load_recipe, merged, recipe_path
 from pipeline.store import Store
 
 STORE_VARIABLE = "GROUNDWORK_STORE"
+
+
+KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKnobs, "shards": ShardKnobs}
 
 
 def default_store() -> Store:
@@ -22,14 +27,18 @@ def default_store() -> Store:
 
 
 class Workshop(dg.ConfigurableResource):
-    """What every stage works with. `overrides` are laid over the recipe for one run: `{training: {max_tokens: 1048576}}`."""
+    """What every stage works with. What is set here is laid over the recipe for one run."""
 
-    overrides: dict[str, Any] = Field(default={}, description="Settings of the recipe to change for this run, nested as in the recipe.")
+    training: TrainingKnobs = TrainingKnobs()
+    dedup: DedupKnobs = DedupKnobs()
+    shards: ShardKnobs = ShardKnobs()
+    overrides: dict[str, Any] = Field(default={}, description="Any other setting of the recipe, nested as in the recipe.")
 
     @cached_property
     def recipe(self) -> Recipe:
         path = recipe_path()
-        recipe, graph = load_recipe(path, self.overrides), load_recipe(path)
+        knobs = {name: getattr(self, name).model_dump(exclude_none=True) for name in KNOBS}
+        recipe, graph = load_recipe(path, merged(knobs, self.overrides)), load_recipe(path)
         if recipe.corpus_names != graph.corpus_names:
             raise RecipeError(f"{path}: overrides cannot add, remove or reorder corpora, which make the graph: change the recipe, or use another one")
         return recipe
@@ -42,7 +51,20 @@ class Workshop(dg.ConfigurableResource):
     def engine(self) -> LocalEngine:
         return LocalEngine(self.recipe.engine.workers)
 
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Refuses bad settings before anything runs, and makes way for this run where another was killed."""
+        _ = self.recipe
+        if context.instance and context.run:
+            lost_runs.report(context.instance)
+            lost_runs.claim(context.instance, context.run)
+
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Ends the worker processes with the run."""
         if "engine" in self.__dict__:  # never made when the recipe could not be read
             self.engine.close()
+
+
+def launchpad(recipe: Recipe) -> dict[str, Any]:
+    """The settings of the workshop that the Launchpad starts with: the recipe's own values of the knobs."""
+    settings = recipe.model_dump(mode="json")
+    return {"workshop": {"config": {name: values(knobs, settings[name]) for name, knobs in KNOBS.items()}}}

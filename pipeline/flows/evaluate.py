@@ -13,8 +13,10 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from pipeline.errors import PipelineError
+from pipeline.fingerprint import file_sha256
 from pipeline.flows import train as train_flow
-from pipeline.store import File, Part, Store, Version, Work
+from pipeline.flows.saved_steps import checkpoint_path
+from pipeline.store import Draft, File, Part, Store, Version, Work
 from trainer import launch
 from trainer.config import RunConfig, SamplesConfig, load_run_config
 from trainer.durable import write_atomically
@@ -22,6 +24,7 @@ from trainer.shards import Shard
 
 VERSION = "evaluate-1"
 KEY = "evaluation"
+CHECKPOINT_KEY = "checkpoint_evaluation"
 SAMPLE_SEED = 1
 
 
@@ -37,13 +40,31 @@ def evaluate(store: Store, samples: SamplesConfig) -> Version:
             return draft
         result = train_flow.result(store, model)
         config = result["run_dir"] / "config.yaml"
-        facts = json.loads(_trainer("evaluate", str(result["checkpoint"]), "--config", str(config)))
+        facts = _losses(result["checkpoint"], config)
         facts["held_out_bytes"], facts["compressors"] = compressed_bits_per_byte(held_out_text(load_run_config(config)))
         facts["samples"] = [{"prompt": prompt, "text": sample(result["checkpoint"], prompt, samples)} for prompt in samples.prompts]
-        path = draft.path / "evaluation.json"
-        write_atomically(path, json.dumps(facts, indent=1, ensure_ascii=False))
-        counts = {"held_out_bytes": facts["held_out_bytes"]}
-        return draft.publish([Part(KEY, draft.work.fingerprint, {"evaluation": File.of(path, draft.path)}, counts)])
+        return _published(draft, facts, {"held_out_bytes": facts["held_out_bytes"]})
+
+
+def evaluate_checkpoint(store: Store, name: str) -> Version:
+    """Losses of one saved step, on the held-out text of its own run: `evaluation.json`. Raises CheckpointGoneError, EvaluationError."""
+    checkpoint = checkpoint_path(store, name)
+    weights = {"checkpoint": file_sha256(checkpoint / "manifest.json")}
+    with store.making(Work(f"{CHECKPOINT_KEY}/{name}", VERSION, {}, weights)) as draft:
+        if isinstance(draft, Version):
+            return draft
+        facts = _losses(checkpoint, checkpoint.parents[1] / "config.yaml")
+        return _published(draft, facts, {"validation_tokens": facts["validation_tokens"]})
+
+
+def _losses(checkpoint: Path, config: Path) -> dict[str, Any]:
+    return json.loads(_trainer("evaluate", str(checkpoint), "--config", str(config)))
+
+
+def _published(draft: Draft, facts: dict[str, Any], counts: dict[str, int]) -> Version:
+    path = draft.path / "evaluation.json"
+    write_atomically(path, json.dumps(facts, indent=1, ensure_ascii=False))
+    return draft.publish([Part(KEY, draft.work.fingerprint, {"evaluation": File.of(path, draft.path)}, counts)])
 
 
 def read(version: Version) -> dict[str, Any]:
