@@ -2,6 +2,7 @@
 
 <root>/<key>/<fingerprint>/manifest.json    written last; a directory under this name is whole
 <root>/<key>/<fingerprint>/<table>/<part>   the files that the manifest lists
+<root>/<key>/<fingerprint>/.reports/          what was found out about the version since, no part of it
 <root>/<key>/.<fingerprint>.partial/        work in progress; whole parts in it survive a kill
 <root>/<key>/current                        the fingerprint of the version in use
 """
@@ -14,7 +15,7 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -116,6 +117,18 @@ class Version:
 
     def files(self, table: str) -> list[Path]:
         return [self.file(part, table) for part in self.parts if table in part.files]
+
+    def report(self, name: str, made_from: Any, make: Callable[[], Any]) -> Any:
+        """What `make` says of this version, as JSON gives it back: made once and kept with the version, and again for another `made_from`."""
+        path, wanted = self.path / ".reports" / f"{name}.json", fingerprint(made_from)
+        if path.exists():
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            if kept["fingerprint"] == wanted:
+                return kept["report"]
+        content = json.dumps({"fingerprint": wanted, "report": make()})
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, content)
+        return json.loads(content)["report"]
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,6 @@
 """One decision for each document of all corpora: kept, or a duplicate of which."""
 
-import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -16,7 +13,7 @@ from pipeline.flows import evidence
 from pipeline.flows.quality import reasons
 from pipeline.recipe import Recipe
 from pipeline.reports import dedup as report
-from pipeline.reports.images import inline_png
+from pipeline.reports.images import inline
 from pipeline.stages import dedup
 from pipeline.store import Store, Version
 
@@ -66,14 +63,6 @@ def _state(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]
 
 
 def _pictures(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
-    counts, matrix = report.similarities(version), report.between(version, corpora)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "dedup.png"
-        report.draw(counts, matrix, corpora, path)
-        picture = inline_png(path, "near duplicates by similarity, duplicates between corpora")
-    lost = [{"removed from": name, **dict(zip(corpora, row, strict=True))} for name, row in zip(corpora, matrix.tolist(), strict=True)]
-    ranges = [{"Jaccard from": i / report.BINS, "near duplicates": int(count)} for i, count in enumerate(counts) if count]
-    clusters = [asdict(cluster) for cluster in report.largest(store, version)]
-    found = {"duplicates between corpora": lost, "near duplicates by similarity": ranges, "largest clusters": clusters}
-    tables = {name: dg.MetadataValue.table([dg.TableRecord(row) for row in rows]) for name, rows in found.items() if rows}
-    return {"duplicates": picture, **tables}
+    found = report.report(store, version, corpora)
+    tables = {name: dg.MetadataValue.table([dg.TableRecord(row) for row in rows]) for name, rows in found["tables"].items() if rows}
+    return {"duplicates": inline(found["png"], "near duplicates by similarity, duplicates between corpora"), **tables}

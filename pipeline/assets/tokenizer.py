@@ -1,7 +1,6 @@
 """The tokenizer: trained once on what is kept of all corpora, then frozen."""
 
-import tempfile
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -11,14 +10,10 @@ from pipeline.assets.corpora import corpus_key
 from pipeline.assets.outcome import explained, materialized
 from pipeline.assets.resources import Workshop
 from pipeline.flows import tokenizer as tokenizer_flow
-from pipeline.flows.tokenizer_usage import Usage, longest_tokens, usage
 from pipeline.recipe import Recipe
 from pipeline.reports import tokenizer as report
-from pipeline.reports.images import inline_png
+from pipeline.reports.images import inline
 from pipeline.stages import tokenizer as bpe
-from pipeline.store import Version
-
-LONGEST = 20
 
 
 class TokenizerConfig(dg.Config):
@@ -46,23 +41,17 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
         facts = {"entries": version.counts["entries"], "sha256": tokenizer_flow.frozen(version.path).sha256}
         if "documents" in version.counts:
             facts["documents sampled"] = version.counts["documents"]
-        return materialized(version, {**facts, **_fit(version, usage(store, recipe.corpus_names, version, fraction))})
+        return materialized(version, {**facts, **_fit(report.report(store, recipe.corpus_names, version, fraction))})
 
     return _asset
 
 
-def _fit(version: Version, usages: list[Usage]) -> dict[str, Any]:
-    rows = report.rows(usages)
-    if not rows:
+def _fit(found: Mapping[str, Any]) -> dict[str, Any]:
+    if not found:
         return {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "tokenizer.png"
-        report.draw(usages, path)
-        picture = inline_png(path, "bytes per token, and how much of the text the most frequent entries make")
-    longest = ", ".join(repr(token) for token in longest_tokens(version, LONGEST))
     return {
-        "fit": picture,
-        "fit by corpus": dg.MetadataValue.table([dg.TableRecord(row) for row in rows]),
-        "entries in no held-out text": report.unused(usages),
-        "longest entries": longest,
+        "fit": inline(found["png"], "bytes per token, and how much of the text the most frequent entries make"),
+        "fit by corpus": dg.MetadataValue.table([dg.TableRecord(row) for row in found["rows"]]),
+        "entries in no held-out text": found["unused"],
+        "longest entries": ", ".join(map(repr, found["longest"])),
     }

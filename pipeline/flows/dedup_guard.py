@@ -11,6 +11,7 @@ from pipeline.stages.params import Params
 from pipeline.store import Part, Version
 
 EXAMPLES = 3
+REPORT = "largest-1"
 
 
 class DedupGuard(Params):
@@ -53,18 +54,26 @@ def _lost(version: Version, max_share: float) -> Iterator[str]:
 
 
 def _clusters(version: Version, max_size: int) -> Iterator[str]:
-    found = []
+    for size, kept, corpus, removed in version.report("largest_clusters", REPORT, lambda: _largest(version)):
+        if size > max_size:
+            yield (
+                f"{kept} of corpus {corpus!r} stands for {size:,} documents (allowed are {max_size:,}), among them {removed}: "
+                "if they are no duplicates, raise dedup.threshold, else dedup_guard.max_cluster_size"
+            )
+
+
+def _largest(version: Version) -> list[tuple[int, str, str, str]]:
+    """The largest clusters: how many documents, the id and corpus of the one that stays, ids of some that go."""
+    found: list[tuple[int, str, str]] = []
     for part in version.parts:
-        table = pq.read_table(version.file(part, "decisions"), columns=["id", "keep", "cluster"])
-        too_large = table.filter(pc.and_(table.column("keep"), pc.greater(table.column("cluster"), max_size)))
-        found += [(row["cluster"], row["id"], corpus_of(part)) for row in too_large.to_pylist()]
-    for size, kept, corpus in sorted(found, reverse=True)[:EXAMPLES]:
+        table = pq.read_table(version.file(part, "decisions"), columns=["id", "cluster"], filters=pc.field("keep") & (pc.field("cluster") > 1))
+        found = sorted([*found, *((row["cluster"], row["id"], corpus_of(part)) for row in table.to_pylist())], reverse=True)[:EXAMPLES]
+    clusters = []
+    for size, kept, corpus in found:
         same = pc.field("duplicate_of") == kept
         holder = next(part for part in version.parts if pq.read_table(version.file(part, "decisions"), columns=["id"], filters=same).num_rows)
-        yield (
-            f"{kept} of corpus {corpus!r} stands for {size:,} documents (allowed are {max_size:,}), among them {_ids(version, holder, same)}: "
-            "if they are no duplicates, raise dedup.threshold, else dedup_guard.max_cluster_size"
-        )
+        clusters.append((size, kept, corpus, _ids(version, holder, same)))
+    return clusters
 
 
 def _ids(version: Version, part: Part, where: pc.Expression) -> str:

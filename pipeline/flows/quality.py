@@ -17,6 +17,7 @@ from pipeline.stages import language, quality
 from pipeline.store import Part, Store, Version, Work
 
 EXAMPLES = 3  # ids for each rule
+REPORT = "examples-1"
 
 
 class AllRejectedError(PipelineError):
@@ -51,16 +52,16 @@ class Reason:
 
 def reasons(verdicts: Version) -> list[Reason]:
     """What became of the documents of a corpus: kept, then the rules, most frequent first."""
-    counts, examples = verdicts.counts, _examples(verdicts)
+    counts, examples = verdicts.counts, verdicts.report("examples", REPORT, lambda: _examples(verdicts))
     documents = max(counts["documents"], 1)
     rejected = sorted(_by_rule(verdicts).items(), key=lambda item: -item[1])
     return [
         Reason(None, counts["kept"], counts["kept"] / documents),
-        *(Reason(rule, count, count / documents, examples[rule]) for rule, count in rejected),
+        *(Reason(rule, count, count / documents, tuple(examples[rule])) for rule, count in rejected),
     ]
 
 
-def _examples(verdicts: Version) -> dict[str, tuple[str, ...]]:
+def _examples(verdicts: Version) -> dict[str, list[str]]:
     """The ids of the first documents that each rule rejects, by rule."""
     found: dict[str, list[str]] = {rule: [] for rule in _by_rule(verdicts)}
     for path in verdicts.files("verdicts"):
@@ -68,7 +69,7 @@ def _examples(verdicts: Version) -> dict[str, tuple[str, ...]]:
             for rule, ids in found.items():
                 of_rule = batch.column("id").filter(pc.equal(batch.column("rule"), rule))
                 ids.extend(of_rule.slice(0, EXAMPLES - len(ids)).to_pylist())
-    return {rule: tuple(ids) for rule, ids in found.items()}
+    return found
 
 
 def _by_rule(verdicts: Version) -> dict[str, int]:

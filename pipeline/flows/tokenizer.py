@@ -55,7 +55,7 @@ def tokenizer(
         fetched = fetch(params)
         work = Work(KEY, bpe.VERSION, _settings(recipe, params), {name: fingerprint(content) for name, content in fetched.items()})
     elif work is None:
-        inputs = {key: store.current(key).data_version for key in _input_keys(corpora)}
+        inputs = {key: store.current(key).data_version for key in input_keys(corpora)}
         work = Work(KEY, bpe.VERSION, _settings(recipe, params) | {"validation_fraction": validation_fraction}, inputs)
     with store.making(work) as draft:
         if isinstance(draft, Version):
@@ -114,5 +114,6 @@ def _in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Work | 
     return max(found, key=itemgetter(0, 1))[2] if found else None
 
 
-def _input_keys(corpora: Sequence[str]) -> list[str]:
+def input_keys(corpora: Sequence[str]) -> list[str]:
+    """What decides which text there is to train on and to hold out."""
     return ["dedup", *(f"corpora/{corpus}/{stage}" for corpus in corpora for stage in ("scrubbed", "quality"))]

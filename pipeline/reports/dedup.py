@@ -1,8 +1,10 @@
 """What dedup removed, to look at: how similar it was, between which corpora, and the largest clusters with what they say."""
 
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +14,10 @@ import pyarrow.parquet as pq
 from pipeline.flows.dedup import DUPLICATES_OF
 from pipeline.flows.dedup_guard import by_corpus, corpus_of
 from pipeline.parquet import batches
+from pipeline.reports.images import encoded
 from pipeline.store import Store, Version
 
+REPORT = "dedup-1"
 BINS = 50
 CLUSTERS = 5
 SNIPPET = 160
@@ -31,6 +35,24 @@ class Cluster:
     removed_id: str
     removed_text: str
     jaccard: float
+
+
+def report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, Any]:
+    """`png`, a picture, and `tables` by title, each a list of rows. Made once for each version."""
+    found: dict[str, Any] = version.report("dedup", [REPORT, list(corpora)], lambda: _report(store, version, corpora))
+    return found
+
+
+def _report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, Any]:
+    counts, matrix = similarities(version), between(version, corpora)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "dedup.png"
+        draw(counts, matrix, corpora, path)
+        png = encoded(path)
+    lost = [{"removed from": name, **dict(zip(corpora, row, strict=True))} for name, row in zip(corpora, matrix.tolist(), strict=True)]
+    ranges = [{"Jaccard from": i / BINS, "near duplicates": int(count)} for i, count in enumerate(counts) if count]
+    clusters = [asdict(cluster) for cluster in largest(store, version)]
+    return {"png": png, "tables": {"duplicates between corpora": lost, "near duplicates by similarity": ranges, "largest clusters": clusters}}
 
 
 def similarities(version: Version) -> np.ndarray:

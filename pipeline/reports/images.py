@@ -8,4 +8,14 @@ import dagster as dg
 
 def inline_png(path: Path, title: str) -> dg.MarkdownMetadataValue:
     """A small PNG inside the event itself, so that it stays with the run whatever happens to the file."""
-    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()})")
+    return inline(encoded(path), title)
+
+
+def encoded(path: Path) -> str:
+    """A PNG as text, for a report."""
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def inline(png: str, title: str) -> dg.MarkdownMetadataValue:
+    """As `inline_png`, of what `encoded` gave."""
+    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{png})")

@@ -1,14 +1,38 @@
 """How well the tokenizer fits each corpus, as a table and a picture."""
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pipeline.flows.tokenizer_usage import Usage
+from pipeline.flows.tokenizer import input_keys
+from pipeline.flows.tokenizer_usage import Usage, longest_tokens, usage
+from pipeline.reports.images import encoded
+from pipeline.store import Store, Version
 
+REPORT = "fit-1"
+LONGEST = 20
 COLOURS = ("#2171b5", "#d94801", "#238b45", "#6a51a3", "#cb181d", "#525252")
+
+
+def report(store: Store, corpora: Sequence[str], version: Version, validation_fraction: float) -> dict[str, Any]:
+    """`png`, `rows`, `unused` entries and the `longest` ones; made once for each tokenizer on the same held-out text. Empty when there is none."""
+    state = [REPORT, [store.current(key).data_version for key in input_keys(corpora)], validation_fraction]
+    found: dict[str, Any] = version.report("fit", state, lambda: _report(version, usage(store, corpora, version, validation_fraction)))
+    return found
+
+
+def _report(version: Version, usages: Sequence[Usage]) -> dict[str, Any]:
+    found = rows(usages)
+    if not found:
+        return {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tokenizer.png"
+        draw(usages, path)
+        png = encoded(path)
+    return {"png": png, "rows": found, "unused": unused(usages), "longest": longest_tokens(version, LONGEST)}
 
 
 def rows(usages: Sequence[Usage]) -> list[dict[str, Any]]:
