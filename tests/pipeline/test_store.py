@@ -160,3 +160,22 @@ def test_two_processes_do_not_make_the_same_version_twice(tmp_path: Path) -> Non
     with Store(tmp_path).making(work()) as found:
         assert isinstance(found, Version)
     other.join()
+
+
+def test_a_report_is_made_once_for_what_it_is_made_from_and_is_no_part_of_the_version(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    version = publish(store, work(), a="one")
+    asked: list[str] = []
+
+    def report(made_from: str) -> dict[str, object]:
+        def make() -> dict[str, object]:
+            asked.append(made_from)
+            return {"rows": [1, 2], "of": made_from}
+
+        found: dict[str, object] = store.current(version.key).report("facts", made_from, make)
+        return found
+
+    assert report("a") == report("a") == {"rows": [1, 2], "of": "a"}
+    assert report("b")["of"] == "b"
+    assert asked == ["a", "b"]
+    assert store.current(version.key).data_version == version.data_version
