@@ -169,7 +169,7 @@ class Store:
         pointer = self.directory(key) / "current"
         if not self.has(key):
             raise StoreError(f"{key} has not been made yet: materialize it first")
-        return self._open(key, pointer.read_text().strip())
+        return self.open(key, pointer.read_text().strip())
 
     def in_use_since(self, key: str) -> int:
         """When the version in use became it, in nanoseconds since 1970; it may have been made long before."""
@@ -180,7 +180,7 @@ class Store:
         path = self.directory(work.key) / work.fingerprint[:NAME_LENGTH]
         if not (path / "manifest.json").exists():
             return None
-        version = self._open(work.key, path.name, reused=True)
+        version = self.open(work.key, path.name, reused=True)
         return version if all(part.is_whole(path) for part in version.parts) else None
 
     def reuse(self, work: Work) -> Version | None:
@@ -213,7 +213,8 @@ class Store:
             else:
                 yield True
 
-    def _open(self, key: str, name: str, reused: bool = False) -> Version:
+    def open(self, key: str, name: str, reused: bool = False) -> Version:
+        """The version in the directory `name` of `key`. Raises StoreError when it is not whole."""
         path = self.directory(key) / name
         try:
             manifest = json.loads((path / "manifest.json").read_text())

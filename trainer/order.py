@@ -15,16 +15,30 @@ ROUNDS = 4
 
 def permute(index: np.ndarray, size: int, key: bytes) -> np.ndarray:
     """The images of `index` (int64, each in 0..size - 1) under the permutation of 0..size - 1 that `key` names. No table, about 1 µs each."""
+    return _walk(index, size, key, backwards=False)
+
+
+def unpermute(images: np.ndarray, size: int, key: bytes) -> np.ndarray:
+    """The index of each image: the inverse of `permute`."""
+    return _walk(images, size, key, backwards=True)
+
+
+def _walk(numbers: np.ndarray, size: int, key: bytes, backwards: bool) -> np.ndarray:
     half_bits = max(1, ((size - 1).bit_length() + 1) // 2)
     shift, mask = np.uint64(half_bits), np.uint64((1 << half_bits) - 1)
     keys = np.frombuffer(hashlib.blake2b(key, digest_size=8 * ROUNDS).digest(), dtype="<u8")
-    result = index.astype(np.uint64)
+    if backwards:
+        keys = keys[::-1]
+    result = numbers.astype(np.uint64)
     outside = np.arange(len(result))
     while len(outside):
         values = result[outside]
         left, right = values >> shift, values & mask
         for round_key in keys:
-            left, right = right, left ^ (_mix(right ^ round_key) & mask)
+            if backwards:
+                left, right = right ^ (_mix(left ^ round_key) & mask), left
+            else:
+                left, right = right, left ^ (_mix(right ^ round_key) & mask)
         result[outside] = (left << shift) | right
         outside = outside[result[outside] >= size]
     return result.astype(np.int64)
@@ -82,5 +96,13 @@ class SampleOrder:
             mine = corpora == corpus
             for epoch in np.unique(within[mine] // size):
                 chosen = mine & (within // size == epoch)
-                windows[chosen] = permute(within[chosen] % size, size, f"{self.seed}/{self.names[corpus]}/{epoch}".encode())
+                windows[chosen] = permute(within[chosen] % size, size, self._key(corpus, epoch))
         return corpora, windows
+
+    def times_seen(self, corpus: int, windows: np.ndarray, samples: int) -> np.ndarray:
+        """How often each of `windows` (int64 [n]) of a corpus is among the first `samples` samples, int64 [n]."""
+        epochs, rest = divmod(int(self.consumed(samples)[corpus]), self.sizes[corpus])
+        return epochs + (unpermute(windows, self.sizes[corpus], self._key(corpus, epochs)) < rest)
+
+    def _key(self, corpus: int, epoch: int) -> bytes:
+        return f"{self.seed}/{self.names[corpus]}/{epoch}".encode()

@@ -19,6 +19,10 @@ class Windows(Protocol):
         """Fills row rows[i] of `out` int64 [any, seq_len + 1] with window numbers[i]."""
         ...
 
+    def holding(self, begin: int, end: int) -> np.ndarray:
+        """The numbers of the windows that hold any of the tokens from `begin` to `end` - 1 of the corpus, ascending, int64."""
+        ...
+
 
 class StridedWindows:
     """The corpus end to end, cut at stride seq_len: each token but the first, and up to seq_len at the end, is predicted in exactly one window."""
@@ -31,3 +35,6 @@ class StridedWindows:
 
     def read(self, numbers: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
         self._stream.gather(numbers * self._seq_len, out, rows)
+
+    def holding(self, begin: int, end: int) -> np.ndarray:
+        return np.arange(max(0, (begin - 1) // self._seq_len), min((end - 1) // self._seq_len + 1, self.num_rows))

@@ -10,13 +10,28 @@ from hypothesis import strategies as st
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.loader import Prefetcher, TrainingData
-from trainer.order import CYCLE, SampleOrder, mixture_cycle, permute
+from trainer.order import CYCLE, SampleOrder, mixture_cycle, permute, unpermute
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 3000), st.binary(max_size=8))
 def test_a_permutation_takes_each_place_once(size: int, key: bytes) -> None:
     assert np.array_equal(np.sort(permute(np.arange(size), size, key)), np.arange(size))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3000), st.binary(max_size=8))
+def test_a_permutation_is_undone(size: int, key: bytes) -> None:
+    assert np.array_equal(unpermute(permute(np.arange(size), size, key), size, key), np.arange(size))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 9000))
+def test_how_often_a_window_was_seen_is_counted_without_going_through_the_order(samples: int) -> None:
+    order = SampleOrder(7, ["a", "b"], [101, 17], [2.0, 1.0])
+    corpora, windows = order.windows(0, samples)
+    for corpus, size in enumerate(order.sizes):
+        assert np.array_equal(order.times_seen(corpus, np.arange(size), samples), np.bincount(windows[corpora == corpus], minlength=size))
 
 
 def test_keys_give_permutations_that_look_unrelated() -> None:
