@@ -1,6 +1,7 @@
 """A small but whole project on real text: a DAGSTER_HOME, a recipe, a corpus, and the verbatim command run on them."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,6 +52,7 @@ class Project:
         path = self.directory / "recipe.yaml"
         path.write_text(yaml.safe_dump(self.recipe))
         self.home.mkdir(exist_ok=True)
+        shutil.copy(ROOT / "dagster_home" / "dagster.yaml", self.home)
         settings = {
             "DAGSTER_HOME": str(self.home),
             "GROUNDWORK_RECIPE": str(path),
