@@ -39,13 +39,15 @@ class Recorder:
         elapsed = time.monotonic() - self._started
         eta = elapsed * (session.training.max_tokens - session.tokens) / (session.tokens - self._started_tokens)
         speed = session.training.global_batch_tokens / step_seconds
+        if result.skipped:
+            log.warning("step %d skipped: gradients overflowed in fp16; the loss scale is now %g", session.step, session.loss_scale.value)
         if session.step % session.training.log_every_steps == 0 or session.is_complete:
             record = {
                 "kind": "train",
                 "step": session.step,
                 "tokens": session.tokens,
                 "loss": result.loss,
-                "lr": float(session.optimizers[0].param_groups[0]["lr"]),
+                "lr": session.optimizers[0].param_groups[0]["base_lr"] * result.lr_factor,
                 "grad_norm": result.grad_norm,
                 "param_norm": torch.nn.utils.get_total_norm(list(session.model.parameters())).item(),
                 "tokens_per_second": round(speed, 1),

@@ -1,0 +1,86 @@
+"""fp16: an overflow costs its batch and nothing else, and a resumed run knows the loss scale."""
+
+import shutil
+from typing import Any
+
+import pytest
+import torch
+
+from trainer import metrics, precision
+from trainer.checkpoint import store
+from trainer.config import RunConfig
+from trainer.errors import TrainerError
+from trainer.loop import DONE, run
+from trainer.parallel.world import World
+from trainer.precision import LossScale, resolve
+from trainer.session import Session
+from trainer.step import StepResult, train_step
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+def step(session: Session, number: int) -> StepResult:
+    windows = torch.from_numpy(session.data.batch(number, 0, 1))
+    scale = session.loss_scale
+    return train_step(session.model, session.optimizers, windows, number, session.training, session.precision, None, ALONE, scale)
+
+
+@pytest.fixture
+def fp16(settings: dict[str, Any]) -> Session:
+    settings["training"] |= {"precision": "fp16", "optimizer": {"kind": "adamw", "lr": 1e-3}}
+    return Session.prepare(RunConfig.model_validate(settings), ALONE)
+
+
+def test_fp16_learns_what_fp32_does(settings: dict[str, Any], fp16: Session) -> None:
+    full = Session.prepare(RunConfig.model_validate({**settings, "training": {**settings["training"], "precision": "fp32"}}), ALONE)
+    for number in range(8):
+        half, whole = step(fp16, number), step(full, number)
+        assert not half.skipped
+        assert half.loss == pytest.approx(whole.loss, rel=2e-3)
+        assert half.grad_norm == pytest.approx(whole.grad_norm, rel=2e-2)
+
+
+def test_an_overflow_changes_neither_weights_nor_schedule(fp16: Session) -> None:
+    first = step(fp16, 0)
+    before = [parameter.detach().clone() for parameter in fp16.model.parameters()]
+    fp16.loss_scale.value = 2.0**60
+    skipped = step(fp16, 1)
+    assert skipped.skipped and skipped.lr_factor == 0
+    assert all(torch.equal(old, new) for old, new in zip(before, fp16.model.parameters(), strict=True))
+    assert fp16.loss_scale == LossScale(2.0**59, 0, 1)
+    fp16.loss_scale.value = 2.0**10
+    assert step(fp16, 2).lr_factor == pytest.approx(2 * first.lr_factor)
+
+
+def test_the_scale_grows_again_and_gives_up_when_nothing_helps(fp16: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "GROWTH_STEPS", 3)
+    for number in range(3):
+        step(fp16, number)
+    assert fp16.loss_scale.value == 2 * precision.FIRST_SCALE
+    with torch.no_grad():
+        fp16.model.model.norm.weight[0] = torch.nan
+    with pytest.raises(TrainerError, match="gradient norm nan; the weights were not changed"):
+        for number in range(3, 40):
+            step(fp16, number)
+    assert fp16.loss_scale.value == 1
+
+
+def test_a_run_resumed_after_overflows_goes_on_with_its_scale(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    settings["training"]["precision"] = "fp16"
+    config = RunConfig.model_validate(settings)
+    monkeypatch.setattr(precision, "FIRST_SCALE", 2.0**27)
+    assert run(config) == DONE
+
+    def history() -> list[tuple[float, float]]:
+        return [(record["loss"], record["lr"]) for record in metrics.read(config.run_dir / "metrics.jsonl") if record["kind"] == "train"]
+
+    expected = history()
+    assert expected[0][1] == 0 < expected[-1][1]
+    shutil.rmtree(store.existing(config.run_dir / "checkpoints")[-1])
+    assert run(config) == DONE
+    assert history() == expected
+
+
+def test_tf32_on_a_cpu_is_refused() -> None:
+    with pytest.raises(TrainerError, match="tf32 is for NVIDIA GPUs"):
+        resolve("tf32", torch.device("cpu"))

@@ -1,0 +1,39 @@
+"""The learning rate is a pure function of tokens: what it is at the first step, at each boundary and at the end."""
+
+import math
+
+import pytest
+from pydantic import ValidationError
+
+from trainer.config import ScheduleConfig
+from trainer.schedule import lr_factor
+
+AT = (1, 50, 100, 101, 400, 550, 700, 1000)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ({"kind": "cosine"}, [0.01, 0.5, 1, 0.1 + 0.45 * (1 + math.cos(math.pi / 900)), 0.775, 0.55, 0.325, 0.1]),
+        ({"kind": "linear", "min_lr_ratio": 0}, [0.01, 0.5, 1, 899 / 900, 600 / 900, 0.5, 300 / 900, 0]),
+        ({"kind": "constant"}, [0.01, 0.5, 1, 1, 1, 1, 1, 1]),
+        ({"kind": "inverse_sqrt", "min_lr_ratio": 0.4}, [0.01, 0.5, 1, math.sqrt(100 / 101), 0.5, math.sqrt(100 / 550), 0.4, 0.4]),
+        ({"kind": "wsd", "min_lr_ratio": 0}, [0.01, 0.5, 1, 1, 1, 0.75, 0.5, 0]),
+        ({"kind": "wsd", "decay": "sqrt", "min_lr_ratio": 0}, [0.01, 0.5, 1, 1, 1, 0.5, 1 - math.sqrt(0.5), 0]),
+        ({"kind": "wsd", "decay": "cosine", "min_lr_ratio": 0.1}, [0.01, 0.5, 1, 1, 1, 0.1 + 0.45 * (1 + math.cos(math.pi / 4)), 0.55, 0.1]),
+    ],
+)
+def test_the_courses_go_through_their_golden_points(schedule: dict[str, object], expected: list[float]) -> None:
+    config = ScheduleConfig.model_validate({"warmup_tokens": 100, **schedule})
+    assert [lr_factor(config, tokens, 1000) for tokens in AT] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", ["cosine", "linear", "constant", "wsd"])
+def test_without_a_warmup_the_first_step_is_at_full_rate(kind: str) -> None:
+    config = ScheduleConfig.model_validate({"kind": kind, "decay_fraction": 0.5})
+    assert lr_factor(config, 1, 1_000_000) == pytest.approx(1.0)
+
+
+def test_inverse_sqrt_needs_a_warmup_to_fall_from() -> None:
+    with pytest.raises(ValidationError, match=r"set schedule\.warmup_tokens"):
+        ScheduleConfig(kind="inverse_sqrt")
