@@ -1,4 +1,4 @@
-"""`python -m trainer CONFIG.yaml [key=value ...]`, `python -m trainer evaluate CHECKPOINT`, `python -m trainer generate CHECKPOINT --prompt TEXT`."""
+"""`python -m trainer CONFIG.yaml [key=value ...]` trains; `python -m trainer COMMAND ...`, one of COMMANDS, does something else."""
 
 import argparse
 import json
@@ -24,10 +24,8 @@ def main(arguments: list[str]) -> int:
     # Norm weights stay in fp32 over bf16 activations; torch has no fused kernel for the pair and says so.
     warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")
     try:
-        if arguments[:1] == ["evaluate"]:
-            return _evaluate(arguments[1:])
-        if arguments[:1] == ["generate"]:
-            return _generate(arguments[1:])
+        if arguments[:1] and arguments[0] in COMMANDS:
+            return COMMANDS[arguments[0]](arguments[1:])
         return _train(arguments)
     except TrainerError as error:
         print(f"trainer: {error}", file=sys.stderr)
@@ -42,7 +40,7 @@ def _with_environment(arguments: list[str]) -> None:
 
 
 def _train(arguments: list[str]) -> int:
-    also = "Also: python -m trainer evaluate CHECKPOINT; python -m trainer generate CHECKPOINT --prompt TEXT"
+    also = f"Also: python -m trainer COMMAND --help, where COMMAND is one of {', '.join(COMMANDS)}"
     parser = argparse.ArgumentParser(prog="python -m trainer", description="Train, or go on from the newest checkpoint in run_dir.", epilog=also)
     parser.add_argument("config", type=Path, metavar="CONFIG.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for example training.optimizer.lr=1e-3")
@@ -82,6 +80,14 @@ def _generate(arguments: list[str]) -> int:
     print(complete_from_checkpoint(options.checkpoint, options.prompt, samples, options.seed))
     return 0
 
+
+def _plan(arguments: list[str]) -> int:
+    from trainer.planner.cli import main
+
+    return main(arguments)
+
+
+COMMANDS = {"evaluate": _evaluate, "generate": _generate, "plan": _plan}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,86 @@
+"""The planner's memory against what autograd and the optimizers of the trainer keep."""
+
+from dataclasses import replace
+from typing import Literal, get_args
+
+import pytest
+import torch
+
+from trainer.config import InitConfig, ModelConfig, OptimizerConfig
+from trainer.loss import summed_cross_entropy
+from trainer.model import Llama
+from trainer.optim.build import build
+from trainer.planner.memory import STATE_BYTES, Workload, estimate, largest_micro_batch
+
+VOCAB = 1000
+MODEL = ModelConfig(n_layers=3, d_model=256, n_heads=4, n_kv_heads=2, d_ff=640)
+
+
+def saved_bytes(model: Llama, windows: torch.Tensor) -> int:
+    """The storages that a forward pass in bf16 keeps for the backward one, parameters and tables not counted."""
+    saved: dict[int, torch.UntypedStorage] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), torch.autocast("cpu", torch.bfloat16):
+        hidden = model(windows[:, :-1]).flatten(0, 1)
+        loss = summed_cross_entropy(hidden, model.lm_head.weight, windows[:, 1:].flatten(), VOCAB)
+    own = {tensor.untyped_storage().data_ptr() for tensor in [*model.parameters(), *model.buffers()]}
+    assert loss.requires_grad
+    return sum(storage.nbytes() for place, storage in saved.items() if place not in own)
+
+
+@pytest.mark.parametrize("attention", ["math", "sdpa"])
+@pytest.mark.parametrize("qk_norm", [True, False])
+def test_activations_are_what_autograd_keeps_of_the_model(attention: Literal["math", "sdpa"], qk_norm: bool) -> None:
+    shape = MODEL.model_copy(update={"qk_norm": qk_norm})
+    model = Llama(shape, VOCAB, 128, attention)
+    model.initialise(InitConfig(), seed=0)
+    measured = saved_bytes(model, torch.randint(0, VOCAB, (3, 129)))
+    work = Workload(shape, VOCAB, seq_len=128, micro_batch_size=3, attention=attention)
+    memory = estimate(work)
+    head_gradient = 4 * work.rows * shape.d_model
+    assert memory.activations + memory.bf16_weights + head_gradient == pytest.approx(measured, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon", "lion", "sophia", "adafactor"])
+def test_weights_and_optimizer_state_are_those_of_the_trainer(kind: str) -> None:
+    model = Llama(MODEL, VOCAB, 128, "sdpa")
+    model.initialise(InitConfig(), seed=0)
+    optimizers = build(model, OptimizerConfig.model_validate({"kind": kind}))
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    for optimizer in optimizers:
+        optimizer.step()
+    state = sum(value.nbytes for optimizer in optimizers for slots in optimizer.state.values() for value in slots.values() if torch.is_tensor(value))
+    memory = estimate(Workload(MODEL, VOCAB, 128, 1, optimizer=kind))
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    assert memory.weights == memory.gradients == weights
+    assert memory.optimizer == pytest.approx(state, rel=0.001, abs=0.01 * weights)
+
+
+def test_every_optimizer_of_the_trainer_can_be_planned_for() -> None:
+    assert set(get_args(OptimizerConfig.model_fields["kind"].annotation)) == set(STATE_BYTES)
+
+
+def test_each_stage_of_zero_shares_one_more_part_among_the_gpus() -> None:
+    work = Workload(MODEL, VOCAB, 128, 4)
+    whole = estimate(work)
+    stages = [estimate(work, sharding, gpus=8) for sharding in ("ddp", "zero1", "zero2", "zero3")]
+    assert stages[0] == whole
+    assert [memory.optimizer for memory in stages[1:]] == [whole.optimizer // 8] * 3
+    assert [memory.gradients for memory in stages[1:]] == [whole.gradients, whole.gradients // 8, whole.gradients // 8]
+    assert [memory.weights for memory in stages[1:]] == [whole.weights, whole.weights, whole.weights // 8]
+
+
+def test_recomputing_activations_keeps_far_less_and_lets_larger_micro_batches_fit() -> None:
+    deep = MODEL.model_copy(update={"n_layers": 24})
+    work = Workload(deep, VOCAB, 512, 8)
+    recomputed = replace(work, recompute=True)
+    assert estimate(recomputed).activations < 0.25 * estimate(work).activations
+    fits = largest_micro_batch(work, "ddp", 1, 4 * 10**9)
+    assert estimate(replace(work, micro_batch_size=fits)).total <= 4 * 10**9 < estimate(replace(work, micro_batch_size=2 * fits)).total
+    assert largest_micro_batch(recomputed, "ddp", 1, 4 * 10**9) > fits
+    assert largest_micro_batch(work, "ddp", 1, 10**6) == 0
