@@ -30,6 +30,7 @@ from trainer.durable import sync, write_atomically
 log = logging.getLogger(__name__)
 
 KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+STORE_VARIABLE = "GROUNDWORK_STORE"
 NAME_LENGTH = 16  # hex digits of a fingerprint in a directory's name
 RECORDED_TOOLS = ("groundwork", "numpy", "numba", "pyarrow", "tokenizers", "torch")
 
@@ -227,6 +228,12 @@ class Store:
         if pointer.exists() and pointer.read_text().strip() == version.path.name:
             return
         write_atomically(pointer, version.path.name + "\n")
+
+
+def default_store() -> Store:
+    """GROUNDWORK_STORE, else `store` beside Dagster's own records."""
+    home = Path(os.environ.get("DAGSTER_HOME") or Path(__file__).parents[1] / "dagster_home")
+    return Store(Path(os.environ.get(STORE_VARIABLE) or home / "store").absolute())
 
 
 class Draft:

@@ -1,8 +1,6 @@
 """The recipe, the store and the engine as one Dagster resource."""
 
-import os
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -12,18 +10,9 @@ from pipeline.assets import lost_runs
 from pipeline.assets.knobs import DedupKnobs, ShardKnobs, TrainingKnobs, values
 from pipeline.engine import LocalEngine
 from pipeline.recipe import Recipe, RecipeError, load_recipe, merged, recipe_path
-from pipeline.store import Store
-
-STORE_VARIABLE = "GROUNDWORK_STORE"
-
+from pipeline.store import Store, default_store
 
 KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKnobs, "shards": ShardKnobs}
-
-
-def default_store() -> Store:
-    """GROUNDWORK_STORE, else `store` beside Dagster's own records."""
-    home = Path(os.environ.get("DAGSTER_HOME") or Path(__file__).parents[2] / "dagster_home")
-    return Store(Path(os.environ.get(STORE_VARIABLE) or home / "store").absolute())
 
 
 class Workshop(dg.ConfigurableResource):

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pipeline.cli import corpora, export, model, plain, removed, shards, store, tokens
+from pipeline.cli import corpora, export, lineage, model, plain, removed, shards, store, tokens
 from pipeline.errors import PipelineError
 
 
@@ -13,7 +13,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; a mistake that the user can set right is one line on standard error and exit status 2."""
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for family in (corpora, export, model, plain, removed, shards, store, tokens):
+    for family in (corpora, export, lineage, model, plain, removed, shards, store, tokens):
         family.add_commands(commands)
     options = parser.parse_args(arguments)
     try:

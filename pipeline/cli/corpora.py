@@ -26,9 +26,9 @@ def _ready_made() -> None:
 
 
 def _contributions(named: str) -> None:
-    from pipeline.assets.resources import default_store
     from pipeline.flows import train
     from pipeline.recipe import load_recipe, recipe_path
+    from pipeline.store import default_store
 
     recipe = load_recipe(recipe_path(named))
     rows = train.contributions(default_store(), recipe)

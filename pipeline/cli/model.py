@@ -9,7 +9,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _summary(options: argparse.Namespace) -> None:
-    from pipeline.assets.resources import default_store
     from pipeline.reports.summary import summary
+    from pipeline.store import default_store
 
     print(summary(default_store()))

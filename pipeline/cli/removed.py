@@ -37,9 +37,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _inspect(options: argparse.Namespace) -> None:
-    from pipeline.assets.resources import default_store
     from pipeline.recipe import load_recipe, recipe_path
     from pipeline.stages.quality import QualityRule
+    from pipeline.store import default_store
 
     known = load_recipe(recipe_path()).corpus_names
     if options.corpus not in (None, *known):

@@ -59,10 +59,9 @@ def _inspect(options: argparse.Namespace) -> None:
 
 def _found(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet], Vocabulary | None]":
     """The shards that are meant, and their tokenizer. A corpus in the store comes before a path of the same name."""
-    from pipeline.assets.resources import default_store
     from pipeline.flows.shard_sets import in_place, stored, vocabulary_beside, vocabulary_of
     from pipeline.recipe import load_recipe, recipe_path
-    from pipeline.store import KEY
+    from pipeline.store import KEY, default_store
 
     store = default_store()
     stored_here = what is not None and KEY.fullmatch(what) is not None and store.has(f"token_shards/{what}")

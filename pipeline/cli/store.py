@@ -15,8 +15,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _gc(options: argparse.Namespace) -> None:
-    from pipeline.assets.resources import default_store
     from pipeline.flows import garbage
+    from pipeline.store import default_store
 
     store = default_store()
     found = garbage.find(store)

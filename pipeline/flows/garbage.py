@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.flows.train import RUNS
+from pipeline.flows.saved_steps import RUNS
 from pipeline.store import Store
 
 DATA = ("corpora", "dedup", "dedup_evidence", "evaluation_ngrams", "token_shards")

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from pipeline.errors import PipelineError
-from pipeline.flows.train import RUNS
 from pipeline.store import Store
 
+RUNS = "runs"  # where training runs live in the store
 NAME_LENGTH = 8  # hex digits of a training run's fingerprint in the name
 
 

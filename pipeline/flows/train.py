@@ -1,7 +1,6 @@
 """Token shards -> a training run: its configuration, where it lives, and what it is made from."""
 
 import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 import yaml
 
 from pipeline.errors import PipelineError
-from pipeline.flows import mixture, stale
+from pipeline.flows import lineage, mixture
+from pipeline.flows.saved_steps import RUNS
 from pipeline.flows.shards import prefixes
 from pipeline.flows.tokenizer import frozen
 from pipeline.recipe import Recipe
@@ -20,7 +20,6 @@ from trainer.durable import write_atomically
 
 VERSION = "train-1"
 KEY = "pretrained_model"
-RUNS = "runs"  # where training runs live in the store
 
 
 class TrainingError(PipelineError):
@@ -65,7 +64,7 @@ def plan(store: Store, recipe: Recipe) -> Run:
     settings = {"training": recipe.training.model_dump(exclude=OPERATIONAL), "weights": recipe.weights, "mixture": recipe.mixture}
     work = Work(KEY, VERSION, settings, inputs)
     run_dir = store.root / RUNS / work.fingerprint[:16]
-    config = RunConfig(run_dir=run_dir, data=_data(tokenizer, shards, recipe), training=recipe.training, lineage=lineage(store, recipe))
+    config = RunConfig(run_dir=run_dir, data=_data(tokenizer, shards, recipe), training=recipe.training, lineage=lineage.of_recipe(store, recipe))
     return Run(work, config)
 
 
@@ -103,42 +102,6 @@ def _corpus_shards(version: Version, name: str, share: float) -> CorpusShards:
         validation=prefixes(version, "validation"),
         validation_bytes=counts["validation_text_bytes"],
     )
-
-
-def lineage(store: Store, recipe: Recipe) -> dict[str, Any]:
-    """Where a checkpoint comes from: recipe, code, and the version and counts of every stage of every corpus.
-
-    Raises StaleError when what is in use was not made from what is in use before it, since that would not be true.
-    """
-    stages = ["raw", "scrubbed", "signals", "quality", "signatures"]
-    keys = [f"corpora/{name}/{stage}" for name in recipe.corpus_names for stage in stages]
-    keys += ["dedup", "tokenizer", *(f"token_shards/{name}" for name in recipe.corpus_names)]
-    versions = {key: store.current(key) for key in keys}
-    stale.check(versions)
-    return {
-        "recipe": recipe.model_dump(mode="json"),
-        "git_commit": _git_commit(),
-        "assets": {
-            version.key: {
-                "data_version": version.data_version,
-                "fingerprint": version.fingerprint,
-                "code_version": version.manifest["code_version"],
-                "path": str(version.path.relative_to(store.root)),
-                "counts": version.counts,
-            }
-            for version in versions.values()
-        },
-    }
-
-
-def _git_commit() -> str | None:
-    """The commit of the code, with `-dirty` when files differ from it; None outside a checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        described = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return None
-    return described.stdout.strip() or None
 
 
 def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float) -> Version:

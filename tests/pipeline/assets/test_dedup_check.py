@@ -9,10 +9,10 @@ import yaml
 
 from pipeline.assets.checks import dedup_check
 from pipeline.assets.dedup import dedup_asset
-from pipeline.assets.resources import STORE_VARIABLE, Workshop
+from pipeline.assets.resources import Workshop
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.recipe import RECIPE_VARIABLE, load_recipe
-from pipeline.store import Store
+from pipeline.store import STORE_VARIABLE, Store
 from tests.integration.project import TRAINING
 from tests.pipeline.flows.corpora import TEXTS
 from tests.pipeline.flows.stored import put

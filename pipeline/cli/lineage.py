@@ -1,0 +1,156 @@
+"""lineage: what a checkpoint was made from, and which checkpoints saw a corpus or a document."""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pipeline.flows.checkpoint_lineage import Checkpoint
+    from pipeline.flows.document_lineage import Seen
+
+PARAMETERS = ("scrub", "quality", "dedup", "decontamination", "tokenizer", "shards", "mixture", "training")
+SHOWN = 12  # digits of a version
+
+
+class QuestionError(PipelineError):
+    """A question that cannot be asked like this."""
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    lineage = commands.add_parser("lineage", help="what a checkpoint was made from; --corpus, --document: which checkpoints saw it")
+    lineage.add_argument("checkpoint", metavar="CHECKPOINT", nargs="?", help="its directory, or its name in the UI: RUN-STEP")
+    lineage.add_argument("--corpus", metavar="C", help="the checkpoints that were trained on this corpus")
+    lineage.add_argument("--version", metavar="V", help="with --corpus: at this data version of a stage, or revision of its source")
+    lineage.add_argument("--document", metavar="ID", help="what became of this document, and the checkpoints that were trained on it")
+    lineage.add_argument("--json", action="store_true", help="everything, as JSON")
+    lineage.set_defaults(run=_lineage)
+
+
+def _lineage(options: argparse.Namespace) -> None:
+    asked = [options.checkpoint, options.corpus, options.document]
+    if len(asked) - asked.count(None) != 1:
+        raise QuestionError("lineage answers one question: name a CHECKPOINT, or --corpus, or --document")
+    if options.version and not options.corpus:
+        raise QuestionError("--version says which version of --corpus is meant")
+    from pipeline.flows import checkpoint_lineage
+    from pipeline.store import default_store
+
+    store = default_store()
+    if options.checkpoint:
+        one = checkpoint_lineage.checkpoint(store, options.checkpoint)
+        answer: Any = {"checkpoint": one.name, "path": str(one.path), "saved": one.saved, **one.lineage}
+        lines = described(one)
+    elif options.corpus:
+        found = checkpoint_lineage.that_saw(store, options.corpus, options.version)
+        answer = [_of_corpus(one, options.corpus) for one in found]
+        lines = _saw_corpus(found, options.corpus)
+    else:
+        from pipeline.flows.document_lineage import seen
+
+        answers = seen(store, options.document)
+        answer = [_of_document(one) for one in answers]
+        lines = _saw_document(answers, options.document)
+    print(json.dumps(answer, indent=1, ensure_ascii=False) if options.json else "\n".join(lines))
+
+
+def described(one: "Checkpoint") -> Iterator[str]:
+    """A checkpoint's lineage as text."""
+    lineage, training = one.lineage, one.lineage["training"]
+    recipe, assets = lineage["recipe"], lineage["assets"]
+    libraries = training.get("libraries", {}) | assets["tokenizer"].get("tools", {})
+    yield f"checkpoint   {one.name}, after {one.tokens:,} tokens"
+    yield f"path         {one.path}" + ("" if one.saved else ", which was deleted since: this is what the run's own record says")
+    yield f"recipe       {recipe['name']}"
+    yield f"code         {_code(lineage['git_commit'])}"
+    yield f"libraries    {', '.join(f'{name} {version}' for name, version in sorted(libraries.items()))}"
+    yield ""
+    for corpus in recipe["corpora"]:
+        yield from _corpus(one, corpus)
+    yield _stage("dedup", assets["dedup"])
+    yield _stage("tokenizer", assets["tokenizer"])
+    yield ""
+    yield from (f"{name:<16} {json.dumps(recipe[name])}" for name in PARAMETERS if recipe.get(name) is not None)
+
+
+def _code(commit: str | None) -> str:
+    if commit is None:
+        return "not in a git checkout"
+    return f"commit {commit.removesuffix('-dirty')}" + (", with changes that were not committed" if commit.endswith("-dirty") else "")
+
+
+def _corpus(one: "Checkpoint", corpus: Mapping[str, Any]) -> Iterator[str]:
+    name, assets = corpus["name"], one.lineage["assets"]
+    source = assets[f"corpora/{name}/raw"].get("inputs", {})
+    at = ", ".join(f"{what} {value[:40]}" for what, value in source.items())
+    yield f"corpus {name}: {one.corpus_tokens.get(name, 0):,} tokens trained on until then, {one.epochs(name):.3f} epochs"
+    yield f"  {json.dumps(corpus['source'])}"
+    yield f"  {at}"
+    for stage in ("raw", "scrubbed", "quality", "contamination"):
+        if f"corpora/{name}/{stage}" in assets:
+            yield _stage(f"  {stage}", assets[f"corpora/{name}/{stage}"])
+    decided = one.lineage.get("dedup", {}).get(name)
+    if decided:
+        yield f"  {'dedup':<16} {_counts(decided)}"
+    yield _stage("  shards", assets[f"token_shards/{name}"])
+    yield ""
+
+
+def _stage(what: str, asset: Mapping[str, Any]) -> str:
+    return f"{what:<18} {asset['data_version'][:SHOWN]}  {asset['code_version']}  {_counts(asset['counts'])}"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    """Counts, each followed by what it is made up of."""
+    shown = []
+    for name, count in counts.items():
+        if "/" not in name:
+            parts = [f"{part.partition('/')[2]} {number:,}" for part, number in counts.items() if part.startswith(f"{name}/")]
+            shown.append(f"{count:,} {name.replace('_', ' ')}" + (f" ({', '.join(parts)})" if parts else ""))
+    return ", ".join(shown)
+
+
+def _of_corpus(one: "Checkpoint", corpus: str) -> dict[str, Any]:
+    raw = one.lineage["assets"][f"corpora/{corpus}/raw"]
+    versions = {"raw": raw["data_version"], **raw.get("inputs", {})}
+    return {"checkpoint": one.name, "path": str(one.path), "tokens": one.corpus_tokens[corpus], "epochs": round(one.epochs(corpus), 4), **versions}
+
+
+def _saw_corpus(found: "list[Checkpoint]", corpus: str) -> Iterator[str]:
+    yield f"{'checkpoint':<20}{'tokens of it':>16}{'epochs':>9}  {'raw':<14}{'source':<14}revision"
+    for one in found:
+        row = _of_corpus(one, corpus)
+        yield (
+            f"{one.name:<20}{row['tokens']:>16,}{row['epochs']:>9.3f}  {row['raw'][:SHOWN]:<14}{row.get('source', '?')[:SHOWN]:<14}"
+            f"{row.get('revision', '-')[:SHOWN]}"
+        )
+    if not found:
+        yield f"no checkpoint on disk was trained on {corpus} at this version"
+
+
+def _of_document(one: "Seen") -> dict[str, Any]:
+    place: dict[str, Any] = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(one.place).items()}
+    return {"checkpoint": one.checkpoint.name, **place, "windows": one.windows, "windows_seen": one.seen, "times": one.times}
+
+
+def _saw_document(answers: "list[Seen]", document: str) -> Iterator[str]:
+    place = None
+    for one in answers:
+        if one.place != place:
+            place = one.place
+            if place.rejected:
+                where = place.rejected
+            else:
+                where = f"document {place.number} of {place.shard}, tokens {place.begin:,} to {place.end - 1:,} of the corpus ({place.split})"
+            yield f"{document} of corpus {place.corpus}: {where}"
+        if one.place.rejected:
+            said = "not trained on"
+        elif one.windows:
+            said = f"trained on {one.seen:,} of the {one.windows:,} windows that hold some of it, {one.times:,} times in all"
+        else:
+            said = "held out for validation, not trained on"
+        yield f"  {one.checkpoint.name}  {said}"
