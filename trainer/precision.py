@@ -24,10 +24,14 @@ def resolve(wanted: Literal["auto", "fp32", "tf32", "bf16", "fp16"], device: tor
         torch.backends.cuda.matmul.fp32_precision = "tf32" if wanted == "tf32" else "ieee"
     if wanted != "auto":
         return wanted
+    return "bf16" if multiplies_bf16(device) else "fp32"
+
+
+def multiplies_bf16(device: torch.device) -> bool:
+    """Whether the hardware multiplies bf16 itself; emulated, it is many times slower than fp32."""
     if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return "bf16" if native else "fp32"
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:

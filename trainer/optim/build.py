@@ -3,13 +3,14 @@
 from typing import Any
 
 from torch import Tensor, nn
-from torch.optim import AdamW, Muon, Optimizer
+from torch.optim import AdamW, Optimizer
 
 from trainer.config import OptimizerConfig
 from trainer.errors import TrainerError
 from trainer.optim.adafactor import Adafactor
 from trainer.optim.groups import check_patterns, is_hidden_matrix, rate_and_decay
 from trainer.optim.lion import Lion
+from trainer.optim.muon import Muon
 from trainer.optim.sophia import SophiaG
 
 
@@ -21,7 +22,7 @@ def build(model: nn.Module, config: OptimizerConfig) -> list[Optimizer]:
         return [_optimizer(_groups(parameters, config), config)]
     hidden = {name: parameter for name, parameter in parameters.items() if is_hidden_matrix(name, parameter)}
     rest = {name: parameter for name, parameter in parameters.items() if name not in hidden}
-    muon = Muon(_groups(hidden, config), lr=config.muon_lr, momentum=config.muon_momentum, ns_steps=config.muon_steps)
+    muon = Muon(_groups(hidden, config), config.muon_momentum, config.muon_steps)
     return [muon, _adamw(_groups(rest, config), config)]
 
 
