@@ -2,6 +2,7 @@
 
 import logging
 import time
+import traceback
 from contextlib import ExitStack
 
 import torch
@@ -38,6 +39,9 @@ def run(config: RunConfig) -> int:
             return _run(config, world, reporter, stop, stack)
         except TrainerError as error:
             reporter.send("error", message=str(error))
+            raise
+        except Exception as error:
+            reporter.send("error", message="".join(traceback.format_exception(error)[-3:]).strip())
             raise
 
 

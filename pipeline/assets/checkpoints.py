@@ -1,6 +1,6 @@
 """Each saved step as an entry of the `checkpoint` asset, recorded while training goes on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -26,8 +26,8 @@ def checkpoint_spec(recipe: Recipe) -> dg.AssetSpec:
     )
 
 
-def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapping[str, Any]) -> None:
-    """Adds the entry of a checkpoint that the trainer reports; one that is recorded already with the same content is left alone."""
+def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> None:
+    """Adds the entry of a checkpoint that the trainer reports, with what it writes; one recorded already with the same content is left alone."""
     key = f"{run.name}-{message['step']:08d}"
     context.instance.add_dynamic_partitions(CHECKPOINTS.name or "", [key])
     filters = dg.AssetRecordsFilter(KEY, asset_partitions=[key])
@@ -42,6 +42,8 @@ def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapp
         "training run": run.name,
         **{shown: message[name] for name, shown in SCORES.items() if message.get(name) is not None},
     }
+    if samples:
+        metadata["samples"] = samples_shown(samples)
     context.log_event(
         dg.AssetMaterialization(
             KEY,
@@ -50,3 +52,8 @@ def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapp
             tags={"dagster/data_version": message["data_version"], "dagster/code_version": train_flow.VERSION, **upstream},
         )
     )
+
+
+def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:
+    """What a model writes after each prompt."""
+    return dg.MetadataValue.md("\n\n".join(f"**{sample['prompt']}**\n\n```text\n{sample['text']}\n```" for sample in samples))

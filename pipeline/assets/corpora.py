@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from pipeline.assets.outcome import breakdown, explained, materialized
+from pipeline.assets.outcome import breakdown, drawn, explained, materialized
 from pipeline.assets.resources import Workshop
 from pipeline.flows import quality as quality_flow
 from pipeline.flows import raw as raw_flow
@@ -55,7 +55,8 @@ def _scrubbed(corpus: Corpus) -> dg.AssetsDefinition:
         version = scrub_flow.scrub(workshop.store, workshop.engine, corpus.name, workshop.recipe.scrub)
         counts = version.counts
         found = {"spans": counts["spans"], "documents with PII": counts["documents_with_pii"]}
-        return materialized(version, {**found, "PII by kind": breakdown(counts, "spans", "kind")})
+        picture = drawn(version, "spans", "Personal data by kind")
+        return materialized(version, {**found, "PII by kind": breakdown(counts, "spans", "kind"), **picture})
 
     return _asset
 
@@ -79,6 +80,7 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
             "rejected": counts["rejected"],
             "share kept": round(reasons[0].share, 4),
             "verdicts by rule": reasons_table({corpus.name: reasons}),
+            **drawn(version, "rejected", "Rejected documents by rule"),
         }
         if workshop.recipe.quality.languages is not None:
             facts["languages"] = breakdown(counts, "languages", "language")

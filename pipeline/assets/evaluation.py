@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from pipeline.assets.checkpoints import samples_shown
 from pipeline.assets.outcome import explained, materialized
 from pipeline.assets.resources import Workshop
 from pipeline.flows import evaluate as evaluate_flow
@@ -23,7 +24,6 @@ def evaluation_asset() -> dg.AssetsDefinition:
         version = evaluate_flow.evaluate(workshop.store, workshop.recipe.training.samples)
         found = evaluate_flow.read(version)
         facts = {"bits per byte": found["bits_per_byte"], "loss": found["loss"], **found["compressors"], "held-out bytes": found["held_out_bytes"]}
-        samples = "\n\n".join(f"**{sample['prompt']}**\n\n```text\n{sample['text']}\n```" for sample in found["samples"])
-        return materialized(version, {**facts, "per corpus": dg.MetadataValue.json(found["per_corpus"]), "samples": dg.MetadataValue.md(samples)})
+        return materialized(version, {**facts, "per corpus": dg.MetadataValue.json(found["per_corpus"]), "samples": samples_shown(found["samples"])})
 
     return _asset

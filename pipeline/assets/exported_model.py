@@ -5,6 +5,7 @@ import dagster as dg
 from pipeline.assets.outcome import explained, materialized
 from pipeline.assets.resources import Workshop
 from pipeline.flows import export as export_flow
+from pipeline.reports.images import encoded
 
 
 def exported_model_asset() -> dg.AssetsDefinition:
@@ -22,6 +23,8 @@ def exported_model_asset() -> dg.AssetsDefinition:
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
         version = export_flow.export(workshop.store)
         card = (version.path / "README.md").read_text(encoding="utf-8")
+        for picture in version.path.glob("*.png"):
+            card = card.replace(f"]({picture.name})", f"](data:image/png;base64,{encoded(picture)})")
         return materialized(version, {"model card": dg.MetadataValue.md(card)})
 
     return _asset

@@ -8,6 +8,8 @@ from typing import Any, ParamSpec, TypeVar
 import dagster as dg
 
 from pipeline.errors import PipelineError
+from pipeline.reports import breakdowns
+from pipeline.reports.images import inline
 from pipeline.store import Version
 
 log = logging.getLogger(__name__)
@@ -43,6 +45,12 @@ def breakdown(counts: Mapping[str, int], prefix: str, what: str) -> dg.TableMeta
     rows = sorted(((name.partition("/")[2], count) for name, count in counts.items() if name.startswith(f"{prefix}/")), key=lambda row: -row[1])
     columns = [dg.TableColumn(what, "string"), dg.TableColumn("documents", "int")]
     return dg.MetadataValue.table([dg.TableRecord({what: name, "documents": count}) for name, count in rows], dg.TableSchema(columns))
+
+
+def drawn(version: Version, prefix: str, title: str) -> dict[str, dg.MarkdownMetadataValue]:
+    """The counts named `prefix/...` as a picture called `title`, if there are any."""
+    png = breakdowns.bars(version, prefix, title)
+    return {title: inline(png, title)} if png else {}
 
 
 def explained(function: Callable[Arguments, Outcome]) -> Callable[Arguments, Outcome]:

@@ -16,7 +16,9 @@ from pipeline.assets.resources import Workshop
 from pipeline.assets.subprocesses import run_group
 from pipeline.flows import train as train_flow
 from pipeline.recipe import Recipe
-from pipeline.reports.images import inline_png
+from pipeline.reports import funnel, training
+from pipeline.reports.images import as_text, inline, inline_png
+from pipeline.store import Version
 from trainer import launch
 
 GPU_POOL = "gpu"  # one at a time: dagster.yaml
@@ -49,9 +51,18 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         facts = {"step": result["step"], "tokens": result["tokens"], **{shown: result[name] for name, shown in checkpoints.SCORES.items()}}
         facts["mixture"] = _mixture(workshop)
         loss_curve = inline_png(run.config.run_dir / "loss.png", "loss curve")
-        return materialized(version, {**facts, "checkpoint": dg.MetadataValue.path(result["checkpoint"]), "loss curve": loss_curve})
+        pictures = {"loss curve": loss_curve, **_pictures(run, version)}
+        return materialized(version, {**facts, "checkpoint": dg.MetadataValue.path(result["checkpoint"]), **pictures})
 
     return _asset
+
+
+def _pictures(run: train_flow.Run, version: Version) -> dict[str, dg.MarkdownMetadataValue]:
+    def draw() -> dict[str, str]:
+        curves = training.draw(training.records(run.config.run_dir / "metrics.jsonl"))
+        return {"curves": as_text(curves), "from source to tokens": as_text(funnel.draw(funnel.of_lineage(run.config.lineage)))}
+
+    return {title: inline(png, title) for title, png in version.report("training", "training-1", draw).items()}
 
 
 def _mixture(workshop: Workshop) -> dg.TableMetadataValue:
@@ -68,6 +79,7 @@ class _Follower:
         self.context = context
         self.run = run
         self.last_checkpoint: Mapping[str, Any] = {}
+        self.samples: list[Mapping[str, Any]] = []  # written since the last checkpoint
         self.last_lines: deque[str] = deque(maxlen=5)
 
     def train(self) -> None:
@@ -101,8 +113,10 @@ class _Follower:
     def _handle(self, message: Mapping[str, Any]) -> None:
         kind = message["kind"]
         if kind == "checkpoint":
-            checkpoints.record(self.context, self.run, message)
-            self.last_checkpoint = message
+            checkpoints.record(self.context, self.run, message, [sample for sample in self.samples if sample["step"] == message["step"]])
+            self.last_checkpoint, self.samples = message, []
+        elif kind == "sample":
+            self.samples.append(message)
         elif kind == "error":
             self.last_lines.append(message["message"])
         self.context.log.info(_line(message, self.run.config.training.max_tokens))

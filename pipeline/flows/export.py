@@ -1,15 +1,16 @@
-"""A finished run -> exported_model: a directory that `transformers` opens, with its model card, loss curve and lineage."""
+"""A finished run -> exported_model: a directory that `transformers` opens, with its model card, pictures and lineage."""
 
 import json
 import shutil
 
 from pipeline.flows import evaluate as evaluate_flow
 from pipeline.flows import train as train_flow
+from pipeline.reports import funnel, training
 from pipeline.reports.model_card import model_card
 from pipeline.store import File, Part, Store, Version, Work
 from trainer.durable import write_atomically
 
-VERSION = "export-1"
+VERSION = "export-2"
 KEY = "exported_model"
 
 
@@ -24,7 +25,9 @@ def export(store: Store) -> Version:
         shutil.copytree(result["checkpoint"] / "hf", draft.path, dirs_exist_ok=True)
         shutil.copy(result["checkpoint"] / "lineage.json", draft.path / "lineage.json")
         shutil.copy(result["run_dir"] / "loss.png", draft.path / "loss.png")
+        (draft.path / "training.png").write_bytes(training.draw(training.records(result["run_dir"] / "metrics.jsonl")))
         lineage = json.loads((draft.path / "lineage.json").read_text(encoding="utf-8"))
+        (draft.path / "funnel.png").write_bytes(funnel.draw(funnel.of_lineage(lineage)))
         write_atomically(draft.path / "README.md", model_card(lineage, result, evaluate_flow.read(evaluation)))
         # A killed attempt may have left a hidden temporary file.
         files = {path.name: File.of(path, draft.path) for path in sorted(draft.path.iterdir()) if path.is_file() and path.name[0] != "."}

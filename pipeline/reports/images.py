@@ -13,7 +13,11 @@ def inline_png(path: Path, title: str) -> dg.MarkdownMetadataValue:
 
 def encoded(path: Path) -> str:
     """A PNG as text, for a report."""
-    return base64.b64encode(path.read_bytes()).decode()
+    return as_text(path.read_bytes())
+
+
+def as_text(png: bytes) -> str:
+    return base64.b64encode(png).decode()
 
 
 def inline(png: str, title: str) -> dg.MarkdownMetadataValue:

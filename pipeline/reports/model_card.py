@@ -4,7 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-FUNNEL = ("documents", "kept by quality", "kept by dedup", "train tokens", "validation tokens")
+from pipeline.reports.funnel import DOCUMENTS, TOKENS, of_lineage
+
+FUNNEL = (*DOCUMENTS, *TOKENS)
 
 
 def model_card(lineage: Mapping[str, Any], result: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
@@ -38,6 +40,8 @@ print(tokenizer.decode(model.generate(inputs.input_ids, max_new_tokens=60)[0]))
 
 {_funnel_table(lineage)}
 
+![Documents and bytes after each stage](funnel.png)
+
 Personal data was replaced by placeholders before anything else saw the text. The rules, the thresholds and the version of every stage are in
 `lineage.json`.
 
@@ -52,6 +56,8 @@ All {evaluation["held_out_bytes"]:,} bytes of held-out text, none of it seen in 
 
 ![Training and validation loss](loss.png)
 
+![Validation loss by corpus, learning rate, throughput, gradient norm](training.png)
+
 ## Samples
 
 {samples}
@@ -60,24 +66,6 @@ All {evaluation["held_out_bytes"]:,} bytes of held-out text, none of it seen in 
 
 def _funnel_table(lineage: Mapping[str, Any]) -> str:
     rows = [f"| {' | '.join(('corpus', *FUNNEL))} |", "|---|" + "---:|" * len(FUNNEL)]
-    for name, numbers in funnel(lineage).items():
+    for name, numbers in of_lineage(lineage).items():
         rows.append(f"| {name} | {' | '.join(f'{numbers[column]:,}' for column in FUNNEL)} |")
     return "\n".join(rows)
-
-
-def funnel(lineage: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """What became of the documents of each corpus, stage by stage."""
-    table = {}
-    for name in (corpus["name"] for corpus in lineage["recipe"]["corpora"]):
-        raw, quality, shards = (
-            lineage["assets"][key]["counts"] for key in (f"corpora/{name}/raw", f"corpora/{name}/quality", f"token_shards/{name}")
-        )
-        values = (
-            raw["documents"],
-            quality["kept"],
-            shards["train_documents"] + shards["validation_documents"],
-            shards["train_tokens"],
-            shards["validation_tokens"],
-        )
-        table[name] = dict(zip(FUNNEL, values, strict=True))
-    return table

@@ -1,0 +1,185 @@
+"""What happens when nobody looks: runs fail and somebody is told, processes are killed and do not block the next, checkpoints are evaluated."""
+
+import importlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from pipeline.assets import lost_runs
+from pipeline.assets.failures import WEBHOOK_VARIABLE, failure_sensor
+from pipeline.assets.outcome import explained
+from pipeline.assets.resources import Workshop
+from pipeline.errors import PipelineError
+from pipeline.flows.train import TrainerKilledError
+from tests.integration.project import ROOT, Project
+
+
+@pytest.fixture
+def definitions(finished: Project, monkeypatch: pytest.MonkeyPatch) -> dg.Definitions:
+    for name, value in finished.environment().items():
+        monkeypatch.setenv(name, value)
+    return importlib.reload(importlib.import_module("pipeline.definitions")).defs
+
+
+@pytest.fixture
+def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """A server that keeps what it is sent; /refuse answers 500."""
+    received: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(500 if self.path.startswith("/refuse") else 204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", received
+        server.shutdown()
+
+
+def failed_run(instance: dg.DagsterInstance) -> dg.RunFailureSensorContext:
+    """What the sensor is given after a run in which one asset failed."""
+
+    @dg.asset
+    @explained
+    def shards() -> None:
+        raise PipelineError("topics.jsonl, row 7: no field 'text'")
+
+    @dg.asset(deps=[shards])
+    def model() -> None: ...
+
+    result = dg.materialize([shards, model], instance=instance, raise_on_error=False)
+    event = next(event for event in result.all_events if event.is_run_failure)
+    context = dg.build_run_status_sensor_context("run_failed", event, instance, result.dagster_run)
+    return context.for_run_failure()
+
+
+def test_a_failed_run_is_told_to_the_webhook_with_its_reason(webhook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch) -> None:
+    address, received = webhook
+    monkeypatch.setenv(WEBHOOK_VARIABLE, address)
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = failed_run(instance)
+        failure_sensor()(context)
+    (message,) = received
+    assert message["reason"] == "shards: topics.jsonl, row 7: no field 'text'" and message["run_id"] == context.dagster_run.run_id
+
+
+@pytest.mark.parametrize("path", ["/refuse/s3cret", None])
+def test_a_webhook_that_does_not_answer_is_named_without_its_secret(
+    webhook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], path: str | None
+) -> None:
+    monkeypatch.setenv(WEBHOOK_VARIABLE, f"{webhook[0]}{path}" if path else "http://127.0.0.1:9/s3cret")
+    with dg.DagsterInstance.ephemeral() as instance:
+        failure_sensor()(failed_run(instance))
+    said = "".join(capsys.readouterr())
+    assert "the webhook in" in said and "row 7" in said and "s3cret" not in said
+
+
+def test_a_killed_run_is_found_by_the_next_and_gives_back_its_place(tmp_path: Path) -> None:
+    @dg.asset
+    def model() -> None: ...
+
+    (tmp_path / "dagster.yaml").write_text((ROOT / "dagster_home" / "dagster.yaml").read_text())
+    code = f"""
+import time, dagster as dg
+from pipeline.assets import lost_runs
+with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
+    (run,) = instance.get_runs()
+    lost_runs.claim(instance, run)
+    instance.event_log_storage.claim_concurrency_slot("gpu", run.run_id, "model")
+    print("claimed", flush=True)
+    time.sleep(60)
+"""
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def("train")
+        run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+        instance.event_log_storage.initialize_concurrency_limit_to_default("gpu")
+        with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout and holder.stdout.readline() == "claimed\n"
+            assert lost_runs.report(instance) == []  # it lives
+            waiting = instance.create_run_for_job(job).run_id
+            assert not instance.event_log_storage.claim_concurrency_slot("gpu", waiting, "model").is_claimed
+            holder.kill()
+        assert lost_runs.report(instance) == [run.run_id]
+        lost = instance.get_run_by_id(run.run_id)
+        assert lost and lost.status is dg.DagsterRunStatus.FAILURE
+        assert instance.event_log_storage.claim_concurrency_slot("gpu", waiting, "model").is_claimed
+
+
+def test_a_killed_trainer_is_started_again_and_a_mistake_is_not() -> None:
+    attempts: list[str] = []
+
+    @dg.asset(retry_policy=dg.RetryPolicy(max_retries=2))
+    @explained
+    def killed() -> None:
+        attempts.append("killed")
+        if len(attempts) < 3:
+            raise TrainerKilledError("the trainer was killed by SIGKILL")
+
+    @dg.asset(retry_policy=dg.RetryPolicy(max_retries=2), deps=[killed])
+    @explained
+    def mistaken() -> None:
+        attempts.append("mistaken")
+        raise PipelineError("no such corpus")
+
+    assert not dg.materialize([killed, mistaken], raise_on_error=False).success
+    assert attempts == ["killed"] * 3 + ["mistaken"]
+
+
+def test_the_launchpad_starts_with_the_recipes_own_settings(finished: Project, definitions: dg.Definitions) -> None:
+    shown = (definitions.resolve_job_def("pretrain").run_config or {})["resources"]["workshop"]["config"]
+    training = finished.recipe["training"]
+    for name in ("max_tokens", "seq_len", "seed"):
+        assert shown["training"][name] == training[name]
+    assert shown["training"]["optimizer"]["lr"] == training["optimizer"]["lr"]
+    assert shown["shards"] == finished.recipe["shards"]
+    fields = Workshop.to_config_schema().as_field().config_type.fields["training"].config_type.fields  # type: ignore[attr-defined]
+    assert all(field.description or name in ("model", "optimizer", "checkpoint", "evaluation") for name, field in fields.items())
+
+
+def test_bad_settings_are_refused_with_the_reason_before_anything_runs(finished: Project, definitions: dg.Definitions) -> None:
+    config = {"resources": {"workshop": {"config": {"training": {"max_tokens": 1000}}}}}
+    with dg.DagsterInstance.from_config(str(finished.home)) as instance:
+        result = definitions.resolve_job_def("pretrain").execute_in_process(run_config=config, instance=instance, raise_on_error=False)
+    assert not result.success
+    assert not [event for event in result.all_events if event.is_step_start]
+    said = str([event.event_specific_data for event in result.all_events if event.is_failure])
+    assert "max_tokens 1000 is not a whole number of steps of global_batch_tokens 512; set it to 1024" in said
+
+
+def test_each_checkpoint_that_is_kept_is_evaluated_once(finished: Project, definitions: dg.Definitions) -> None:
+    def tick(instance: dg.DagsterInstance) -> dg.SensorResult:
+        with dg.build_sensor_context(instance=instance, resources={"workshop": Workshop()}) as context:
+            result = definitions.resolve_sensor_def("checkpoint_saved")(context)
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+    with dg.DagsterInstance.from_config(str(finished.home)) as instance:
+        job = definitions.resolve_job_def("pretrain")
+        training = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+        assert "training is under way" in str(tick(instance).skip_reason)
+        instance.report_run_canceled(training)
+        requests = tick(instance).run_requests or []
+        keys = [request.partition_key for request in requests]
+        assert [str(key)[-8:] for key in keys] == ["00000024", "00000032"]  # keep_last: 2
+        final = str(keys[-1])
+        assert definitions.resolve_job_def("evaluate").execute_in_process(instance=instance, partition_key=final).success
+        assert [request.partition_key for request in tick(instance).run_requests or []] == keys[:-1]
+        filters = dg.AssetRecordsFilter(dg.AssetKey("checkpoint_evaluation"), asset_partitions=[final])
+        (record,) = instance.fetch_materializations(filters, limit=2).records
+        evaluated = record.asset_materialization
+        (entry,) = instance.fetch_materializations(dg.AssetRecordsFilter(dg.AssetKey("checkpoint"), asset_partitions=[final]), limit=2).records
+        saved = entry.asset_materialization
+        assert evaluated and saved
+        assert evaluated.metadata["bits per byte"].value == pytest.approx(saved.metadata["bits per byte"].value, rel=1e-6)
