@@ -11,6 +11,7 @@ import torch
 from trainer.config import DataConfig, RunConfig, TrainingConfig
 from trainer.errors import TrainerError
 from trainer.hf import load_model
+from trainer.loader import check_ids
 from trainer.model import Llama
 from trainer.parallel.world import World
 from trainer.precision import Precision, resolve
@@ -34,6 +35,8 @@ def evaluate(model: Llama, data: DataConfig, training: TrainingConfig, precision
         for row, corpus in enumerate(corpora):
             stream = TokenStream(corpus.validation)
             for windows in _batches(stream, training.seq_len, training.evaluation.micro_batch_size, world.rank, world.size):
+                if int(windows.max()) >= data.vocab_size:
+                    check_ids(data)
                 batch = torch.from_numpy(windows).to(world.device)
                 sums[row, 0] += loss_sum(model, batch, precision, bot_id)
                 sums[row, 1] += (batch[:, 1:] >= 0).sum()

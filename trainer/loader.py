@@ -17,6 +17,7 @@ class TrainingData:
     """The windows of each corpus, in the run's order. Packed rows are planned once and kept below `index_dir`."""
 
     def __init__(self, data: DataConfig, training: TrainingConfig, index_dir: Path) -> None:
+        self._data = data
         self.seq_len = training.seq_len
         self.batch_size = training.global_batch_size
         self.windows = [_windows(corpus, data.bot_id, training, index_dir) for corpus in data.corpora]
@@ -29,14 +30,28 @@ class TrainingData:
         return {name: round(windows.padding, 6) for name, windows in zip(self.order.names, self.windows, strict=True)}
 
     def batch(self, step: int, rank: int, world_size: int) -> np.ndarray:
-        """This process's rows of the global batch of step `step` (from 0), int64 [batch_size / world_size, seq_len + 1], as `windows` describes."""
+        """This process's rows of the global batch of step `step` (from 0), int64 [batch_size / world_size, seq_len + 1], as `windows` describes.
+
+        TrainerError, with the document, when an id is outside the vocabulary.
+        """
         rows = self.batch_size // world_size
         corpora, numbers = self.order.windows(step * self.batch_size + rank * rows, rows)
         batch = np.empty((rows, self.seq_len + 1), dtype=np.int64)
         for corpus, windows in enumerate(self.windows):
             mine = np.flatnonzero(corpora == corpus)
             windows.read(numbers[mine], batch, mine)
+        if max(int(batch.max()), ~int(batch.min())) >= self._data.vocab_size:
+            check_ids(self._data)
         return batch
+
+
+def check_ids(data: DataConfig) -> None:
+    """Reads all tokens. TrainerError names the first id outside the vocabulary and its document."""
+    for corpus in data.corpora:
+        try:
+            TokenStream([*corpus.train, *corpus.validation]).check_ids(data.vocab_size)
+        except ShardError as error:
+            raise TrainerError(f"corpus {corpus.name!r}: {error}") from error
 
 
 def _windows(corpus: CorpusShards, bot_id: int, training: TrainingConfig, index_dir: Path) -> Windows:

@@ -15,9 +15,11 @@ from trainer.errors import TrainerError
 from trainer.evaluate import evaluate
 from trainer.loader import Prefetcher
 from trainer.parallel.world import World, join, leave
+from trainer.profiling import profiler
 from trainer.recorder import Recorder, send_checkpoint, send_start
 from trainer.report import Reporter
 from trainer.rundir import RunDirectory
+from trainer.saver import Saver
 from trainer.session import Session
 from trainer.signals import StopSignals
 from trainer.step import train_step
@@ -29,14 +31,17 @@ RESUMABLE = 75
 log = logging.getLogger("trainer")
 
 
-def run(config: RunConfig) -> int:
-    """Trains to max_tokens or until SIGTERM or SIGINT: DONE or RESUMABLE. TrainerError for what the user can correct."""
+def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -> int:
+    """Trains to max_tokens or until SIGTERM or SIGINT: DONE or RESUMABLE. TrainerError for what the user can correct.
+
+    `allow_changes` goes on from a checkpoint of other settings; `profile` leaves a trace of a few steps in the run's directory.
+    """
     with StopSignals() as stop, ExitStack() as stack:
         world = join()
         stack.callback(leave)
         reporter = stack.enter_context(Reporter(world.is_main))
         try:
-            return _run(config, world, reporter, stop, stack)
+            return _run(config, world, reporter, stop, stack, allow_changes, profile)
         except TrainerError as error:
             reporter.send("error", message=str(error))
             raise
@@ -45,37 +50,45 @@ def run(config: RunConfig) -> int:
             raise
 
 
-def _run(config: RunConfig, world: World, reporter: Reporter, stop: StopSignals, stack: ExitStack) -> int:
+def _run(config: RunConfig, world: World, reporter: Reporter, stop: StopSignals, stack: ExitStack, allow_changes: bool, profile: bool) -> int:
     session = Session.prepare(config, world)
     directory = RunDirectory(config.run_dir)
     if world.is_main:
         stack.enter_context(directory.locked())
-    resumed = session.resume(directory.checkpoints)
+    resumed = session.resume(directory.checkpoints, allow_changes)
     send_start(reporter, session, resumed)
-    recorder = None
     if world.is_main:
         for checkpoint in store.existing(directory.checkpoints):
             if store.step_of(checkpoint) <= session.step:
                 send_checkpoint(reporter, checkpoint, session)
-        if not session.is_complete:
+    status = DONE
+    if not session.is_complete:
+        session.rehearse()
+        recorder = None
+        if world.is_main:
             write_atomically(directory.config, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
             recorder = Recorder(session, directory, reporter)
             stack.callback(recorder.close)
-    status = DONE if session.is_complete else _train(session, directory, recorder, stop)
+        saver = Saver(session, directory, recorder)
+        stack.callback(saver.close)
+        tracing = stack.enter_context(profiler(directory.profile, session.step)) if profile and world.is_main else None
+        status = _train(session, recorder, saver, tracing, stop)
     if status == DONE:
         log.info("complete: %s tokens, %s", f"{session.tokens:,}", store.directory_for(directory.checkpoints, session.step))
         reporter.send("end", step=session.step, tokens=session.tokens, loss=session.loss, evaluation=session.evaluation)
     return status
 
 
-def _train(session: Session, directory: RunDirectory, recorder: Recorder | None, stop: StopSignals) -> int:
+def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: torch.profiler.profile | None, stop: StopSignals) -> int:
     training, world = session.training, session.world
-    session.compile_blocks()
-    if session.step and session.is_due(training.evaluation.every_tokens) and session.evaluation is None:
+    if session.step and session.passes(training.evaluation.every_tokens) and session.evaluation is None:
         _evaluate(session, recorder)  # a signal came before it could be made
     batches = Prefetcher(session.data, world.rank, world.size)
+    stopping = False
     try:
-        while not session.is_complete:
+        while not (session.is_complete or stopping):
+            if recorder is not None:
+                recorder.before_step()
             started = time.perf_counter()
             windows = torch.from_numpy(batches.batch(session.step))
             waited = time.perf_counter()
@@ -91,20 +104,25 @@ def _train(session: Session, directory: RunDirectory, recorder: Recorder | None,
                 session.loss_scale,
             )
             session.step, session.loss, session.evaluation = session.step + 1, result.loss, None
+            spike = not result.skipped and session.spikes.is_spike(result.loss, result.grad_norm)
             if recorder is not None:
-                recorder.step(result, time.perf_counter() - started, waited - started)
+                recorder.step(result, spike, time.perf_counter() - started, waited - started)
 
             # The last step is followed by everything that ends a run, signal or not.
             stopping = not session.is_complete and world.any(stop.received)
-            if not stopping and session.is_due(training.evaluation.every_tokens):
+            if not stopping and (session.is_complete or session.passes(training.evaluation.every_tokens)):
                 _evaluate(session, recorder)
-            if stopping or session.is_due(training.checkpoint.every_tokens):
-                _save(session, directory, recorder)
-            if stopping:
-                log.info("stopped at step %d of %d; run again to go on", session.step, training.steps)
-                return RESUMABLE
+            if stopping or saver.is_due():
+                saver.save(whole=stopping)
+            saver.poll()
+            if tracing is not None:
+                tracing.step()
     finally:
         batches.close()
+    saver.wait()
+    if stopping:
+        log.info("stopped at step %d of %d; run again to go on", session.step, training.steps)
+        return RESUMABLE
     return DONE
 
 
@@ -113,18 +131,5 @@ def _evaluate(session: Session, recorder: Recorder | None) -> None:
     if recorder is not None:
         if session.evaluation is not None:
             recorder.evaluation(session.evaluation)
+        recorder.draw()
         recorder.samples()
-
-
-def _save(session: Session, directory: RunDirectory, recorder: Recorder | None) -> None:
-    if recorder is not None:
-        checkpoint = store.directory_for(directory.checkpoints, session.step)
-        # The metrics must be on disk before a checkpoint that vouches for them.
-        recorder.metrics.sync()
-        try:
-            session.save(checkpoint)
-        except OSError as error:
-            raise TrainerError(f"{checkpoint}: cannot be saved ({error}); earlier checkpoints are intact, free some space and run again") from error
-        store.retire(checkpoint, session.training.checkpoint.keep_last)
-        recorder.checkpoint(checkpoint)
-    session.world.barrier()

@@ -8,7 +8,7 @@ from typing import Any
 from torch.utils.tensorboard import SummaryWriter
 
 # What depends on the machine and the moment; every other field is the same in a run that was interrupted.
-TIMING_FIELDS = ("tokens_per_second", "step_ms", "data_wait_ms", "memory_mb")
+TIMING_FIELDS = ("tokens_per_second", "step_ms", "data_wait_ms", "mfu", "memory_mb")
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -25,23 +25,25 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 class MetricsLog:
-    """Appends to metrics.jsonl; opened on a resumed run, it first forgets what came after `resumed_step`, which will happen again."""
+    """Appends to metrics.jsonl. Opened on a resumed run, it first forgets what came after the `resumed_bytes` that the checkpoint vouches for."""
 
-    def __init__(self, path: Path, tensorboard: Path, resumed_step: int) -> None:
-        self.records = [record for record in read(path) if record["step"] <= resumed_step]
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text("".join(json.dumps(record) + "\n" for record in self.records), encoding="utf-8")
-        temporary.replace(path)
+    def __init__(self, path: Path, tensorboard: Path, resumed_step: int, resumed_bytes: int) -> None:
+        self._path = path
         self._file = path.open("a", encoding="utf-8")
+        self._file.truncate(min(resumed_bytes, self._file.tell()))
         self._tensorboard = SummaryWriter(str(tensorboard), purge_step=resumed_step + 1)
 
     def close(self) -> None:
         self._file.close()
         self._tensorboard.close()
 
+    def records(self) -> list[dict[str, Any]]:
+        """All of them, read back: a long run does not hold them in memory."""
+        self._file.flush()
+        return read(self._path)
+
     def write(self, record: dict[str, Any]) -> None:
         """`record` has `kind` and `step`; its other numbers become curves named `<kind>/<field>`."""
-        self.records.append(record)
         self._file.write(json.dumps(record) + "\n")
         for field, value in record.items():
             if field not in ("kind", "step", "tokens") and isinstance(value, int | float):
@@ -50,8 +52,9 @@ class MetricsLog:
     def write_text(self, tag: str, text: str, step: int) -> None:
         self._tensorboard.add_text(tag, text, step)
 
-    def sync(self) -> None:
-        """Makes the lines durable: a checkpoint must not know more than its metrics."""
+    def sync(self) -> int:
+        """Makes the lines durable and says how many bytes they are: a checkpoint must not know more than its metrics."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._tensorboard.flush()
+        return self._file.tell()

@@ -1,27 +1,47 @@
 """What is checked before the first step, so that a run that cannot work says so at once and touches nothing."""
 
 import hashlib
+import logging
 import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
+import torch
+from torch._dynamo.exc import TorchDynamoException
 
 from trainer.checkpoint import store
-from trainer.config import CorpusShards, RunConfig
+from trainer.config import CorpusShards, RunConfig, TrainingConfig
 from trainer.errors import TrainerError
+from trainer.hardware import free_memory
+from trainer.memory import estimate, rough
 from trainer.model import padded_vocab_size
-from trainer.shards import Shard, ShardError, bin_path, idx_path
+from trainer.parallel.world import World
+from trainer.shards import Shard, ShardError, idx_path
 
-BLOCK_TOKENS = 8 * 1024 * 1024
+BLOCK_TOKENS = 1 << 20
+# Of shards whose content is known, so many are looked into, so far.
+SAMPLED_SHARDS, SAMPLED_TOKENS = 64, 1 << 16
+SLOW_SECONDS = 10.0
+# So many times what a run needs by a rough count makes an estimate, which takes a second or two, superfluous.
+AMPLE = 10
+
+log = logging.getLogger("trainer")
 
 
-def check(config: RunConfig, world_size: int) -> dict[str, str]:
-    """TrainerError for what cannot work; otherwise the hash of each corpus' shards (train and validation), by its name. Reads every token once."""
-    _check_batch(config, world_size)
+def check(config: RunConfig, world: World) -> dict[str, str]:
+    """TrainerError for what cannot work; otherwise what names the content of each corpus' shards (train and validation), by its name.
+
+    For the main process alone. Reads every token of a corpus that does not say what its `content` is. Of one that does, the sizes of all shards and
+    some of their ids: an id outside the vocabulary that is met only later ends the run with the name of its document (TrainingData.batch).
+    """
+    _check_batch(config, world.size)
     _check_tokenizer(config)
-    hashes = {corpus.name: _check_shards(corpus, config.data.vocab_size) for corpus in config.data.corpora}
+    contents = {corpus.name: _check_shards(corpus, config.data.vocab_size) for corpus in config.data.corpora}
     _check_disk(config)
-    return hashes
+    _check_memory(config, world)
+    return contents
 
 
 def _check_batch(config: RunConfig, world_size: int) -> None:
@@ -46,39 +66,47 @@ def _check_tokenizer(config: RunConfig) -> None:
 
 
 def _check_shards(corpus: CorpusShards, vocab_size: int) -> str:
+    try:
+        shards = [Shard(prefix) for prefix in (*corpus.train, *corpus.validation)]
+        if corpus.content is None:
+            return _hash_shards(corpus.name, shards, vocab_size)
+        for shard in shards[:: -(-len(shards) // SAMPLED_SHARDS)]:
+            if shard.num_tokens and int(shard.tokens[:SAMPLED_TOKENS].max()) >= vocab_size:
+                shard.check_ids(vocab_size)
+    except ShardError as error:
+        raise TrainerError(f"corpus {corpus.name!r}: {error}") from error
+    return corpus.content
+
+
+def _hash_shards(name: str, shards: list[Shard], vocab_size: int) -> str:
+    started = time.monotonic()
     digest = hashlib.sha256()
-    for prefix in [*corpus.train, *corpus.validation]:
-        try:
-            shard = Shard(prefix)
-        except ShardError as error:
-            raise TrainerError(f"corpus {corpus.name!r}: {error}") from error
-        digest.update(idx_path(prefix).read_bytes())
+    for shard in shards:
+        digest.update(idx_path(shard.prefix).read_bytes())
         for start in range(0, shard.num_tokens, BLOCK_TOKENS):
             block = shard.tokens[start : start + BLOCK_TOKENS]
             if int(block.max()) >= vocab_size:
-                position = start + int(np.argmax(block >= vocab_size))
-                document = int(np.searchsorted(np.cumsum(shard.lengths, dtype=np.int64), position, side="right"))
-                raise TrainerError(
-                    f"corpus {corpus.name!r}: {bin_path(prefix)}: document {document} holds id {int(shard.tokens[position])}, "
-                    f"but data.vocab_size is {vocab_size}; these shards are of another tokenizer"
-                )
-            digest.update(block.tobytes())
-    return digest.hexdigest()
+                shard.check_ids(vocab_size)
+            digest.update(block.data)
+    seconds, found = time.monotonic() - started, digest.hexdigest()
+    if seconds > SLOW_SECONDS:
+        log.info("corpus %r: all tokens read and hashed in %.0f s; `content: %s` beside its shards saves that next time", name, seconds, found)
+    return found
 
 
 def _check_disk(config: RunConfig) -> None:
-    training = config.training
-    model = training.model
-    padding = padded_vocab_size(config.data.vocab_size) - config.data.vocab_size
-    parameters = model.parameters(config.data.vocab_size) + padding * model.d_model * (1 if model.tie_embeddings else 2)
-    checkpoint_bytes = 12 * parameters  # fp32 weights and at most two moments
-    made = -(-training.max_tokens // training.checkpoint.every_tokens)
+    wanted = config.training.checkpoint
+    # fp32 weights and at most two moments.
+    checkpoint_bytes = (4 if wanted.model_only else 12) * config.training.model.parameters(padded_vocab_size(config.data.vocab_size))
+    batch, most = config.training.global_batch_tokens, config.training.max_tokens
+    made = -(-most // max(batch, wanted.every_tokens or batch))
     # Retention comes after the commit, so one more than are kept exists for a moment.
-    wanted = min(training.checkpoint.keep_last + 1, made) - len(store.existing(config.run_dir / "checkpoints"))
+    kept = wanted.keep_last + 1 + most // (wanted.keep_every_tokens or most + 1)
+    missing = max(1, min(kept, made) - len(store.existing(config.run_dir / "checkpoints")))
     free = shutil.disk_usage(_existing_parent(config.run_dir)).free
-    if max(1, wanted) * checkpoint_bytes > free:
+    if missing * checkpoint_bytes > free:
         raise TrainerError(
-            f"{config.run_dir}: {free / 1e6:,.0f} MB free, but {max(1, wanted)} checkpoints of {checkpoint_bytes / 1e6:,.0f} MB are to be made; "
+            f"{config.run_dir}: {free / 1e6:,.0f} MB free, but {missing} checkpoints of {checkpoint_bytes / 1e6:,.0f} MB are to be made; "
             "free some space, lower training.checkpoint.keep_last, or choose another run_dir"
         )
 
@@ -88,3 +116,40 @@ def _existing_parent(path: Path) -> Path:
     while not path.exists():
         path = path.parent
     return path
+
+
+def _check_memory(config: RunConfig, world: World) -> None:
+    training, free = config.training, free_memory(world.device)
+    if rough(config) * AMPLE < free:
+        return
+    needed = estimate(config, world.size, world.device)
+    told = f"training needs {needed}, and {free / 1e6:,.0f} MB are free on {world.device}"
+    if needed.total <= free:
+        log.info(told)
+    elif training.compile and needed.lasting <= free:
+        # Compiled blocks keep less than the estimate, which is of uncompiled ones.
+        log.warning("%s; compiled it may fit, the first batch will tell", told)
+    else:
+        batch = f"lower training.micro_batch_size (now {training.micro_batch_size})"
+        smaller = batch if needed.activations > needed.lasting else "take a smaller model"
+        raise TrainerError(f"{told}; {smaller}, lower training.seq_len, or free some memory")
+
+
+@contextmanager
+def explained(training: TrainingConfig) -> Iterator[None]:
+    """Turns what the first batch fails with into TrainerError: memory that is not there, a model that cannot be compiled."""
+    try:
+        yield
+    except TorchDynamoException as error:
+        raise TrainerError(f"the model cannot be compiled ({_first_line(error)}); set training.compile to false") from error
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+            raise
+        raise TrainerError(
+            f"one micro-batch of {training.micro_batch_size} x {training.seq_len} tokens does not fit ({_first_line(error)}); "
+            "lower training.micro_batch_size or training.seq_len, or take a smaller model"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,7 +1,6 @@
 """Everything a run tells: metrics, curve, progress, messages to Dagster. Only the main process has one to tell it to."""
 
 import logging
-import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,14 @@ import torch
 from trainer import plot
 from trainer.checkpoint import state, store
 from trainer.generate import complete, load_tokenizer
+from trainer.hardware import peak_flops, peak_memory
 from trainer.metrics import MetricsLog
 from trainer.progress import Progress
 from trainer.report import Reporter
 from trainer.rundir import RunDirectory
 from trainer.session import Session
 from trainer.step import StepResult
+from trainer.updates import UpdateProbe
 
 log = logging.getLogger("trainer")
 
@@ -26,22 +27,36 @@ class Recorder:
 
     def __init__(self, session: Session, directory: RunDirectory, reporter: Reporter) -> None:
         self._session, self._directory, self._reporter = session, directory, reporter
-        self.metrics = MetricsLog(directory.metrics, directory.tensorboard, session.step)
+        self.metrics = MetricsLog(directory.metrics, directory.tensorboard, session.step, session.metrics_bytes)
         self._progress = Progress(session.tokens, session.training.max_tokens)
+        self._updates = UpdateProbe(session.model)
         self._started, self._started_tokens = time.monotonic(), session.tokens
+        # What one token costs, as a share of what all devices could do in a second.
+        flops = session.training.model.flops_per_token(session.config.data.vocab_size, session.training.seq_len)
+        self._utilisation = flops / (peak_flops(session.world.device, session.precision) * session.world.size)
 
     def close(self) -> None:
         self.metrics.close()
         self._progress.close()
 
-    def step(self, result: StepResult, step_seconds: float, wait_seconds: float) -> None:
+    def before_step(self) -> None:
+        if self._is_logged(self._session.step + 1):
+            self._updates.remember()
+
+    def _is_logged(self, step: int) -> bool:
+        return step % self._session.training.log_every_steps == 0 or step == self._session.training.steps
+
+    def step(self, result: StepResult, spike: bool, step_seconds: float, wait_seconds: float) -> None:
+        """A spike is written down at any step, others at each `log_every_steps`-th."""
         session = self._session
         elapsed = time.monotonic() - self._started
         eta = elapsed * (session.training.max_tokens - session.tokens) / (session.tokens - self._started_tokens)
         speed = session.training.global_batch_tokens / step_seconds
         if result.skipped:
             log.warning("step %d skipped: gradients overflowed in fp16; the loss scale is now %g", session.step, session.loss_scale.value)
-        if session.step % session.training.log_every_steps == 0 or session.is_complete:
+        if spike:
+            log.warning("step %d: loss %.3f, gradient norm %.3f: a spike", session.step, result.loss, result.grad_norm)
+        if spike or self._is_logged(session.step):
             record = {
                 "kind": "train",
                 "step": session.step,
@@ -50,20 +65,22 @@ class Recorder:
                 "lr": session.optimizers[0].param_groups[0]["base_lr"] * result.lr_factor,
                 "grad_norm": result.grad_norm,
                 "param_norm": torch.nn.utils.get_total_norm(list(session.model.parameters())).item(),
+                "update_ratio": self._updates.ratio(),
+                "spike": spike,
                 "tokens_per_second": round(speed, 1),
+                "mfu": round(speed * self._utilisation, 4),
                 "step_ms": round(1000 * step_seconds, 3),
                 "data_wait_ms": round(1000 * wait_seconds, 3),
-                "memory_mb": round(peak_memory_mb(session.world.device), 1),
+                "memory_mb": round(peak_memory(session.world.device) / 1e6, 1),
             }
             self.metrics.write(record)
-            message = {name: record[name] for name in ("step", "tokens", "loss", "lr", "grad_norm", "tokens_per_second")}
+            message = {name: record[name] for name in ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")}
             self._reporter.send("metrics", **message, eta_seconds=round(eta, 1))
         self._progress.update(session.tokens, result.loss, speed, eta)
 
     def evaluation(self, evaluation: dict[str, Any]) -> None:
         session = self._session
         self.metrics.write({"kind": "evaluation", "step": session.step, "tokens": session.tokens, **evaluation})
-        plot.loss_curve(self.metrics.records, self._directory.loss_curve)
         self._reporter.send("evaluation", step=session.step, tokens=session.tokens, **evaluation)
         log.info("step %d: validation loss %.4f, %.4f bits per byte", session.step, evaluation["loss"], evaluation["bits_per_byte"])
 
@@ -79,8 +96,12 @@ class Recorder:
             self._reporter.send("sample", step=session.step, prompt=prompt, text=text)
             log.info("step %d: %s", session.step, text.replace("\n", " / "))
 
+    def draw(self) -> None:
+        """The loss curve so far."""
+        plot.loss_curve(self.metrics.records(), self._directory.loss_curve)
+
     def checkpoint(self, checkpoint: Path) -> None:
-        plot.loss_curve(self.metrics.records, self._directory.loss_curve)
+        """Announces one that is committed."""
         send_checkpoint(self._reporter, checkpoint, self._session)
         log.info("saved %s", checkpoint)
 
@@ -118,10 +139,3 @@ def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> N
         bits_per_byte=evaluation.get("bits_per_byte"),
         parameters=session.training.model.parameters(session.config.data.vocab_size),
     )
-
-
-def peak_memory_mb(device: torch.device) -> float:
-    """The most that this process has held: of the GPU where there is one, else resident memory."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6

@@ -18,6 +18,7 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.loss_curve = path / "loss.png"
         self.tensorboard = path / "tensorboard"
+        self.profile = path / "profile"
         self.checkpoints = path / "checkpoints"
 
     @contextmanager

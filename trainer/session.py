@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from trainer import preflight
 from trainer.attention import Backend, choose
 from trainer.checkpoint import state, store
+from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig, TrainingConfig, meaning
 from trainer.errors import TrainerError
 from trainer.loader import TrainingData
@@ -19,13 +20,21 @@ from trainer.model import Llama
 from trainer.optim.build import build
 from trainer.parallel.world import World
 from trainer.precision import LossScale, Precision, resolve
+from trainer.spikes import SpikeDetector
+from trainer.step import loss_sum
+
+# What a run cannot change on the way, whatever is allowed: its state would not fit.
+FIXED = ("training.model", "training.seq_len", "training.global_batch_tokens", "training.optimizer.kind", "data.tokenizer_sha256", "data.vocab_size")
 
 log = logging.getLogger("trainer")
 
 
 @dataclass
 class Session:
-    """`step` steps are done; `loss` is the last one's, `evaluation` that of the current step if there was one."""
+    """`step` steps are done; `loss` is the last one's, `evaluation` that of the current step if there was one.
+
+    `metrics_bytes`: how long metrics.jsonl was when this state was saved. `changes`: what of the settings changed since step 0, and when.
+    """
 
     config: RunConfig
     meaning: dict[str, Any]
@@ -39,12 +48,15 @@ class Session:
     step: int = 0
     loss: float = float("nan")
     evaluation: dict[str, Any] | None = None
+    spikes: SpikeDetector = field(default_factory=SpikeDetector)
+    metrics_bytes: int = 0
+    changes: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def prepare(cls, config: RunConfig, world: World) -> "Session":
         """Checks everything that can be checked before the first step (TrainerError) and builds the run at step 0."""
         training = config.training
-        hashes = preflight.check(config, world.size)
+        contents: Any = world.from_main(preflight.check(config, world) if world.is_main else None)
         data = TrainingData(config.data, training, config.run_dir / "packing")
         if world.device.type == "cpu" and training.threads:
             torch.set_num_threads(training.threads)
@@ -54,7 +66,7 @@ class Session:
         model.to(world.device)
         precision = resolve(training.precision, world.device)
         optimizers, loss_scale = build(model, training.optimizer), LossScale.of(precision)
-        return cls(config, meaning(config, hashes), world, precision, attention, data, model, optimizers, loss_scale)
+        return cls(config, meaning(config, contents), world, precision, attention, data, model, optimizers, loss_scale)
 
     @property
     def training(self) -> TrainingConfig:
@@ -73,19 +85,33 @@ class Session:
         """What separates documents for attention; None when they may see each other."""
         return self.config.data.bot_id if self.training.document_masking else None
 
-    def is_due(self, every_tokens: int) -> bool:
-        """Whether the step just done reached a multiple of `every_tokens`, or the end."""
-        before = self.tokens - self.training.global_batch_tokens
-        return self.is_complete or self.tokens // every_tokens > before // every_tokens
+    def passes(self, every_tokens: int) -> bool:
+        """Whether the step just done reached a multiple of `every_tokens`."""
+        return self._passes(self.step, every_tokens)
 
-    def corpus_samples(self, step: int) -> dict[str, int]:
-        """Windows taken from each corpus in `step` steps."""
+    def stays(self, step: int) -> bool:
+        """Whether the checkpoint of a step is one of those kept for good."""
+        every_tokens = self.training.checkpoint.keep_every_tokens
+        return every_tokens is not None and self._passes(step, every_tokens)
+
+    def _passes(self, step: int, every_tokens: int) -> bool:
+        tokens = step * self.training.global_batch_tokens
+        return tokens // every_tokens > (tokens - self.training.global_batch_tokens) // every_tokens
+
+    def corpus_samples(self) -> dict[str, int]:
+        """Windows taken from each corpus so far; those of a mixture that was changed on the way included."""
+        since: dict[str, Any] = self.changes[-1] if self.changes else {"step": 0, "corpus_samples": {}}
+        taken = dict(since["corpus_samples"])
+        first, last = (self._consumed(step) for step in (since["step"], self.step))
+        return {name: taken.get(name, 0) + last.get(name, 0) - first.get(name, 0) for name in taken | last}
+
+    def _consumed(self, step: int) -> dict[str, int]:
         counts = self.data.order.consumed(step * self.training.global_batch_size)
         return dict(zip(self.data.order.names, counts.tolist(), strict=True))
 
     def epochs(self) -> dict[str, float]:
         """How often each corpus will have been read at the end of the run."""
-        samples = self.corpus_samples(self.training.steps)
+        samples = self._consumed(self.training.steps)
         return {name: round(samples[name] / size, 3) for name, size in zip(self.data.order.names, self.data.order.sizes, strict=True)}
 
     def compile_blocks(self) -> None:
@@ -97,32 +123,63 @@ class Session:
             for block in self.model.model.layers:
                 block.compile(fullgraph=True, dynamic=False)
 
-    def save(self, checkpoint: Path) -> None:
-        """On the main process."""
-        samples = self.step * self.training.global_batch_size
-        corpus_samples = self.corpus_samples(self.step)
-        progress = state.Progress(self.step, self.tokens, samples, corpus_samples, self.loss, self.evaluation, self.loss_scale)
-        state.save(checkpoint, self.model, self.optimizers, progress, self.config, self.meaning)
+    def rehearse(self) -> None:
+        """Compiles, and makes the gradients of one micro-batch, which are thrown away: TrainerError when that cannot be done."""
+        self.compile_blocks()
+        rows = self.data.batch(self.step, self.world.rank, self.world.size)[: self.training.micro_batch_size]
+        windows = torch.from_numpy(rows).to(self.world.device)
+        with preflight.explained(self.training):
+            loss_sum(self.model, windows, self.precision, self.bot_id).backward()
+        self.model.zero_grad(set_to_none=True)
 
-    def resume(self, checkpoints: Path) -> Path | None:
+    def snapshot(self, staging: Staging, metrics_bytes: int, model_only: bool) -> state.Snapshot:
+        """What a checkpoint of the current step is written from, copied into `staging`."""
+        progress = state.Progress(
+            step=self.step,
+            tokens=self.tokens,
+            samples=self.step * self.training.global_batch_size,
+            corpus_samples=self.corpus_samples(),
+            loss=self.loss,
+            loss_scale=replace(self.loss_scale),
+            evaluation=self.evaluation,
+            spike_history=self.spikes.history,
+            metrics_bytes=metrics_bytes,
+            changes=self.changes,
+        )
+        return state.Snapshot.take(self.model, None if model_only else self.optimizers, progress, self.config, self.meaning, staging)
+
+    def resume(self, checkpoints: Path, allow_changes: bool = False) -> Path | None:
         """Goes to the newest checkpoint that verifies, if any. TrainerError when it is of another run."""
-        found = self.world.from_main(self._newest(checkpoints) if self.world.is_main else None)
+        found = self.world.from_main(self._newest(checkpoints, allow_changes) if self.world.is_main else None)
         if not isinstance(found, Path):
             return None
         saved = state.read_state(found)
         state.restore(found, self.model, self.optimizers)
         self.step, self.loss, self.evaluation = saved["step"], saved["loss"], saved["evaluation"]
         self.loss_scale = LossScale(**saved["loss_scale"])
+        self.spikes, self.metrics_bytes, self.changes = SpikeDetector(map(tuple, saved["spike_history"])), saved["metrics_bytes"], saved["changes"]
+        changed = state.differences(saved["meaning"], self.meaning)
+        if changed:
+            log.warning("the settings changed after step %d: %s", self.step, "; ".join(changed))
+            at = {"step": self.step, "tokens": saved["tokens"], "corpus_samples": saved["corpus_samples"]}
+            self.changes = [*self.changes, {**at, "changed": changed}]
         return found
 
-    def _newest(self, checkpoints: Path) -> Path | None:
-        found, skipped = store.newest_valid(checkpoints)
+    def _newest(self, checkpoints: Path, allow_changes: bool) -> Path | None:
+        found, skipped = store.newest_valid(checkpoints, lambda checkpoint: state.verify(checkpoint, self.training.steps))
         for reason in skipped:
             log.warning("skipped a checkpoint: %s", reason)
         if found is not None:
-            changed = state.differences(state.read_state(found)["meaning"], self.meaning)
-            if changed:
+            saved = state.read_state(found)
+            changed = state.differences(saved["meaning"], self.meaning)
+            fixed = [line for line in changed if line.startswith(FIXED)]
+            if fixed and allow_changes:
+                raise TrainerError(f"{found}: cannot be gone on from with another {'; '.join(fixed)}: choose another run_dir")
+            if changed and not allow_changes:
                 raise TrainerError(
-                    f"{found.parent.parent} holds a run with other settings ({'; '.join(changed)}): restore them, or choose another run_dir"
+                    f"{found.parent.parent} holds a run with other settings ({'; '.join(changed)}): restore them, choose another run_dir, "
+                    "or go on all the same with --allow-changes"
                 )
+            if saved["step"] > self.training.steps:
+                raise TrainerError(f"{found}: is past training.max_tokens {self.training.max_tokens}; choose another run_dir")
         return found

@@ -308,6 +308,11 @@ class TokenStream:
             else:
                 out[row] = self.window(self._begins_to_search[shard] + begin, length)
 
+    def check_ids(self, vocab_size: int) -> None:
+        """As Shard.check_ids, for all shards."""
+        for shard in self.shards:
+            shard.check_ids(vocab_size)
+
     def _pieces(self, start: int, length: int) -> Iterator[tuple[Shard, int, int]]:
         """The shards that the window touches, each with the first of its tokens and the one after the last."""
         if start < 0 or length < 0 or start + length > self.num_tokens:

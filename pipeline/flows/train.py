@@ -101,6 +101,7 @@ def _corpus_shards(version: Version, name: str, share: float) -> CorpusShards:
         train=prefixes(version, "train"),
         validation=prefixes(version, "validation"),
         validation_bytes=counts["validation_text_bytes"],
+        content=version.data_version,
     )
 
 

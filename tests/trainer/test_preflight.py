@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from trainer import preflight
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.loop import run
+from trainer.parallel.world import World
 from trainer.shards import ShardWriter
+
+ALONE = World(0, 1, torch.device("cpu"))
 
 
 def _other_tokenizer(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -41,7 +45,7 @@ def _id_outside_the_vocabulary(settings: dict[str, Any], tmp_path: Path) -> None
         (_other_tokenizer, r"tokenizer\.json has sha256 44136f.*made with"),
         (lambda settings, _: settings["data"].update(tokenizer="nowhere"), r"nowhere/tokenizer\.json: no such file"),
         (_truncated_shard, r"corpus 'prose': .*cut\.bin: 150 bytes, but its index counts 100 tokens"),
-        (_id_outside_the_vocabulary, r"corpus 'code': .*big\.bin: document 1 holds id 300, but data\.vocab_size is 300"),
+        (_id_outside_the_vocabulary, r"corpus 'code': .*big\.bin: document 1 holds id 300, but the vocabulary has 300"),
         (lambda settings, _: settings["data"]["corpora"][0].update(train=["gone"]), r"gone\.idx: no such file"),
         (lambda settings, _: settings["training"].update(seq_len=8192, global_batch_tokens=32768, max_tokens=32768), "too few for one window"),
         (lambda settings, _: settings["training"]["model"].update(d_model=1 << 21, n_heads=8, n_kv_heads=8), r"MB free, but \d checkpoints of"),
@@ -59,19 +63,19 @@ def test_a_run_that_cannot_work_says_why_and_touches_nothing(
 
 def test_processes_that_do_not_divide_the_batch_are_named(config: RunConfig) -> None:
     with pytest.raises(TrainerError, match=r"8 windows of seq_len 32, not a multiple of micro_batch_size x processes \(4 x 3\)"):
-        preflight.check(config, world_size=3)
+        preflight.check(config, World(0, 3, torch.device("cpu")))
 
 
 def test_the_hash_of_a_corpus_follows_its_content_not_its_place(settings: dict[str, Any], config: RunConfig, tmp_path: Path) -> None:
-    before = preflight.check(config, world_size=1)
+    before = preflight.check(config, ALONE)
     moved = []
     for prefix in config.data.corpora[0].train:
         for suffix in (".bin", ".idx"):
             (tmp_path / (prefix.name + suffix)).write_bytes(prefix.with_name(prefix.name + suffix).read_bytes())
         moved.append(str(tmp_path / prefix.name))
     settings["data"]["corpora"][0]["train"] = moved
-    assert preflight.check(RunConfig.model_validate(settings), world_size=1) == before
+    assert preflight.check(RunConfig.model_validate(settings), ALONE) == before
     settings["data"]["corpora"][0]["train"] = moved[:1]
-    after = preflight.check(RunConfig.model_validate(settings), world_size=1)
+    after = preflight.check(RunConfig.model_validate(settings), ALONE)
     assert after["prose"] != before["prose"]
     assert after["code"] == before["code"]

@@ -1,8 +1,8 @@
 """What a checkpoint of a run holds, written and read back.
 
     hf/                     the weights, in Hugging Face's format, with the tokenizer
-    optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`
-    state.json              position (step, tokens, samples), the configuration's meaning and hash, last losses
+    optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`; not in a checkpoint of the model only
+    state.json              position (step, tokens, samples), the configuration's meaning and hash, last losses, spike history
     lineage.json            what the model is made from
     manifest.json           size and sha256 of every file
 
@@ -10,59 +10,83 @@ Nothing in training draws from a global random generator (initialisation is keye
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch.optim import Optimizer
 
 from trainer import hf
 from trainer.checkpoint import store
+from trainer.checkpoint.staging import Staging, host_model
+from trainer.checkpoint.store import CheckpointError
 from trainer.config import RunConfig, config_hash
 from trainer.model import Llama
 from trainer.optim.state import load_state_tensors, state_tensors
 from trainer.precision import LossScale
 
 LIBRARIES = ("torch", "numpy", "safetensors", "tokenizers")
+OPTIMIZER = "optimizer.safetensors"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after `step` steps."""
+    """Where a run stands after `step` steps.
+
+    `spike_history` is that of SpikeDetector, `metrics_bytes` how long metrics.jsonl was, `changes` what of the settings changed on the way.
+    """
 
     step: int
     tokens: int
     samples: int
     corpus_samples: dict[str, int]
     loss: float
-    evaluation: dict[str, Any] | None
     loss_scale: LossScale
+    evaluation: dict[str, Any] | None = None
+    spike_history: list[tuple[float, float]] = field(default_factory=list)
+    metrics_bytes: int = 0
+    changes: list[dict[str, Any]] = field(default_factory=list)
 
 
-def save(checkpoint: Path, model: Llama, optimizers: list[Optimizer], progress: Progress, config: RunConfig, meaning: dict[str, Any]) -> None:
-    """Publishes `checkpoint`, whole or not at all."""
+@dataclass(frozen=True)
+class Snapshot:
+    """A run at one moment, in host memory; `optimizer` is None in a checkpoint of the model only."""
 
-    def write(directory: Path) -> None:
-        data = config.data
-        hf.export(model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf")
-        save_file(state_tensors(model, optimizers), directory / "optimizer.safetensors")
-        position = {"step": progress.step, "tokens": progress.tokens, "samples": progress.samples}
-        losses = {"loss": progress.loss, "evaluation": progress.evaluation, "loss_scale": asdict(progress.loss_scale)}
-        _write_json(directory / "state.json", {**position, **losses, "config_hash": config_hash(meaning), "meaning": meaning})
-        corpus_tokens = {name: samples * config.training.seq_len for name, samples in progress.corpus_samples.items()}
+    model: Llama
+    optimizer: dict[str, torch.Tensor] | None
+    progress: Progress
+    config: RunConfig
+    meaning: dict[str, Any]
+
+    @classmethod
+    def take(
+        cls, model: Llama, optimizers: list[Optimizer] | None, progress: Progress, config: RunConfig, meaning: dict[str, Any], staging: Staging
+    ) -> "Snapshot":
+        """Copies what training changes; until `staging` is used again the snapshot stays as it is."""
+        optimizer = None if optimizers is None else staging.copy(state_tensors(model, optimizers))
+        return cls(host_model(model, staging), optimizer, progress, config, meaning)
+
+    def write(self, directory: Path) -> None:
+        """Fills the directory of a checkpoint, all but its manifest."""
+        data, progress = self.config.data, self.progress
+        hf.export(self.model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf")
+        if self.optimizer is not None:
+            save_file(self.optimizer, directory / OPTIMIZER)
+        meant = {"config_hash": config_hash(self.meaning), "meaning": self.meaning}
+        _write_json(directory / "state.json", {**asdict(progress), **meant, "model_only": self.optimizer is None})
         training = {
             "step": progress.step,
             "tokens": progress.tokens,
-            "corpus_tokens": corpus_tokens,
-            "config_hash": config_hash(meaning),
-            "config": config.training.model_dump(mode="json"),
+            "corpus_tokens": {name: samples * self.config.training.seq_len for name, samples in progress.corpus_samples.items()},
+            "changes": progress.changes,
+            "config_hash": config_hash(self.meaning),
+            "config": self.config.training.model_dump(mode="json"),
             "libraries": {name: version(name) for name in LIBRARIES},
         }
-        _write_json(directory / "lineage.json", {**config.lineage, "training": training})
-
-    store.publish(checkpoint, write)
+        _write_json(directory / "lineage.json", {**self.config.lineage, "training": training})
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
@@ -71,10 +95,19 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     return state
 
 
+def verify(checkpoint: Path, steps: int) -> None:
+    """Reads every file back. CheckpointError when one is damaged, or when a run of `steps` steps cannot go on from it."""
+    store.verify(checkpoint)
+    saved = read_state(checkpoint)
+    if saved["model_only"] and saved["step"] < steps:
+        raise CheckpointError(f"{checkpoint}: holds the model only (training.checkpoint.model_only), so that training cannot go on from it")
+
+
 def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None:
-    """Weights and optimizer state, bit for bit. Hyperparameters stay those of the configuration."""
+    """Weights and, where it was saved, optimizer state, bit for bit. Hyperparameters stay those of the configuration."""
     hf.load_weights(model, checkpoint / "hf")
-    load_state_tensors(model, optimizers, load_file(checkpoint / "optimizer.safetensors"))
+    if (checkpoint / OPTIMIZER).exists():
+        load_state_tensors(model, optimizers, load_file(checkpoint / OPTIMIZER))
 
 
 def differences(before: Any, now: Any, at: str = "") -> list[str]:

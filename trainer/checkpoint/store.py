@@ -34,15 +34,23 @@ def publish(checkpoint: Path, write: Callable[[Path], None]) -> None:
     for leftover in checkpoint.parent.glob(".step-*.tmp"):
         shutil.rmtree(leftover)
     temporary.mkdir(parents=True)
+    try:
+        _fill(temporary, write)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    if checkpoint.exists():
+        shutil.rmtree(checkpoint)
+    temporary.rename(checkpoint)
+    sync(checkpoint.parent)
+
+
+def _fill(temporary: Path, write: Callable[[Path], None]) -> None:
     write(temporary)
     files = {str(path.relative_to(temporary)): _fingerprint(path) for path in sorted(temporary.rglob("*")) if path.is_file()}
     (temporary / MANIFEST).write_text(json.dumps({"files": files}, indent=1, sort_keys=True), encoding="utf-8")
     for path in [*temporary.rglob("*"), temporary]:
         sync(path)
-    if checkpoint.exists():
-        shutil.rmtree(checkpoint)
-    temporary.rename(checkpoint)
-    sync(checkpoint.parent)
 
 
 def manifest(checkpoint: Path) -> dict[str, dict[str, int | str]]:
@@ -73,12 +81,12 @@ def existing(checkpoints: Path) -> list[Path]:
     return sorted((path for path in checkpoints.iterdir() if NAME.fullmatch(path.name)), key=step_of)
 
 
-def newest_valid(checkpoints: Path) -> tuple[Path | None, list[str]]:
-    """The newest checkpoint that verifies, and why newer ones were skipped."""
+def newest_valid(checkpoints: Path, check: Callable[[Path], None] = verify) -> tuple[Path | None, list[str]]:
+    """The newest checkpoint that passes `check`, which raises CheckpointError, and why newer ones were skipped."""
     skipped = []
     for checkpoint in reversed(existing(checkpoints)):
         try:
-            verify(checkpoint)
+            check(checkpoint)
         except CheckpointError as error:
             skipped.append(str(error))
         else:
@@ -86,10 +94,13 @@ def newest_valid(checkpoints: Path) -> tuple[Path | None, list[str]]:
     return None, skipped
 
 
-def retire(newest: Path, keep_last: int) -> None:
-    """Keeps `newest`, which has just been published, and the `keep_last` - 1 before it; what is later than it (damaged, to be made again) stays."""
+def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda step: False) -> None:
+    """Keeps `newest`, which has just been published, the `keep_last` - 1 before it, and those of the steps that `stays` names.
+
+    What is later than `newest` (damaged, to be made again) stays.
+    """
     until_newest = [checkpoint for checkpoint in existing(newest.parent) if step_of(checkpoint) <= step_of(newest)]
-    for checkpoint in until_newest[:-keep_last]:
+    for checkpoint in (old for old in until_newest[:-keep_last] if not stays(step_of(old))):
         # Renamed first: a kill in the middle of the removal must not leave half a checkpoint under its name.
         doomed = checkpoint.with_name(f".{checkpoint.name}.tmp")
         checkpoint.rename(doomed)

@@ -9,13 +9,17 @@ from trainer.config.base import Config
 
 
 class CorpusShards(Config):
-    """The token shards of one corpus, by prefix. `weight` is its share of the samples; `validation_bytes` the UTF-8 bytes of its held-out text."""
+    """The token shards of one corpus, by prefix. `weight` is its share of the samples; `validation_bytes` the UTF-8 bytes of its held-out text.
+
+    `content` names what is in the shards, as whoever made them knows it. Without it, all tokens are read and hashed at each start.
+    """
 
     name: str = Field(min_length=1)
     weight: float = Field(gt=0)
     train: list[Path] = Field(min_length=1)
     validation: list[Path] = Field(default=[])
     validation_bytes: int = Field(default=0, ge=0)
+    content: str | None = Field(default=None, min_length=1)
 
     @model_validator(mode="after")
     def _validation_has_bytes(self) -> Self:

@@ -10,10 +10,23 @@ from trainer.config.optimizer import OptimizerConfig, ScheduleConfig
 
 
 class CheckpointConfig(Config):
-    """One checkpoint each `every_tokens` and at the end; the newest `keep_last` stay."""
+    """A checkpoint each `every_tokens` or each `every_minutes`, whichever comes first, and at the end; the newest `keep_last` stay.
 
-    every_tokens: int = Field(ge=1)
+    One at each multiple of `keep_every_tokens` stays for good. `model_only` leaves the optimizer's state out: a third of the size, but no run goes on
+    from it. What a stop signal saves is whole all the same.
+    """
+
+    every_tokens: int | None = Field(default=None, ge=1)
+    every_minutes: float | None = Field(default=None, gt=0)
     keep_last: int = Field(default=3, ge=1)
+    keep_every_tokens: int | None = Field(default=None, ge=1)
+    model_only: bool = False
+
+    @model_validator(mode="after")
+    def _comes_now_and_then(self) -> Self:
+        if self.every_tokens is None and self.every_minutes is None:
+            raise ValueError("set every_tokens or every_minutes")
+        return self
 
 
 class EvaluationConfig(Config):

@@ -8,10 +8,10 @@ QUANTIZED = ("codes", "scale", "qmap")
 
 
 def state_tensors(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, torch.Tensor]:
-    """Every tensor that the optimizers keep, on the CPU. One in 8 bits is stored as its parts, `<slot>.codes/<parameter>` and so on."""
+    """Every tensor that the optimizers keep, where it is. One in 8 bits is stored as its parts, `<slot>.codes/<parameter>` and so on."""
     names: dict[torch.Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
-        f"{slot}{part}/{names[parameter]}": plain.detach().cpu().contiguous()
+        f"{slot}{part}/{names[parameter]}": plain.detach()
         for optimizer in optimizers
         for parameter, slots in optimizer.state.items()
         for slot, value in slots.items()

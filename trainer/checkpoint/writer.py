@@ -1,0 +1,54 @@
+"""Checkpoints written in a thread: training waits only until they are copied, and for the one before."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from trainer.checkpoint import store
+from trainer.errors import TrainerError
+
+log = logging.getLogger("trainer")
+
+
+class CheckpointWriter:
+    """Publishes one checkpoint at a time and calls `announce` with it, in the caller's thread, once it is committed."""
+
+    def __init__(self, announce: Callable[[Path], None]) -> None:
+        self._announce = announce
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._saving: Future[Path] | None = None
+
+    def save(self, checkpoint: Path, write: Callable[[Path], None], retire: Callable[[Path], None]) -> None:
+        """Starts to publish what `write` puts into a directory, and to `retire` older ones after it. Nothing may be in flight: `wait` before."""
+        if self._saving is not None:
+            raise RuntimeError("a checkpoint is in flight")
+        self._saving = self._pool.submit(_publish, checkpoint, write, retire)
+
+    def poll(self) -> None:
+        """Announces what has been committed since. TrainerError when it could not be written."""
+        if self._saving is not None and self._saving.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """As `poll`, once nothing is in flight."""
+        if self._saving is not None:
+            saving, self._saving = self._saving, None
+            self._announce(saving.result())
+
+    def close(self) -> None:
+        """Lets what is in flight end; only the next run announces it."""
+        self._pool.shutdown(wait=True)
+        if self._saving is not None and (error := self._saving.exception()):
+            log.warning("%s", error)
+
+
+def _publish(checkpoint: Path, write: Callable[[Path], None], retire: Callable[[Path], None]) -> Path:
+    try:
+        store.publish(checkpoint, write)
+        retire(checkpoint)
+    except (OSError, SafetensorError) as error:
+        raise TrainerError(f"{checkpoint}: cannot be saved ({error}); earlier checkpoints are intact, free some space and run again") from error
+    return checkpoint

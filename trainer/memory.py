@@ -1,0 +1,133 @@
+"""How much memory a run needs, found by doing a step without any: on fake tensors, which have shapes but no content."""
+
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+from trainer.attention import choose
+from trainer.config import RunConfig
+from trainer.model import Llama
+from trainer.optim.build import build
+from trainer.precision import resolve
+from trainer.step import loss_sum
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes in one process, uncompiled; `total` at the peak, when not all of each part need be there.
+
+    `activations`: what a micro-batch keeps for its backward pass. `working`: what a step holds for a moment beyond the other parts, such as logits.
+    `copy`: where training is on the CPU, what a checkpoint is written from.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    working: int
+    copy: int
+    total: int
+
+    @property
+    def lasting(self) -> int:
+        """What no smaller batch would save."""
+        return self.weights + self.gradients + self.optimizer + self.copy
+
+    def __str__(self) -> str:
+        parts = {
+            "weights": self.weights,
+            "gradients": self.gradients,
+            "optimizer state": self.optimizer,
+            "activations": self.activations,
+            "logits and the like": self.working,
+            "the copy that checkpoints are written from": self.copy,
+        }
+        return f"{self.total / 1e6:,.0f} MB ({', '.join(f'{name} {size / 1e6:,.0f}' for name, size in parts.items() if size)})"
+
+
+def rough(config: RunConfig) -> int:
+    """About what a run needs, in bytes, rather too much: everything that has a size, as often as could be."""
+    training, vocab_size = config.training, config.data.vocab_size
+    model, tokens = training.model, training.micro_batch_size * training.seq_len
+    block = 32 * model.d_model + 8 * model.d_ff + 8 * model.n_heads * training.seq_len
+    return 28 * model.parameters(vocab_size) + 4 * tokens * (model.n_layers * block + 8 * vocab_size)
+
+
+def estimate(config: RunConfig, processes: int, device: torch.device) -> Memory:
+    """From steps of the model with one and with two layers: each further layer needs what the second does. Takes about a second."""
+    (one, two), more = (_step(config, processes, device, layers) for layers in (1, 2)), config.training.model.n_layers - 1
+    weights, optimizer, activations, forward_and_backward, update = (a + more * (b - a) for a, b in zip(one, two, strict=True))
+    peak = max(forward_and_backward, update)
+    saved = weights + (0 if config.training.checkpoint.model_only else optimizer)
+    return Memory(
+        weights=weights,
+        gradients=weights,
+        optimizer=optimizer,
+        activations=activations,
+        working=max(0, peak - 2 * weights - optimizer - activations),
+        copy=saved if device.type == "cpu" else 0,
+        total=peak + (saved if device.type == "cpu" else 0),
+    )
+
+
+def _step(config: RunConfig, processes: int, device: torch.device, layers: int) -> Sequence[int]:
+    """Bytes of weights, of optimizer state, of what is kept for the backward pass; the most while there are activations, and in the update."""
+    training, data = config.training, config.data
+    with FakeTensorMode(), device:
+        shape = training.model.model_copy(update={"n_layers": layers})
+        model = Llama(shape, data.vocab_size, training.seq_len, choose(training.attention, device, training.seq_len))
+        optimizers = build(model, training.optimizer)
+        windows = torch.zeros(training.micro_batch_size, training.seq_len + 1, dtype=torch.int64)
+        with _LiveBytes() as live:
+            weights = live.count(model.parameters())
+            for parameter in model.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+            for optimizer in optimizers:
+                optimizer.step()
+            update, state = live.peak, live.now - 2 * weights
+            if training.global_batch_size == training.micro_batch_size * processes:
+                model.zero_grad(set_to_none=True)  # nothing is accumulated: gradients come as activations go
+            before = live.peak = live.now
+            loss = loss_sum(model, windows, resolve(training.precision, device), data.bot_id if training.document_masking else None)
+            activations = live.now - before
+            loss.backward()
+            return weights, state, activations, live.peak, update
+
+
+class _LiveBytes(TorchDispatchMode):
+    """`now`: the bytes of all tensors made since, and still referred to; `peak`: the most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._storages: set[int] = set()
+
+    def count(self, tensors: Iterable[torch.Tensor]) -> int:
+        """Adds tensors made before; returns `now`."""
+        for tensor in tensors:
+            self._count(tensor)
+        return self.now
+
+    def _count(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key not in self._storages:
+            self._storages.add(key)
+            self.now += size
+            self.peak = max(self.peak, self.now)
+            weakref.finalize(storage, self._forget, key, size)
+
+    def _forget(self, key: int, size: int) -> None:
+        self._storages.discard(key)
+        self.now -= size
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = operator(*args, **(kwargs or {}))
+        tree_map_only(torch.Tensor, self._count, made)
+        return made
