@@ -44,14 +44,12 @@ def _train(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainer", description="Train, or go on from the newest checkpoint in run_dir.", epilog=also)
     parser.add_argument("config", type=Path, metavar="CONFIG.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for example training.optimizer.lr=1e-3")
-    parser.add_argument("--allow-changes", action="store_true", help="go on from a checkpoint although the settings have changed since")
-    parser.add_argument("--profile", action="store_true", help="leave a trace of a few steps in run_dir/profile")
-    options = parser.parse_intermixed_args(arguments)
+    options = parser.parse_args(arguments)
     config = load_run_config(options.config, options.overrides)
     # Imported only now: a mistake in the configuration is answered before torch is loaded.
     from trainer.loop import run
 
-    return run(config, options.allow_changes, options.profile)
+    return run(config)
 
 
 def _evaluate(arguments: list[str]) -> int:
@@ -74,11 +72,12 @@ def _generate(arguments: list[str]) -> int:
     parser.add_argument("--max-new-tokens", type=int, default=defaults.max_new_tokens)
     parser.add_argument("--temperature", type=float, default=defaults.temperature, help="0 takes the likeliest token")
     parser.add_argument("--top-k", type=int, default=defaults.top_k, help="0 keeps the whole distribution")
+    parser.add_argument("--top-p", type=float, default=defaults.top_p, help="1 keeps the whole distribution")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     from trainer.generate import complete_from_checkpoint
 
-    samples = SamplesConfig(max_new_tokens=options.max_new_tokens, temperature=options.temperature, top_k=options.top_k)
+    samples = SamplesConfig(max_new_tokens=options.max_new_tokens, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
     print(complete_from_checkpoint(options.checkpoint, options.prompt, samples, options.seed))
     return 0
 
