@@ -44,12 +44,14 @@ def _train(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainer", description="Train, or go on from the newest checkpoint in run_dir.", epilog=also)
     parser.add_argument("config", type=Path, metavar="CONFIG.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for example training.optimizer.lr=1e-3")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--allow-changes", action="store_true", help="go on from a checkpoint although the settings have changed since")
+    parser.add_argument("--profile", action="store_true", help="leave a trace of a few steps in run_dir/profile")
+    options = parser.parse_intermixed_args(arguments)
     config = load_run_config(options.config, options.overrides)
     # Imported only now: a mistake in the configuration is answered before torch is loaded.
     from trainer.loop import run
 
-    return run(config)
+    return run(config, options.allow_changes, options.profile)
 
 
 def _evaluate(arguments: list[str]) -> int:
