@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     # Norm weights stay in fp32 over bf16 activations; torch has no fused kernel for the pair and says so.
     warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")
     try:
-        if arguments[:1] and arguments[0] in COMMANDS:
+        if arguments and arguments[0] in COMMANDS:
             return COMMANDS[arguments[0]](arguments[1:])
         return _train(arguments)
     except TrainerError as error:
@@ -90,7 +90,19 @@ def _plan(arguments: list[str]) -> int:
     return main(arguments)
 
 
-COMMANDS = {"evaluate": _evaluate, "generate": _generate, "plan": _plan}
+def _compare(arguments: list[str]) -> int:
+    from trainer.compare import main
+
+    return main(arguments)
+
+
+def _sweep(arguments: list[str]) -> int:
+    from trainer.sweep import main
+
+    return main(arguments)
+
+
+COMMANDS = {"evaluate": _evaluate, "generate": _generate, "plan": _plan, "compare": _compare, "sweep": _sweep}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
