@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from pipeline.engine import EngineParams
 from pipeline.errors import PipelineError
+from pipeline.flows.check_limits import CheckLimits
 from pipeline.flows.decontamination import Decontamination
 from pipeline.flows.dedup_guard import DedupGuard
 from pipeline.flows.mixture import MixtureParams
@@ -57,6 +58,7 @@ class Recipe(Params):
     decontamination: Decontamination | None = None
     dedup: DedupParams = DedupParams()
     dedup_guard: DedupGuard = DedupGuard()
+    checks: CheckLimits = CheckLimits()
     tokenizer: TokenizerChoice = TokenizerParams()
     shards: ShardParams = ShardParams()
     mixture: MixtureParams = MixtureParams()

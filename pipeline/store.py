@@ -172,6 +172,12 @@ class Store:
             raise StoreError(f"{key} has not been made yet: materialize it first")
         return self.open(key, pointer.read_text().strip())
 
+    def before(self, version: Version) -> Version | None:
+        """The version of the same key that was made last before this one, if it is still there."""
+        made = {path: path.stat().st_mtime_ns for path in self.directory(version.key).glob("[!.]*/manifest.json")}
+        earlier = [path for path, when in made.items() if when < made[version.path / "manifest.json"]]
+        return self.open(version.key, max(earlier, key=made.__getitem__).parent.name) if earlier else None
+
     def in_use_since(self, key: str) -> int:
         """When the version in use became it, in nanoseconds since 1970; it may have been made long before."""
         return (self.directory(key) / "current").stat().st_mtime_ns

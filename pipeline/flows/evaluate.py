@@ -58,7 +58,7 @@ def evaluate_checkpoint(store: Store, name: str) -> Version:
 
 
 def _losses(checkpoint: Path, config: Path) -> dict[str, Any]:
-    return json.loads(_trainer("evaluate", str(checkpoint), "--config", str(config)))
+    return json.loads(run_trainer("evaluate", str(checkpoint), "--config", str(config)))
 
 
 def _published(draft: Draft, facts: dict[str, Any], counts: dict[str, int]) -> Version:
@@ -76,7 +76,7 @@ def sample(checkpoint: Path, prompt: str, samples: SamplesConfig) -> str:
     """A continuation that the model writes, the same one each time."""
     settings = {"seed": SAMPLE_SEED, "max-new-tokens": samples.max_new_tokens, "temperature": samples.temperature, "top-k": samples.top_k}
     options = [f"--{name}={value}" for name, value in settings.items()]
-    return _trainer("generate", str(checkpoint), f"--prompt={prompt}", *options).strip()
+    return run_trainer("generate", str(checkpoint), f"--prompt={prompt}", *options).strip()
 
 
 def held_out_text(config: RunConfig) -> Iterator[bytes]:
@@ -100,11 +100,11 @@ def compressed_bits_per_byte(text: Iterable[bytes]) -> tuple[int, dict[str, floa
     return size, {name: 8 * (compressed[name] + len(compressor.flush())) / size for name, compressor in compressors.items()}
 
 
-def _trainer(*arguments: str) -> str:
+def run_trainer(*arguments: str, module: str = "trainer") -> str:
     """Standard output of `python -m trainer ...`. Raises EvaluationError with the last line of its error output."""
     environment = {**os.environ, **launch.environment(None)}
-    ended = subprocess.run([sys.executable, "-m", "trainer", *arguments], capture_output=True, text=True, env=environment, check=False)
+    ended = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, env=environment, check=False)
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or ["it said nothing"]
-        raise EvaluationError(f"`python -m trainer {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}")
+        raise EvaluationError(f"`python -m {module} {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}")
     return ended.stdout
