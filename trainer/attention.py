@@ -1,21 +1,48 @@
-"""Causal attention behind one signature; the backend follows from the device and the length."""
+"""Causal attention behind one signature; the backend follows from the device, the type, the length and whether documents are masked."""
 
+import functools
+import importlib.util
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-Backend = Literal["math", "sdpa"]
+from trainer.errors import TrainerError
+
+Backend = Literal["math", "sdpa", "flex", "flash"]
+# What may attend to what beyond the causal order: booleans [batch, 1, length, total], or blocks of them for flex.
+Mask = torch.Tensor | BlockMask
 
 # Measured on 2 Zen 5 cores in bf16: softmax(QK')V by plain matrix products is 1.65 to 2.1 times as fast as SDPA's CPU kernel up to here.
 MATH_MAX_LENGTH = 512
 
 
-def choose(wanted: Literal["auto", "math", "sdpa"], device: torch.device, seq_len: int) -> Backend:
+def choose(wanted: Backend | Literal["auto"], device: torch.device, dtype: torch.dtype, seq_len: int, masked: bool) -> Backend:
+    """The backend for queries of `dtype`; `masked` when documents are kept apart. TrainerError when `wanted` cannot do that here.
+
+    On a GPU masked documents go to flex, which skips what they hide, and the rest to flash-attn where it is installed, else SDPA.
+    """
+    flash_fits = device.type == "cuda" and dtype in (torch.bfloat16, torch.float16) and not masked
+    flash_is_there = importlib.util.find_spec("flash_attn") is not None
+    if wanted == "flash" and not (flash_fits and flash_is_there):
+        reason = "it needs a GPU, bf16 and document_masking: false" if not flash_fits else "the package flash-attn is not installed"
+        raise TrainerError(f"training.attention flash cannot be used: {reason}; set attention: auto")
+    if wanted == "flex" and device.type != "cuda":
+        raise TrainerError("training.attention flex has no backward pass on a CPU; set attention: auto")
     if wanted != "auto":
         return wanted
-    return "math" if device.type == "cpu" and seq_len <= MATH_MAX_LENGTH else "sdpa"
+    if device.type == "cpu" and seq_len <= MATH_MAX_LENGTH:
+        return "math"
+    if device.type == "cuda" and masked:
+        return "flex"
+    return "flash" if flash_fits and flash_is_there else "sdpa"
+
+
+def masks_documents(wanted: bool | Literal["auto"], device: torch.device) -> bool:
+    """Whether documents in a window are kept apart. `auto`: on a GPU, where it costs little; on a CPU a mask makes attention slower."""
+    return device.type == "cuda" if wanted == "auto" else wanted
 
 
 def document_numbers(tokens: torch.Tensor, bot_id: int) -> torch.Tensor:
@@ -23,24 +50,45 @@ def document_numbers(tokens: torch.Tensor, bot_id: int) -> torch.Tensor:
     return (tokens == bot_id).cumsum(dim=1)
 
 
-def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, backend: Backend, documents: torch.Tensor | None = None) -> torch.Tensor:
+def document_mask(documents: torch.Tensor | None, length: int, backend: Backend) -> Mask | None:
+    """What keeps `documents` [batch, total] apart for the last `length` positions; made once for all layers. None when they are not masked.
+
+    Its shapes follow from the batch alone, so other boundaries never compile anything anew. Making it takes batch * length * total bytes.
+    """
+    if documents is None:
+        return None
+    if backend == "flex":
+
+        def visible(batch: torch.Tensor, head: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+            return (query >= key) & (documents[batch, query] == documents[batch, key])
+
+        return create_block_mask(visible, documents.shape[0], None, length, documents.shape[1], documents.device)
+    same = documents[:, -length:, None] == documents[:, None, :]
+    return (same & _causal(length, documents.shape[1], documents.device))[:, None]
+
+
+def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, backend: Backend, mask: Mask | None = None) -> torch.Tensor:
     """Causal attention: query [batch, heads, length, head_dim], key and value [batch, kv_heads, total, head_dim], total >= length.
 
-    The queries are the last `length` of `total` positions, so with a cache the last query sees every key. With `documents` [batch, total],
+    The queries are the last `length` of `total` positions, so with a cache the last query sees every key. With a `mask` of `document_mask`,
     a token attends only to its own document. Query heads share key heads in consecutive groups. Returns [batch, heads, length, head_dim].
     """
     length, total = query.shape[2], key.shape[2]
-    visible = None
-    if documents is not None or backend == "math" or length != total:
-        visible = torch.ones(length, total, dtype=torch.bool, device=query.device).tril(total - length)
-    if documents is not None and visible is not None:
-        visible = visible & (documents[:, -length:, None] == documents[:, None, :])
-        visible = visible[:, None]
+    if isinstance(mask, BlockMask):
+        return _flex(query, key, value, mask)
+    if backend == "flash" and mask is None and query.dtype != torch.float32:
+        return _flash(query, key, value)
+    if mask is None and (backend == "math" or length != total):
+        mask = _causal(length, total, query.device)
     if backend == "math":
-        assert visible is not None
-        return _math(query, key, value, visible)
+        assert mask is not None
+        return _math(query, key, value, mask)
     grouped = query.shape[1] != key.shape[1]
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=visible, is_causal=visible is None, enable_gqa=grouped)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped)
+
+
+def _causal(length: int, total: int, device: torch.device) -> torch.Tensor:
+    return torch.ones(length, total, dtype=torch.bool, device=device).tril(total - length)
 
 
 def _math(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
@@ -53,3 +101,22 @@ def _math(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: 
     bias = bias.expand(batch, heads, length, total).reshape(*stacked, total)
     scores = torch.baddbmm(bias, query.reshape(*stacked, head_dim), key.transpose(1, 2), alpha=1 / math.sqrt(head_dim))
     return (scores.softmax(dim=-1) @ value).view(batch, heads, length, head_dim)
+
+
+def _flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    from flash_attn import flash_attn_func
+
+    mixed: torch.Tensor = flash_attn_func(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), causal=True)
+    return mixed.transpose(1, 2)
+
+
+def _flex(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: BlockMask) -> torch.Tensor:
+    # Uncompiled, flex holds all scores. Inside a compiled block it is compiled with the block.
+    flex: Any = _compiled_flex() if query.is_cuda and not torch.compiler.is_compiling() else flex_attention
+    mixed: torch.Tensor = flex(query, key, value, block_mask=mask, enable_gqa=query.shape[1] != key.shape[1])
+    return mixed
+
+
+@functools.cache
+def _compiled_flex() -> Any:
+    return torch.compile(flex_attention, dynamic=False)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from trainer.attention import masks_documents
 from trainer.config import DataConfig, RunConfig, TrainingConfig
 from trainer.errors import TrainerError
 from trainer.hf import load_model
@@ -30,7 +31,7 @@ def evaluate(model: Llama, data: DataConfig, training: TrainingConfig, precision
     if not corpora:
         return None
     sums = torch.zeros(len(corpora), 2, dtype=torch.float64, device=world.device)
-    bot_id = data.bot_id if training.document_masking else None
+    bot_id = data.bot_id if masks_documents(training.document_masking, world.device) else None
     with torch.no_grad():
         for row, corpus in enumerate(corpora):
             stream = TokenStream(corpus.validation)

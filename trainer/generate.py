@@ -12,21 +12,19 @@ from trainer.model import Cache, Llama
 
 
 @torch.no_grad()
-def generate(
-    model: Llama, prompt: list[int], max_new_tokens: int, eot_id: int, temperature: float, top_k: int, generator: torch.Generator
-) -> list[int]:
+def generate(model: Llama, prompt: list[int], samples: SamplesConfig, eot_id: int, generator: torch.Generator) -> list[int]:
     """The tokens that follow `prompt`, up to `eot_id` (not returned), `max_new_tokens` or the model's context, whichever comes first.
 
-    `temperature` 0 takes the likeliest token; `top_k` 0 keeps the whole distribution. TrainerError when the prompt fills the context.
+    TrainerError when the prompt fills the context.
     """
     if not 0 < len(prompt) < model.max_length:
         raise TrainerError(f"the prompt has {len(prompt)} tokens; it must have at least 1 and leave room in the context of {model.max_length}")
     device = model.model.embed_tokens.weight.device
     cache, tokens = Cache(), torch.tensor([prompt], device=device)
     written: list[int] = []
-    for _ in range(min(max_new_tokens, model.max_length - len(prompt))):
+    for _ in range(min(samples.max_new_tokens, model.max_length - len(prompt))):
         logits = model.logits(model(tokens, cache=cache)[:, -1])[0].float().cpu()
-        token = choose(logits, temperature, top_k, generator)
+        token = choose(logits, samples, generator)
         if token == eot_id:
             break
         written.append(token)
@@ -34,20 +32,22 @@ def generate(
     return written
 
 
-def choose(logits: torch.Tensor, temperature: float, top_k: int, generator: torch.Generator) -> int:
-    """A token by `logits` [vocab_size] on the CPU."""
-    if temperature == 0:
+def choose(logits: torch.Tensor, samples: SamplesConfig, generator: torch.Generator) -> int:
+    """A token by `logits` [vocab_size] on the CPU: temperature, then `top_k`, then `top_p` of what is left."""
+    if samples.temperature == 0:
         return int(logits.argmax())
-    if 0 < top_k < len(logits):
-        logits = logits.where(logits >= logits.topk(top_k).values[-1], -torch.inf)
-    return int(torch.multinomial((logits / temperature).softmax(dim=-1), 1, generator=generator))
+    if 0 < samples.top_k < len(logits):
+        logits = logits.where(logits >= logits.topk(samples.top_k).values[-1], -torch.inf)
+    probabilities, tokens = (logits / samples.temperature).softmax(dim=-1).sort(descending=True)
+    likelier = probabilities.cumsum(dim=-1) - probabilities
+    return int(tokens[torch.multinomial(probabilities.where(likelier < samples.top_p, 0.0), 1, generator=generator)])
 
 
 def complete(model: Llama, tokenizer: Tokenizer, prompt: str, bot_id: int, eot_id: int, samples: SamplesConfig, seed: int) -> str:
     """`prompt` as the beginning of a document, and what the model writes after it."""
     ids = [bot_id, *tokenizer.encode(prompt, add_special_tokens=False).ids]
     generator = torch.Generator().manual_seed(seed)
-    written = generate(model, ids, samples.max_new_tokens, eot_id, samples.temperature, samples.top_k, generator)
+    written = generate(model, ids, samples, eot_id, generator)
     return str(tokenizer.decode(ids[1:] + written, skip_special_tokens=True))
 
 

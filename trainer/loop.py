@@ -66,7 +66,7 @@ def _run(config: RunConfig, world: World, reporter: Reporter, stop: StopSignals,
         session.rehearse()
         recorder = None
         if world.is_main:
-            write_atomically(directory.config, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+            write_atomically(directory.config, yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False))
             recorder = Recorder(session, directory, reporter)
             stack.callback(recorder.close)
         saver = Saver(session, directory, recorder)

@@ -10,11 +10,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from trainer.attention import choose
+from trainer.attention import choose, masks_documents
 from trainer.config import RunConfig
 from trainer.model import Llama
 from trainer.optim.build import build
-from trainer.precision import resolve
+from trainer.precision import AUTOCAST, resolve
 from trainer.step import loss_sum
 
 
@@ -79,9 +79,13 @@ def estimate(config: RunConfig, processes: int, device: torch.device) -> Memory:
 def _step(config: RunConfig, processes: int, device: torch.device, layers: int) -> Sequence[int]:
     """Bytes of weights, of optimizer state, of what is kept for the backward pass; the most while there are activations, and in the update."""
     training, data = config.training, config.data
+    precision, masked = resolve(training.precision, device), masks_documents(training.document_masking, device)
+    backend = choose(training.attention, device, AUTOCAST.get(precision, torch.float32), training.seq_len, masked)
+    if backend in ("flex", "flash"):
+        backend, masked = "sdpa", False  # its kernel for long sequences keeps what theirs keep, and no mask
     with FakeTensorMode(), device:
         shape = training.model.model_copy(update={"n_layers": layers})
-        model = Llama(shape, data.vocab_size, training.seq_len, choose(training.attention, device, training.seq_len))
+        model = Llama(shape, data.vocab_size, training.seq_len, backend, training.activation_checkpointing)
         optimizers = build(model, training.optimizer)
         windows = torch.zeros(training.micro_batch_size, training.seq_len + 1, dtype=torch.int64)
         with _LiveBytes() as live:
@@ -94,7 +98,7 @@ def _step(config: RunConfig, processes: int, device: torch.device, layers: int) 
             if training.global_batch_size == training.micro_batch_size * processes:
                 model.zero_grad(set_to_none=True)  # nothing is accumulated: gradients come as activations go
             before = live.peak = live.now
-            loss = loss_sum(model, windows, resolve(training.precision, device), data.bot_id if training.document_masking else None)
+            loss = loss_sum(model, windows, precision, data.bot_id if masked else None)
             activations = live.now - before
             loss.backward()
             return weights, state, activations, live.peak, update

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from trainer.attention import Backend, attention
+from trainer.attention import Backend, Mask, attention, document_mask
 from trainer.config import InitConfig, ModelConfig
+from trainer.recompute import Recompute, recomputed
+from trainer.rope import rotary_tables, rotate
 
 VOCAB_MULTIPLE = 64
 
@@ -52,21 +54,6 @@ class RMSNorm(nn.Module):
         return normed.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else normed
 
 
-def rotary_tables(head_dim: int, length: int, theta: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin [length, head_dim] in fp32, in Hugging Face's rotate-half layout (the two halves repeat)."""
-    frequencies = 1.0 / theta ** (torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim)
-    angles = torch.outer(torch.arange(length).float(), frequencies)
-    angles = torch.cat([angles, angles], dim=-1)
-    return angles.cos(), angles.sin()
-
-
-def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """`x` [..., length, head_dim] turned by the angles of its positions, in the type of `x`."""
-    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
-    first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-second, first], dim=-1) * sin
-
-
 class Attention(nn.Module):
     def __init__(self, config: ModelConfig, backend: Backend, layer: int) -> None:
         super().__init__()
@@ -78,9 +65,7 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
 
-    def forward(
-        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None
-    ) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: Mask | None = None, cache: Cache | None = None) -> torch.Tensor:
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.head_dim)
         query = rotate(self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2), cos, sin)
@@ -88,7 +73,7 @@ class Attention(nn.Module):
         value = self.v_proj(x).view(heads).transpose(1, 2)
         if cache is not None:
             key, value = cache.extend(self.layer, key, value)
-        mixed = attention(query, key, value, self.backend, documents)
+        mixed = attention(query, key, value, self.backend, mask)
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
 
 
@@ -106,17 +91,19 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, config: ModelConfig, backend: Backend, layer: int) -> None:
+    def __init__(self, config: ModelConfig, backend: Backend, layer: int, recompute: Recompute) -> None:
         super().__init__()
+        self.recompute = recompute
         self.input_layernorm = RMSNorm(config.d_model, config.norm_eps)
         self.self_attn = Attention(config, backend, layer)
         self.post_attention_layernorm = RMSNorm(config.d_model, config.norm_eps)
         self.mlp = MLP(config)
 
-    def forward(
-        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None
-    ) -> torch.Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, documents, cache)
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: Mask | None = None, cache: Cache | None = None) -> torch.Tensor:
+        return recomputed(self._forward, self.recompute, x, cos, sin, mask, cache)
+
+    def _forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: Mask | None, cache: Cache | None) -> torch.Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask, cache)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -124,36 +111,51 @@ class Decoder(nn.Module):
     cos: torch.Tensor
     sin: torch.Tensor
 
-    def __init__(self, config: ModelConfig, vocab_size: int, max_length: int, backend: Backend) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int, max_length: int, backend: Backend, recompute: Recompute = "none") -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(padded_vocab_size(vocab_size), config.d_model)
-        self.layers = nn.ModuleList(Block(config, backend, layer) for layer in range(config.n_layers))
+        self.layers = nn.ModuleList(Block(config, backend, layer, recompute) for layer in range(config.n_layers))
         self.norm = RMSNorm(config.d_model, config.norm_eps)
-        cos, sin = rotary_tables(config.head_dim, max_length, config.rope_theta)
+        self.backend = backend
+        cos, sin = rotary_tables(config, max_length)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
     def forward(self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None) -> torch.Tensor:
         start = cache.length if cache is not None else 0
         cos, sin = self.cos[start : start + tokens.shape[1]], self.sin[start : start + tokens.shape[1]]
+        mask = document_mask(documents, tokens.shape[1], self.backend)
         x = self.embed_tokens(tokens)
         for layer in self.layers:
             # A cache grows with each token: compiled blocks, which want one shape, are for training.
             apply = layer if cache is None else layer.forward
-            x = apply(x, cos, sin, documents, cache)
+            x = apply(x, cos, sin, mask, cache)
         return self.norm(x)
 
 
 class Llama(nn.Module):
-    """A decoder and its head. `forward` gives the final hidden states [batch, length, d_model]; the loss applies the head itself."""
+    """A decoder and its head. `forward` gives the final hidden states [batch, length, d_model]; the loss applies the head itself.
 
-    def __init__(self, config: ModelConfig, vocab_size: int, max_length: int, backend: Backend) -> None:
+    Built under `torch.device("meta")` it takes no memory until `materialise`.
+    """
+
+    def __init__(self, config: ModelConfig, vocab_size: int, max_length: int, backend: Backend, recompute: Recompute = "none") -> None:
         super().__init__()
         self.config, self.vocab_size, self.max_length = config, vocab_size, max_length
-        self.model = Decoder(config, vocab_size, max_length, backend)
+        self.model = Decoder(config, vocab_size, max_length, backend, recompute)
         self.lm_head = nn.Linear(config.d_model, padded_vocab_size(vocab_size), bias=False)
-        if config.tie_embeddings:
+        self._tie()
+
+    def _tie(self) -> None:
+        if self.config.tie_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
+
+    def materialise(self, device: torch.device) -> None:
+        """Gives a model that was built on the meta device memory on `device`; its weights are to be initialised or loaded then."""
+        self.to_empty(device=device)
+        self._tie()
+        cos, sin = rotary_tables(self.config, self.max_length)
+        self.model.cos, self.model.sin = cos.to(device), sin.to(device)
 
     def forward(self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None) -> torch.Tensor:
         """`tokens` [batch, length] int64; `documents` [batch, length] masks documents from each other; `cache` continues a generation."""

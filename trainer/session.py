@@ -10,16 +10,17 @@ import torch
 from torch.optim import Optimizer
 
 from trainer import preflight
-from trainer.attention import Backend, choose
+from trainer.attention import Backend, choose, masks_documents
 from trainer.checkpoint import state, store
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig, TrainingConfig, meaning
 from trainer.errors import TrainerError
+from trainer.hf import Pretrained, load_weights
 from trainer.loader import TrainingData
 from trainer.model import Llama
 from trainer.optim.build import build
 from trainer.parallel.world import World
-from trainer.precision import LossScale, Precision, resolve
+from trainer.precision import AUTOCAST, LossScale, Precision, resolve
 from trainer.spikes import SpikeDetector
 from trainer.step import loss_sum
 
@@ -56,17 +57,27 @@ class Session:
     def prepare(cls, config: RunConfig, world: World) -> "Session":
         """Checks everything that can be checked before the first step (TrainerError) and builds the run at step 0."""
         training = config.training
+        # What `auto` means here is part of the run's meaning, so that it is not another one on another machine.
+        training = training.model_copy(update={"document_masking": masks_documents(training.document_masking, world.device)})
+        config = config.model_copy(update={"training": training})
         contents: Any = world.from_main(preflight.check(config, world) if world.is_main else None)
         data = TrainingData(config.data, training, config.run_dir / "packing")
         if world.device.type == "cpu" and training.threads:
             torch.set_num_threads(training.threads)
-        attention = choose(training.attention, world.device, training.seq_len)
-        model = Llama(training.model, config.data.vocab_size, training.seq_len, attention)
-        model.initialise(training.init, training.seed)
-        model.to(world.device)
         precision = resolve(training.precision, world.device)
+        dtype = AUTOCAST.get(precision, torch.float32)
+        attention = choose(training.attention, world.device, dtype, training.seq_len, bool(training.document_masking))
+        pretrained = Pretrained.find(training.pretrained, training.model, config.data) if training.pretrained else None
+        with torch.device("meta"):
+            model = Llama(training.model, config.data.vocab_size, training.seq_len, attention, training.activation_checkpointing)
+        model.materialise(world.device)
+        if pretrained:
+            load_weights(model, pretrained.directory)
+        else:
+            model.initialise(training.init, training.seed)
+        meant = meaning(config, contents, pretrained.sha256 if pretrained else None)
         optimizers, loss_scale = build(model, training.optimizer), LossScale.of(precision)
-        return cls(config, meaning(config, contents), world, precision, attention, data, model, optimizers, loss_scale)
+        return cls(config, meant, world, precision, attention, data, model, optimizers, loss_scale)
 
     @property
     def training(self) -> TrainingConfig:

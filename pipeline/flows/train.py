@@ -61,7 +61,7 @@ def plan(store: Store, recipe: Recipe) -> Run:
     tokenizer = store.current("tokenizer")
     shards = {name: store.current(f"token_shards/{name}") for name in recipe.corpus_names}
     inputs = {version.key: version.data_version for version in (tokenizer, *shards.values())}
-    settings = {"training": recipe.training.model_dump(exclude=OPERATIONAL), "weights": recipe.weights, "mixture": recipe.mixture}
+    settings = {"training": recipe.training.model_dump(mode="json", exclude=OPERATIONAL), "weights": recipe.weights, "mixture": recipe.mixture}
     work = Work(KEY, VERSION, settings, inputs)
     run_dir = store.root / RUNS / work.fingerprint[:16]
     config = RunConfig(run_dir=run_dir, data=_data(tokenizer, shards, recipe), training=recipe.training, lineage=lineage.of_recipe(store, recipe))

@@ -5,7 +5,11 @@ import math
 import pytest
 import torch
 
-from trainer.attention import Backend, attention, choose, document_numbers
+from trainer.attention import Backend, attention, choose, document_mask, document_numbers, masks_documents
+from trainer.errors import TrainerError
+
+GPU = torch.cuda.is_available()
+needs_gpu = pytest.mark.skipif(not GPU, reason="no GPU: flex has no backward pass on a CPU, flash-attn no CPU kernel")
 
 
 def reference(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, documents: torch.Tensor | None) -> torch.Tensor:
@@ -17,9 +21,35 @@ def reference(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, docum
             for t in range(length):
                 here = total - length + t
                 seen = [s for s in range(here + 1) if documents is None or documents[row, s] == documents[row, here]]
-                scores = torch.stack([query[row, head, t] @ key[row, head // group, s] for s in seen]) / math.sqrt(query.shape[3])
+                scores = key[row, head // group, seen] @ query[row, head, t] / math.sqrt(query.shape[3])
                 result[row, head, t] = (scores.softmax(0)[:, None] * value[row, head // group, seen]).sum(0)
     return result
+
+
+def compare(backend: Backend, kv_heads: int, length: int, total: int, masked: bool, dtype: torch.dtype, head_dim: int = 8) -> None:
+    """Outputs and, where gradients are on, their gradients against the reference."""
+    device = torch.device("cuda" if GPU else "cpu")
+    generator = torch.Generator().manual_seed(3)
+    shapes = ((2, 4, length, head_dim), (2, kv_heads, total, head_dim), (2, kv_heads, total, head_dim))
+    tensors = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+    tokens = torch.randint(0, 4, (2, total), generator=generator)
+    documents = document_numbers(tokens, bot_id=0) if masked else None
+    weights = torch.randn(shapes[0], generator=generator).to(dtype)
+    tolerance = 1e-5 if dtype == torch.float32 else 3e-2
+
+    exact = [tensor.double().requires_grad_(torch.is_grad_enabled()) for tensor in tensors]
+    expected = reference(exact[0], exact[1], exact[2], documents)
+    fast = [tensor.to(device).requires_grad_(torch.is_grad_enabled()) for tensor in tensors]
+    mask = document_mask(documents.to(device) if documents is not None else None, length, backend)
+    found = attention(fast[0], fast[1], fast[2], backend, mask)
+    torch.testing.assert_close(found.double().cpu(), expected, rtol=tolerance, atol=tolerance)
+    if not torch.is_grad_enabled():
+        return
+    (expected * weights.double()).sum().backward()
+    (found * weights.to(device)).sum().backward()
+    for ours, theirs in zip(fast, exact, strict=True):
+        assert ours.grad is not None and theirs.grad is not None
+        torch.testing.assert_close(ours.grad.double().cpu(), theirs.grad, rtol=10 * tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("backend", ["math", "sdpa"])
@@ -27,32 +57,54 @@ def reference(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, docum
 @pytest.mark.parametrize(("length", "total"), [(13, 13), (5, 13), (1, 8)])
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_backend_equals_the_reference(backend: Backend, kv_heads: int, length: int, total: int, masked: bool) -> None:
-    generator = torch.Generator().manual_seed(3)
-    shapes = ((2, 4, length, 8), (2, kv_heads, total, 8), (2, kv_heads, total, 8))
-    tensors = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
-    tokens = torch.randint(0, 4, (2, total), generator=generator)
-    documents = document_numbers(tokens, bot_id=0) if masked else None
-    weights = torch.randn(shapes[0], generator=generator, dtype=torch.float64)
+    compare(backend, kv_heads, length, total, masked, torch.float32)
 
-    exact = [tensor.clone().requires_grad_() for tensor in tensors]
-    expected = reference(exact[0], exact[1], exact[2], documents)
-    (expected * weights).sum().backward()
-    fast = [tensor.float().requires_grad_() for tensor in tensors]
-    found = attention(fast[0], fast[1], fast[2], backend, documents)
-    (found * weights.float()).sum().backward()
 
-    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
-    for ours, theirs in zip(fast, exact, strict=True):
-        assert ours.grad is not None and theirs.grad is not None
-        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-4, atol=1e-5)
+@needs_gpu
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize("length", [13, 128, 131])
+def test_flex_equals_the_reference(kv_heads: int, length: int) -> None:
+    compare("flex", kv_heads, length, length, masked=True, dtype=torch.bfloat16, head_dim=16)
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_the_blocks_of_flex_hide_what_the_reference_hides() -> None:
+    compare("flex", kv_heads=2, length=131, total=131, masked=True, dtype=torch.float32, head_dim=16)
+
+
+@needs_gpu
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize(("length", "total"), [(13, 13), (131, 131), (5, 13)])
+def test_flash_attention_equals_the_reference(kv_heads: int, length: int, total: int) -> None:
+    pytest.importorskip("flash_attn")
+    compare("flash", kv_heads, length, total, masked=False, dtype=torch.bfloat16, head_dim=16)
 
 
 def test_a_document_number_rises_at_each_beginning() -> None:
     assert document_numbers(torch.tensor([[5, 2, 6, 2, 2]]), bot_id=2).tolist() == [[0, 1, 1, 2, 3]]
 
 
-def test_the_backend_follows_from_device_and_length() -> None:
-    assert choose("auto", torch.device("cpu"), 512) == "math"
-    assert choose("auto", torch.device("cpu"), 1024) == "sdpa"
-    assert choose("auto", torch.device("cuda"), 256) == "sdpa"
-    assert choose("sdpa", torch.device("cpu"), 16) == "sdpa"
+def test_the_backend_follows_from_device_type_length_and_masking(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, gpu, bf16 = torch.device("cpu"), torch.device("cuda"), torch.bfloat16
+    assert choose("auto", cpu, bf16, 512, masked=False) == "math"
+    assert choose("auto", cpu, bf16, 1024, masked=True) == "sdpa"
+    assert choose("sdpa", cpu, bf16, 16, masked=False) == "sdpa"
+    assert choose("auto", gpu, bf16, 256, masked=True) == "flex"
+    for there, backend in ((False, "sdpa"), (True, "flash")):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, there=there: there or None)
+        assert choose("auto", gpu, bf16, 256, masked=False) == backend
+        assert choose("auto", gpu, torch.float32, 256, masked=False) == "sdpa"
+
+
+def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:
+    with pytest.raises(TrainerError, match="no backward pass on a CPU"):
+        choose("flex", torch.device("cpu"), torch.float32, 64, masked=True)
+    with pytest.raises(TrainerError, match="needs a GPU, bf16 and document_masking: false"):
+        choose("flash", torch.device("cuda"), torch.bfloat16, 64, masked=True)
+
+
+def test_documents_are_kept_apart_on_a_gpu_unless_told_otherwise() -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert [masks_documents("auto", cpu), masks_documents("auto", gpu)] == [False, True]
+    assert [masks_documents(True, cpu), masks_documents(False, gpu)] == [True, False]

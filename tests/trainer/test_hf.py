@@ -72,7 +72,7 @@ def test_the_tokenizer_beside_the_model_opens_and_knows_its_special_tokens(tmp_p
 
 def test_weights_of_another_shape_are_refused(tmp_path: Path, corpus_dir: Path) -> None:
     hf.export(make(), corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
-    with pytest.raises(TrainerError, match="gate_proj"):
+    with pytest.raises(TrainerError, match="down_proj"):
         hf.load_weights(make(d_ff=64), tmp_path / "hf")
     with pytest.raises(TrainerError, match=r"layers\.2"):
         hf.load_weights(make(n_layers=3), tmp_path / "hf")

@@ -2,7 +2,7 @@
 
 from trainer.config.base import Config
 from trainer.config.data import CorpusShards, DataConfig
-from trainer.config.model import InitConfig, ModelConfig
+from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import OptimizerConfig, ParameterGroup, ScheduleConfig
 from trainer.config.run import OPERATIONAL, RunConfig, config_hash, load_run_config, meaning
 from trainer.config.training import CheckpointConfig, EvaluationConfig, SamplesConfig, TrainingConfig
@@ -18,6 +18,7 @@ __all__ = [
     "ModelConfig",
     "OptimizerConfig",
     "ParameterGroup",
+    "PretrainedConfig",
     "RunConfig",
     "SamplesConfig",
     "ScheduleConfig",

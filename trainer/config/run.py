@@ -24,14 +24,25 @@ class RunConfig(Config):
 
 
 # Where and how a run is carried out: up to rounding, none of these changes what is learnt.
-OPERATIONAL = {"micro_batch_size", "compile", "attention", "checkpoint", "evaluation", "samples", "log_every_steps", "threads"}
+OPERATIONAL = {
+    "micro_batch_size",
+    "compile",
+    "attention",
+    "activation_checkpointing",
+    "checkpoint",
+    "evaluation",
+    "samples",
+    "log_every_steps",
+    "threads",
+}
 
 
-def meaning(config: RunConfig, shard_hashes: dict[str, str]) -> dict[str, Any]:
-    """What decides the weights, as plain JSON: settings without places, and the content of the shards (`shard_hashes`, by corpus name)."""
+def meaning(config: RunConfig, shard_hashes: dict[str, str], pretrained: str | None = None) -> dict[str, Any]:
+    """What decides the weights, as plain JSON: settings without places, the content of the shards (`shard_hashes`, by corpus name) and of the
+    `pretrained` weights."""
     data = config.data
     return {
-        "training": config.training.model_dump(mode="json", exclude=OPERATIONAL),
+        "training": {**config.training.model_dump(mode="json", exclude=OPERATIONAL), "pretrained": pretrained},
         "data": {
             "tokenizer_sha256": data.tokenizer_sha256,
             "vocab_size": data.vocab_size,
@@ -61,7 +72,9 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
         return RunConfig.model_validate(values)
     except ValidationError as error:
         problems = [
-            f"{'.'.join(map(str, problem['loc'])) or 'top level'}: {problem['msg'].removeprefix('Value error, ')}" for problem in error.errors()
+            f"{'.'.join(map(str, problem['loc'])) or 'top level'}: {problem['msg'].removeprefix('Value error, ')}"
+            for problem in error.errors()
+            if problem["type"] != "default_factory_not_called"
         ]
         raise TrainerError(f"{path}: " + "; ".join(problems)) from error
 

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from trainer.config.base import Config
-from trainer.config.model import InitConfig, ModelConfig
+from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import OptimizerConfig, ScheduleConfig
 
 
@@ -37,12 +37,16 @@ class EvaluationConfig(Config):
 
 
 class SamplesConfig(Config):
-    """Text that the model writes at each evaluation. `top_k` 0 keeps the whole distribution, `temperature` 0 takes the likeliest token."""
+    """Text that the model writes at each evaluation.
+
+    `temperature` 0 takes the likeliest token; `top_k` tokens (0: all), and of those the likeliest that make up `top_p`, can be drawn.
+    """
 
     prompts: list[str] = Field(default=[])
     max_new_tokens: int = Field(default=64, ge=1)
     temperature: float = Field(default=0.8, ge=0)
     top_k: int = Field(default=40, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
 
 
 class TrainingConfig(Config):
@@ -56,9 +60,11 @@ class TrainingConfig(Config):
     seed: int = Field(default=0, ge=0)
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"
     compile: bool | Literal["auto"] = False
-    attention: Literal["auto", "math", "sdpa"] = "auto"
+    attention: Literal["auto", "math", "sdpa", "flex", "flash"] = "auto"
+    activation_checkpointing: Literal["none", "selective", "full"] = "none"
     packing: Literal["windows", "best_fit"] = "windows"
-    document_masking: bool = False
+    document_masking: bool | Literal["auto"] = "auto"
+    pretrained: PretrainedConfig | None = None
     init: InitConfig = InitConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()

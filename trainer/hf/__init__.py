@@ -1,0 +1,8 @@
+"""In and out of Hugging Face's format: names and layouts are the same, so tensors are copied, never permuted."""
+
+from trainer.hf.config import config_json, model_config, read_config
+from trainer.hf.export import check_export, export, load_model
+from trainer.hf.pretrained import Pretrained
+from trainer.hf.weights import load_weights, weights
+
+__all__ = ["Pretrained", "check_export", "config_json", "export", "load_model", "load_weights", "model_config", "read_config", "weights"]

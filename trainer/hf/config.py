@@ -1,0 +1,105 @@
+"""config.json and the shape it stands for, both ways."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from trainer.config import ModelConfig
+from trainer.errors import TrainerError
+
+# What transformers takes where config.json does not say.
+_DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}}
+# Variants of the two families that this model does not compute: the key, and the values that mean it is not used.
+_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+    "attention_bias": (False, None),
+    "mlp_bias": (False, None),
+    "hidden_act": ("silu", None),
+    "use_sliding_window": (False, None),
+    "partial_rotary_factor": (1.0, None),
+    "quantization_config": (None,),
+}
+
+
+def config_json(config: ModelConfig, vocab_size: int, seq_len: int, bot_id: int, eot_id: int) -> dict[str, Any]:
+    """config.json of a Llama, or of a Qwen3 when queries and keys are normalised."""
+    scaling = config.rope_scaling.model_dump(exclude_none=True) if config.rope_scaling else None
+    return {
+        "architectures": ["Qwen3ForCausalLM" if config.qk_norm else "LlamaForCausalLM"],
+        "model_type": "qwen3" if config.qk_norm else "llama",
+        "vocab_size": vocab_size,
+        "hidden_size": config.d_model,
+        "intermediate_size": config.d_ff,
+        "num_hidden_layers": config.n_layers,
+        "num_attention_heads": config.n_heads,
+        "num_key_value_heads": config.n_kv_heads,
+        "head_dim": config.head_dim,
+        "max_position_embeddings": seq_len,
+        "rms_norm_eps": config.norm_eps,
+        # transformers 4 reads rope_theta and rope_scaling, transformers 5 rope_parameters.
+        "rope_theta": config.rope_theta,
+        "rope_scaling": scaling,
+        "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta, **(scaling or {})},
+        "tie_word_embeddings": config.tie_embeddings,
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "hidden_act": "silu",
+        "initializer_range": 0.02,
+        "bos_token_id": bot_id,
+        "eos_token_id": eot_id,
+        "dtype": "float32",
+    }
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """config.json of a model's directory. TrainerError when it is not there or not a JSON object."""
+    path = directory / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TrainerError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(config, dict):
+        raise TrainerError(f"{path}: must hold a JSON object")
+    return config
+
+
+def model_config(directory: Path) -> ModelConfig:
+    """The shape of the model in `directory`, of the Llama or Qwen3 family. TrainerError names what this model does not compute."""
+    path, values = directory / "config.json", read_config(directory)
+    family = values.get("model_type")
+    if family not in _DEFAULTS:
+        raise TrainerError(f"{path}: model_type {family!r} is not supported; there are {', '.join(_DEFAULTS)}")
+    values = {**_DEFAULTS[family], **values}
+    rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    for key, unused in _UNSUPPORTED.items():
+        found = rope.get(key, values.get(key))
+        if found not in unused:
+            raise TrainerError(f"{path}: {key} {found!r} is not supported")
+    shape = {
+        "n_layers": values.get("num_hidden_layers"),
+        "d_model": values.get("hidden_size"),
+        "n_heads": values.get("num_attention_heads"),
+        "n_kv_heads": values.get("num_key_value_heads") or values.get("num_attention_heads"),
+        "d_ff": values.get("intermediate_size"),
+        "head_dim": values.get("head_dim"),
+        "rope_theta": rope.get("rope_theta") or values.get("rope_theta"),
+        "rope_scaling": _rope_scaling(rope, values.get("max_position_embeddings")),
+        "norm_eps": values["rms_norm_eps"],
+        "tie_embeddings": values.get("tie_word_embeddings"),
+        "qk_norm": family == "qwen3",
+    }
+    try:
+        return ModelConfig.model_validate({key: value for key, value in shape.items() if value is not None})
+    except ValidationError as error:
+        problems = [f"{'.'.join(map(str, problem['loc']))} {problem['msg'].removeprefix('Value error, ')}".strip() for problem in error.errors()]
+        raise TrainerError(f"{path}: is not a shape of this model: {'; '.join(problems)}") from error
+
+
+def _rope_scaling(rope: dict[str, Any], max_position_embeddings: int | None) -> dict[str, Any] | None:
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if kind == "default":
+        return None
+    known = {"original_max_position_embeddings": max_position_embeddings} if kind in ("llama3", "yarn") else {}
+    given = {key: value for key, value in rope.items() if key not in ("type", "rope_theta", "partial_rotary_factor") and value is not None}
+    return {**known, **given, "rope_type": kind}

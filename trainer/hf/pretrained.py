@@ -1,0 +1,74 @@
+"""Weights to go on from: where they are, whether they fit, and what identifies them."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from trainer.config import DataConfig, ModelConfig, PretrainedConfig
+from trainer.errors import TrainerError
+from trainer.hf.config import model_config, read_config
+from trainer.hf.weights import INDEX, SINGLE, weight_files
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A directory of weights that fit a run; `sha256`, over the hashes of their files, identifies them."""
+
+    directory: Path
+    sha256: str
+
+    @classmethod
+    def find(cls, source: PretrainedConfig, model: ModelConfig, data: DataConfig) -> "Pretrained":
+        """TrainerError when the weights cannot be had, or do not fit `model` or the vocabulary of `data`."""
+        directory = _locate(source)
+        _check_shape(directory, model)
+        _check_vocabulary(directory, data)
+        hashes = {}
+        for path in weight_files(directory):
+            with path.open("rb") as file:
+                hashes[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+        return cls(directory, hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest())
+
+
+def _locate(source: PretrainedConfig) -> Path:
+    if source.path is not None:
+        return source.path
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(
+            snapshot_download(
+                source.repo, revision=source.revision, allow_patterns=["config.json", "tokenizer.json", SINGLE, INDEX, "model-*.safetensors"]
+            )
+        )
+    except (OSError, ValueError) as error:
+        raise TrainerError(f"training.pretrained: {source.repo} at {source.revision} cannot be fetched from the hub: {error}") from error
+
+
+def _check_shape(directory: Path, model: ModelConfig) -> None:
+    found = model_config(directory)
+    if found != model:
+        theirs, ours = found.model_dump(mode="json"), model.model_dump(mode="json")
+        changes = ", ".join(f"{key}: {json.dumps(theirs[key])} (is {json.dumps(ours[key])})" for key in theirs if theirs[key] != ours[key])
+        raise TrainerError(f"{directory / 'config.json'}: training.model must have the pretrained model's shape: {changes}")
+
+
+def _check_vocabulary(directory: Path, data: DataConfig) -> None:
+    rows = read_config(directory).get("vocab_size", 0)
+    if data.vocab_size > rows:
+        raise TrainerError(
+            f"{directory}: has {rows} tokens, the data's tokenizer {data.vocab_size}; tokenize the data with the model's own tokenizer"
+        )
+    path = directory / "tokenizer.json"
+    if not path.is_file():
+        return
+    ours, theirs = (Tokenizer.from_file(str(file)).get_vocab() for file in (data.tokenizer / "tokenizer.json", path))
+    for token, number in ours.items():
+        if theirs.get(token) != number:
+            raise TrainerError(
+                f"{path}: token {token!r} is {theirs.get(token, 'unknown')} there and {number} in {data.tokenizer}; "
+                "tokenize the data with the model's own tokenizer"
+            )

@@ -1,0 +1,78 @@
+"""Tensors of a model's directory: one model.safetensors, or several with an index."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from trainer.errors import TrainerError
+from trainer.model import Llama
+
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+HEAD = "lm_head.weight"
+WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
+
+
+def weights(model: Llama) -> dict[str, torch.Tensor]:
+    """The model's tensors in fp32 on the CPU, without the rows that pad the vocabulary; a tied head only once, as the embedding."""
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        rows = model.vocab_size if name in WITH_VOCABULARY else parameter.shape[0]
+        tensors[name] = parameter.detach()[:rows].float().cpu().contiguous()
+    return tensors
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The safetensors files of a directory, in the order of their names. TrainerError when there are none."""
+    index = directory / INDEX
+    if not index.exists():
+        if not (directory / SINGLE).exists():
+            raise TrainerError(f"{directory}: holds neither {SINGLE} nor {INDEX}; other formats are not read")
+        return [directory / SINGLE]
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise TrainerError(f"{index}: cannot be read: {error!r}") from error
+    for name in names:
+        if Path(name).name != name or not (directory / name).exists():
+            raise TrainerError(f"{index}: lists {name}, which is not a file beside it")
+    return [directory / name for name in names]
+
+
+def load_weights(model: Llama, directory: Path) -> None:
+    """Copies a directory's tensors into the model, one at a time; padding rows become zero.
+
+    A vocabulary may be larger than the model's: its last rows are left out. TrainerError when a tensor is missing, unknown or of another shape.
+    """
+    parameters = dict(model.named_parameters())
+    missing = set(parameters)
+    with torch.no_grad():
+        for name, tensor in _tensors(directory):
+            if name == HEAD and model.config.tie_embeddings:
+                continue
+            if name not in missing:
+                raise TrainerError(f"{directory}: the model has no tensor {name}, or it is there twice")
+            missing.remove(name)
+            parameter = parameters[name]
+            rows = model.vocab_size if name in WITH_VOCABULARY else parameter.shape[0]
+            used = tensor[: model.vocab_size] if name in WITH_VOCABULARY else tensor
+            if used.shape != parameter[:rows].shape:
+                raise TrainerError(f"{directory}: {name} has shape {tuple(tensor.shape)}, the model needs {tuple(parameter[:rows].shape)}")
+            parameter[:rows] = used
+            parameter[rows:] = 0.0
+    if missing:
+        raise TrainerError(f"{directory}: tensors of the model are missing: {', '.join(sorted(missing))}")
+
+
+def _tensors(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    for path in weight_files(directory):
+        try:
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 (not a dict)
+                    # Tables of angles, which the first Llamas stored, follow from the configuration.
+                    if not name.endswith("rotary_emb.inv_freq"):
+                        yield name, file.get_tensor(name)
+        except (OSError, SafetensorError) as error:
+            raise TrainerError(f"{path}: cannot be read: {error}") from error

@@ -1,0 +1,53 @@
+"""Rotary embeddings: the tables of angles, plain or stretched to longer contexts, equal to those of Hugging Face's modeling_rope_utils."""
+
+import math
+
+import torch
+
+from trainer.config import ModelConfig
+from trainer.config.rope import LinearScaling, Llama3Scaling, YarnScaling
+
+
+def rotary_tables(config: ModelConfig, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """cos and sin [length, head_dim] in fp32, in Hugging Face's rotate-half layout (the two halves repeat)."""
+    periods = config.rope_theta ** (torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim)
+    frequencies = 1.0 / periods
+    magnitude = 1.0
+    match config.rope_scaling:
+        case LinearScaling(factor=factor):
+            frequencies = frequencies / factor
+        case Llama3Scaling() as scaling:
+            frequencies = _llama3(frequencies, scaling)
+        case YarnScaling() as scaling:
+            frequencies = _yarn(periods, scaling, config.rope_theta)
+            magnitude = scaling.attention_factor or 0.1 * math.log(scaling.factor) + 1.0
+    angles = torch.outer(torch.arange(length).float(), frequencies)
+    angles = torch.cat([angles, angles], dim=-1)
+    return angles.cos() * magnitude, angles.sin() * magnitude
+
+
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """`x` [..., length, head_dim] turned by the angles of its positions, in the type of `x`."""
+    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-second, first], dim=-1) * sin
+
+
+def _llama3(frequencies: torch.Tensor, scaling: Llama3Scaling) -> torch.Tensor:
+    # The order of the operations is Hugging Face's: one rounding here is 0.001 in the cosine at position 20,000.
+    turns = scaling.original_max_position_embeddings / (2 * math.pi / frequencies)
+    kept = ((turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)).clamp(0, 1)
+    return kept * frequencies + (1 - kept) * frequencies / scaling.factor
+
+
+def _yarn(periods: torch.Tensor, scaling: YarnScaling, theta: float) -> torch.Tensor:
+    dimensions = 2 * len(periods)
+
+    def dimension_with(turns: float) -> float:
+        """The dimension that makes so many turns within the original context."""
+        return dimensions * math.log(scaling.original_max_position_embeddings / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+    low = max(math.floor(dimension_with(scaling.beta_fast)), 0)
+    high = min(math.ceil(dimension_with(scaling.beta_slow)), dimensions - 1)
+    kept = 1 - ((torch.arange(len(periods)) - low) / max(high - low, 0.001)).clamp(0, 1)
+    return 1.0 / (scaling.factor * periods) * (1 - kept) + 1.0 / periods * kept
