@@ -50,7 +50,7 @@ class RawParams(Params):
 class Recipe(Params):
     """Everything that decides what a run makes. Earlier corpora win when documents of two corpora are duplicates."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     corpora: tuple[Corpus, ...] = Field(min_length=1)
     raw: RawParams = RawParams()
     scrub: PiiParams = PiiParams()
