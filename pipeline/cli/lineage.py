@@ -1,4 +1,4 @@
-"""lineage: what a checkpoint was made from, and which checkpoints saw a corpus or a document."""
+"""lineage: what a checkpoint was made from, and which checkpoints saw a corpus or a document. reproduce: how to make a checkpoint again."""
 
 import argparse
 import json
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import PipelineError
+from pipeline.store import default_store
 
 if TYPE_CHECKING:
     from pipeline.flows.checkpoint_lineage import Checkpoint
@@ -29,6 +30,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     lineage.add_argument("--document", metavar="ID", help="what became of this document, and the checkpoints that were trained on it")
     lineage.add_argument("--json", action="store_true", help="everything, as JSON")
     lineage.set_defaults(run=_lineage)
+    reproduce = commands.add_parser("reproduce", help="the commands that make a checkpoint again, byte for byte, and what they need in a directory")
+    reproduce.add_argument("checkpoint", metavar="CHECKPOINT", help="its directory, or its name in the UI: RUN-STEP")
+    reproduce.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help="the directory to make; the run goes there too")
+    reproduce.set_defaults(run=_reproduce)
 
 
 def _lineage(options: argparse.Namespace) -> None:
@@ -38,7 +43,6 @@ def _lineage(options: argparse.Namespace) -> None:
     if options.version and not options.corpus:
         raise QuestionError("--version says which version of --corpus is meant")
     from pipeline.flows import checkpoint_lineage
-    from pipeline.store import default_store
 
     store = default_store()
     if options.checkpoint:
@@ -56,6 +60,15 @@ def _lineage(options: argparse.Namespace) -> None:
         answer = [_of_document(one) for one in answers]
         lines = _saw_document(answers, options.document)
     print(json.dumps(answer, indent=1, ensure_ascii=False) if options.json else "\n".join(lines))
+
+
+def _reproduce(options: argparse.Namespace) -> None:
+    from pipeline.flows import reproduction
+    from pipeline.flows.checkpoint_lineage import checkpoint
+    from pipeline.recipe import recipe_path
+
+    store = default_store()
+    print("\n".join(reproduction.write(store, checkpoint(store, options.checkpoint), options.out, recipe_path().parent.absolute())))
 
 
 def described(one: "Checkpoint") -> Iterator[str]:
