@@ -7,21 +7,9 @@ from pathlib import Path
 
 import torch
 
+from trainer.gpus import GPUS
 from trainer.precision import AUTOCAST, Precision
 
-# Dense bf16 and fp16 FLOP/s by the makers' data sheets; the first name that the device's name contains.
-HALF_PEAKS = {
-    "B200": 2250e12,
-    "H200": 989e12,
-    "H100 PCIe": 756e12,
-    "H100 NVL": 835e12,
-    "H100": 989e12,
-    "A100": 312e12,
-    "L40S": 362e12,
-    "RTX 4090": 165e12,
-    "A10": 125e12,
-    "L4": 121e12,
-}
 # Products are measured with ever larger matrices until one takes this long; bf16 without hardware for it takes a thousand times as long as with it.
 MEASURED_SECONDS, MEASURED_TIMES = 2e-3, 3
 
@@ -30,9 +18,9 @@ def peak_flops(device: torch.device, precision: Precision) -> float:
     """FLOP/s of matrix products on one device: by the data sheet for bf16 and fp16 on a known GPU, else measured here."""
     if device.type == "cuda" and precision in AUTOCAST:
         name = torch.cuda.get_device_name(device)
-        for known, peak in HALF_PEAKS.items():
-            if known in name:
-                return peak
+        for gpu in GPUS.values():
+            if gpu.device in name:
+                return gpu.flops
     return _measured_flops(device, precision, torch.get_num_threads())
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.recipe import RECIPES, Recipe, load_recipe, recipe_path
 from pipeline.stages.tokenizer import TokenizerParams
-from trainer.planner.gpus import GPUS
+from trainer.gpus import GPUS
 from trainer.planner.memory import Memory, Workload, estimate
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from trainer.config import ModelConfig
-from trainer.planner.gpus import Gpu
+from trainer.gpus import Gpu
 from trainer.planner.laws import ScalingLaw
 from trainer.planner.shape import shaped
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from trainer.config import ModelConfig
-from trainer.planner.gpus import PRICES_AS_OF
+from trainer.gpus import PRICES_AS_OF
 from trainer.planner.laws import FITTED_PARAMETERS, FITTED_TOKENS, LAWS, ScalingLaw
 from trainer.planner.memory import FORMULAS, SHARDINGS, Sharding, Workload, estimate, largest_micro_batch
 from trainer.planner.plan import DAY, HOUR, Machine, Run, smaller_models

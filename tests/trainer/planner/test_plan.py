@@ -7,8 +7,8 @@ import yaml
 
 from trainer.config import ModelConfig
 from trainer.errors import TrainerError
+from trainer.gpus import GPUS
 from trainer.planner.cli import main
-from trainer.planner.gpus import GPUS
 from trainer.planner.laws import LAWS
 from trainer.planner.plan import DAY, Machine, Run, best_run, smaller_models
 from trainer.planner.shape import shaped
