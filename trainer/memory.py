@@ -86,7 +86,9 @@ def _step(config: RunConfig, processes: int, device: torch.device, layers: int) 
     with FakeTensorMode(), device:
         shape = training.model.model_copy(update={"n_layers": layers})
         model = Llama(shape, data.vocab_size, training.seq_len, backend, training.activation_checkpointing)
-        optimizers = build(model, training.optimizer)
+        # Moments in 8 bits are compiled, which cannot be tried like this: they are counted as fp32, too much.
+        in_fp32 = {"kind": "adamw"} if training.optimizer.kind == "adamw_8bit" else {}
+        optimizers = build(model, training.optimizer.model_copy(update=in_fp32))
         windows = torch.zeros(training.micro_batch_size, training.seq_len + 1, dtype=torch.int64)
         with _LiveBytes() as live:
             weights = live.count(model.parameters())

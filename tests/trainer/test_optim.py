@@ -10,6 +10,7 @@ from transformers.optimization import Adafactor as TransformersAdafactor
 
 from trainer.config import OptimizerConfig, RunConfig
 from trainer.errors import TrainerError
+from trainer.memory import estimate
 from trainer.model import Llama
 from trainer.optim.build import build, set_learning_rates
 from trainer.optim.sophia import SophiaG, draw_tokens, draws
@@ -200,6 +201,14 @@ def test_a_run_that_goes_on_from_its_saved_state_ends_in_the_same_weights(settin
     steps(resumed, 4, 8)
     for (name, mine), other in zip(whole.model.named_parameters(), resumed.model.named_parameters(), strict=True):
         assert torch.equal(mine, other[1]), name
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "adamw_8bit"])
+def test_the_memory_of_every_kind_can_be_estimated(settings: dict[str, Any], kind: str) -> None:
+    settings["training"]["optimizer"] = {"kind": kind}
+    needed = estimate(RunConfig.model_validate(settings), 1, ALONE.device)
+    moments = {"adafactor": 0, "lion": 1}.get(kind, 2)
+    assert needed.weights * max(0, moments - 1) < needed.optimizer < needed.weights * (moments + 0.2)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -36,13 +36,13 @@ class Adafactor(Optimizer):
                     else:
                         state["exp_avg_sq"] = torch.zeros_like(parameter)
                 state["step"] += 1
-                update = _scaled(parameter.grad, state, forget=state["step"].item() ** DECAY)
+                update = _scaled(parameter.grad, state, forget=(state["step"] ** DECAY).to(parameter.device))
                 update /= (update.square().mean().sqrt() / CLIP_THRESHOLD).clamp_(min=1.0)
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 parameter.add_(update, alpha=-group["lr"])
 
 
-def _scaled(gradient: torch.Tensor, state: dict[str, torch.Tensor], forget: float) -> torch.Tensor:
+def _scaled(gradient: torch.Tensor, state: dict[str, torch.Tensor], forget: torch.Tensor) -> torch.Tensor:
     """The gradient over the root of its second moment, which first moves by the share `forget` towards the gradient's square."""
     square = gradient.square() + EPS
     if "exp_avg_sq" in state:
