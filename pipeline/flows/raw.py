@@ -21,7 +21,7 @@ from pipeline.stages.params import DOCUMENT_SCHEMA
 from pipeline.store import Draft, Part, Store, Version, Work, total_counts
 
 log = logging.getLogger(__name__)
-VERSION = "raw-1"
+VERSION = "raw-2"
 PIECES_PER_PART = 8  # how finely large batches are cut, so that a part is at most an eighth over its size
 
 

@@ -1,13 +1,14 @@
 """What every source has in common: units to read, documents in batches, and what was set aside."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.errors import PipelineError
 from pipeline.stages.params import DOCUMENT_SCHEMA
@@ -121,6 +122,16 @@ class Document:
     own_id: bool = False
 
 
+@dataclass(frozen=True)
+class Named:
+    """A document but for its text."""
+
+    source_id: str
+    own_id: bool
+    url: str | None
+    metadata: str | None
+
+
 def document_id(corpus: str, source_id: str) -> str:
     """blake2b-128, hex, of the corpus's name (with its length, so that the pair is unambiguous) and the source's id."""
     return _digest(corpus, source_id).hex()
@@ -157,7 +168,8 @@ class Batches:
 
     def _start(self) -> None:
         self._bytes = 0
-        self._rows: list[tuple[str, bytes, str, str | None, str | None]] = []
+        self._rows: list[tuple[str, str | bytes, str, str | None, str | None]] = []
+        self._whole: list[pa.RecordBatch] = []
 
     @property
     def done(self) -> bool:
@@ -167,18 +179,15 @@ class Batches:
     def add(self, file: str, document: Document) -> int:
         """Takes a document, or sets it aside; its text in bytes, 0 when set aside."""
         try:
-            text = document.text.encode()
+            # ASCII text goes to Arrow without a copy in between
+            text = document.text if document.text.isascii() else document.text.encode()
         except UnicodeEncodeError as error:
             return self.reject(file, document.row, Reason.LONE_SURROGATE, f"surrogate {document.text[error.start]!r} at character {error.start}")
         if not text or document.text.isspace():
             return self.reject(file, document.row, Reason.EMPTY_TEXT, "the text is empty or white space")
         if len(text) > MAX_DOCUMENT_BYTES:
             return self.reject(file, document.row, Reason.TOO_LONG, f"{len(text)} bytes of text; the limit is {MAX_DOCUMENT_BYTES}")
-        digest = _digest(self._corpus, document.source_id)
-        name = digest.hex()
-        if self._keep_ids:
-            name = document.source_id.removeprefix(OWN_ID) if document.own_id else name
-            digest = _digest(self._corpus, name)
+        name, digest = self._identity(document.source_id, document.own_id)
         if document.own_id or self._keep_ids:
             if digest in self._seen:
                 return self.reject(file, document.row, Reason.DUPLICATE_ID, "an earlier document has this id")
@@ -187,6 +196,31 @@ class Batches:
         self._bytes += len(text)
         self.accepted += 1
         return len(text)
+
+    def add_whole(self, file: str, texts: pa.LargeStringArray, named: list[Named]) -> bool:
+        """Takes all of these documents without looking at their texts, which are known to be good; none if one would be set aside."""
+        if self._limit is not None and self.accepted + len(named) > self._limit:
+            return False
+        identities = [self._identity(one.source_id, one.own_id) for one in named]
+        watched = [digest for one, (_, digest) in zip(named, identities, strict=True) if one.own_id or self._keep_ids]
+        fresh = set(watched)
+        if len(fresh) < len(watched) or not fresh.isdisjoint(self._seen):
+            return False
+        self._seen |= fresh
+        self._gather()
+        urls, metadata = [one.url for one in named], [one.metadata for one in named]
+        self._whole.append(_batch([name for name, _ in identities], texts, [file] * len(named), urls, metadata))
+        self._bytes += pc.sum(pc.binary_length(texts)).as_py()
+        self.accepted += len(named)
+        return True
+
+    def _identity(self, source_id: str, own: bool) -> tuple[str, bytes]:
+        """The document's id, and the digest by which a second one is known."""
+        digest = _digest(self._corpus, source_id)
+        if not self._keep_ids:
+            return digest.hex(), digest
+        name = source_id.removeprefix(OWN_ID) if own else digest.hex()
+        return name, _digest(self._corpus, name)
 
     def reject(self, file: str, row: int | None, reason: Reason, detail: str) -> int:
         """Sets an input aside; always 0."""
@@ -200,13 +234,25 @@ class Batches:
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """The batch in hand, if it holds anything."""
+        self._gather()
+        if self._whole:
+            batch = self._whole[0] if len(self._whole) == 1 else pa.concat_batches(self._whole)
+            self._start()
+            yield batch
+
+    def _gather(self) -> None:
+        """Makes the rows in hand a batch."""
         if self._rows:
             ids, texts, sources, urls, metadata = zip(*self._rows, strict=True)
-            text = pa.array(texts, pa.large_binary()).view(pa.large_string())
-            self._start()
-            yield pa.record_batch(
-                [pa.array(ids), text, pa.array(sources), pa.array(urls, pa.string()), pa.array(metadata, pa.string())], DOCUMENT_SCHEMA
-            )
+            self._rows = []
+            self._whole.append(_batch(ids, pa.array(texts, pa.large_binary()).view(pa.large_string()), sources, urls, metadata))
+
+
+def _batch(
+    ids: Sequence[str], texts: pa.LargeStringArray, sources: Sequence[str], urls: Sequence[str | None], metadata: Sequence[str | None]
+) -> pa.RecordBatch:
+    columns = [pa.array(ids), texts, pa.array(sources), pa.array(urls, pa.string()), pa.array(metadata, pa.string())]
+    return pa.record_batch(columns, DOCUMENT_SCHEMA)
 
 
 def metadata_json(values: dict[str, object]) -> str | None:

@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from pipeline.sources.documents import Batches, Document, Reason, location, metadata_json, own_id
+from pipeline.sources.documents import Batches, Document, Named, Reason, location, metadata_json, own_id
 from pipeline.stages.params import Params
 
 Row = dict[str, object]
@@ -78,16 +78,23 @@ class RowReader:
         text = self._text(number, row)
         if text is None:
             return
-        source_id, own = self._id(number, row)
-        if source_id is None:
+        named = self.name(number, row)
+        if named is None:
             self.batches.reject(self.file, number, Reason.BAD_ID, f"column {self.columns.id_column!r} holds neither a text nor a whole number")
             return
+        self.batches.add(self.file, Document(named.source_id, text, number, self.file, named.url, named.metadata, named.own_id))
+        yield from self.batches.full()
+
+    def name(self, number: int, row: Row) -> Named | None:
+        """What row `number`, without its text, says of its document; the row is emptied. None when the column named as id holds none."""
+        source_id, own = self._id(number, row)
+        if source_id is None:
+            return None
         url = row.get(self.columns.url_column)
         if isinstance(url, str):
             del row[self.columns.url_column]
         known = row if self.columns.metadata_columns is None else {name: row[name] for name in self.columns.metadata_columns if name in row}
-        self.batches.add(self.file, Document(source_id, text, number, self.file, url if isinstance(url, str) else None, metadata_json(known), own))
-        yield from self.batches.full()
+        return Named(source_id, own, url if isinstance(url, str) else None, metadata_json(known))
 
     def _text(self, number: int, row: Row) -> str | None:
         template = self.columns.text_template

@@ -23,6 +23,7 @@ FORMATS = (".warc", ".wet")
 PAGES = ("text/html", "application/xhtml+xml")
 TEXT = "text/plain"
 MAX_PAGE_BYTES = 16 << 20
+ABOUT_THE_CRAWL = ("warcinfo", "request", "metadata")  # records that hold no content, which are passed over
 
 
 class WarcConfig(Paths):
@@ -40,7 +41,7 @@ class WarcSource:
     corpus: str
     config: WarcConfig
     sha256: Hash = file_sha256
-    version: ClassVar[str] = "warc-1"
+    version: ClassVar[str] = "warc-2"
 
     def units(self) -> list[Unit]:
         found = [unit(name, file, self.sha256) for name, file in self._files.items()]
@@ -104,6 +105,8 @@ class _Records:
             content = self._content(number, record, MAX_DOCUMENT_BYTES)
             if content is not None:
                 self._add_text(number, record, content)
+        elif record.rec_type not in ABOUT_THE_CRAWL:
+            self.batches.reject(self.file, number, Reason.NOT_A_PAGE, f"a record of type {record.rec_type} without the page of an HTTP response")
 
     def _add_page(self, number: int, record: "ArcWarcRecord") -> None:
         status = record.http_headers.get_statuscode()

@@ -242,6 +242,29 @@ def test_a_line_too_long_to_hold_is_set_aside_and_the_next_one_read(tmp_path: Pa
     assert rejects == [("a.jsonl", 1, "too_long")]
 
 
+@pytest.mark.slow
+def test_a_line_of_half_a_gigabyte_costs_no_more_memory_than_the_longest_document(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with path.open("wb") as file:
+        file.write(b'{"text": "before"}\n{"text": "')
+        for _ in range(500):
+            file.write(b"x" * 1_000_000)
+        file.write(b'"}\n{"text": "after"}\n')
+    code = (
+        "import resource, sys\n"
+        "from pipeline.sources import open_source\nfrom pipeline.sources.files import FilesConfig\n"
+        "source, rejects = open_source('c', FilesConfig(paths=(sys.argv[1],))), []\n"
+        "started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "texts = [text for unit in source.units() for batch in source.read(unit, rejects) for text in batch.column('text').to_pylist()]\n"
+        "print(texts, [(r.file, r.row, str(r.reason)) for r in rejects])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - started)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    said, kilobytes = done.stdout.splitlines()
+    assert said == "['before', 'after'] [('a.jsonl', 2, 'too_long')]"
+    assert int(kilobytes) * 1024 < 2 * MAX_DOCUMENT_BYTES
+
+
 @given(st.binary(max_size=60), st.integers(1, 7))
 def test_lines_do_not_depend_on_how_the_stream_is_cut(content: bytes, size: int) -> None:
     stream = iter([content[start : start + size] for start in range(0, len(content), size)])

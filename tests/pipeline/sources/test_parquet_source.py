@@ -46,6 +46,32 @@ def test_what_json_can_hold_becomes_metadata(tmp_path: Path) -> None:
     assert json.loads(read(tmp_path / "a.parquet")[0][0]["metadata"]) == {"day": "2024-05-06", "price": "1.50", "ratio": None}
 
 
+@pytest.mark.parametrize("bad", [{"text": None}, {"text": " \u2003"}, {"id": 1}], ids=["null", "blank", "repeated id"])
+def test_a_bad_row_changes_nothing_about_its_neighbours(tmp_path: Path, bad: dict[str, Any]) -> None:
+    good = [
+        {"id": number, "text": f"{'é ' * number} document {number}", "url": f"http://{number}/" if number % 2 else None, "score": number / 4}
+        for number in range(20)
+    ]
+    (tmp_path / "good").mkdir()
+    (tmp_path / "bad").mkdir()
+    pq.write_table(pa.Table.from_pylist(good), tmp_path / "good" / "a.parquet")
+    pq.write_table(pa.Table.from_pylist([*good, {**good[-1], "id": 99, **bad}]), tmp_path / "bad" / "a.parquet")
+    rows, rejects = read(tmp_path / "good" / "a.parquet")
+    assert ([row["text"] for row in rows], rejects) == ([row["text"] for row in good], [])
+    beside, rejects = read(tmp_path / "bad" / "a.parquet")
+    assert beside == rows
+    assert [row for row, _ in rejects] == [21]
+    assert read(tmp_path / "good" / "a.parquet", max_documents=5)[0] == rows[:5]
+
+
+def test_small_row_groups_arrive_in_order_as_one_batch(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": [f"document {n}" if n != 15 else None for n in range(30)]}), tmp_path / "a.parquet", row_group_size=10)
+    source, rejects = open_source("c", FilesConfig(paths=(str(tmp_path / "a.parquet"),))), list[Rejected]()
+    (batch,) = source.read(source.units()[0], rejects)
+    assert batch.column("text").to_pylist() == [f"document {n}" for n in range(30) if n != 15]
+    assert [reject.row for reject in rejects] == [16]
+
+
 def test_strings_that_are_not_utf8_are_set_aside_row_by_row(tmp_path: Path) -> None:
     broken = pa.array([b"good", b"\xff\xfe", b"\xed\xa0\x80", b"also good"]).view(pa.string())
     pq.write_table(pa.table({"text": broken}), tmp_path / "a.parquet")

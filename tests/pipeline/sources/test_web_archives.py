@@ -112,6 +112,15 @@ def test_what_is_no_page_is_counted_and_its_neighbours_arrive(tmp_path: Path) ->
     assert rejects == [(1, "not_a_page"), (2, "not_a_page"), (5, "empty_text")]
 
 
+def test_records_of_other_kinds_are_counted_unless_they_are_about_the_crawl(tmp_path: Path) -> None:
+    kinds = ("warcinfo", "request", "metadata", "resource", "revisit", "continuation", "response")
+    records = [record(kind, f"http://{kind}/", b"content") for kind in kinds]
+    (tmp_path / "a.warc.gz").write_bytes(zipped(*records, page("http://good/", html(STORY).encode())))
+    rows, rejects = read(tmp_path / "a.warc.gz")
+    assert [row["url"] for row in rows] == ["http://good/"]
+    assert rejects == [(number, "not_a_page") for number in (4, 5, 6, 7)]
+
+
 def test_of_a_truncated_crawl_what_comes_before_the_break_arrives_and_the_break_is_named(tmp_path: Path) -> None:
     pages = [page(f"http://{n}/", html(f"{n} {STORY}").encode()) for n in range(5)]
     (tmp_path / "a.warc.gz").write_bytes(zipped(*pages)[:-40])
