@@ -1,0 +1,117 @@
+"""Twenty kills of the run, the trainer and the daemon: nothing is left running or half published, and the next run ends right."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from tests.integration.project import ROOT, Project
+from tests.integration.test_interrupted import same_recipe, trainers
+from trainer.checkpoint import store as checkpoint_store
+
+KILLS = ["run"] * 12 + ["trainer"] * 4 + ["daemon"] * 4
+
+pytestmark = pytest.mark.slow
+
+
+def processes(project: Project) -> dict[int, str]:
+    """Every process that was started for this project, by its environment."""
+    found = {}
+    wanted = f"DAGSTER_HOME={project.home}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+    return found
+
+
+def until(reached: Callable[[], bool], seconds: float, what: Callable[[], object] = lambda: "") -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.1)
+
+
+def check_nothing_is_half_published(project: Project) -> None:
+    store = project.store
+    for pointer in store.root.rglob("current"):
+        version = store.current(pointer.parent.relative_to(store.root).as_posix())
+        assert all(part.is_whole(version.path) for part in version.parts), version.path
+    for directory in store.root.glob("runs/*/checkpoints"):
+        for checkpoint in checkpoint_store.existing(directory):
+            checkpoint_store.verify(checkpoint)
+
+
+@contextmanager
+def daemon(project: Project) -> Iterator["subprocess.Popen[bytes]"]:
+    command = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-m", "pipeline.definitions"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=project.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+def kill_the_run(project: Project, chance: random.Random) -> None:
+    process = project.start()
+    time.sleep(chance.uniform(1, 15))
+    process.kill()
+    process.communicate(timeout=60)
+
+
+def kill_the_trainer(project: Project, chance: random.Random) -> None:
+    """The run goes on by itself."""
+    process = project.start()
+    until(lambda: bool(trainers(project)) or process.poll() is not None, 120)
+    time.sleep(chance.uniform(0, 4))
+    for number in trainers(project):
+        os.kill(int(number), signal.SIGKILL)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+
+
+def kill_the_daemon(project: Project, chance: random.Random) -> None:
+    """The run that it had queued or launched ends all the same, under the next one."""
+    with daemon(project) as first:
+        launch = [str(Path(sys.executable).with_name("dagster")), "job", "launch", "-j", "pretrain", "-m", "pipeline.definitions"]
+        subprocess.run(launch, cwd=ROOT, env=project.environment(), capture_output=True, check=True, timeout=120)
+        time.sleep(chance.uniform(0, 12))
+        first.kill()
+    with daemon(project), dg.DagsterInstance.from_config(str(project.home)) as instance:
+        (run,) = instance.get_runs(limit=1)
+        until(lambda: (found := instance.get_run_by_id(run.run_id)) is not None and found.is_finished, 300)
+        ended = instance.get_run_by_id(run.run_id)
+        assert ended and ended.status is dg.DagsterRunStatus.SUCCESS
+
+
+def test_twenty_kills_at_random_moments(finished: Project, make_project: Callable[[Path], Project], tmp_path: Path) -> None:
+    seed = int(os.environ.get("GROUNDWORK_SEED", time.time()))
+    print(f"GROUNDWORK_SEED={seed}")
+    chance = random.Random(seed)
+    project = same_recipe(make_project(tmp_path), finished)
+    kills = chance.sample(KILLS, len(KILLS))
+    for number, target in enumerate(kills):
+        # Another seed each time, so that there is always something left to train; the data stages are made once.
+        project.recipe["training"]["seed"] = 100 + number
+        {"run": kill_the_run, "trainer": kill_the_trainer, "daemon": kill_the_daemon}[target](project, chance)
+        until(lambda: not processes(project), 40, lambda target=target: f"left after killing the {target}: {processes(project)}")
+        check_nothing_is_half_published(project)
+    project.recipe = yaml.safe_load(yaml.safe_dump(finished.recipe))
+    status, said = project.run()
+    assert status == 0, said
+    assert project.content() == finished.content()
