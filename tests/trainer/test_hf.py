@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from trainer import hf
 from trainer.config import InitConfig, ModelConfig
@@ -21,6 +21,14 @@ SHAPES: dict[str, dict[str, Any]] = {
     "tied": {"n_kv_heads": 2, "tie_embeddings": True},
     "qk-norm": {"n_kv_heads": 2, "qk_norm": True},
     "qk-norm, tied, other theta": {"n_kv_heads": 4, "qk_norm": True, "tie_embeddings": True, "rope_theta": 5e5, "norm_eps": 1e-6},
+    "heads wider than the model": {"n_kv_heads": 2, "head_dim": 16},
+    "qk-norm, wide heads": {"n_kv_heads": 2, "head_dim": 16, "qk_norm": True},
+}
+SCALINGS: dict[str, dict[str, Any]] = {
+    "linear": {"rope_type": "linear", "factor": 3.0},
+    "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 256},
+    "yarn": {"rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 512},
+    "yarn, all set": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 16.0, "attention_factor": 1.2},
 }
 
 
@@ -48,6 +56,41 @@ def test_transformers_computes_the_same_logits_and_gradients(tmp_path: Path, cor
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
         torch.testing.assert_close(parameter.grad[: len(peers[name])], peers[name].grad, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("scaling", [None, *SCALINGS.values()], ids=["none", *SCALINGS.keys()])
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_scaled_rotations_are_those_of_transformers_at_long_positions(
+    tmp_path: Path, corpus_dir: Path, scaling: dict[str, Any] | None, qk_norm: bool
+) -> None:
+    model = make(max_length=1536, rope_scaling=scaling, qk_norm=qk_norm, backend="sdpa", n_layers=1, head_dim=32, n_kv_heads=1)
+    hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
+    peer = AutoModelForCausalLM.from_pretrained(tmp_path / "hf")
+    tokens = torch.randint(0, 300, (1, 1536), generator=torch.Generator().manual_seed(0))
+    ours, theirs = model.logits(model(tokens)), peer(tokens).logits
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    for logits in (ours, theirs):
+        logits.square().mean().backward()
+    assert model.model.layers[0].self_attn.q_proj.weight.grad is not None
+    gradient = peer.model.layers[0].self_attn.q_proj.weight.grad
+    torch.testing.assert_close(model.model.layers[0].self_attn.q_proj.weight.grad, gradient, rtol=1e-4, atol=1e-5)
+    assert hf.model_config(tmp_path / "hf") == model.config
+
+
+def test_the_model_without_its_head_opens_too(tmp_path: Path, corpus_dir: Path) -> None:
+    model, tokens = make(), torch.arange(50)[None]
+    hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
+    torch.testing.assert_close(AutoModel.from_pretrained(tmp_path / "hf")(tokens).last_hidden_state, model(tokens), rtol=1e-5, atol=1e-5)
+
+
+def test_an_export_that_computes_something_else_is_found(tmp_path: Path, corpus_dir: Path) -> None:
+    model = make()
+    hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
+    hf.check_export(model, tmp_path / "hf")
+    path = tmp_path / "hf" / "config.json"
+    path.write_text(path.read_text().replace("10000.0", "20000.0"))
+    with pytest.raises(TrainerError, match="logits differ from the trained one's"):
+        hf.check_export(model, tmp_path / "hf")
 
 
 def test_loading_an_export_gives_the_same_bits_and_zero_padding(tmp_path: Path, corpus_dir: Path) -> None:
