@@ -1,0 +1,127 @@
+"""Training speed on a CPU beside nanoGPT and the Trainer of `transformers`: tokens a second and peak memory, all step by step in turns.
+
+`python benchmarks/train_cpu.py` needs the sample corpora in ../shared/corpora, and transformers with accelerate. 6 layers, width 384, 6 heads, 10.6 M
+parameters in blocks, vocabulary 8192, tied, 16 x 512 tokens a step of the same text. Ours is what `python -m trainer` runs, with `precision` and
+`compile` on auto and AdamW. nanoGPT is compiled and in fp32, its defaults on a CPU. The other is measured in bf16 and in fp32 on a quarter of a step
+first, and then takes part in the faster one, compiled and not.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import training_run
+from sidebyside import Report, record, texts
+from train_peers import Work, hugging_face, nanogpt
+from turns import Turns, take_turns
+
+from pipeline.stages import tokenizer as bpe
+from trainer import launch
+from trainer.shards import bin_path
+
+VOCAB, LAYERS, WIDTH, HEADS, SEQ_LEN = 8192, 6, 384, 6, 512
+FOREVER = 1_000_000
+WARMUP = 2
+OURS = "groundwork"
+Contender = tuple[Sequence[str], Mapping[str, str]]
+
+
+def prepare(directory: Path, rows: int) -> tuple[Path, Work]:
+    """The configuration of a run over real text, and the same tokens for the peers."""
+    pieces = [text[at : at + 10_000] for text in texts(("enwiki", "books"), 4) for at in range(0, len(text), 10_000)]
+    tokens = FOREVER * rows * SEQ_LEN
+    training = {
+        "model": {"n_layers": LAYERS, "d_model": WIDTH, "n_heads": HEADS, "n_kv_heads": HEADS, "d_ff": WIDTH * 8 // 3, "tie_embeddings": True},
+        "seq_len": SEQ_LEN,
+        "global_batch_tokens": rows * SEQ_LEN,
+        "micro_batch_size": rows,
+        "max_tokens": tokens,
+        "compile": "auto",
+        "optimizer": {"lr": 1e-3},
+        "checkpoint": {"every_tokens": tokens},
+        "evaluation": {"every_tokens": tokens},
+    }
+    tokenizer = bpe.train([pieces], bpe.TokenizerParams(vocab_size=VOCAB))
+    config = training_run.write(directory, tokenizer, pieces[1:], pieces[0], training)
+    return config, Work(str(bin_path(directory / "train")), VOCAB, LAYERS, WIDTH, HEADS, SEQ_LEN, rows)
+
+
+def ours(config: str) -> None:
+    """The run of `python -m trainer`; a step lasts from the request for its batch to that for the next one."""
+    from trainer import loop
+    from trainer.config import load_run_config
+
+    turns = Turns()
+
+    class Paced(loop.Prefetcher):
+        def batch(self, step: int) -> np.ndarray:
+            turns.next()
+            return super().batch(step)
+
+    loop.Prefetcher = Paced  # type: ignore[misc]
+    loop.run(load_run_config(Path(config)))
+
+
+def command(*arguments: str) -> Contender:
+    return (sys.executable, __file__, "--one", *arguments), {"OMP_NUM_THREADS": str(launch.physical_cores())}
+
+
+def measure(contenders: dict[str, Contender], turns: int, tokens: int) -> Report:
+    found = take_turns(contenders, WARMUP, turns)
+    first = next(iter(found.values()))["seconds"]
+    return {
+        name: {"tokens_per_s": round(tokens / facts["seconds"]), "times_slower": round(facts["seconds"] / first, 2)} | facts
+        for name, facts in found.items()
+    }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rows", type=int, default=16)
+    options.add_argument("--turns", type=int, default=7)
+    options.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
+    chosen = options.parse_args()
+    if chosen.one:
+        CONTENDERS[chosen.one[0]](*chosen.one[1:])
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        config, work = prepare(Path(directory), chosen.rows)
+        quarter = Work(**{**vars(work), "rows": max(1, chosen.rows // 4)}).to_json()
+        kinds = {kind: command(f"hf-{kind}", quarter) for kind in ("bf16", "fp32")}
+        precision = measure(kinds, 1, max(1, chosen.rows // 4) * SEQ_LEN)
+        best = min(precision, key=lambda kind: precision[kind]["seconds"])
+        contenders = {
+            OURS: ((sys.executable, __file__, "--one", "ours", str(config)), launch.environment()),
+            "nanoGPT fp32 compiled": command("nanogpt", work.to_json()),
+            f"transformers Trainer {best}": command(f"hf-{best}", work.to_json()),
+            f"transformers Trainer {best} compiled": command(f"hf-{best}-compiled", work.to_json()),
+        }
+        found = measure(contenders, chosen.turns, chosen.rows * SEQ_LEN)
+    report = {"rows": chosen.rows, "transformers Trainer, a quarter of a step": precision, "training": found, "load": round(os.getloadavg()[0], 1)}
+    record("train_cpu", report, ("torch", "transformers", "accelerate"))
+
+
+def _nanogpt(work: str) -> None:
+    nanogpt(Work.from_json(work), FOREVER, Turns().next, compiled=True, lr=6e-4, warmup=2000, beta2=0.95)
+
+
+def _hugging_face(work: str, bf16: bool, compiled: bool) -> None:
+    hugging_face(Work.from_json(work), Turns().next, bf16, compiled)
+
+
+CONTENDERS = {
+    "ours": ours,
+    "nanogpt": _nanogpt,
+    "hf-bf16": partial(_hugging_face, bf16=True, compiled=False),
+    "hf-fp32": partial(_hugging_face, bf16=False, compiled=False),
+    "hf-bf16-compiled": partial(_hugging_face, bf16=True, compiled=True),
+    "hf-fp32-compiled": partial(_hugging_face, bf16=False, compiled=True),
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""A run of the trainer on text of its own: the tokenizer and shards on disk, and the configuration that `python -m trainer` reads."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from tokenizers import Tokenizer
+
+from pipeline.stages import tokenizer as bpe
+from trainer.shards import ShardWriter
+
+PARAMS = bpe.TokenizerParams()
+
+
+def write(directory: Path, tokenizer: Tokenizer, train: Iterable[str], validation: str, training: dict[str, Any]) -> Path:
+    """The path of the configuration. Shards are `train` and `validation` in `directory`, documents end to end between [BOT] and [EOT]."""
+    (directory / "tokenizer").mkdir()
+    for name, content in bpe.files(tokenizer, PARAMS).items():
+        (directory / "tokenizer" / name).write_text(content)
+    begin, end = tokenizer.token_to_id(PARAMS.begin_of_text), tokenizer.token_to_id(PARAMS.end_of_text)
+    for name, texts in (("train", train), ("validation", [validation])):
+        with ShardWriter(directory / name, np.dtype("<u2")) as writer:
+            for text in texts:
+                writer.add(np.array([begin, *tokenizer.encode(text).ids, end]))
+    corpus = {"name": "text", "weight": 1, "train": [str(directory / "train")]}
+    corpus |= {"validation": [str(directory / "validation")], "validation_bytes": len(validation.encode())}
+    data = {
+        "tokenizer": str(directory / "tokenizer"),
+        "tokenizer_sha256": hashlib.sha256((directory / "tokenizer" / "tokenizer.json").read_bytes()).hexdigest(),
+        "vocab_size": tokenizer.get_vocab_size(),
+        "bot_id": begin,
+        "eot_id": end,
+        "corpora": [corpus],
+    }
+    path = directory / "config.yaml"
+    path.write_text(yaml.safe_dump({"run_dir": str(directory / "run"), "data": data, "training": training}))
+    return path
