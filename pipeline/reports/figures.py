@@ -1,12 +1,18 @@
 """How pictures look."""
 
 import io
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#2171b5", "#d94801", "#238b45", "#6a51a3", "#cb181d", "#525252")
+
+
+def colours(names: Iterable[str]) -> dict[str, str]:
+    """The same colour for a name in every picture that shows the same names."""
+    return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(sorted(names))}
 
 
 def figure(width: float, height: float) -> "Figure":

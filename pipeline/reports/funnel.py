@@ -42,9 +42,10 @@ def draw(table: Mapping[str, Mapping[str, int]]) -> bytes:
 
 def _stacked(axes: Any, table: Mapping[str, Mapping[str, int]], stages: Sequence[str], unit: float, title: str) -> None:
     ends = [0.0] * len(stages)
-    for place, (corpus, row) in enumerate(table.items()):
+    colours = figures.colours(table)
+    for corpus, row in table.items():
         widths = [row[stage] / unit for stage in stages]
-        axes.barh(stages, widths, left=ends, color=figures.COLOURS[place % len(figures.COLOURS)], label=corpus)
+        axes.barh(stages, widths, left=ends, color=colours[corpus], label=corpus)
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
     for stage, end in enumerate(ends):
         share = end / ends[0] if ends[0] else 0.0

@@ -25,9 +25,9 @@ def draw(found: Sequence[Mapping[str, Any]]) -> bytes:
     evaluations = [record for record in found if record["kind"] == "evaluation"]
     drawing = figures.figure(9, 5.6)
     (losses, rates), (speeds, gradients) = drawing.subplots(2, 2)
-    for place, corpus in enumerate(evaluations[-1]["per_corpus"] if evaluations else ()):
+    for corpus, colour in figures.colours(evaluations[-1]["per_corpus"] if evaluations else ()).items():
         values = [record["per_corpus"][corpus]["loss"] for record in evaluations]
-        losses.plot(_millions(evaluations), values, "o-", markersize=3, color=figures.COLOURS[place % len(figures.COLOURS)], label=corpus)
+        losses.plot(_millions(evaluations), values, "o-", markersize=3, color=colour, label=corpus)
     if evaluations:
         losses.legend(frameon=False, fontsize=8)
     losses.set(title="validation loss by corpus (nats per token)")
