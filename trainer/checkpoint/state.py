@@ -73,6 +73,8 @@ class Snapshot:
         """Fills the directory of a checkpoint, all but its manifest."""
         data, progress = self.config.data, self.progress
         hf.export(self.model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf")
+        if progress.tokens == self.config.training.max_tokens:
+            hf.check_export(self.model, directory / "hf")  # once training holds no gradients, so that a second model fits
         if self.optimizer is not None:
             save_file(self.optimizer, directory / OPTIMIZER)
         meant = {"config_hash": config_hash(self.meaning), "meaning": self.meaning}
