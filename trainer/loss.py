@@ -10,18 +10,23 @@ CHUNK_LOGITS = {"cpu": 2 * 1024 * 1024, "cuda": 256 * 1024 * 1024}
 MIN_CHUNK_ROWS = 128
 
 
-def summed_cross_entropy(hidden: torch.Tensor, head: torch.Tensor, targets: torch.Tensor, vocab_size: int) -> torch.Tensor:
+def summed_cross_entropy(hidden: torch.Tensor, head: torch.Tensor, targets: torch.Tensor, vocab_size: int, z_loss: float = 0.0) -> torch.Tensor:
     """Sum over all positions of -log p(target), in nats, fp32; divide it by the global number of targets, never by a batch's.
 
     `hidden` [n, d_model], `head` [padded vocabulary, d_model], `targets` [n] int64, -100 to ignore a position. Rows of `head` from `vocab_size`
     on have probability and gradient zero. The gradients are made in the forward pass, chunk by chunk, so that logits are computed once.
+
+    With `z_loss` the gradients, but not the value, are also those of z_loss * log(Z)^2, Z the sum of exp(logits): it keeps logits from drifting
+    (PaLM, section 5).
     """
-    return _HeadLoss.apply(hidden, head, targets, vocab_size, torch.is_grad_enabled())
+    return _HeadLoss.apply(hidden, head, targets, vocab_size, z_loss, torch.is_grad_enabled())
 
 
 class _HeadLoss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: torch.Tensor, head: torch.Tensor, targets: torch.Tensor, vocab_size: int, with_gradient: bool) -> torch.Tensor:
+    def forward(
+        ctx: Any, hidden: torch.Tensor, head: torch.Tensor, targets: torch.Tensor, vocab_size: int, z_loss: float, with_gradient: bool
+    ) -> torch.Tensor:
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         with torch.autocast(device, enabled=False):
@@ -33,7 +38,7 @@ class _HeadLoss(torch.autograd.Function):
             for start in range(0, hidden.shape[0], rows):
                 counted = (targets[start : start + rows] != IGNORED)[:, None].to(dtype)
                 inputs = hidden[start : start + rows].to(dtype)
-                chunk_loss, logits_gradient = _chunk(inputs, weight, targets[start : start + rows], vocab_size, with_gradient)
+                chunk_loss, logits_gradient = _chunk(inputs, weight, targets[start : start + rows], vocab_size, z_loss, with_gradient)
                 loss += chunk_loss
                 if logits_gradient is not None and hidden_gradient is not None and head_gradient is not None:
                     hidden_gradient[start : start + rows] = (logits_gradient @ weight) * counted
@@ -43,13 +48,13 @@ class _HeadLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None, None, None, None]:
         hidden_gradient, head_gradient = ctx.saved_tensors
-        return hidden_gradient * gradients[0], head_gradient * gradients[0], None, None, None
+        return hidden_gradient * gradients[0], head_gradient * gradients[0], None, None, None, None
 
 
 def _chunk(
-    inputs: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, vocab_size: int, with_gradient: bool
+    inputs: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, vocab_size: int, z_loss: float, with_gradient: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The loss of some rows and, if wanted, its gradient by their logits (softmax minus one-hot), in the type of `inputs`."""
     logits = (inputs @ weight.T).float()
@@ -58,8 +63,11 @@ def _chunk(
     largest, aimed = logits.amax(dim=-1, keepdim=True), logits.gather(1, index)
     probabilities = logits.softmax(dim=-1)
     # log(sum of exp(logits - largest)) is -log of the largest probability, so the softmax, which the gradient needs anyway, is the only pass of exp.
-    loss = (largest - aimed - probabilities.amax(dim=-1, keepdim=True).log())[:, 0].where(targets != IGNORED, 0.0).sum()
+    log_likeliest = probabilities.amax(dim=-1, keepdim=True).log()
+    loss = (largest - aimed - log_likeliest)[:, 0].where(targets != IGNORED, 0.0).sum()
     if not with_gradient:
         return loss, None
+    if z_loss:
+        probabilities *= 1 + 2 * z_loss * (largest - log_likeliest)
     probabilities.scatter_add_(1, index, torch.full_like(largest, -1.0))
     return loss, probabilities.to(inputs.dtype)

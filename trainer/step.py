@@ -31,7 +31,9 @@ class StepResult:
     skipped: bool = False
 
 
-def loss_sum(model: Llama, windows: torch.Tensor, precision: Precision, bot_id: int | None, uniform: torch.Tensor | None = None) -> torch.Tensor:
+def loss_sum(
+    model: Llama, windows: torch.Tensor, precision: Precision, bot_id: int | None, z_loss: float = 0.0, uniform: torch.Tensor | None = None
+) -> torch.Tensor:
     """Summed loss in nats of predicting tokens 1.. of each window [batch, seq_len + 1] int64, as trainer.windows describes them.
 
     `bot_id` masks documents apart: one begins at each [BOT], and at each token that is only read. With `uniform` [batch, seq_len] the targets are
@@ -45,7 +47,7 @@ def loss_sum(model: Llama, windows: torch.Tensor, precision: Precision, bot_id: 
         if uniform is not None:
             drawn = draw_tokens(hidden, model.lm_head.weight, uniform.flatten(), model.vocab_size)
             targets = torch.where(targets == IGNORED, IGNORED, drawn.view_as(targets))
-        return summed_cross_entropy(hidden, model.lm_head.weight, targets.flatten(), model.vocab_size)
+        return summed_cross_entropy(hidden, model.lm_head.weight, targets.flatten(), model.vocab_size, z_loss)
 
 
 def train_step(
@@ -111,7 +113,10 @@ def _gradients(
     total = torch.zeros((), dtype=torch.float64, device=windows.device)
     for at in range(0, len(windows), training.micro_batch_size):
         rows = slice(at, at + training.micro_batch_size)
-        micro_loss = loss_sum(model, windows[rows], precision, bot_id, None if uniform is None else uniform[rows])
+        if uniform is None:
+            micro_loss = loss_sum(model, windows[rows], precision, bot_id, training.z_loss)
+        else:
+            micro_loss = loss_sum(model, windows[rows], precision, bot_id, uniform=uniform[rows])
         # Gradients are summed over micro-batches and processes, so each term is divided by the global number of targets, once.
         (micro_loss * scale / predicted).backward()
         total += micro_loss.detach()

@@ -66,6 +66,7 @@ class TrainingConfig(Config):
     document_masking: bool | Literal["auto"] = "auto"
     pretrained: PretrainedConfig | None = None
     init: InitConfig = InitConfig()
+    z_loss: float = Field(default=0.0, ge=0)
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     checkpoint: CheckpointConfig
