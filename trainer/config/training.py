@@ -50,7 +50,12 @@ class SamplesConfig(Config):
 
 
 class TrainingConfig(Config):
-    """A recipe's `training` section. Units are tokens; steps and accumulation follow from them."""
+    """A recipe's `training` section. Units are tokens; steps and accumulation follow from them.
+
+    `packing` best_fit: a window starts at a document and cuts none that fits, its padding counted as tokens seen, not as predicted. `z_loss` is the
+    weight of log(Z)^2 beside the cross-entropy, usually 1e-4 when it is wanted. In fp16 a step whose gradients overflow is skipped: its tokens are
+    consumed, the schedule waits.
+    """
 
     model: ModelConfig
     seq_len: int = Field(ge=2)
