@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import yaml
 from pydantic import ValidationError
@@ -16,6 +17,7 @@ from trainer.planner.memory import STATE_BYTES, Workload
 from trainer.planner.plan import DAY, Machine, Run, best_run
 from trainer.planner.shape import shaped
 from trainer.planner.text import describe
+from trainer.recompute import Recompute
 
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 COUNT = re.compile(r"([0-9][0-9_.]*(?:e[+-]?[0-9]+)?)([kmbt]?)", re.IGNORECASE)
@@ -43,7 +45,7 @@ def main(arguments: list[str]) -> int:
         seq_len,
         micro_batch_size=options.micro_batch_size or (training.micro_batch_size if training else 8),
         optimizer=options.optimizer or (training.optimizer.kind if training else "adamw"),
-        recompute=options.activation_checkpointing,
+        activation_checkpointing=options.activation_checkpointing or (training.activation_checkpointing if training else "none"),
     )
     print(describe(run, work, law, options.gpu))
     if options.plot:
@@ -72,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seq-len", type=_positive(int), help="default: the file's, or 2,048")
     parser.add_argument("--micro-batch-size", type=_positive(int), help="windows on one GPU at a time; default: the file's, or 8")
     parser.add_argument("--optimizer", choices=STATE_BYTES, help="default: the file's, or adamw")
-    parser.add_argument("--activation-checkpointing", action="store_true", help="keep only each block's input for the backward pass")
+    parser.add_argument("--activation-checkpointing", choices=get_args(Recompute), help="default: the file's, or none")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the expected loss over tokens and sizes")
     return parser
 

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 from trainer.config import ModelConfig
 from trainer.loss import CHUNK_LOGITS, MIN_CHUNK_ROWS
 from trainer.model import padded_vocab_size
+from trainer.recompute import Recompute
 
 Sharding = Literal["ddp", "zero1", "zero2", "zero3"]
 SHARDINGS: tuple[Sharding, ...] = get_args(Sharding)
@@ -24,10 +25,7 @@ STATE_BYTES = {"adamw": 8, "muon": 4, "lion": 4, "sophia": 8, "adamw_8bit": 2, "
 
 @dataclass(frozen=True)
 class Workload:
-    """Micro-batches of `micro_batch_size` windows in bf16 over fp32 weights; `recompute` keeps only each block's input for the backward pass.
-
-    `attention` math keeps the probabilities of every pair of tokens.
-    """
+    """Micro-batches of `micro_batch_size` windows in bf16 over fp32 weights. `attention` math keeps the probabilities of every pair of tokens."""
 
     model: ModelConfig
     vocab_size: int
@@ -35,7 +33,7 @@ class Workload:
     micro_batch_size: int
     optimizer: str = "adamw"
     attention: Literal["math", "sdpa"] = "sdpa"
-    recompute: bool = False
+    activation_checkpointing: Recompute = "none"
 
     @property
     def tokens(self) -> int:
@@ -105,14 +103,25 @@ def _state_bytes(work: Workload) -> int:
 
 
 def _activation_bytes(work: Workload) -> int:
-    """What autograd keeps of all blocks; with `recompute`, their inputs and one block in full. The last norm and the gradient of its result too."""
-    block, around = block_activation_bytes(work), work.tokens * work.model.d_model * (2 * FP32 + BF16)
-    if work.recompute:
-        return work.model.n_layers * work.tokens * work.model.d_model * FP32 + block + around
-    return work.model.n_layers * block + around
+    """What is kept of all blocks, one of them in full while it is computed again; the last norm and the gradient of its result."""
+    again = 0 if work.activation_checkpointing == "none" else _block_bytes(work)
+    return work.model.n_layers * kept_block_bytes(work) + again + work.tokens * work.model.d_model * (2 * FP32 + BF16)
 
 
-def block_activation_bytes(work: Workload) -> int:
+def kept_block_bytes(work: Workload) -> int:
+    """What one block keeps for the backward pass: all, or its input and perhaps the results of its products and of SDPA."""
+    if work.activation_checkpointing == "none":
+        return _block_bytes(work)
+    model = work.model
+    kept = FP32 * model.d_model
+    if work.activation_checkpointing == "selective":
+        queries, keys = model.n_heads * model.head_dim, model.n_kv_heads * model.head_dim
+        kept += BF16 * (queries + 2 * keys + 2 * model.d_model + 2 * model.d_ff)
+        kept += BF16 * queries + FP32 * model.n_heads if work.attention == "sdpa" else 0
+    return work.tokens * kept
+
+
+def _block_bytes(work: Workload) -> int:
     """What autograd keeps of one block of trainer.model: inputs of norms (and what they make of them), of products, of attention, of the gate."""
     model = work.model
     queries, keys = model.n_heads * model.head_dim, model.n_kv_heads * model.head_dim

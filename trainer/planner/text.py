@@ -59,8 +59,8 @@ def _memory(machine: Machine, work: Workload) -> str:
         "weights + gradients + state",
     )
     rows = [_memory_row(name, machine, work) for name in SHARDINGS]
-    kept = "activations recomputed" if work.recompute else "all activations kept"
-    note = f"Memory: {work.optimizer}, micro-batch {work.micro_batch_size} x {work.seq_len}, {kept}; `python -m trainer` works as ddp"
+    batch = f"micro-batch {work.micro_batch_size} x {work.seq_len}"
+    note = f"Memory: {work.optimizer}, {batch}, activation checkpointing {work.activation_checkpointing}; `python -m trainer` works as ddp"
     return f"{note}\n{table(header, rows)}"
 
 

@@ -1,16 +1,18 @@
 """The planner's memory against what autograd and the optimizers of the trainer keep."""
 
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import pytest
 import torch
 
-from trainer.config import InitConfig, ModelConfig, OptimizerConfig
+from trainer.config import InitConfig, ModelConfig, OptimizerConfig, RunConfig
 from trainer.loss import summed_cross_entropy
+from trainer.memory import estimate as measured
 from trainer.model import Llama
 from trainer.optim.build import build
-from trainer.planner.memory import STATE_BYTES, Workload, estimate, largest_micro_batch
+from trainer.planner.memory import STATE_BYTES, Workload, estimate, kept_block_bytes, largest_micro_batch
+from trainer.recompute import Recompute
 
 VOCAB = 1000
 MODEL = ModelConfig(n_layers=3, d_model=256, n_heads=4, n_kv_heads=2, d_ff=640)
@@ -43,6 +45,18 @@ def test_activations_are_what_autograd_keeps_of_the_model(attention: Literal["ma
     memory = estimate(work)
     head_gradient = 4 * work.rows * shape.d_model
     assert memory.activations + memory.bf16_weights + head_gradient == pytest.approx(measured, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["none", "selective", "full"])
+def test_what_blocks_keep_under_activation_checkpointing_is_what_a_step_of_the_trainer_keeps(settings: dict[str, Any], kind: Recompute) -> None:
+    settings["data"]["vocab_size"] = VOCAB
+    wanted = {"seq_len": 128, "micro_batch_size": 2, "global_batch_tokens": 512, "max_tokens": 512, "precision": "bf16", "attention": "sdpa"}
+    settings["training"] |= wanted | {"model": MODEL.model_dump(), "activation_checkpointing": kind}
+    kept = measured(RunConfig.model_validate(settings), 1, torch.device("cpu")).activations
+    work = Workload(MODEL, VOCAB, seq_len=128, micro_batch_size=2, activation_checkpointing=kind)
+    last_norm_and_head = work.tokens * MODEL.d_model * 10 + 4 * work.rows * MODEL.d_model
+    copies = estimate(work).bf16_weights if kind == "none" else 0  # else made again for each block
+    assert MODEL.n_layers * kept_block_bytes(work) + copies + last_norm_and_head == pytest.approx(kept, rel=0.05)
 
 
 @pytest.mark.parametrize("kind", ["adamw", "muon", "lion", "sophia", "adafactor"])
@@ -78,7 +92,7 @@ def test_each_stage_of_zero_shares_one_more_part_among_the_gpus() -> None:
 def test_recomputing_activations_keeps_far_less_and_lets_larger_micro_batches_fit() -> None:
     deep = MODEL.model_copy(update={"n_layers": 24})
     work = Workload(deep, VOCAB, 512, 8)
-    recomputed = replace(work, recompute=True)
+    recomputed = replace(work, activation_checkpointing="full")
     assert estimate(recomputed).activations < 0.25 * estimate(work).activations
     fits = largest_micro_batch(work, "ddp", 1, 4 * 10**9)
     assert estimate(replace(work, micro_batch_size=fits)).total <= 4 * 10**9 < estimate(replace(work, micro_batch_size=2 * fits)).total
