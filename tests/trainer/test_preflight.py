@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.exc import BackendCompilerFailed
 
 from trainer import preflight
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
+from trainer.loader import TrainingData
 from trainer.loop import run
 from trainer.parallel.world import World
 from trainer.shards import ShardWriter
@@ -79,3 +81,43 @@ def test_the_hash_of_a_corpus_follows_its_content_not_its_place(settings: dict[s
     after = preflight.check(RunConfig.model_validate(settings), ALONE)
     assert after["prose"] != before["prose"]
     assert after["code"] == before["code"]
+
+
+def _known(settings: dict[str, Any], tmp_path: Path, before: int) -> RunConfig:
+    """A corpus of known content, one of whose ids, after `before` good ones, is outside the vocabulary."""
+    with ShardWriter(tmp_path / "known", np.dtype("uint16")) as writer:
+        writer.add(np.full(before, 5))
+        writer.add(np.array([2, 300, *[5] * 50, 3]))
+    settings["data"]["corpora"] = [{"name": "known", "weight": 1, "train": [str(tmp_path / "known")], "content": "as its maker knows it"}]
+    return RunConfig.model_validate(settings)
+
+
+def test_shards_of_known_content_are_looked_into_but_not_read_through(settings: dict[str, Any], tmp_path: Path) -> None:
+    assert preflight.check(_known(settings, tmp_path, preflight.SAMPLED_TOKENS), ALONE) == {"known": "as its maker knows it"}
+    with pytest.raises(TrainerError, match="document 1 holds id 300"):
+        preflight.check(_known(settings, tmp_path, 1000), ALONE)
+
+
+def test_an_id_outside_the_vocabulary_that_is_met_only_in_training_is_named(settings: dict[str, Any], tmp_path: Path) -> None:
+    config = _known(settings, tmp_path, preflight.SAMPLED_TOKENS)
+    data = TrainingData(config.data, config.training, tmp_path)
+    with pytest.raises(TrainerError, match=r"corpus 'known': .*known\.bin: document 1 holds id 300"):
+        for step in range(data.order.sizes[0] // data.batch_size + 1):
+            data.batch(step, 0, 1)
+
+
+def test_a_model_that_does_not_fit_is_refused_with_what_each_part_needs(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "free_memory", lambda device: 500_000)
+    with pytest.raises(TrainerError, match=r"needs \d+ MB \(weights .*optimizer state .*activations .*and 0 MB are free on cpu; take a smaller"):
+        run(config)
+    assert not config.run_dir.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "says"), [(torch.OutOfMemoryError("CUDA out of memory"), "does not fit"), (BackendCompilerFailed, "cannot be comp")]
+)
+def test_what_the_first_batch_fails_with_is_explained(config: RunConfig, error: Any, says: str) -> None:
+    if error is BackendCompilerFailed:
+        error = BackendCompilerFailed(lambda: None, RuntimeError("no C++ compiler"), None)
+    with pytest.raises(TrainerError, match=says), preflight.explained(config.training):
+        raise error

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from safetensors.numpy import load_file
 
+from tests.trainer.runs import ROOT, history, outcome, start, write_config
 from trainer import launch, metrics
 from trainer.__main__ import main
 from trainer.checkpoint import store
@@ -20,30 +20,6 @@ from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.loop import DONE, RESUMABLE, run
 from trainer.rundir import RunDirectory
-
-ROOT = Path(__file__).parents[2]
-
-
-def start(config: Path, *arguments: str) -> "subprocess.Popen[str]":
-    """A trainer in a process of its own, as a user or the pipeline starts it."""
-    environment = {**os.environ, **launch.environment(1)}
-    return subprocess.Popen([*launch.command(config), *arguments], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
-
-
-def write_config(settings: dict[str, Any], path: Path, run_dir: Path) -> Path:
-    path.write_text(yaml.safe_dump({**settings, "run_dir": str(run_dir)}))
-    return path
-
-
-def history(run_dir: Path) -> list[dict[str, Any]]:
-    """Everything the run logged that does not depend on the clock."""
-    return [{key: value for key, value in record.items() if key not in metrics.TIMING_FIELDS} for record in metrics.read(run_dir / "metrics.jsonl")]
-
-
-def outcome(run_dir: Path) -> tuple[str, bytes, list[dict[str, Any]]]:
-    """The last checkpoint's name, its weights and optimizer state, and the history."""
-    last = store.existing(run_dir / "checkpoints")[-1]
-    return last.name, (last / "hf/model.safetensors").read_bytes() + (last / "optimizer.safetensors").read_bytes(), history(run_dir)
 
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
@@ -123,6 +99,31 @@ def test_other_settings_or_other_shards_in_the_same_run_directory_are_refused(se
         run(RunConfig.model_validate(settings))
 
 
+def test_changed_settings_go_on_by_an_explicit_word_and_leave_a_trace(settings: dict[str, Any], config: RunConfig) -> None:
+    run(config)
+    settings["training"]["max_tokens"] = 16 * 256
+    settings["data"]["corpora"][0]["weight"] = 1
+    longer = RunConfig.model_validate(settings)
+    with pytest.raises(TrainerError, match=r"training\.max_tokens: 3072 -> 4096\): .*--allow-changes"):
+        run(longer)
+    assert run(longer, allow_changes=True) == DONE
+    lineage = json.loads((config.run_dir / "checkpoints/step-00000016/lineage.json").read_text())["training"]
+    assert [change["step"] for change in lineage["changes"]] == [12]
+    assert "training.max_tokens: 3072 -> 4096" in lineage["changes"][0]["changed"]
+    # 12 steps of 8 windows at 3 : 1, then 4 at 1 : 1.
+    assert lineage["corpus_tokens"] == {"prose": (72 + 16) * 32, "code": (24 + 16) * 32}
+    assert run(longer) == DONE
+    settings["training"]["seq_len"] = 16
+    with pytest.raises(TrainerError, match=r"another training\.seq_len: 32 -> 16: choose another run_dir"):
+        run(RunConfig.model_validate(settings), allow_changes=True)
+
+
+def test_a_trace_of_some_steps_is_left_when_asked_for(config: RunConfig) -> None:
+    assert run(config, profile=True) == DONE
+    trace = json.loads((config.run_dir / "profile/steps-3-5.json").read_text())
+    assert any(event.get("name") == "aten::mm" for event in trace["traceEvents"])
+
+
 def test_a_checkpoint_holds_what_made_it(config: RunConfig) -> None:
     run(config)
     checkpoints = store.existing(config.run_dir / "checkpoints")
@@ -143,7 +144,7 @@ def test_a_run_leaves_metrics_a_curve_and_tensorboard_events(config: RunConfig) 
     records = metrics.read(config.run_dir / "metrics.jsonl")
     assert [record["step"] for record in records if record["kind"] == "train"] == list(range(1, 13))
     assert [record["step"] for record in records if record["kind"] == "evaluation"] == [6, 12]
-    for field in ("tokens", "loss", "lr", "grad_norm", "param_norm", *metrics.TIMING_FIELDS):
+    for field in ("tokens", "loss", "lr", "grad_norm", "param_norm", "update_ratio", "spike", *metrics.TIMING_FIELDS):
         assert isinstance(records[0][field], int | float)
     assert (config.run_dir / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert list((config.run_dir / "tensorboard").glob("events*"))

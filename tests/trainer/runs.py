@@ -1,0 +1,35 @@
+"""Trainers in processes of their own, and what a run leaves that must be the same however it went."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainer import launch, metrics
+from trainer.checkpoint import store
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(config: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """A trainer in a process of its own, as a user or the pipeline starts it."""
+    environment = {**os.environ, **launch.environment(1)}
+    return subprocess.Popen([*launch.command(config), *arguments], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def write_config(settings: dict[str, Any], path: Path, run_dir: Path) -> Path:
+    path.write_text(yaml.safe_dump({**settings, "run_dir": str(run_dir)}))
+    return path
+
+
+def history(run_dir: Path) -> list[dict[str, Any]]:
+    """Everything the run logged that does not depend on the clock."""
+    return [{key: value for key, value in record.items() if key not in metrics.TIMING_FIELDS} for record in metrics.read(run_dir / "metrics.jsonl")]
+
+
+def outcome(run_dir: Path) -> tuple[str, bytes, list[dict[str, Any]]]:
+    """The last checkpoint's name, its weights and optimizer state, and the history."""
+    last = store.existing(run_dir / "checkpoints")[-1]
+    return last.name, (last / "hf/model.safetensors").read_bytes() + (last / "optimizer.safetensors").read_bytes(), history(run_dir)

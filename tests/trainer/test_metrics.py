@@ -1,0 +1,39 @@
+"""What a run writes down: forgotten from where it goes on, and measured without costing it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from trainer import metrics
+from trainer.updates import SAMPLED, UpdateProbe
+
+
+def test_a_run_that_goes_on_forgets_what_its_checkpoint_does_not_vouch_for(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    first = metrics.MetricsLog(path, tmp_path / "tensorboard", 0, 0)
+    first.write({"kind": "train", "step": 1, "loss": 2.0})
+    vouched = first.sync()
+    first.write({"kind": "train", "step": 2, "loss": 1.0})
+    first.close()
+    path.write_text(path.read_text() + '{"kind": "train", "st')  # cut short by a kill
+    second = metrics.MetricsLog(path, tmp_path / "tensorboard", 1, vouched)
+    second.write({"kind": "train", "step": 2, "loss": 1.5})
+    assert [(record["step"], record["loss"]) for record in second.records()] == [(1, 2.0), (2, 1.5)]
+    second.close()
+
+
+def test_the_update_ratio_of_a_small_model_is_exact_and_of_a_large_one_close() -> None:
+    torch.manual_seed(0)
+    for size, tolerance in ((SAMPLED // 4, 1e-6), (100 * SAMPLED, 0.05)):
+        model = nn.Linear(size // 16, 16)
+        probe = UpdateProbe(model)
+        assert probe.ratio() is None
+        before = torch.cat([parameter.detach().flatten().clone() for parameter in model.parameters()])
+        probe.remember()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter), alpha=0.01)
+        change = torch.cat([parameter.detach().flatten() for parameter in model.parameters()]) - before
+        assert probe.ratio() == pytest.approx((change.norm() / before.norm()).item(), rel=tolerance)
