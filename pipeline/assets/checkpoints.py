@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from pipeline.flows import train as train_flow
+from pipeline.flows.checkpoint_lineage import Checkpoint, planned
 from pipeline.recipe import Recipe
 
 CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")
@@ -40,6 +41,7 @@ def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapp
         "tokens": message["tokens"],
         "path": dg.MetadataValue.path(message["path"]),
         "training run": run.name,
+        **_lineage(planned(run.config, message["step"])),
         **{shown: message[name] for name, shown in SCORES.items() if message.get(name) is not None},
     }
     if samples:
@@ -57,3 +59,32 @@ def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapp
 def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:
     """What a model writes after each prompt."""
     return dg.MetadataValue.md("\n\n".join(f"**{sample['prompt']}**\n\n```text\n{sample['text']}\n```" for sample in samples))
+
+
+def _lineage(one: Checkpoint) -> dict[str, Any]:
+    """What `python -m pipeline lineage` says, in short."""
+    recipe, assets = one.lineage["recipe"], one.lineage["assets"]
+    rows = [_corpus(one, corpus["name"]) for corpus in recipe["corpora"]]
+    return {
+        "code": one.lineage["git_commit"] or "not in a git checkout",
+        "recipe": dg.MetadataValue.json(recipe),
+        "corpora": dg.MetadataValue.table([dg.TableRecord(row) for row in rows]),
+        "libraries": ", ".join(f"{name} {version}" for name, version in assets["tokenizer"]["tools"].items()),
+        "lineage": f"python -m pipeline lineage {one.name}",
+    }
+
+
+def _corpus(one: Checkpoint, name: str) -> dict[str, str | int | float]:
+    """A corpus at that step: what it was read from, how many documents each stage left, what was trained on until then."""
+    raw, quality, shards = (one.lineage["assets"][key] for key in (f"corpora/{name}/raw", f"corpora/{name}/quality", f"token_shards/{name}"))
+    return {
+        "corpus": name,
+        "raw": raw["data_version"][:12],
+        "revision": raw["inputs"].get("revision", "-"),
+        "documents": raw["counts"]["documents"],
+        "kept by quality": quality["counts"]["kept"],
+        "kept by dedup": one.lineage["dedup"].get(name, {}).get("kept", 0),
+        "train tokens": shards["counts"]["train_tokens"],
+        "tokens until then": one.corpus_tokens.get(name, 0),
+        "epochs until then": round(one.epochs(name), 4),
+    }

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipeline.errors import PipelineError
 from pipeline.flows.saved_steps import NAME_LENGTH, RUNS
 from pipeline.store import Store
@@ -59,7 +57,7 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
     """By its path, or by its name in the UI (`<run>-<step>`, also `<run>/<step>`); the run's first digits do. Raises LineageError."""
     path = Path(named)
     if (path / "lineage.json").is_file():
-        return _saved(path.resolve())
+        return read(path.resolve())
     run_name, _, step = named.replace("/", "-").rpartition("-")
     runs = [run for run in _runs(store) if run.name.startswith(run_name)] if run_name and step.isdigit() else []
     if len(runs) > 1:
@@ -68,14 +66,20 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
         newest = ", ".join(one.name for one in list(checkpoints(store))[-3:]) or "none"
         raise LineageError(f"{named!r} is no checkpoint: give its directory, or its name in the UI, such as one of these: {newest}")
     directory = runs[0] / "checkpoints" / f"step-{int(step):08d}"
-    return _saved(directory) if (directory / "lineage.json").is_file() else _deleted(runs[0], int(step))
+    return read(directory) if (directory / "lineage.json").is_file() else planned(run_config(runs[0]), int(step))
+
+
+def read(path: Path) -> Checkpoint:
+    """The checkpoint in this directory."""
+    lineage = json.loads((path / "lineage.json").read_text(encoding="utf-8"))
+    return Checkpoint(path.parents[1], lineage["training"]["step"], lineage, saved=True)
 
 
 def checkpoints(store: Store) -> Iterator[Checkpoint]:
     """All on disk, run by run, each run's from the first step to the last."""
     for run in _runs(store):
         for path in sorted(run.glob("checkpoints/step-*/lineage.json")):
-            yield _saved(path.parent)
+            yield read(path.parent)
 
 
 def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Checkpoint]:
@@ -101,31 +105,24 @@ def versions_of(one: Checkpoint, corpus: str) -> list[str]:
 
 def run_config(run: Path) -> RunConfig:
     """The configuration that a run was last started with."""
-    return load_run_config(run / "config.yaml")
+    return load_run_config(run / "config.yaml").model_copy(update={"run_dir": run})
 
 
 def _runs(store: Store) -> list[Path]:
     return sorted(path.parent for path in (store.root / RUNS).glob("*/config.yaml"))
 
 
-def _saved(path: Path) -> Checkpoint:
-    lineage = json.loads((path / "lineage.json").read_text(encoding="utf-8"))
-    return Checkpoint(path.parents[1], lineage["training"]["step"], lineage, saved=True)
-
-
-def _deleted(run: Path, step: int) -> Checkpoint:
-    """What a step was made from follows from the run's configuration."""
-    settings = yaml.load((run / "config.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    config = RunConfig.model_validate(settings)
+def planned(config: RunConfig, step: int) -> Checkpoint:
+    """A step of a run, whether or not it is on disk: what it is made from follows from the run's configuration. Raises LineageError."""
     training = config.training
     if not 0 < step <= training.steps:
-        raise LineageError(f"run {run.name} has steps 1 to {training.steps}, not {step}")
+        raise LineageError(f"run {config.run_dir.name} has steps 1 to {training.steps}, not {step}")
     names, weights = [corpus.name for corpus in config.data.corpora], [corpus.weight for corpus in config.data.corpora]
     consumed = SampleOrder(training.seed, names, [1] * len(names), weights).consumed(step * training.global_batch_size)
     facts = {
         "step": step,
         "tokens": step * training.global_batch_tokens,
         "corpus_tokens": {name: int(samples) * training.seq_len for name, samples in zip(names, consumed, strict=True)},
-        "config": settings["training"],
+        "config": training.model_dump(mode="json"),
     }
-    return Checkpoint(run, step, {**config.lineage, "training": facts}, saved=False)
+    return Checkpoint(config.run_dir, step, {**config.lineage, "training": facts}, saved=False)

@@ -1,0 +1,68 @@
+"""A run with a thousand checkpoints: what the UI asks for and `lineage` come within three seconds."""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import ModuleTarget
+from dagster_webserver.webserver import DagsterWebserver
+from starlette.testclient import TestClient
+
+from pipeline.assets.checkpoints import CHECKPOINTS, KEY
+from tests.integration.project import ROOT, Project
+from tests.integration.test_pretrain import materializations
+
+CHECKPOINT_COUNT = 1000
+SECONDS = 3.0
+ASSET_PAGE = """query($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
+  partitionKeysByDimension { partitionKeys }
+  assetMaterializations(limit: 100) { runId timestamp partition tags { key value } metadataEntries { label description } } } } }"""
+
+
+@pytest.mark.slow
+def test_a_thousand_checkpoints_are_answered_within_three_seconds(
+    finished: Project, make_project: Callable[[Path], Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(tmp_path)
+    project.recipe = yaml.safe_load(yaml.safe_dump(finished.recipe))
+    shutil.copytree(finished.home, project.home)
+    (run,) = (project.store.root / "runs").iterdir()
+    (event, *_) = materializations(finished, ["checkpoint"])
+    with dg.DagsterInstance.from_config(str(project.home)) as instance:
+        keys = [f"{run.name[:8]}-{step:08d}" for step in range(1000, 1000 + CHECKPOINT_COUNT)]
+        instance.add_dynamic_partitions(CHECKPOINTS.name or "", keys)
+        for key in keys:
+            instance.report_runless_asset_event(dg.AssetMaterialization(KEY, partition=key, metadata=event.metadata, tags=event.tags))
+            saved = run / "checkpoints" / f"step-{key[-8:]}"
+            saved.mkdir()
+            for name in ("lineage.json", "manifest.json"):
+                shutil.copy(run / "checkpoints" / "step-00000032" / name, saved / name)
+
+    for name, value in project.environment().items():
+        monkeypatch.setenv(name, value)
+    for question in ([keys[500]], ["--corpus", "topics"]):
+        started = time.monotonic()
+        command = [sys.executable, "-m", "pipeline", "lineage", *question]
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        assert time.monotonic() - started < SECONDS, question
+        assert keys[500] in said or question == [keys[500]]
+
+    with dg.DagsterInstance.from_config(str(project.home)) as instance:
+        target = ModuleTarget("pipeline.definitions", attribute=None, working_directory=str(ROOT), location_name="pipeline")
+        with WorkspaceProcessContext(instance, target) as context:
+            client = TestClient(DagsterWebserver(context).create_asgi_app())
+            asked = {"query": ASSET_PAGE, "variables": {"key": {"path": ["checkpoint"]}}}
+            client.post("/graphql", json=asked)  # the first question loads the code location
+            started = time.monotonic()
+            answer = client.post("/graphql", json=asked).json()
+            assert time.monotonic() - started < SECONDS
+    node = answer["data"]["assetNodeOrError"]
+    assert len(node["partitionKeysByDimension"][0]["partitionKeys"]) == CHECKPOINT_COUNT + 4
+    assert len(node["assetMaterializations"]) == 100
