@@ -41,9 +41,13 @@ class Trial:
         directory = RunDirectory(self.config.run_dir)
         if not directory_for(directory.checkpoints, self.config.training.steps).is_dir():
             return False
-        made_with = load_run_config(directory.config).training
-        if made_with.model_dump(exclude=OPERATIONAL) != self.config.training.model_dump(exclude=OPERATIONAL):
-            raise TrainerError(f"{directory.path}: was trained with other settings than now; choose another run_dir, or remove it to train again")
+        made_with, wanted = (config.training.model_dump(exclude=OPERATIONAL) for config in (load_run_config(directory.config), self.config))
+        # A run writes down what its `auto` became.
+        other = [key for key, value in wanted.items() if value not in ("auto", made_with[key])]
+        if other:
+            raise TrainerError(
+                f"{directory.path}: was trained with another training.{other[0]} than it would be now; choose another run_dir, or remove it"
+            )
         return True
 
 
