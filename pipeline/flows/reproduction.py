@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.flows.checkpoint_lineage import Checkpoint
+from pipeline.flows.checkpoint_lineage import Checkpoint, LineageError
 from pipeline.flows.lineage import ROOT
 from pipeline.flows.whole_directory import whole_directory
 from pipeline.sources.listing import is_url
@@ -20,10 +20,15 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
 def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[str]:
-    """Fills the directory `out` and returns the commands, notes among them as comments. Raises OutputError when there is something at `out`.
+    """Fills the directory `out` and returns the commands, notes among them as comments.
 
+    Raises OutputError when there is something at `out`, LineageError when the lineage is from before it said all that is needed.
     A corpus given by relative paths is looked for below `relative_to`: where a recipe lay is no part of a lineage.
     """
+    if "tools" not in one.lineage["assets"]["tokenizer"]:
+        raise LineageError(
+            f"{one.name} was made by a version that did not record what its corpora were read from: it cannot be made again from its lineage"
+        )
     with whole_directory(out) as directory:
         recipe = pinned(one, relative_to)
         if _outlived_its_corpora(one):
