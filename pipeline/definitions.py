@@ -40,7 +40,9 @@ jobs = [
     dg.define_asset_job("pretrain", [*to_shards, *model], config=CONFIG, description="Everything that is out of date, then training."),
     dg.define_asset_job("corpus", to_dedup, config=CONFIG, description="Every corpus up to dedup."),
     dg.define_asset_job("retokenize", to_shards, config=CONFIG, description="Corpora to token shards, with the tokenizer as it is."),
-    dg.define_asset_job("evaluate", [evaluated], description="Evaluation of one saved step: choose it under Partition."),
+    dg.define_asset_job(
+        "evaluate", [evaluated], config={"loggers": CONFIG["loggers"]}, description="Evaluation of one saved step: choose it under Partition."
+    ),
 ]
 
 defs = dg.Definitions(

@@ -3,5 +3,3 @@
 
 class PipelineError(Exception):
     """A mistake in a recipe, a corpus or a file: the message says what was wrong, where, and what to change."""
-
-    transient = False  # whether the same once more may succeed

@@ -54,13 +54,13 @@ def drawn(version: Version, prefix: str, title: str) -> dict[str, dg.MarkdownMet
 
 
 def explained(function: Callable[Arguments, Outcome]) -> Callable[Arguments, Outcome]:
-    """A mistake that the user can set right fails the step with its message; retried only where that may help."""
+    """A mistake that the user can set right fails the step with its message, and no retry."""
 
     @wraps(function)
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Outcome:
         try:
             return function(*args, **kwargs)
         except PipelineError as error:
-            raise dg.Failure(str(error), allow_retries=error.transient) from None
+            raise dg.Failure(str(error), allow_retries=False) from None
 
     return run

@@ -22,7 +22,8 @@ from pipeline.store import Version
 from trainer import launch
 
 GPU_POOL = "gpu"  # one at a time: dagster.yaml
-RETRIES = dg.RetryPolicy(max_retries=2, delay=10)  # each goes on from the newest checkpoint
+# Each goes on from the newest checkpoint. Dagster's own retry policy would also start a run again that a person stops.
+ATTEMPTS = 3
 
 
 def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
@@ -35,7 +36,6 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         kinds={"pytorch"},
         code_version=train_flow.VERSION,
         pool=GPU_POOL,
-        retry_policy=RETRIES,
         description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in a process of its own.",
     )
     @explained
@@ -83,7 +83,17 @@ class _Follower:
         self.last_lines: deque[str] = deque(maxlen=5)
 
     def train(self) -> None:
-        """Returns when training is done. Raises TrainingError with the reason when it is not."""
+        """Returns when training is done, started again where something killed it. Raises TrainingError with the reason when it is not."""
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                self._attempt()
+                break
+            except train_flow.TrainerKilledError as error:
+                if not left or not self._is_wanted():
+                    raise
+                self.context.log.warning(f"{error}: started again")
+
+    def _attempt(self) -> None:
         command = launch.command(self.run.write_config(), processes=1)
         with dg.open_pipes_session(self.context, dg.PipesTempFileContextInjector(), dg.PipesTempFileMessageReader()) as session:
             environment = {**os.environ, **launch.environment(self.run.config.training.threads), **session.get_bootstrap_env_vars()}
@@ -95,8 +105,7 @@ class _Follower:
                 for message in messages[handled:]:
                     self._handle(message)
                 handled = len(messages)
-                state = self.context.instance.get_run_by_id(self.context.run.run_id)
-                return state is not None and not state.is_finished  # a run that was force-terminated in the UI must not train on
+                return self._is_wanted()
 
             status = run_group(command, environment, poll)
         for message in session.get_custom_messages()[handled:]:
@@ -104,11 +113,16 @@ class _Follower:
         if status < 0:
             killed = f"the trainer was killed by {signal.Signals(-status).name}"
             hint = ": is there enough memory?" if -status == signal.SIGKILL else ""
-            raise train_flow.TrainerKilledError(f"{killed}{hint}. The newest checkpoint is kept")
+            raise train_flow.TrainerKilledError(f"{killed}{hint}")
         if status != 0:
             raise train_flow.TrainingError(f"the trainer ended with exit status {status}. {' '.join(self.last_lines)}")
         if self.last_checkpoint.get("tokens") != self.run.config.training.max_tokens:
             raise train_flow.TrainingError("the trainer ended before the last step: run the job again to go on from the newest checkpoint")
+
+    def _is_wanted(self) -> bool:
+        """A run that was force-terminated in the UI must not train on."""
+        state = self.context.instance.get_run_by_id(self.context.run.run_id)
+        return state is not None and not state.is_finished
 
     def _handle(self, message: Mapping[str, Any]) -> None:
         kind = message["kind"]

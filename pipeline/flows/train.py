@@ -29,8 +29,6 @@ class TrainingError(PipelineError):
 class TrainerKilledError(TrainingError):
     """Something else ended the trainer: another attempt may well succeed."""
 
-    transient = True
-
 
 @dataclass(frozen=True)
 class Run:

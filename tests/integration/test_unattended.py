@@ -17,7 +17,6 @@ from pipeline.assets.failures import WEBHOOK_VARIABLE, failure_sensor
 from pipeline.assets.outcome import explained
 from pipeline.assets.resources import Workshop
 from pipeline.errors import PipelineError
-from pipeline.flows.train import TrainerKilledError
 from tests.integration.project import ROOT, Project
 
 
@@ -115,26 +114,6 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
         lost = instance.get_run_by_id(run.run_id)
         assert lost and lost.status is dg.DagsterRunStatus.FAILURE
         assert instance.event_log_storage.claim_concurrency_slot("gpu", waiting, "model").is_claimed
-
-
-def test_a_killed_trainer_is_started_again_and_a_mistake_is_not() -> None:
-    attempts: list[str] = []
-
-    @dg.asset(retry_policy=dg.RetryPolicy(max_retries=2))
-    @explained
-    def killed() -> None:
-        attempts.append("killed")
-        if len(attempts) < 3:
-            raise TrainerKilledError("the trainer was killed by SIGKILL")
-
-    @dg.asset(retry_policy=dg.RetryPolicy(max_retries=2), deps=[killed])
-    @explained
-    def mistaken() -> None:
-        attempts.append("mistaken")
-        raise PipelineError("no such corpus")
-
-    assert not dg.materialize([killed, mistaken], raise_on_error=False).success
-    assert attempts == ["killed"] * 3 + ["mistaken"]
 
 
 def test_the_launchpad_starts_with_the_recipes_own_settings(finished: Project, definitions: dg.Definitions) -> None:
