@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from pipeline.assets import checkpoints
 from pipeline.cli import main
 from pipeline.engine import LocalEngine
 from pipeline.flows import train
@@ -134,6 +136,26 @@ def test_a_removed_document_says_why_and_was_never_trained_on(trained: tuple[Sto
     removed = next(row for row in decisions if not row["keep"])
     found = json.loads(ask("--document", removed["id"], "--json"))
     assert all(removed["duplicate_of"] in one["rejected"] and one["times"] == 0 for one in found)
+
+
+def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
+    store = trained[0]
+    run = train.plan(store, load_recipe(store.root.parent / "recipe.yaml"))
+    message = {"step": 24, "tokens": 24 * 512, "path": "step-00000024", "data_version": "weights"}
+
+    @dg.asset
+    def training(context: dg.AssetExecutionContext) -> None:
+        checkpoints.record(context, run, message, [])
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert dg.materialize([training], instance=instance).success
+        event = instance.fetch_materializations(checkpoints.KEY, limit=1).records[0].asset_materialization
+    assert event is not None
+    rows = {record.data["corpus"]: record.data for record in event.metadata["corpora"].value.records}
+    assert sum(row["tokens until then"] for row in rows.values()) == 24 * 512
+    assert store.current("corpora/first/raw").data_version.startswith(rows["first"]["raw"])
+    assert rows["second"]["kept by quality"] - rows["second"]["kept by dedup"] == 1
+    assert "torch" in event.metadata["libraries"].value
 
 
 def test_reproduce_pins_the_recipe_to_the_step(
