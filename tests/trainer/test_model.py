@@ -1,16 +1,19 @@
 """Sizes by name, what they cost, memory that is taken late, and what is computed twice instead of kept."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from trainer import hf
 from trainer.attention import document_numbers
-from trainer.config import InitConfig, ModelConfig
+from trainer.config import InitConfig, ModelConfig, RunConfig
 from trainer.config.model import SIZES
+from trainer.loop import DONE, run
 from trainer.model import Llama
 from trainer.recompute import Recompute
 
@@ -60,8 +63,8 @@ def test_a_model_built_without_memory_becomes_the_same_model(tied: bool) -> None
         assert torch.equal(ours, theirs)
 
 
-def gradients(recompute: Recompute, compiled: bool = False) -> tuple[dict[str, torch.Tensor], int]:
-    """Gradients on masked documents, and the floating-point operations they took."""
+def gradients(recompute: Recompute, compiled: bool = False) -> dict[str, torch.Tensor]:
+    """Gradients on masked documents."""
     model = Llama(ModelConfig(**SHAPE), 300, 64, "sdpa", recompute)
     model.initialise(INIT, seed=1)
     if compiled:
@@ -69,25 +72,40 @@ def gradients(recompute: Recompute, compiled: bool = False) -> tuple[dict[str, t
             block.compile(fullgraph=True, dynamic=False)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(0, 300, (2, 33), generator=generator)
-    with FlopCounterMode(display=False) as counter:
-        hidden = model(tokens, document_numbers(tokens % 7, bot_id=0))
-        (hidden * torch.randn(hidden.shape, generator=generator)).sum().backward()
-    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}, counter.get_total_flops()
+    hidden = model(tokens, document_numbers(tokens % 7, bot_id=0))
+    (hidden * torch.randn(hidden.shape, generator=generator)).sum().backward()
+    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 
 def test_activation_checkpointing_changes_no_bit_of_the_gradients_and_selective_repeats_no_product() -> None:
-    kept, flops = gradients("none")
-    for kind, repeated in (("selective", False), ("full", True)):
-        found, more_flops = gradients(kind)
-        assert found.keys() == kept.keys()
-        for name, gradient in found.items():
-            assert torch.equal(gradient, kept[name]), name
-        assert (more_flops > flops) == repeated
+    flops, found = {}, {}
+    for kind in ("none", "selective", "full"):
+        with FlopCounterMode(display=False) as counter:
+            found[kind] = gradients(kind)
+        flops[kind] = counter.get_total_flops()
+    assert flops["none"] == flops["selective"] < flops["full"]
+    for name, gradient in found["none"].items():
+        assert torch.equal(gradient, found["selective"][name]), name
+        assert torch.equal(gradient, found["full"][name]), name
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 def test_compiled_blocks_have_the_gradients_of_plain_ones(recompute: Recompute) -> None:
-    plain, compiled = gradients("none")[0], gradients(recompute, compiled=True)[0]
+    plain, compiled = gradients("none"), gradients(recompute, compiled=True)
     for name, gradient in compiled.items():
         torch.testing.assert_close(gradient, plain[name], rtol=1e-4, atol=1e-5 * plain[name].abs().max().item(), msg=name)
+
+
+@pytest.mark.slow
+def test_more_steps_evaluations_and_document_boundaries_compile_nothing_anew(settings: dict[str, Any], tmp_path: Path) -> None:
+    settings["training"] |= {"compile": True, "document_masking": True, "activation_checkpointing": "selective"}
+    settings["training"]["evaluation"]["every_tokens"] = 5 * 256
+    graphs = []
+    for steps in (10, 50):
+        torch.compiler.reset()
+        counters.clear()
+        settings["training"]["max_tokens"] = steps * 256
+        assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / str(steps))})) == DONE
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert graphs[0] == graphs[1] > 0
