@@ -70,8 +70,8 @@ def test_a_run_that_fails_is_told_the_others_end_and_are_not_run_again(config_pa
 
 @pytest.mark.slow
 def test_a_sweep_that_is_stopped_goes_on_where_it_was(config_path: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "trainer", "sweep", str(config_path), "training.seed=1,2", "training.max_tokens=256000"]
-    metrics = tmp_path / "run" / "seed=1,max_tokens=256000" / "metrics.jsonl"
+    command = [sys.executable, "-m", "trainer", "sweep", str(config_path), "training.seed=1,2", "training.max_tokens=64000"]
+    metrics = tmp_path / "run" / "seed=1,max_tokens=64000" / "metrics.jsonl"
     with subprocess.Popen(command, cwd=ROOT) as first:
         deadline = time.monotonic() + 60
         while not (metrics.exists() and metrics.read_text().count("\n") > 5):
@@ -79,8 +79,8 @@ def test_a_sweep_that_is_stopped_goes_on_where_it_was(config_path: Path, tmp_pat
             time.sleep(0.05)
         first.send_signal(signal.SIGTERM)
         assert first.wait(60) == 75
-    assert not (tmp_path / "run" / "seed=2,max_tokens=256000").exists()
+    assert not (tmp_path / "run" / "seed=2,max_tokens=64000").exists()
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "resumed_from None" not in ended.stderr.split("seed=2")[0]
-    assert [line.split()[:3] for line in ended.stdout.splitlines()[1:3]] == [[f"seed={seed},max_tokens=256000", "256,000", "100%"] for seed in (1, 2)]
+    assert [line.split()[:3] for line in ended.stdout.splitlines()[1:3]] == [[f"seed={seed},max_tokens=64000", "64,000", "100%"] for seed in (1, 2)]
