@@ -26,7 +26,8 @@ class Turns:
         if self._started is not None:
             clock, processor = time.perf_counter() - self._started[0], time.process_time() - self._started[1]
             print(json.dumps({"seconds": clock, "processor": processor, "peak_mb": round(peak_megabytes())}), file=self._said, flush=True)
-        sys.stdin.readline()
+        if not sys.stdin.readline():
+            raise SystemExit("the benchmark has ended")
         self._started = time.perf_counter(), time.process_time()
 
 
