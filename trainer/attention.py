@@ -15,8 +15,9 @@ Backend = Literal["math", "sdpa", "flex", "flash"]
 # What may attend to what beyond the causal order: booleans [batch, 1, length, total], or blocks of them for flex.
 Mask = torch.Tensor | BlockMask
 
-# Measured on 2 Zen 5 cores in bf16: softmax(QK')V by plain matrix products is 1.65 to 2.1 times as fast as SDPA's CPU kernel up to here.
-MATH_MAX_LENGTH = 512
+# Up to here softmax(QK')V by plain matrix products is faster than SDPA's CPU kernel: 1.65 to 2.1 times in bf16, measured on Zen 5, 1.1 to 1.2 times
+# in fp32, measured on Zen 3, where SDPA has caught up at 512 and keeps no matrix of scores.
+MATH_MAX_LENGTH = {torch.bfloat16: 512, torch.float16: 512, torch.float32: 256}
 
 
 def choose(wanted: Backend | Literal["auto"], device: torch.device, dtype: torch.dtype, seq_len: int, masked: bool) -> Backend:
@@ -33,7 +34,7 @@ def choose(wanted: Backend | Literal["auto"], device: torch.device, dtype: torch
         raise TrainerError("training.attention flex has no backward pass on a CPU; set attention: auto")
     if wanted != "auto":
         return wanted
-    if device.type == "cpu" and seq_len <= MATH_MAX_LENGTH:
+    if device.type == "cpu" and seq_len <= MATH_MAX_LENGTH[dtype]:
         return "math"
     if device.type == "cuda" and masked:
         return "flex"
