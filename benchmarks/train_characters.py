@@ -1,6 +1,6 @@
 """Characters of tinyshakespeare at nanoGPT's small CPU setting, both commands side by side: validation loss, and seconds from start to end.
 
-`python benchmarks/train_characters.py` needs ../shared/corpora/tinyshakespeare.txt. 4 layers, 4 heads, width 128, context 64, batch 12; 2000 steps, ours 1000.
+Needs ../shared/corpora/tinyshakespeare.txt. 4 layers, 4 heads, width 128, context 64, batch 12; 2000 steps, ours 1000.
 nanoGPT as its README says for a CPU: fp32, not compiled, AdamW, its learning rate. Ours is `python -m trainer` with the optimizer and schedule of the
 default recipe. Both are judged on the whole last tenth of the text, in windows of 64 that do not overlap, each prediction counted once; the seconds
 are those of the whole process, imports and that evaluation included, for ours also its checks and its checkpoint.
