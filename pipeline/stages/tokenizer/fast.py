@@ -3,18 +3,16 @@
 import json
 from typing import Any
 
-import awkward
-import gigatoken
 import numpy as np
 import pyarrow as pa
-from awkward.contents import ListOffsetArray, NumpyArray
-from awkward.index import Index64
 
 PLAIN_BPE = {"dropout": None, "continuing_subword_prefix": None, "end_of_word_suffix": None, "byte_fallback": False}
 
 
 def unsupported(tokenizer_json: str) -> str | None:
     """Why this tokenizer is left to `tokenizers`; None when gigatoken takes it."""
+    import gigatoken  # slow to import, here and below: only where text is encoded
+
     settings = json.loads(tokenizer_json)
     reason = _unlike_byte_level_bpe(settings)
     if reason is None:
@@ -29,6 +27,8 @@ class FastEncoder:
     """Texts to ids, on every core that this process may use; in a worker process on the one that runs it. The ids are the same either way."""
 
     def __init__(self, tokenizer_json: str):
+        import gigatoken
+
         self._tokenizer = gigatoken.Tokenizer.from_json(_without_specials(json.loads(tokenizer_json)))
 
     def encode(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -37,7 +37,12 @@ class FastEncoder:
         return np.asarray(encoded.content.data), np.asarray(encoded.offsets.data)[1:]
 
 
-def _strings(texts: pa.Array) -> awkward.Array:
+def _strings(texts: pa.Array) -> Any:
+    """An awkward.Array over the same memory."""
+    import awkward
+    from awkward.contents import ListOffsetArray, NumpyArray
+    from awkward.index import Index64
+
     _, offsets, data = texts.buffers()
     ends = Index64(np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1])
     content = NumpyArray(np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8), parameters={"__array__": "char"})
