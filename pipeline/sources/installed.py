@@ -1,6 +1,7 @@
 """What is installed beside this project: distributions, their files, and fair shares of a cap."""
 
 import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import Distribution, PackageNotFoundError, PackagePath, distribution
 from pathlib import Path
@@ -12,6 +13,12 @@ from pipeline.fingerprint import file_sha256
 from pipeline.sources.documents import SourceError
 
 PROJECT = "groundwork"
+Installation = tuple[tuple[str, int], ...]
+
+
+def installation() -> Installation:
+    """The directories that packages are imported from and when each changed last: another one when a package comes, goes or is upgraded."""
+    return tuple((directory, Path(directory).stat().st_mtime_ns) for directory in sys.path if Path(directory).is_dir())
 
 
 def distributions(packages: Sequence[str] | None) -> dict[str, Distribution]:

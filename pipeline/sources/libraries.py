@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import Distribution, PackagePath
 from typing import ClassVar, Literal
 
@@ -11,7 +12,7 @@ from pydantic import Field
 from pipeline.fingerprint import fingerprint
 from pipeline.sources.documents import Batches, Document, Rejects, Unit
 from pipeline.sources.harvest import ENOUGH, module_documents, module_name, take
-from pipeline.sources.installed import content_hash, distributions, fair_shares, label, located, shuffled
+from pipeline.sources.installed import Installation, content_hash, distributions, fair_shares, installation, label, located, shuffled
 from pipeline.stages.params import Params
 
 SKIPPED = frozenset(
@@ -42,16 +43,21 @@ class LibraryDocsSource:
     version: ClassVar[str] = "library-docs-1"
 
     def units(self) -> list[Unit]:
-        found = distributions(self.config.packages)
-        modules = {name: _modules(of) for name, of in found.items()}
-        sizes = {name: sum(map(_estimate, files.values())) for name, files in modules.items()}
-        shares = fair_shares(sizes, self.config.max_bytes)
-        return [Unit(name, _fingerprint(label(name, found[name]), modules[name], share), share) for name, share in sorted(shares.items()) if share]
+        return list(_units(self.config, installation()))
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         of = distributions((unit.name,))[unit.name]
         batches = Batches(self.corpus, rejects)
         yield from take(unit.name, _documents(label(unit.name, of), _modules(of), batches), batches, self.config.max_bytes and unit.bytes, ENOUGH)
+
+
+@lru_cache(maxsize=8)  # a run lists a corpus twice, and the daemon every two minutes
+def _units(config: LibraryDocsConfig, _: Installation) -> tuple[Unit, ...]:
+    found = distributions(config.packages)
+    modules = {name: _modules(of) for name, of in found.items()}
+    sizes = {name: sum(map(_estimate, files.values())) for name, files in modules.items()}
+    shares = fair_shares(sizes, config.max_bytes)
+    return tuple(Unit(name, _fingerprint(label(name, found[name]), modules[name], share), share) for name, share in sorted(shares.items()) if share)
 
 
 def _documents(origin: str, modules: dict[str, PackagePath], batches: Batches) -> Iterator[Document]:
@@ -63,16 +69,14 @@ def _documents(origin: str, modules: dict[str, PackagePath], batches: Batches) -
 
 def _modules(of: Distribution) -> dict[str, PackagePath]:
     """The modules of a distribution by name, without tests, vendored copies, generated files and scripts."""
-    return {
-        module_name(file.as_posix()): file
-        for file in sorted(of.files or [])
-        if file.suffix == ".py" and all(part.isidentifier() for part in (*file.parts[:-1], file.stem)) and not _is_skipped(file)
-    }
+    modules = [file for file in of.files or [] if file.suffix == ".py" and not _is_skipped(file)]
+    return {module_name(file.as_posix()): file for file in sorted(modules)}
 
 
 def _is_skipped(file: PackagePath) -> bool:
     named_test = file.name.startswith("test_") or file.name == "conftest.py"
-    return named_test or not SKIPPED.isdisjoint(file.parts) or file.name.endswith(GENERATED_SUFFIXES)
+    importable = all(part.isidentifier() for part in (*file.parts[:-1], file.stem))
+    return not importable or named_test or not SKIPPED.isdisjoint(file.parts) or file.name.endswith(GENERATED_SUFFIXES)
 
 
 def _estimate(file: PackagePath) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import Distribution
 from pathlib import PurePosixPath
 from typing import ClassVar, Literal
@@ -12,7 +13,7 @@ from pydantic import Field
 from pipeline.fingerprint import fingerprint
 from pipeline.sources.documents import Batches, Document, Reason, Rejects, Unit, metadata_json, own_id
 from pipeline.sources.harvest import take
-from pipeline.sources.installed import distributions, label, located, whole_shares
+from pipeline.sources.installed import Installation, distributions, installation, label, located, whole_shares
 from pipeline.stages.params import Params
 
 LICENCE_NAMES = ("license", "licence", "copying", "notice", "authors")
@@ -35,18 +36,23 @@ class PackageReadmesSource:
     version: ClassVar[str] = "package-readmes-1"
 
     def units(self) -> list[Unit]:
-        texts = {name: _texts(of) for name, of in distributions(self.config.packages).items()}
-        shares = whole_shares({name: [len(text) for text in found.values()] for name, found in texts.items()}, self.config.max_bytes)
-        return [
-            Unit(name, fingerprint([{place: text.hex() for place, text in texts[name].items()}, share]), share)
-            for name, share in sorted(shares.items())
-            if share
-        ]
+        return list(_units(self.config, installation()))
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         of = distributions((unit.name,))[unit.name]
         batches = Batches(self.corpus, rejects)
         yield from take(unit.name, _documents(unit.name, of, batches), batches, self.config.max_bytes and unit.bytes)
+
+
+@lru_cache(maxsize=8)  # a run lists a corpus twice, and the daemon every two minutes
+def _units(config: PackageReadmesConfig, _: Installation) -> tuple[Unit, ...]:
+    texts = {name: _texts(of) for name, of in distributions(config.packages).items()}
+    shares = whole_shares({name: [len(text) for text in found.values()] for name, found in texts.items()}, config.max_bytes)
+    return tuple(
+        Unit(name, fingerprint([{place: text.hex() for place, text in texts[name].items()}, share]), share)
+        for name, share in sorted(shares.items())
+        if share
+    )
 
 
 def _documents(name: str, of: Distribution, batches: Batches) -> Iterator[Document]:
@@ -68,8 +74,5 @@ def _texts(of: Distribution) -> dict[str, bytes]:
     """The description, then the licences by their path in the distribution's metadata directory."""
     description = str(of.metadata.json.get("description", "")).strip()
     texts = {"description": description.encode(errors="surrogateescape")} if description else {}
-    for file in sorted(of.files or []):
-        inside = PurePosixPath(*file.parts[1:])
-        if file.parts[0].endswith(".dist-info") and any(inside.name.lower().startswith(start) for start in LICENCE_NAMES):
-            texts[inside.as_posix()] = located(file).read_bytes()
-    return texts
+    licences = [file for file in of.files or [] if file.name.lower().startswith(LICENCE_NAMES) and file.parts[0].endswith(".dist-info")]
+    return texts | {PurePosixPath(*file.parts[1:]).as_posix(): located(file).read_bytes() for file in sorted(licences)}

@@ -1,6 +1,7 @@
 """The documentation of the running Python: docstrings of its standard library and the topics of `help()`."""
 
 import ast
+import os
 import platform
 import sysconfig
 from collections.abc import Iterator
@@ -60,12 +61,11 @@ def _documents(batches: Batches) -> Iterator[Document]:
 def _modules() -> dict[str, Path]:
     """Module files by their path below the library's root; sorted, since directories list in any order."""
     root = _root()
-    files = {path.relative_to(root): path for path in root.rglob("*.py")}
-    return {
-        name.as_posix(): files[name]
-        for name in sorted(files)
-        if SKIPPED.isdisjoint(name.parts) and all(part.isidentifier() for part in name.parts[:-1])
-    }
+    files: dict[str, Path] = {}
+    for directory, inside, names in os.walk(root):  # packages may be installed below it: what is skipped is not entered
+        inside[:] = [name for name in inside if name.isidentifier() and name not in SKIPPED]
+        files |= {path.relative_to(root).as_posix(): path for path in (Path(directory, name) for name in names) if path.suffix == ".py"}
+    return dict(sorted(files.items()))
 
 
 def _topics() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -98,6 +99,27 @@ def test_the_closure_is_the_projects_own_without_its_extras() -> None:
 def test_a_package_that_is_not_installed_is_named() -> None:
     with pytest.raises(SourceError, match="'no-such-package' is not installed"):
         opened("library_docs", packages=["no-such-package"]).units()
+
+
+@pytest.mark.parametrize("kind", ["library_docs", "package_readmes"])
+def test_an_upgrade_is_seen_by_a_process_that_listed_the_package_before(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    install(tmp_path, "1.0", "It was so.")
+    source = opened(kind, packages=["fresh-package"])
+    before = source.units()
+    assert before == source.units() and any("It was so." in row["text"] for row in table(source, []).to_pylist())
+    shutil.rmtree(tmp_path / "fresh_package-1.0.dist-info")
+    install(tmp_path, "2.0", "It is so.")
+    assert source.units() != before
+    assert any("It is so." in row["text"] for row in table(source, []).to_pylist())
+
+
+def install(site: Path, version: str, says: str) -> None:
+    (site / "fresh_package.py").write_text(f'"""{says}"""\n')
+    about = site / f"fresh_package-{version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: fresh-package\nVersion: {version}\n\n{says}\n")
+    (about / "RECORD").write_text(f"fresh_package.py,,\n{about.name}/METADATA,,\n{about.name}/RECORD,,\n")
 
 
 def test_licences_and_descriptions_arrive_under_their_package() -> None:
