@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from pipeline.assets.automation import CHANGE_TAG
-from pipeline.assets.resources import Workshop
 from pipeline.flows.shards import prefixes
+from tests.integration.location import Location
 from tests.integration.project import ROOT, Project
 from trainer.shards import Shard
 
@@ -24,32 +24,10 @@ LAST = "zebra"  # in no other document
 
 
 @dataclass
-class Site:
+class Site(Location):
     """A project with its code location loaded in this process."""
 
     project: Project
-    instance: dg.DagsterInstance
-    definitions: dg.Definitions
-
-    def retokenize(self, request: dg.RunRequest | None = None) -> set[str]:
-        """Runs the job, on the assets of a request if there is one; what was materialized."""
-        job = self.definitions.resolve_job_def("retokenize")
-        selection = None if request is None else list(request.asset_selection or [])
-        result = job.execute_in_process(instance=self.instance, asset_selection=selection, tags={} if request is None else request.tags)
-        assert result.success
-        return {"/".join(event.asset_key.path) for event in result.get_asset_materialization_events() if event.asset_key}
-
-    def tick(self) -> dg.SensorResult:
-        with dg.build_sensor_context(instance=self.instance, resources={"workshop": Workshop()}) as context:
-            result = self.definitions.resolve_sensor_def("corpora_changed")(context)
-        assert isinstance(result, dg.SensorResult)
-        return result
-
-    def night(self) -> dg.RunRequest | dg.SkipReason:
-        with dg.build_schedule_context(instance=self.instance, resources={"workshop": Workshop()}) as context:
-            result = self.definitions.resolve_schedule_def("nightly_retokenize")(context)
-        assert isinstance(result, dg.RunRequest | dg.SkipReason)
-        return result
 
     def change(self) -> None:
         """Takes a document out of the first corpus and adds another."""
@@ -67,7 +45,7 @@ def site(make_project: Callable[[Path], Project], tmp_path: Path, monkeypatch: p
         monkeypatch.setenv(name, value)
     definitions = importlib.reload(importlib.import_module("pipeline.definitions")).defs
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
-        site = Site(project, instance, definitions)
+        site = Site(instance, definitions, project)
         site.retokenize()
         yield site
 

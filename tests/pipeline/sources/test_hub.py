@@ -1,34 +1,19 @@
 """The hub source against a hub on loopback; reading runs in other processes, since the hub's libraries take their settings when imported."""
 
-import hashlib
-import io
 import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-LARGE_BYTES = 500_000
+from tests.pipeline.sources.hub_server import CARD, Hub, parquet
+
 COMMITS = ("a" * 40, "b" * 40)
-CARD = b"""---
-configs:
-- config_name: plain
-  data_files:
-  - split: train
-    path: data/train-*
-  - split: test
-    path: data/test-*
----
-"""
 READ = """
 import json, sys
 from pydantic import TypeAdapter
@@ -48,114 +33,6 @@ def read(config):
 for line in sys.stdin:
     print(json.dumps(read(json.loads(line))), flush=True)
 """
-
-
-def parquet(**columns: list[Any]) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(pa.table(columns), sink)
-    return sink.getvalue()
-
-
-class Hub(ThreadingHTTPServer):
-    """As much of the hub's API as reading a data set takes: `files` by commit, the newest commit last."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.files: dict[str, dict[str, bytes]] = {}
-        self.token: str | None = None
-        self.tokens_seen: set[str | None] = set()
-        self.missed: list[str] = []
-        self.breaks = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    def commit(self, revision: str) -> str | None:
-        return list(self.files)[-1] if revision == "main" else revision if revision in self.files else None
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Hub
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Silent."""
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()).get("paths", []))
-
-    def _answer(self, asked: list[str] | None = None) -> None:
-        given = self.headers.get("Authorization")
-        self.server.tokens_seen.add(given)
-        path = unquote(urlsplit(self.path).path)
-        if self.server.token and given != f"Bearer {self.server.token}":
-            self._send(403, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": "gated"})
-            return
-        parts = path.strip("/").split("/")
-        if parts[:4] == ["api", "datasets", "org", "set"]:
-            kind, revision, inside = [*parts[4:], "info", "main"][0], (parts[5] if len(parts) > 5 else "main"), "/".join(parts[6:])
-            self._api(kind, self.server.commit(revision), inside, asked or [])
-        elif parts[:4] == ["datasets", "org", "set", "resolve"]:
-            commit = self.server.commit(parts[4])
-            self._file(commit, self.server.files.get(commit or "", {}).get("/".join(parts[5:])))
-        else:
-            self.server.missed.append(path)
-            self._send(404, b"", {"X-Error-Code": "RepoNotFound"})
-
-    def _api(self, kind: str, commit: str | None, inside: str, asked: list[str]) -> None:
-        if commit is None:
-            self._send(404, b"", {"X-Error-Code": "RevisionNotFound"})
-            return
-        files = self.server.files[commit]
-        if kind in ("info", "revision"):
-            siblings = [{"rfilename": path} for path in files]
-            self._json({"id": "org/set", "sha": commit, "siblings": siblings, "tags": [], "private": False, "downloads": 0, "likes": 0})
-            return
-        folders = {"/".join(path.split("/")[:depth]) for path in files for depth in range(1, path.count("/") + 1)}
-        entries = [{"type": "file", "path": path, "size": len(data), "oid": hashlib.sha1(data).hexdigest()} for path, data in files.items()]
-        entries += [{"type": "directory", "path": path, "oid": "0" * 40} for path in sorted(folders)]
-        if kind == "paths-info":
-            self._json([entry for entry in entries if entry["path"] in asked])
-        elif inside and inside not in folders:
-            self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
-        else:
-            self._json([entry for entry in entries if str(entry["path"]).startswith(f"{inside}/" if inside else "")])
-
-    def _file(self, commit: str | None, data: bytes | None) -> None:
-        if data is None or commit is None:
-            self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
-            return
-        headers = {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(data).hexdigest()}"', "Accept-Ranges": "bytes"}
-        if asked := self.headers.get("Range"):
-            first, _, last = asked.removeprefix("bytes=").partition("-")
-            end = min(int(last or len(data)), len(data) - 1)
-            self._send(206, data[int(first) : end + 1], {**headers, "Content-Range": f"bytes {first}-{end}/{len(data)}"})
-        else:
-            self._send(200, data, headers)
-
-    def _json(self, value: Any) -> None:
-        self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
-
-    def _send(self, status: int, data: bytes, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(data))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command == "HEAD":
-            return
-        if self.server.breaks and len(data) > LARGE_BYTES:
-            self.server.breaks -= 1
-            self.wfile.write(data[: len(data) // 2])
-            self.close_connection = True
-            return
-        self.wfile.write(data)
 
 
 @pytest.fixture
