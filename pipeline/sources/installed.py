@@ -17,7 +17,7 @@ Installation = tuple[tuple[str, int], ...]
 
 
 def installation() -> Installation:
-    """The directories that packages are imported from and when each changed last: another one when a package comes, goes or is upgraded."""
+    """The directories that packages are imported from and when each changed last; differs once a package comes, goes or is upgraded."""
     return tuple((directory, Path(directory).stat().st_mtime_ns) for directory in sys.path if Path(directory).is_dir())
 
 
