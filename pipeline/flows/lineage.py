@@ -40,7 +40,8 @@ def _asset(store: Store, version: Version) -> dict[str, Any]:
         "code_version": manifest["code_version"],
         "path": str(version.path.relative_to(store.root)),
         "finished": manifest["finished"],
-        "params": manifest["params"],
+        # Where a source lay is told as the recipe tells it: a lineage goes into the model card, and may be published.
+        "params": {name: value for name, value in manifest["params"].items() if name != "source"},
         # Of shards, also the decisions on each part: as many as there are parts, and all in the fingerprint.
         "inputs": {name: made_from for name, made_from in manifest["inputs"].items() if not name.startswith("dedup/")},
         "tools": manifest["tools"],
