@@ -24,7 +24,7 @@ test: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile
+	$(BIN)/pytest -m "not slow" -n 2 --dist loadgroup
 
 test-all: .venv/.test
 	$(BIN)/pytest --hypothesis-profile=default

@@ -2,8 +2,8 @@
 
 `python benchmarks/train_cpu.py` needs the sample corpora in ../shared/corpora, and transformers with accelerate. 6 layers, width 384, 6 heads, 10.6 M
 parameters in blocks, vocabulary 8192, tied, 16 x 512 tokens a step of the same text. Ours is what `python -m trainer` runs, with `precision` and
-`compile` on auto and AdamW. nanoGPT is compiled and in fp32, its defaults on a CPU. The other is measured in bf16 and in fp32 on a quarter of a step
-first, and then takes part in the faster one, compiled and not.
+`compile` on auto and AdamW. nanoGPT is compiled and in fp32, its defaults on a CPU. The other is measured in bf16 and in fp32 on one row first,
+and then takes part in the faster one, compiled and not.
 """
 
 import argparse
@@ -91,9 +91,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as directory:
         config, work = prepare(Path(directory), chosen.rows)
-        quarter = Work(**{**vars(work), "rows": max(1, chosen.rows // 4)}).to_json()
-        kinds = {kind: command(f"hf-{kind}", quarter) for kind in ("bf16", "fp32")}
-        precision = measure(kinds, 1, max(1, chosen.rows // 4) * SEQ_LEN)
+        one_row = Work(**{**vars(work), "rows": 1}).to_json()
+        precision = measure({kind: command(f"hf-{kind}", one_row) for kind in ("bf16", "fp32")}, 1, SEQ_LEN)
         best = min(precision, key=lambda kind: precision[kind]["seconds"])
         contenders = {
             OURS: ((sys.executable, __file__, "--one", "ours", str(config)), launch.environment()),
@@ -102,7 +101,7 @@ def main() -> None:
             f"transformers Trainer {best} compiled": command(f"hf-{best}-compiled", work.to_json()),
         }
         found = measure(contenders, chosen.turns, chosen.rows * SEQ_LEN)
-    report = {"rows": chosen.rows, "transformers Trainer, a quarter of a step": precision, "training": found, "load": round(os.getloadavg()[0], 1)}
+    report = {"rows": chosen.rows, "transformers Trainer, one row": precision, "training": found, "load": round(os.getloadavg()[0], 1)}
     record("train_cpu", report, ("torch", "transformers", "accelerate"))
 
 

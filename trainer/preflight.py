@@ -141,7 +141,10 @@ def explained(training: TrainingConfig) -> Iterator[None]:
     try:
         yield
     except TorchDynamoException as error:
-        raise TrainerError(f"the model cannot be compiled ({_first_line(error)}); set training.compile to false") from error
+        raise TrainerError(
+            f"the model cannot be compiled ({_first_line(error)}); set training.compile to false, or, if it is a file that a killed compiler left "
+            "broken, remove torch's cache (TORCHINDUCTOR_CACHE_DIR, else torchinductor_<user> in the temporary directory)"
+        ) from error
     except RuntimeError as error:
         if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
             raise
