@@ -7,7 +7,6 @@ One process each. `--memory`: the peak memory of reading 25 MB and 2.5 GB of JSO
 
 import argparse
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
-from sidebyside import Contender, documents, importable, measure, record
+from sidebyside import Contender, documents, importable, measure, peak_megabytes, record
 
 from pipeline.engine import LocalEngine
 from pipeline.flows.raw import collect
@@ -40,7 +39,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.read:
         ours(arguments.read, arguments.read.with_name("store"))()
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
+        print(peak_megabytes())
         return
     with tempfile.TemporaryDirectory() as directory:
         if arguments.memory:
