@@ -1,9 +1,12 @@
 """A run from the configuration to the last checkpoint: prepare, resume, step, evaluate, save."""
 
+import errno
 import logging
 import time
 import traceback
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import torch
 import yaml
@@ -41,13 +44,25 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
         stack.callback(leave)
         reporter = stack.enter_context(Reporter(world.is_main))
         try:
-            return _run(config, world, reporter, stop, stack, allow_changes, profile)
+            with room_on_disk(config.run_dir):
+                return _run(config, world, reporter, stop, stack, allow_changes, profile)
         except TrainerError as error:
             reporter.send("error", message=str(error))
             raise
         except Exception as error:
             reporter.send("error", message="".join(traceback.format_exception(error)[-3:]).strip())
             raise
+
+
+@contextmanager
+def room_on_disk(run_dir: Path) -> Iterator[None]:
+    """TrainerError for a full disk, whichever file met it first: metrics, a picture, an index."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise TrainerError(f"{run_dir}: {error.strerror}; checkpoints are intact, free some space and run again to go on") from error
 
 
 def _run(config: RunConfig, world: World, reporter: Reporter, stop: StopSignals, stack: ExitStack, allow_changes: bool, profile: bool) -> int:
