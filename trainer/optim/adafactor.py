@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from trainer.optim.trained import trained
+
 EPS = 1e-30
 DECAY = -0.8
 CLIP_THRESHOLD = 1.0
@@ -23,23 +25,19 @@ class Adafactor(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state = self.state[parameter]
-                if not state:
-                    state["step"] = torch.zeros((), device="cpu")
-                    if parameter.ndim >= 2:
-                        state["row"] = torch.zeros_like(parameter[..., 0])
-                        state["column"] = torch.zeros_like(parameter[..., 0, :])
-                    else:
-                        state["exp_avg_sq"] = torch.zeros_like(parameter)
-                state["step"] += 1
-                update = _scaled(parameter.grad, state, forget=(state["step"] ** DECAY).to(parameter.device))
-                update /= (update.square().mean().sqrt() / CLIP_THRESHOLD).clamp_(min=1.0)
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                parameter.add_(update, alpha=-group["lr"])
+        for group, parameter, state, gradient in trained(self):
+            if not state:
+                state["step"] = torch.zeros((), device="cpu")
+                if parameter.ndim >= 2:
+                    state["row"] = torch.zeros_like(parameter[..., 0])
+                    state["column"] = torch.zeros_like(parameter[..., 0, :])
+                else:
+                    state["exp_avg_sq"] = torch.zeros_like(parameter)
+            state["step"] += 1
+            update = _scaled(gradient, state, forget=(state["step"] ** DECAY).to(parameter.device))
+            update /= (update.square().mean().sqrt() / CLIP_THRESHOLD).clamp_(min=1.0)
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            parameter.add_(update, alpha=-group["lr"])
 
 
 def _scaled(gradient: torch.Tensor, state: dict[str, torch.Tensor], forget: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from trainer.optim.trained import trained
+
 
 class Lion(Optimizer):
     """Decoupled weight decay. One tensor of state for each parameter. Its learning rate is usually 3 to 10 times below AdamW's."""
@@ -15,15 +17,11 @@ class Lion(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
+        for group, parameter, state, gradient in trained(self):
             beta1, beta2 = group["betas"]
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state = self.state[parameter]
-                if not state:
-                    state["exp_avg"] = torch.zeros_like(parameter)
-                momentum = state["exp_avg"]
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                parameter.add_(momentum.lerp(parameter.grad, 1 - beta1).sign_(), alpha=-group["lr"])
-                momentum.lerp_(parameter.grad, 1 - beta2)
+            if not state:
+                state["exp_avg"] = torch.zeros_like(parameter)
+            momentum = state["exp_avg"]
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            parameter.add_(momentum.lerp(gradient, 1 - beta1).sign_(), alpha=-group["lr"])
+            momentum.lerp_(gradient, 1 - beta2)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from trainer.optim.trained import trained
 from trainer.precision import multiplies_bf16
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -23,18 +24,14 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state = self.state[parameter]
-                if not state:
-                    state["momentum_buffer"] = torch.zeros_like(parameter)
-                momentum = state["momentum_buffer"].lerp_(parameter.grad, 1 - group["momentum"])
-                update = orthogonalised(parameter.grad.lerp(momentum, group["momentum"]), group["iterations"])
-                rows, columns = parameter.shape
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                parameter.add_(update, alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)))
+        for group, parameter, state, gradient in trained(self):
+            if not state:
+                state["momentum_buffer"] = torch.zeros_like(parameter)
+            momentum = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
+            update = orthogonalised(gradient.lerp(momentum, group["momentum"]), group["iterations"])
+            rows, columns = parameter.shape
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            parameter.add_(update, alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)))
 
 
 def orthogonalised(matrix: torch.Tensor, iterations: int) -> torch.Tensor:

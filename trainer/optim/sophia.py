@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from trainer.optim.trained import trained
+
 EPS = 1e-15
 CHUNK_LOGITS = 2 * 1024 * 1024
 
@@ -22,31 +24,26 @@ class SophiaG(Optimizer):
         super().__init__(groups, {"betas": betas, "rho": rho})
         self.interval = interval
 
-    def _state(self, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
-        state = self.state[parameter]
-        if not state:
-            state["exp_avg"], state["curvature"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-        return state
-
     @torch.no_grad()
     def update_curvature(self, positions: torch.Tensor) -> None:
         """From gradients of the mean loss over `positions` positions against tokens drawn from the model."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._state(parameter)["curvature"].lerp_(parameter.grad.square() * positions, 1 - group["betas"][1])
+        for group, parameter, state, gradient in trained(self):
+            _prepare(state, parameter)
+            state["curvature"].lerp_(gradient.square() * positions, 1 - group["betas"][1])
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state = self._state(parameter)
-                momentum = state["exp_avg"].lerp_(parameter.grad, 1 - group["betas"][0])
-                ratio = (momentum.abs() / (group["rho"] * state["curvature"] + EPS)).clamp_(max=1.0)
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                parameter.addcmul_(momentum.sign(), ratio, value=-group["lr"])
+        for group, parameter, state, gradient in trained(self):
+            _prepare(state, parameter)
+            momentum = state["exp_avg"].lerp_(gradient, 1 - group["betas"][0])
+            ratio = (momentum.abs() / (group["rho"] * state["curvature"] + EPS)).clamp_(max=1.0)
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            parameter.addcmul_(momentum.sign(), ratio, value=-group["lr"])
+
+
+def _prepare(state: dict[str, torch.Tensor], parameter: torch.Tensor) -> None:
+    if not state:
+        state["exp_avg"], state["curvature"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
 
 
 def draws(seed: int, first_sample: int, samples: int, length: int) -> torch.Tensor:
