@@ -1,9 +1,8 @@
 """Re-tokenization by itself: when a corpus has changed, its chain and what depends on it are made again, and nothing else."""
 
-import datetime
-
 import dagster as dg
 
+from pipeline.assets import lost_runs
 from pipeline.assets.corpora import corpus_key
 from pipeline.assets.resources import Workshop
 from pipeline.fingerprint import combined
@@ -12,8 +11,6 @@ from pipeline.flows.observe import Observed, State
 
 OF_DOCUMENTS = ("source", "raw", "scrubbed", "quality")  # what depends on nothing but its own corpus
 CHANGE_TAG = "groundwork/change"  # which change of which corpora a run was started for
-DEAD_AFTER = datetime.timedelta(days=1)  # a killed run is recorded as running for ever
-IN_PROGRESS = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 
 
 def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey]) -> dg.SensorDefinition:
@@ -55,10 +52,9 @@ def nightly_schedule(job_name: str, assets: list[dg.AssetKey]) -> dg.ScheduleDef
         request = _request(found, assets)
         if request is None:
             return dg.SkipReason(_nothing_to_do(found))
-        alive = dg.RunsFilter(
-            tags={CHANGE_TAG: request.tags[CHANGE_TAG]}, statuses=IN_PROGRESS, created_after=datetime.datetime.now(datetime.UTC) - DEAD_AFTER
-        )
-        return dg.SkipReason("a run for this change is in progress") if context.instance.get_runs(alive, limit=1) else request
+        if lost_runs.under_way(context.instance, tags={CHANGE_TAG: request.tags[CHANGE_TAG]}):
+            return dg.SkipReason("a run for this change is under way")
+        return request
 
     return _schedule
 

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from pipeline.assets import checkpoints
+from pipeline.assets import checkpoints, lost_runs
 from pipeline.assets.outcome import explained, materialized
 from pipeline.assets.pretrained_model import GPU_POOL
 from pipeline.assets.resources import Workshop
@@ -10,7 +10,6 @@ from pipeline.flows import evaluate as evaluate_flow
 from pipeline.flows.saved_steps import saved_steps
 
 KEY = dg.AssetKey(evaluate_flow.CHECKPOINT_KEY)
-TRAINING = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
 def checkpoint_evaluation_asset() -> dg.AssetsDefinition:
@@ -48,7 +47,7 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
         description="Starts `evaluate` for each checkpoint that is kept once its training has ended.",
     )
     def _sensor(context: dg.SensorEvaluationContext, workshop: Workshop) -> dg.SensorResult:
-        if context.instance.get_runs(dg.RunsFilter(job_name=training_job, statuses=TRAINING), limit=1):
+        if lost_runs.under_way(context.instance, job=training_job):
             return dg.SensorResult(skip_reason="a training is under way")
         known = set(context.instance.get_dynamic_partitions(checkpoints.CHECKPOINTS.name or ""))
         evaluated = context.instance.get_materialized_partitions(KEY)

@@ -1,8 +1,10 @@
-"""Runs whose process is gone: Dagster would count them as running for ever, and they would keep the GPU's pool."""
+"""Which runs are under way. Dagster counts a run whose process is gone as running for ever, and lets it keep the GPU's pool."""
 
+import datetime
 import logging
 import os
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,9 @@ import dagster as dg
 log = logging.getLogger(__name__)
 
 PROCESS_TAG = "groundwork/process"
-UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+UNDER_WAY = [status for status in dg.DagsterRunStatus if status not in ENDED]
+CLAIMED_WITHIN = datetime.timedelta(minutes=2)  # a run that has started names its process within a second
 
 
 @dataclass(frozen=True)
@@ -52,16 +56,29 @@ def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     instance.add_run_tags(run.run_id, {PROCESS_TAG: Process.this().tag()})
 
 
+def under_way(instance: dg.DagsterInstance, job: str | None = None, tags: Mapping[str, str] | None = None) -> bool:
+    """Whether a run that has not ended is of this job, or has these tags. Those whose process is gone are reported first."""
+    report(instance)
+    return bool(instance.get_runs(dg.RunsFilter(job_name=job, tags=dict(tags or {}), statuses=UNDER_WAY), limit=1))
+
+
 def report(instance: dg.DagsterInstance) -> list[str]:
     """Reports the runs whose process is gone as failed, and frees their pools; their ids."""
-    lost = []
-    for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)):
-        if PROCESS_TAG in run.tags and Process.from_tag(run.tags[PROCESS_TAG]).is_gone():
-            instance.report_run_failed(run, "The process of this run is gone: it was killed, or the machine went down. What was finished is kept.")
-            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-            log.warning("run %s was killed: reported as failed", run.run_id[:8])
-            lost.append(run.run_id)
-    return lost
+    lost = [record.dagster_run for record in instance.get_run_records(dg.RunsFilter(statuses=UNDER_WAY)) if _is_lost(record)]
+    for run in lost:
+        instance.report_run_failed(run, "The process of this run is gone: it was killed, or the machine went down. What was finished is kept.")
+        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+        log.warning("run %s was killed: reported as failed", run.run_id[:8])
+    return [run.run_id for run in lost]
+
+
+def _is_lost(record: dg.RunRecord) -> bool:
+    run = record.dagster_run
+    if PROCESS_TAG in run.tags:
+        return Process.from_tag(run.tags[PROCESS_TAG]).is_gone()
+    # Runs that wait for the daemon, or are being started by it, are watched by the daemon.
+    by_itself = run.status in (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED)
+    return by_itself and datetime.datetime.now(datetime.UTC) - record.update_timestamp > CLAIMED_WITHIN
 
 
 def _started(number: int) -> str:

@@ -1,5 +1,6 @@
 """What happens when nobody looks: runs fail and somebody is told, processes are killed and do not block the next, checkpoints are evaluated."""
 
+import datetime
 import importlib
 import json
 import subprocess
@@ -114,6 +115,20 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
         lost = instance.get_run_by_id(run.run_id)
         assert lost and lost.status is dg.DagsterRunStatus.FAILURE
         assert instance.event_log_storage.claim_concurrency_slot("gpu", waiting, "model").is_claimed
+
+
+def test_a_run_that_never_named_its_process_is_not_under_way_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dg.asset
+    def model() -> None: ...
+
+    job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def("train")
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags={"of": "a terminal"})
+        instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTING, tags={"of": "the daemon"})
+        assert lost_runs.under_way(instance, tags={"of": "a terminal"})
+        monkeypatch.setattr(lost_runs, "CLAIMED_WITHIN", datetime.timedelta(0))
+        assert not lost_runs.under_way(instance, tags={"of": "a terminal"})
+        assert lost_runs.under_way(instance, job="train")
 
 
 def test_the_launchpad_starts_with_the_recipes_own_settings(finished: Project, definitions: dg.Definitions) -> None:
