@@ -2,7 +2,7 @@
 
 <root>/<key>/<fingerprint>/manifest.json    written last; a directory under this name is whole
 <root>/<key>/<fingerprint>/<table>/<part>   the files that the manifest lists
-<root>/<key>/<fingerprint>/.reports/          what was found out about the version since, no part of it
+<root>/<key>/.<fingerprint>.reports/        what was found out about a version since; beside it, so that it can be given away as it is
 <root>/<key>/.<fingerprint>.partial/        work in progress; whole parts in it survive a kill
 <root>/<key>/current                        the fingerprint of the version in use
 """
@@ -121,15 +121,19 @@ class Version:
 
     def report(self, name: str, made_from: Any, make: Callable[[], Any]) -> Any:
         """What `make` says of this version, as JSON gives it back: made once and kept with the version, and again for another `made_from`."""
-        path, wanted = self.path / ".reports" / f"{name}.json", fingerprint(made_from)
+        path, wanted = reports_on(self.path) / f"{name}.json", fingerprint(made_from)
         if path.exists():
             kept = json.loads(path.read_text(encoding="utf-8"))
             if kept["fingerprint"] == wanted:
                 return kept["report"]
         content = json.dumps({"fingerprint": wanted, "report": make()})
-        path.parent.mkdir(exist_ok=True)
         write_atomically(path, content)
         return json.loads(content)["report"]
+
+
+def reports_on(version: Path) -> Path:
+    """The directory of what was found out about the version at this path."""
+    return version.with_name(f".{version.name}.reports")
 
 
 @dataclass(frozen=True)
@@ -296,6 +300,7 @@ class Draft:
         final = self.path.with_name(self.work.fingerprint[:NAME_LENGTH])
         if final.exists():  # found incomplete by `find`: a file was deleted or cut
             shutil.rmtree(final)
+            shutil.rmtree(reports_on(final), ignore_errors=True)
         self.path.rename(final)
         shutil.rmtree(final / ".parts", ignore_errors=True)  # kept until now, so that a kill just before the rename loses nothing
         sync(final.parent)

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from pipeline.flows.saved_steps import RUNS
-from pipeline.store import Store
+from pipeline.store import Store, reports_on
 
 DATA = ("corpora", "dedup", "dedup_evidence", "evaluation_ngrams", "token_shards")
 UNFINISHED_AFTER_SECONDS = 24 * 3600.0  # a killed stage resumes from its partial directory; after a day nobody came back for it
@@ -47,6 +47,7 @@ def remove(store: Store, garbage: list[Garbage]) -> list[Garbage]:
                 # The manifest goes first, so that a version that is half removed is not taken for whole.
                 (one.path / "manifest.json").unlink(missing_ok=True)
                 shutil.rmtree(one.path)
+                shutil.rmtree(reports_on(one.path), ignore_errors=True)
                 removed.append(one)
     return removed
 

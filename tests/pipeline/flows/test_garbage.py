@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.flows import garbage, train
-from pipeline.store import Store
+from pipeline.store import Store, reports_on
 from tests.pipeline.flows.corpora import TEXTS, prepare
 from tests.pipeline.flows.test_train_plan import make_shards, recipe
 
@@ -34,12 +34,14 @@ def files(directory: Path) -> set[Path]:
 
 def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(store: Store, tmp_path: Path) -> None:
     old = store.current("token_shards/first").path
+    reports = reports_on(old)
+    store.current("token_shards/first").report("hashes", 1, lambda: [])
     change(store, tmp_path)
     found = garbage.find(store)
     assert old in {one.path for one in found}
     before = sum(path.stat().st_size for path in files(store.root))
     removed = garbage.remove(store, found)
-    assert removed == found and not old.exists()
+    assert removed == found and not old.exists() and not reports.exists()
     assert before - sum(path.stat().st_size for path in files(store.root)) == pytest.approx(
         sum(one.bytes for one in found), rel=0.05
     )  # manifests too
