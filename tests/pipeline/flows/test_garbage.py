@@ -35,7 +35,7 @@ def files(directory: Path) -> set[Path]:
 def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(store: Store, tmp_path: Path) -> None:
     old = store.current("token_shards/first").path
     reports = reports_on(old)
-    store.current("token_shards/first").report("hashes", 1, lambda: [])
+    store.current("token_shards/first").report("hashes", 1, list)
     change(store, tmp_path)
     found = garbage.find(store)
     assert old in {one.path for one in found}
