@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from pipeline.engine import EngineParams
 from pipeline.errors import PipelineError
@@ -64,6 +64,7 @@ class Recipe(Params):
     mixture: MixtureParams = MixtureParams()
     training: TrainingConfig
     engine: EngineParams = EngineParams()
+    _directory: Path = PrivateAttr(default_factory=Path)  # private: where a recipe lies is no part of what it says
 
     @field_validator("corpora", mode="before")
     @classmethod
@@ -123,6 +124,10 @@ class Recipe(Params):
     def corpus(self, name: str) -> Corpus:
         return next(corpus for corpus in self.corpora if corpus.name == name)
 
+    def path(self, named: Path) -> Path:
+        """A path that the recipe names, as it is on this machine."""
+        return self._directory / named.expanduser()
+
 
 def recipe_path(named: str | None = None) -> Path:
     """The recipe called `named` (a path, or the name of one that ships), else the one in GROUNDWORK_RECIPE, else the default one."""
@@ -161,7 +166,9 @@ def _anchored(recipe: Recipe, directory: Path) -> Recipe:
     )
     tokenizer = recipe.tokenizer.anchored(directory) if isinstance(recipe.tokenizer, ExistingTokenizer) else recipe.tokenizer
     decontamination = recipe.decontamination and recipe.decontamination.anchored(directory)
-    return recipe.model_copy(update={"corpora": corpora, "tokenizer": tokenizer, "decontamination": decontamination})
+    anchored = recipe.model_copy(update={"corpora": corpora, "tokenizer": tokenizer, "decontamination": decontamination})
+    anchored._directory = directory
+    return anchored
 
 
 def merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
     """Fills the directory `out` and returns the commands, notes among them as comments.
 
     Raises OutputError when there is something at `out`, LineageError when the lineage is from before it said all that is needed.
-    A corpus given by relative paths is looked for below `relative_to`: where a recipe lay is no part of a lineage.
+    What is given by relative paths is looked for below `relative_to`: where a recipe lay is no part of a lineage.
     """
     if "tools" not in one.lineage["assets"]["tokenizer"]:
         raise LineageError(
@@ -48,6 +48,9 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
             source["revision"] = inputs["revision"]
         if "paths" in source:
             source["paths"] = [path if is_url(path) else str(relative_to / Path(path).expanduser()) for path in source["paths"]]
+    weights = recipe["training"]["pretrained"]
+    if weights and weights["path"]:
+        weights["path"] = str(relative_to / Path(weights["path"]).expanduser())
     kept = {"every_tokens": one.tokens, "keep_every_tokens": one.tokens, "model_only": False}
     recipe["training"]["checkpoint"] = kept
     return recipe
@@ -85,6 +88,8 @@ def _commands(one: Checkpoint, out: Path) -> Iterator[str]:
         inputs = one.lineage["assets"][f"corpora/{corpus['name']}/raw"]["inputs"]
         if "revision" not in inputs:
             yield f"# corpus {corpus['name']} must hold what it held then: it cannot be fetched at a revision"
+    if one.lineage["recipe"]["training"]["pretrained"]:
+        yield "# the pretrained weights must be what they were then"
     python = one.lineage["assets"]["tokenizer"]["tools"]["python"]
     code = shlex.quote(str(out / "code"))
     yield f"git -C {shlex.quote(str(ROOT))} worktree add --detach {code} {(commit or 'HEAD').removesuffix('-dirty')}"

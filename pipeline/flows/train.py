@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from pipeline.errors import PipelineError
-from pipeline.flows import lineage, mixture
+from pipeline.flows import lineage, mixture, pretrained
 from pipeline.flows.saved_steps import RUNS
 from pipeline.flows.shards import prefixes
 from pipeline.flows.tokenizer import frozen
@@ -59,10 +59,11 @@ def plan(store: Store, recipe: Recipe) -> Run:
     tokenizer = store.current("tokenizer")
     shards = {name: store.current(f"token_shards/{name}") for name in recipe.corpus_names}
     inputs = {version.key: version.data_version for version in (tokenizer, *shards.values())}
-    settings = {"training": recipe.training.model_dump(mode="json", exclude=OPERATIONAL), "weights": recipe.weights, "mixture": recipe.mixture}
-    work = Work(KEY, VERSION, settings, inputs)
+    training = pretrained.located(recipe)
+    decisive = {**training.model_dump(mode="json", exclude=OPERATIONAL), "pretrained": pretrained.identity(store, training)}
+    work = Work(KEY, VERSION, {"training": decisive, "weights": recipe.weights, "mixture": recipe.mixture}, inputs)
     run_dir = store.root / RUNS / work.fingerprint[:16]
-    config = RunConfig(run_dir=run_dir, data=_data(tokenizer, shards, recipe), training=recipe.training, lineage=lineage.of_recipe(store, recipe))
+    config = RunConfig(run_dir=run_dir, data=_data(tokenizer, shards, recipe), training=training, lineage=lineage.of_recipe(store, recipe))
     return Run(work, config)
 
 

@@ -5,18 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from pipeline.flows import train
 from pipeline.flows.dedup import deduplicate
+from pipeline.flows.pretrained import WeightsError
 from pipeline.flows.shards import ShardParams, tokenize
 from pipeline.flows.stale import StaleError
 from pipeline.flows.tokenizer import tokenizer
-from pipeline.recipe import Recipe
+from pipeline.recipe import Recipe, load_recipe
 from pipeline.reports.model_card import model_card
 from pipeline.stages.dedup import DedupParams
 from pipeline.store import Store, Version
 from tests.integration.project import TRAINING
 from tests.pipeline.flows.corpora import ENGINE, TEXTS, prepare
+from trainer.config import PretrainedConfig
 
 HELD_OUT = ShardParams(validation_fraction=0.2)
 
@@ -80,6 +83,27 @@ def test_only_what_decides_the_weights_makes_another_run(store: Store) -> None:
     again = train.plan(store, recipe(checkpoint={"every_tokens": 512, "keep_last": 9}, samples={"prompts": ["x"]}, threads=2, log_every_steps=7))
     assert again.config.run_dir == run.config.run_dir
     assert train.plan(store, recipe(seed=9)).config.run_dir != run.config.run_dir
+
+
+def test_weights_to_go_on_from_lie_beside_the_recipe_and_decide_the_run_by_what_they_hold(store: Store, tmp_path: Path) -> None:
+    path, weights = tmp_path / "mine.yaml", tmp_path / "base"
+    weights.mkdir()
+    (weights / "config.json").write_text("{}")
+
+    def run(place: str = "base") -> train.Run:
+        path.write_text(yaml.safe_dump(recipe(pretrained={"path": place}).model_dump(mode="json")))
+        return train.plan(store, load_recipe(path))
+
+    with pytest.raises(WeightsError, match=r"base is no directory that holds \*\.safetensors"):
+        run()
+    (weights / "model.safetensors").write_bytes(b"one")
+    before = run()
+    assert before.config.training.pretrained == PretrainedConfig(path=weights)
+    assert str(tmp_path) not in json.dumps(before.config.lineage)
+    weights.rename(tmp_path / "moved")
+    assert run("moved").config.run_dir == before.config.run_dir != train.plan(store, recipe()).config.run_dir
+    (tmp_path / "moved" / "model.safetensors").write_bytes(b"two")
+    assert run("moved").config.run_dir != before.config.run_dir
 
 
 def test_the_order_of_the_corpora_changes_nothing_in_training(store: Store) -> None:
