@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 
 from trainer import launch
@@ -84,6 +85,16 @@ def _generate(arguments: list[str]) -> int:
     return 0
 
 
+def _check(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m trainer check", description="Read an exported model back; print what it is as JSON.")
+    parser.add_argument("export", type=Path, help="such as the directory hf of a checkpoint; compared with `transformers` where that is installed")
+    options = parser.parse_args(arguments)
+    from trainer.hf import check_with_transformers
+
+    print(json.dumps(asdict(check_with_transformers(options.export))))
+    return 0
+
+
 def _plan(arguments: list[str]) -> int:
     from trainer.planner.cli import main
 
@@ -102,7 +113,7 @@ def _sweep(arguments: list[str]) -> int:
     return main(arguments)
 
 
-COMMANDS = {"evaluate": _evaluate, "generate": _generate, "plan": _plan, "compare": _compare, "sweep": _sweep}
+COMMANDS = {"evaluate": _evaluate, "generate": _generate, "check": _check, "plan": _plan, "compare": _compare, "sweep": _sweep}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

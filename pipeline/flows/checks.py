@@ -173,7 +173,7 @@ def loads(exported: Version) -> Finding:
     """The exported files are read again, and the model's logits compared with what `transformers` makes of them, where it is installed."""
 
     def check() -> Any:
-        return json.loads(evaluate_flow.run_trainer(str(exported.path), module="trainer.check"))
+        return json.loads(evaluate_flow.run_trainer("check", str(exported.path)))
 
     found: dict[str, Any] = exported.report("loads", REPORT, check)
     numbers = {name: found[name] for name in ("tensors", "parameters", "difference") if found[name] is not None}

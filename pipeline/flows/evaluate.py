@@ -100,11 +100,11 @@ def compressed_bits_per_byte(text: Iterable[bytes]) -> tuple[int, dict[str, floa
     return size, {name: 8 * (compressed[name] + len(compressor.flush())) / size for name, compressor in compressors.items()}
 
 
-def run_trainer(*arguments: str, module: str = "trainer") -> str:
+def run_trainer(*arguments: str) -> str:
     """Standard output of `python -m trainer ...`. Raises EvaluationError with the last line of its error output."""
     environment = {**os.environ, **launch.environment(None)}
-    ended = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, env=environment, check=False)
+    ended = subprocess.run([sys.executable, "-m", "trainer", *arguments], capture_output=True, text=True, env=environment, check=False)
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or ["it said nothing"]
-        raise EvaluationError(f"`python -m {module} {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}")
+        raise EvaluationError(f"`python -m trainer {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}")
     return ended.stdout

@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from trainer import hf
+from trainer.__main__ import COMMANDS
 from trainer.config import InitConfig, ModelConfig
 from trainer.errors import TrainerError
 from trainer.loss import summed_cross_entropy
@@ -91,6 +92,26 @@ def test_an_export_that_computes_something_else_is_found(tmp_path: Path, corpus_
     path.write_text(path.read_text().replace("10000.0", "20000.0"))
     with pytest.raises(TrainerError, match="logits differ from the trained one's"):
         hf.check_export(model, tmp_path / "hf")
+
+
+def test_a_model_in_several_files_is_checked_beside_transformers(tmp_path: Path, corpus_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = make(tie_embeddings=True)
+    hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
+    AutoModelForCausalLM.from_pretrained(tmp_path / "hf").save_pretrained(tmp_path / "shards", max_shard_size="20KB")
+    assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 1
+    assert COMMANDS["check"]([str(tmp_path / "shards")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["tensors"] == len(list(model.parameters())) and found["parameters"] == model.config.parameters(300)
+    assert found["finite"] and found["difference"] < found["allowed_difference"] < 0.01
+
+
+def test_an_export_that_is_not_finite_is_told(tmp_path: Path, corpus_dir: Path) -> None:
+    model = make()
+    with torch.no_grad():
+        model.lm_head.weight[0, 0] = torch.nan
+    hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
+    found = hf.check_with_transformers(tmp_path / "hf")
+    assert not found.finite and not found.passed
 
 
 def test_loading_an_export_gives_the_same_bits_and_zero_padding(tmp_path: Path, corpus_dir: Path) -> None:

@@ -1,8 +1,20 @@
 """In and out of Hugging Face's format: names and layouts are the same, so tensors are copied, never permuted."""
 
+from trainer.hf.check import check_export, check_with_transformers
 from trainer.hf.config import config_json, model_config, read_config
-from trainer.hf.export import check_export, export, load_model
+from trainer.hf.export import export, load_model
 from trainer.hf.pretrained import Pretrained
 from trainer.hf.weights import load_weights, weights
 
-__all__ = ["Pretrained", "check_export", "config_json", "export", "load_model", "load_weights", "model_config", "read_config", "weights"]
+__all__ = [
+    "Pretrained",
+    "check_export",
+    "check_with_transformers",
+    "config_json",
+    "export",
+    "load_model",
+    "load_weights",
+    "model_config",
+    "read_config",
+    "weights",
+]

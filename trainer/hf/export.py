@@ -8,13 +8,11 @@ import torch
 from safetensors.torch import save_file
 
 from trainer.attention import choose
-from trainer.errors import TrainerError
 from trainer.hf.config import config_json, model_config, read_config
 from trainer.hf.weights import SINGLE, load_weights, weights
-from trainer.model import Cache, Llama
+from trainer.model import Llama
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
-CHECKED_TOKENS = 16
 
 
 def export(model: Llama, tokenizer: Path, bot_id: int, eot_id: int, destination: Path) -> None:
@@ -39,16 +37,3 @@ def load_model(directory: Path, device: torch.device) -> Llama:
     model.materialise(device)
     load_weights(model, directory)
     return model.eval()
-
-
-@torch.no_grad()
-def check_export(model: Llama, directory: Path) -> None:
-    """Reads an export again and compares its logits with the model's. TrainerError when they differ. Takes the memory of a second model."""
-    device = model.lm_head.weight.device
-    again = load_model(directory, device)
-    tokens = torch.arange(min(CHECKED_TOKENS, model.max_length), device=device)[None] % model.vocab_size
-    # With a cache, blocks run as they are written, so no other shape is compiled.
-    ours, theirs = (each.logits(each(tokens, cache=Cache())).float() for each in (model, again))
-    difference = (ours - theirs).abs().max().item()
-    if not difference <= 1e-4 * max(1.0, ours.abs().max().item()):
-        raise TrainerError(f"{directory}: the exported model's logits differ from the trained one's by {difference:g}; do not use it")
