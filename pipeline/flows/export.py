@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from typing import Any
 
 from pipeline.flows import evaluate as evaluate_flow
 from pipeline.flows import train as train_flow
@@ -10,7 +11,7 @@ from pipeline.reports.model_card import model_card
 from pipeline.store import File, Part, Store, Version, Work
 from trainer.durable import write_atomically
 
-VERSION = "export-2"
+VERSION = "export-3"
 KEY = "exported_model"
 
 
@@ -23,12 +24,18 @@ def export(store: Store) -> Version:
             return draft
         result = train_flow.result(store, model)
         shutil.copytree(result["checkpoint"] / "hf", draft.path, dirs_exist_ok=True)
-        shutil.copy(result["checkpoint"] / "lineage.json", draft.path / "lineage.json")
         shutil.copy(result["run_dir"] / "loss.png", draft.path / "loss.png")
         (draft.path / "training.png").write_bytes(training.draw(training.records(result["run_dir"] / "metrics.jsonl")))
-        lineage = json.loads((draft.path / "lineage.json").read_text(encoding="utf-8"))
+        lineage = _published(json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8")))
+        write_atomically(draft.path / "lineage.json", json.dumps(lineage, indent=1, ensure_ascii=False))
         (draft.path / "funnel.png").write_bytes(funnel.draw(funnel.of_lineage(lineage)))
-        write_atomically(draft.path / "README.md", model_card(lineage, result, evaluate_flow.read(evaluation)))
+        write_atomically(draft.path / "README.md", model_card(lineage, evaluate_flow.read(evaluation)))
         # A killed attempt may have left a hidden temporary file.
         files = {path.name: File.of(path, draft.path) for path in sorted(draft.path.iterdir()) if path.is_file() and path.name[0] != "."}
         return draft.publish([Part(KEY, draft.work.fingerprint, files)])
+
+
+def _published(lineage: dict[str, Any]) -> dict[str, Any]:
+    """A lineage that tells where things lie as the recipe does: the trainer's settings name places on this machine."""
+    told = {"pretrained": lineage["recipe"]["training"]["pretrained"]}
+    return lineage | {"training": lineage["training"] | {"config": lineage["training"]["config"] | told}}

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from pipeline.flows import train
+from pipeline.flows.checkpoint_lineage import planned
 from pipeline.flows.dedup import deduplicate
 from pipeline.flows.pretrained import WeightsError
 from pipeline.flows.shards import ShardParams, tokenize
@@ -123,10 +124,14 @@ def test_shards_of_other_documents_than_those_in_use_are_not_trained_on(store: S
 
 
 def test_a_model_card_describes_the_documents_that_the_model_was_made_from(store: Store, tmp_path: Path) -> None:
-    lineage = train.plan(store, recipe(samples={"prompts": ['Say "']})).config.lineage
+    lineage = planned(train.plan(store, recipe(samples={"prompts": ['Say "']})).config, 32).lineage
+    lineage["training"]["libraries"] = {"torch": "2.13.0"}
     prepare(store, tmp_path / "first.jsonl", TEXTS[:9])
-    evaluation = {"bits_per_byte": 3.0, "held_out_bytes": 10, "compressors": {"xz -9": 2.0}, "samples": []}
-    card = model_card(lineage, {"tokens": 16_384}, evaluation)
+    sample = {"prompt": 'Say "', "text": "```python\nprint()\n```"}
+    evaluation = {"bits_per_byte": 3.0, "held_out_bytes": 10, "compressors": {"xz -9": 2.0}, "per_corpus": {}, "samples": [sample]}
+    card = model_card(lineage, evaluation)
     assert "| first | 15 |" in card
+    assert "\n````text\n```python\n" in card
+    assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "text-generation"
     assert 'tokenizer("[BOT]Say \\"", return_tensors="pt")' in card
     assert str(tmp_path) not in json.dumps(lineage)
