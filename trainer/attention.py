@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import AuxRequest, BlockMask, create_block_mask, flex_attention
 
 from trainer.errors import TrainerError
 
@@ -20,11 +20,14 @@ Mask = torch.Tensor | BlockMask
 MATH_MAX_LENGTH = {torch.bfloat16: 512, torch.float16: 512, torch.float32: 256}
 
 
-def choose(wanted: Backend | Literal["auto"], device: torch.device, dtype: torch.dtype, seq_len: int, masked: bool) -> Backend:
+def choose(wanted: Backend | Literal["auto"], device: torch.device, dtype: torch.dtype, seq_len: int, masked: bool, sinks: bool = False) -> Backend:
     """The backend for queries of `dtype`; `masked` when documents are kept apart. TrainerError when `wanted` cannot do that here.
 
-    On a GPU masked documents go to flex, which skips what they hide, and the rest to flash-attn where it is installed, else SDPA.
+    On a GPU masked documents go to flex, which skips what they hide, and the rest to flash-attn where it is installed, else SDPA. Neither of those
+    two can have attention `sinks`: they keep the sum of a softmax to themselves.
     """
+    if sinks and wanted in ("sdpa", "flash"):
+        raise TrainerError(f"training.attention {wanted} cannot be used with model.attention_sinks; set attention: auto")
     flash_fits = device.type == "cuda" and dtype in (torch.bfloat16, torch.float16) and not masked
     flash_is_there = importlib.util.find_spec("flash_attn") is not None
     if wanted == "flash" and not (flash_fits and flash_is_there):
@@ -34,10 +37,10 @@ def choose(wanted: Backend | Literal["auto"], device: torch.device, dtype: torch
         raise TrainerError("training.attention flex has no backward pass on a CPU; set attention: auto")
     if wanted != "auto":
         return wanted
-    if device.type == "cpu" and seq_len <= MATH_MAX_LENGTH[dtype]:
-        return "math"
     if device.type == "cuda" and masked:
         return "flex"
+    if sinks or (device.type == "cpu" and seq_len <= MATH_MAX_LENGTH[dtype]):
+        return "math"
     return "flash" if flash_fits and flash_is_there else "sdpa"
 
 
@@ -68,22 +71,26 @@ def document_mask(documents: torch.Tensor | None, length: int, backend: Backend)
     return (same & _causal(length, documents.shape[1], documents.device))[:, None]
 
 
-def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, backend: Backend, mask: Mask | None = None) -> torch.Tensor:
+def attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, backend: Backend, mask: Mask | None = None, sinks: torch.Tensor | None = None
+) -> torch.Tensor:
     """Causal attention: query [batch, heads, length, head_dim], key and value [batch, kv_heads, total, head_dim], total >= length.
 
     The queries are the last `length` of `total` positions, so with a cache the last query sees every key. With a `mask` of `document_mask`,
-    a token attends only to its own document. Query heads share key heads in consecutive groups. Returns [batch, heads, length, head_dim].
+    a token attends only to its own document. Query heads share key heads in consecutive groups. `sinks` [heads] are logits that take part in each
+    softmax without a value, for math and flex only. Returns [batch, heads, length, head_dim].
     """
     length, total = query.shape[2], key.shape[2]
     if isinstance(mask, BlockMask):
-        return _flex(query, key, value, mask)
+        return _flex(query, key, value, mask, sinks)
     if backend == "flash" and mask is None and query.dtype != torch.float32:
         return _flash(query, key, value)
+    backend = backend if sinks is None else "math"
     if mask is None and (backend == "math" or length != total):
         mask = _causal(length, total, query.device)
     if backend == "math":
         assert mask is not None
-        return _math(query, key, value, mask)
+        return _math(query, key, value, mask, sinks)
     grouped = query.shape[1] != key.shape[1]
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped)
 
@@ -92,7 +99,7 @@ def _causal(length: int, total: int, device: torch.device) -> torch.Tensor:
     return torch.ones(length, total, dtype=torch.bool, device=device).tril(total - length)
 
 
-def _math(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+def _math(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor, sinks: torch.Tensor | None) -> torch.Tensor:
     batch, heads, length, head_dim = query.shape
     kv_heads, total = key.shape[1:3]
     bias = torch.zeros(visible.shape, dtype=query.dtype, device=query.device).masked_fill(~visible, -math.inf)
@@ -101,7 +108,12 @@ def _math(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: 
     key, value = key.reshape(stacked[0], total, head_dim), value.reshape(stacked[0], total, head_dim)
     bias = bias.expand(batch, heads, length, total).reshape(*stacked, total)
     scores = torch.baddbmm(bias, query.reshape(*stacked, head_dim), key.transpose(1, 2), alpha=1 / math.sqrt(head_dim))
-    return (scores.softmax(dim=-1) @ value).view(batch, heads, length, head_dim)
+    if sinks is not None:
+        sink = sinks.to(scores.dtype)[:, None].expand(batch, heads, length).reshape(*stacked, 1)
+        weights = torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
+    else:
+        weights = scores.softmax(dim=-1)
+    return (weights @ value).view(batch, heads, length, head_dim)
 
 
 def _flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -111,11 +123,16 @@ def _flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch
     return mixed.transpose(1, 2)
 
 
-def _flex(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: BlockMask) -> torch.Tensor:
+def _flex(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: BlockMask, sinks: torch.Tensor | None) -> torch.Tensor:
     # Uncompiled, flex holds all scores. Inside a compiled block it is compiled with the block.
     flex: Any = _compiled_flex() if query.is_cuda and not torch.compiler.is_compiling() else flex_attention
-    mixed: torch.Tensor = flex(query, key, value, block_mask=mask, enable_gqa=query.shape[1] != key.shape[1])
-    return mixed
+    grouped = query.shape[1] != key.shape[1]
+    mixed: torch.Tensor
+    if sinks is None:
+        mixed = flex(query, key, value, block_mask=mask, enable_gqa=grouped)
+        return mixed
+    mixed, of_sums = flex(query, key, value, block_mask=mask, enable_gqa=grouped, return_aux=AuxRequest(lse=True))
+    return mixed * torch.sigmoid(of_sums.lse - sinks[:, None]).unsqueeze(-1).to(mixed.dtype)
 
 
 @functools.cache

@@ -89,12 +89,12 @@ def _step(config: RunConfig, processes: int, device: torch.device, layers: int) 
     """Bytes of weights, of optimizer state, of what is kept for the backward pass; the most while there are activations, and in the update."""
     training, data = config.training, config.data
     precision, masked = resolve(training.precision, device), masks_documents(training.document_masking, device)
-    backend = choose(training.attention, device, AUTOCAST.get(precision, torch.float32), training.seq_len, masked)
+    backend = choose(training.attention, device, AUTOCAST.get(precision, torch.float32), training.seq_len, masked, training.model.attention_sinks)
     if backend in ("flex", "flash"):
         backend, masked = "sdpa", False  # its kernel for long sequences keeps what theirs keep, and no mask
     with FakeTensorMode(), device:
-        shape = training.model.model_copy(update={"n_layers": layers})
-        model = Llama(shape, data.vocab_size, training.seq_len, backend, training.activation_checkpointing)
+        shape = training.model.model_copy(update={"n_layers": layers, "attention_sinks": backend == "math" and training.model.attention_sinks})
+        model = Llama(shape, data.vocab_size, training.seq_len, backend, training.activation_checkpointing, training.dropout)
         # Moments in 8 bits are compiled, which cannot be tried like this: they are counted as fp32, too much.
         in_fp32 = {"kind": "adamw"} if training.optimizer.kind == "adamw_8bit" else {}
         optimizers = build(model, training.optimizer.model_copy(update=in_fp32))
@@ -109,7 +109,8 @@ def _step(config: RunConfig, processes: int, device: torch.device, layers: int) 
             if training.global_batch_size == training.micro_batch_size * processes:
                 model.zero_grad(set_to_none=True)  # nothing is accumulated: gradients come as activations go
             before = live.peak = live.now
-            loss = loss_sum(model, windows, precision, data.bot_id if masked else None)
+            keys = torch.zeros(len(windows), 2, dtype=torch.int32) if training.dropout else None
+            loss = loss_sum(model, windows, precision, data.bot_id if masked else None, dropout_keys=keys)
             activations = live.now - before
             loss.backward()
             return weights, state, activations, live.peak, update

@@ -8,6 +8,8 @@ from torch import nn
 
 from trainer.attention import Backend, Mask, attention, document_mask
 from trainer.config import InitConfig, ModelConfig
+from trainer.dropout import Dropout
+from trainer.loss import soft_capped
 from trainer.recompute import Recompute, recomputed
 from trainer.rope import rotary_tables, rotate
 
@@ -64,6 +66,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(config.n_heads * config.head_dim, config.d_model, bias=False)
         self.q_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
+        self.sinks = nn.Parameter(torch.empty(config.n_heads)) if config.attention_sinks else None
 
     def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: Mask | None = None, cache: Cache | None = None) -> torch.Tensor:
         batch, length, _ = x.shape
@@ -73,7 +76,7 @@ class Attention(nn.Module):
         value = self.v_proj(x).view(heads).transpose(1, 2)
         if cache is not None:
             key, value = cache.extend(self.layer, key, value)
-        mixed = attention(query, key, value, self.backend, mask)
+        mixed = attention(query, key, value, self.backend, mask, self.sinks)
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
 
 
@@ -91,45 +94,65 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, config: ModelConfig, backend: Backend, layer: int, recompute: Recompute) -> None:
+    def __init__(self, config: ModelConfig, backend: Backend, layer: int, recompute: Recompute, dropout: float) -> None:
         super().__init__()
         self.recompute = recompute
         self.input_layernorm = RMSNorm(config.d_model, config.norm_eps)
         self.self_attn = Attention(config, backend, layer)
         self.post_attention_layernorm = RMSNorm(config.d_model, config.norm_eps)
         self.mlp = MLP(config)
+        self.attention_dropout, self.mlp_dropout = Dropout(dropout, 2 * layer + 1), Dropout(dropout, 2 * layer + 2)
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: Mask | None = None, cache: Cache | None = None) -> torch.Tensor:
-        return recomputed(self._forward, self.recompute, x, cos, sin, mask, cache)
+    def forward(
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        mask: Mask | None = None,
+        cache: Cache | None = None,
+        dropout_keys: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        return recomputed(self._forward, self.recompute, x, cos, sin, mask, cache, dropout_keys)
 
-    def _forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: Mask | None, cache: Cache | None) -> torch.Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask, cache)
-        return x + self.mlp(self.post_attention_layernorm(x))
+    def _forward(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: Mask | None, cache: Cache | None, dropout_keys: torch.Tensor | None
+    ) -> torch.Tensor:
+        x = x + self.attention_dropout(self.self_attn(self.input_layernorm(x), cos, sin, mask, cache), dropout_keys)
+        return x + self.mlp_dropout(self.mlp(self.post_attention_layernorm(x)), dropout_keys)
 
 
 class Decoder(nn.Module):
     cos: torch.Tensor
     sin: torch.Tensor
 
-    def __init__(self, config: ModelConfig, vocab_size: int, max_length: int, backend: Backend, recompute: Recompute = "none") -> None:
+    def __init__(
+        self, config: ModelConfig, vocab_size: int, max_length: int, backend: Backend, recompute: Recompute = "none", dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(padded_vocab_size(vocab_size), config.d_model)
-        self.layers = nn.ModuleList(Block(config, backend, layer, recompute) for layer in range(config.n_layers))
+        self.embed_dropout = Dropout(dropout, 0)
+        self.layers = nn.ModuleList(Block(config, backend, layer, recompute, dropout) for layer in range(config.n_layers))
         self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.backend = backend
         cos, sin = rotary_tables(config, max_length)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
-    def forward(self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None) -> torch.Tensor:
+    def forward(
+        self,
+        tokens: torch.Tensor,
+        documents: torch.Tensor | None = None,
+        cache: Cache | None = None,
+        dropout_keys: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         start = cache.length if cache is not None else 0
         cos, sin = self.cos[start : start + tokens.shape[1]], self.sin[start : start + tokens.shape[1]]
         mask = document_mask(documents, tokens.shape[1], self.backend)
-        x = self.embed_tokens(tokens)
+        x = self.embed_dropout(self.embed_tokens(tokens), dropout_keys)
         for layer in self.layers:
             # A cache grows with each token: compiled blocks, which want one shape, are for training.
             apply = layer if cache is None else layer.forward
-            x = apply(x, cos, sin, mask, cache)
+            x = apply(x, cos, sin, mask, cache, dropout_keys)
         return self.norm(x)
 
 
@@ -139,10 +162,12 @@ class Llama(nn.Module):
     Built under `torch.device("meta")` it takes no memory until `materialise`.
     """
 
-    def __init__(self, config: ModelConfig, vocab_size: int, max_length: int, backend: Backend, recompute: Recompute = "none") -> None:
+    def __init__(
+        self, config: ModelConfig, vocab_size: int, max_length: int, backend: Backend, recompute: Recompute = "none", dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.config, self.vocab_size, self.max_length = config, vocab_size, max_length
-        self.model = Decoder(config, vocab_size, max_length, backend, recompute)
+        self.model = Decoder(config, vocab_size, max_length, backend, recompute, dropout)
         self.lm_head = nn.Linear(config.d_model, padded_vocab_size(vocab_size), bias=False)
         self._tie()
 
@@ -157,20 +182,29 @@ class Llama(nn.Module):
         cos, sin = rotary_tables(self.config, self.max_length)
         self.model.cos, self.model.sin = cos.to(device), sin.to(device)
 
-    def forward(self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None) -> torch.Tensor:
-        """`tokens` [batch, length] int64; `documents` [batch, length] masks documents from each other; `cache` continues a generation."""
-        return self.model(tokens, documents, cache)
+    def forward(
+        self,
+        tokens: torch.Tensor,
+        documents: torch.Tensor | None = None,
+        cache: Cache | None = None,
+        dropout_keys: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """`tokens` [batch, length] int64; `documents` [batch, length] masks documents from each other; `cache` continues a generation.
+
+        `dropout_keys` [batch, 2] are those of the samples; without them nothing is dropped.
+        """
+        return self.model(tokens, documents, cache, dropout_keys)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """[..., d_model] to [..., vocab_size], without the padding."""
-        return self.lm_head(hidden)[..., : self.vocab_size]
+        return soft_capped(self.lm_head(hidden)[..., : self.vocab_size], self.config.logit_soft_cap)
 
     @torch.no_grad()
     def initialise(self, config: InitConfig, seed: int) -> None:
         """Each parameter from its own generator, keyed by (seed, name): the same weights on any device and number of processes."""
         for name, parameter in self.named_parameters():
             if parameter.ndim == 1:
-                parameter.fill_(1.0)
+                parameter.fill_(0.0 if name.endswith("sinks") else 1.0)
             elif config.zero_output and name.endswith(("o_proj.weight", "down_proj.weight")):
                 parameter.zero_()
             else:

@@ -56,7 +56,7 @@ class Session:
     @classmethod
     def prepare(cls, config: RunConfig, world: World) -> "Session":
         """Checks everything that can be checked before the first step (TrainerError) and builds the run at step 0."""
-        training = config.training
+        training, shape = config.training, config.training.model
         # What `auto` means here is part of the run's meaning, so that it is not another one on another machine.
         training = training.model_copy(update={"document_masking": masks_documents(training.document_masking, world.device)})
         config = config.model_copy(update={"training": training})
@@ -64,12 +64,16 @@ class Session:
         data = TrainingData(config.data, training, config.run_dir / "packing")
         if world.device.type == "cpu" and training.threads:
             torch.set_num_threads(training.threads)
+        if world.is_main and shape.not_stock:
+            log.warning(
+                "no architecture of transformers has %s: the model cannot be exported, only this trainer reads it", " and ".join(shape.not_stock)
+            )
         precision = resolve(training.precision, world.device)
         dtype = AUTOCAST.get(precision, torch.float32)
-        attention = choose(training.attention, world.device, dtype, training.seq_len, bool(training.document_masking))
-        pretrained = Pretrained.find(training.pretrained, training.model, config.data) if training.pretrained else None
+        attention = choose(training.attention, world.device, dtype, training.seq_len, bool(training.document_masking), shape.attention_sinks)
+        pretrained = Pretrained.find(training.pretrained, shape, config.data) if training.pretrained else None
         with torch.device("meta"):
-            model = Llama(training.model, config.data.vocab_size, training.seq_len, attention, training.activation_checkpointing)
+            model = Llama(shape, config.data.vocab_size, training.seq_len, attention, training.activation_checkpointing, training.dropout)
         model.materialise(world.device)
         if pretrained:
             load_weights(model, pretrained.directory)

@@ -8,6 +8,7 @@ from torch.optim import Optimizer
 
 from trainer.attention import document_numbers
 from trainer.config import TrainingConfig
+from trainer.dropout import sample_keys
 from trainer.errors import TrainerError
 from trainer.loss import IGNORED, summed_cross_entropy
 from trainer.model import Llama
@@ -32,22 +33,29 @@ class StepResult:
 
 
 def loss_sum(
-    model: Llama, windows: torch.Tensor, precision: Precision, bot_id: int | None, z_loss: float = 0.0, uniform: torch.Tensor | None = None
+    model: Llama,
+    windows: torch.Tensor,
+    precision: Precision,
+    bot_id: int | None,
+    z_loss: float = 0.0,
+    uniform: torch.Tensor | None = None,
+    dropout_keys: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Summed loss in nats of predicting tokens 1.. of each window [batch, seq_len + 1] int64, as trainer.windows describes them.
 
     `bot_id` masks documents apart: one begins at each [BOT], and at each token that is only read. With `uniform` [batch, seq_len] the targets are
-    not the text's but the model's own, drawn with these numbers.
+    not the text's but the model's own, drawn with these numbers. `dropout_keys` are those of the windows' samples.
     """
     read, targets = windows[:, :-1], windows[:, 1:]
     inputs, targets = torch.where(read < 0, ~read, read), torch.where(targets < 0, IGNORED, targets)
     documents = None if bot_id is None else document_numbers(torch.where(read < 0, bot_id, read), bot_id)
+    soft_cap = model.config.logit_soft_cap
     with autocast(precision, windows.device):
-        hidden = model(inputs, documents).flatten(0, 1)
+        hidden = model(inputs, documents, dropout_keys=dropout_keys).flatten(0, 1)
         if uniform is not None:
-            drawn = draw_tokens(hidden, model.lm_head.weight, uniform.flatten(), model.vocab_size)
+            drawn = draw_tokens(hidden, model.lm_head.weight, uniform.flatten(), model.vocab_size, soft_cap)
             targets = torch.where(targets == IGNORED, IGNORED, drawn.view_as(targets))
-        return summed_cross_entropy(hidden, model.lm_head.weight, targets.flatten(), model.vocab_size, z_loss)
+        return summed_cross_entropy(hidden, model.lm_head.weight, targets.flatten(), model.vocab_size, z_loss, soft_cap)
 
 
 def train_step(
@@ -67,17 +75,18 @@ def train_step(
     """
     loss_scale = loss_scale or LossScale.of(precision)
     predicted = world.sum((windows[:, 1:] >= 0).sum())
+    first_sample = step * training.global_batch_size + world.rank * len(windows)
+    dropout_keys = sample_keys(training.seed, first_sample, len(windows)).to(windows.device) if training.dropout else None
 
     for optimizer in optimizers:
         if isinstance(optimizer, SophiaG) and step % optimizer.interval == 0:
-            first_sample = step * training.global_batch_size + world.rank * len(windows)
             uniform = draws(training.seed, first_sample, len(windows), training.seq_len).to(windows.device)
-            _gradients(model, windows, predicted, training, precision, bot_id, world, loss_scale.value, uniform)
+            _gradients(model, windows, predicted, training, precision, bot_id, world, loss_scale.value, dropout_keys, uniform)
             if _clipped_norm(model, None) < math.inf:
                 optimizer.update_curvature(predicted)
             optimizer.zero_grad(set_to_none=True)
 
-    loss = _gradients(model, windows, predicted, training, precision, bot_id, world, loss_scale.value)
+    loss = _gradients(model, windows, predicted, training, precision, bot_id, world, loss_scale.value, dropout_keys)
     grad_norm = _clipped_norm(model, training.optimizer.max_grad_norm)
     finite = math.isfinite(loss) and math.isfinite(grad_norm)
     if not finite and not loss_scale.can_shrink:
@@ -107,16 +116,18 @@ def _gradients(
     bot_id: int | None,
     world: World,
     scale: float,
+    dropout_keys: torch.Tensor | None,
     uniform: torch.Tensor | None = None,
 ) -> float:
     """Fills the gradients of the mean loss over the `predicted` tokens of all processes, and returns that loss. `scale` is gone from both."""
     total = torch.zeros((), dtype=torch.float64, device=windows.device)
     for at in range(0, len(windows), training.micro_batch_size):
         rows = slice(at, at + training.micro_batch_size)
+        keys = None if dropout_keys is None else dropout_keys[rows]
         if uniform is None:
-            micro_loss = loss_sum(model, windows[rows], precision, bot_id, training.z_loss)
+            micro_loss = loss_sum(model, windows[rows], precision, bot_id, training.z_loss, dropout_keys=keys)
         else:
-            micro_loss = loss_sum(model, windows[rows], precision, bot_id, uniform=uniform[rows])
+            micro_loss = loss_sum(model, windows[rows], precision, bot_id, uniform=uniform[rows], dropout_keys=keys)
         # Gradients are summed over micro-batches and processes, so each term is divided by the global number of targets, once.
         (micro_loss * scale / predicted).backward()
         total += micro_loss.detach()

@@ -4,11 +4,13 @@ import json
 import shutil
 from typing import Any
 
+from pipeline.errors import PipelineError
 from pipeline.flows import evaluate as evaluate_flow
 from pipeline.flows import train as train_flow
 from pipeline.reports import funnel, training
 from pipeline.reports.model_card import model_card
 from pipeline.store import File, Part, Store, Version, Work
+from trainer.config import ModelConfig
 from trainer.durable import write_atomically
 
 VERSION = "export-3"
@@ -16,17 +18,26 @@ KEY = "exported_model"
 
 
 def export(store: Store) -> Version:
-    """Copies the Hugging Face files of the final checkpoint and writes `README.md` beside them."""
+    """Copies the Hugging Face files of the final checkpoint and writes `README.md` beside them.
+
+    PipelineError when no stock architecture computes the model.
+    """
     model, evaluation = store.current(train_flow.KEY), store.current(evaluate_flow.KEY)
     inputs = {model.key: model.data_version, evaluation.key: evaluation.data_version}
     with store.making(Work(KEY, VERSION, {}, inputs)) as draft:
         if isinstance(draft, Version):
             return draft
         result = train_flow.result(store, model)
+        lineage = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))
+        if not_stock := ModelConfig.model_validate(lineage["training"]["config"]["model"]).not_stock:
+            raise PipelineError(
+                f"{result['checkpoint']}: no architecture of transformers has training.model.{' and '.join(not_stock)}, so the model cannot be "
+                "exported; `python -m trainer evaluate` and `generate` read the checkpoint, a model for others must be trained without"
+            )
         shutil.copytree(result["checkpoint"] / "hf", draft.path, dirs_exist_ok=True)
         shutil.copy(result["run_dir"] / "loss.png", draft.path / "loss.png")
         (draft.path / "training.png").write_bytes(training.draw(training.records(result["run_dir"] / "metrics.jsonl")))
-        lineage = _published(json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8")))
+        lineage = _published(lineage)
         write_atomically(draft.path / "lineage.json", json.dumps(lineage, indent=1, ensure_ascii=False))
         (draft.path / "funnel.png").write_bytes(funnel.draw(funnel.of_lineage(lineage)))
         write_atomically(draft.path / "README.md", model_card(lineage, evaluate_flow.read(evaluation)))

@@ -1,9 +1,12 @@
 """Each backend of attention against a plain float64 reference, forward and backward."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
+from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
 from trainer.attention import Backend, attention, choose, document_mask, document_numbers, masks_documents
 from trainer.errors import TrainerError
@@ -81,6 +84,38 @@ def test_flash_attention_equals_the_reference(kv_heads: int, length: int, total:
     compare("flash", kv_heads, length, total, masked=False, dtype=torch.bfloat16, head_dim=16)
 
 
+def with_sinks(backend: Backend, length: int, total: int, documents: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ours, and what gpt-oss makes of the same queries, keys, values and sinks in transformers."""
+    generator = torch.Generator().manual_seed(5)
+    shapes = ((2, 4, length, 16), (2, 2, total, 16), (2, 2, total, 16))
+    query, key, value = (torch.randn(shape, generator=generator, requires_grad=torch.is_grad_enabled()) for shape in shapes)
+    sinks = nn.Parameter(torch.randn(4, generator=generator), requires_grad=torch.is_grad_enabled())
+    seen = torch.ones(length, total, dtype=torch.bool).tril(total - length)
+    seen = seen[None, None] if documents is None else seen & (documents[:, None, -length:, None] == documents[:, None, None, :])
+    theirs = SimpleNamespace(sinks=sinks, num_key_value_groups=2, training=False)
+    bias = torch.zeros(seen.shape).masked_fill(~seen, -math.inf)
+    expected, _ = eager_attention_forward(theirs, query, key, value, bias, scaling=1 / math.sqrt(16))  # type: ignore[arg-type]
+    found = attention(query, key, value, backend, document_mask(documents, length, backend), sinks)
+    if torch.is_grad_enabled():
+        ours, peers = (torch.autograd.grad(out.square().sum(), [query, key, value, sinks], retain_graph=True) for out in (found, expected))
+        for mine, other in zip(ours, peers, strict=True):
+            torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+    return found, expected.transpose(1, 2)
+
+
+@pytest.mark.parametrize(("length", "total"), [(13, 13), (1, 8)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_sinks_are_those_of_gpt_oss(length: int, total: int, masked: bool) -> None:
+    documents = torch.tensor([[0] * 5 + [1] * (total - 5), [0] * total]) if masked else None
+    torch.testing.assert_close(*with_sinks("math", length, total, documents), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_has_the_same_sinks() -> None:
+    torch.testing.assert_close(*with_sinks("flex", 131, 131, torch.arange(131).div(50).long().expand(2, -1)), rtol=1e-5, atol=1e-5)
+
+
 def test_a_document_number_rises_at_each_beginning() -> None:
     assert document_numbers(torch.tensor([[5, 2, 6, 2, 2]]), bot_id=2).tolist() == [[0, 1, 1, 2, 3]]
 
@@ -91,6 +126,7 @@ def test_the_backend_follows_from_device_type_length_and_masking(monkeypatch: py
     assert choose("auto", cpu, bf16, 1024, masked=True) == "sdpa"
     assert choose("auto", cpu, torch.float32, 512, masked=False) == "sdpa"
     assert choose("sdpa", cpu, bf16, 16, masked=False) == "sdpa"
+    assert choose("auto", cpu, bf16, 1024, masked=True, sinks=True) == "math"
     assert choose("auto", gpu, bf16, 256, masked=True) == "flex"
     for there, backend in ((False, "sdpa"), (True, "flash")):
         monkeypatch.setattr("importlib.util.find_spec", lambda name, there=there: there or None)
@@ -101,6 +137,8 @@ def test_the_backend_follows_from_device_type_length_and_masking(monkeypatch: py
 def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:
     with pytest.raises(TrainerError, match="no backward pass on a CPU"):
         choose("flex", torch.device("cpu"), torch.float32, 64, masked=True)
+    with pytest.raises(TrainerError, match="sdpa cannot be used with model"):
+        choose("sdpa", torch.device("cpu"), torch.float32, 64, masked=True, sinks=True)
     with pytest.raises(TrainerError, match="needs a GPU, bf16 and document_masking: false"):
         choose("flash", torch.device("cuda"), torch.bfloat16, 64, masked=True)
 

@@ -8,9 +8,12 @@ from trainer import loss as loss_module
 from trainer.loss import IGNORED, summed_cross_entropy
 
 
+@pytest.mark.parametrize("soft_cap", [None, 2.0])
 @pytest.mark.parametrize("z_loss", [0.0, 0.01])
 @pytest.mark.parametrize("chunk_rows", [1, 3, 100])
-def test_value_and_gradients_equal_those_of_full_logits(monkeypatch: pytest.MonkeyPatch, chunk_rows: int, z_loss: float) -> None:
+def test_value_and_gradients_equal_those_of_full_logits(
+    monkeypatch: pytest.MonkeyPatch, chunk_rows: int, z_loss: float, soft_cap: float | None
+) -> None:
     monkeypatch.setattr(loss_module, "CHUNK_LOGITS", {"cpu": chunk_rows * 64})
     monkeypatch.setattr(loss_module, "MIN_CHUNK_ROWS", 1)
     generator = torch.Generator().manual_seed(0)
@@ -19,9 +22,10 @@ def test_value_and_gradients_equal_those_of_full_logits(monkeypatch: pytest.Monk
     targets = torch.randint(0, 50, (20,), generator=generator)
     targets[[3, 4, 19]] = IGNORED
 
-    ours = summed_cross_entropy(hidden, head, targets, vocab_size=50, z_loss=z_loss)
+    ours = summed_cross_entropy(hidden, head, targets, vocab_size=50, z_loss=z_loss, soft_cap=soft_cap)
     found = torch.autograd.grad(ours / 17, [hidden, head])
     logits = (hidden @ head.T)[:, :50]
+    logits = logits if soft_cap is None else soft_cap * torch.tanh(logits / soft_cap)
     full = F.cross_entropy(logits, targets, reduction="sum")
     penalty = z_loss * logits[targets != IGNORED].logsumexp(dim=-1).square().sum()
     expected = torch.autograd.grad((full + penalty) / 17, [hidden, head])

@@ -21,6 +21,10 @@ SIZES: dict[str, dict[str, int]] = {
 class ModelConfig(Config):
     """A Llama-style decoder; with `qk_norm` a Qwen3-style one. The vocabulary comes from the tokenizer.
 
+    `logit_soft_cap` c makes logits c tanh(logits / c) (Gemma 2, where it is 30). `attention_sinks` gives each head a learned logit that takes part
+    in its softmax and is then dropped, so that it can attend to nothing (gpt-oss). No stock architecture computes either beside the rest: such a
+    model is read by this trainer only.
+
     A name of `SIZES` stands for its shape: `171m`, or `{size: 171m, qk_norm: true}` to set more or to differ in something.
     """
 
@@ -35,6 +39,8 @@ class ModelConfig(Config):
     norm_eps: float = Field(default=1e-5, gt=0)
     tie_embeddings: bool = False
     qk_norm: bool = False
+    logit_soft_cap: float | None = Field(default=None, gt=0)
+    attention_sinks: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -58,11 +64,17 @@ class ModelConfig(Config):
             raise ValueError(f"n_heads {self.n_heads} must be a multiple of n_kv_heads {self.n_kv_heads}")
         return self
 
+    @property
+    def not_stock(self) -> list[str]:
+        """The settings that transformers' Llama and Qwen3 do not compute."""
+        return [name for name in ("logit_soft_cap", "attention_sinks") if getattr(self, name)]
+
     def parameters(self, vocab_size: int) -> int:
         """Trainable parameters, the padding of the vocabulary not counted."""
         embeddings = vocab_size * self.d_model
         norms = self.d_model * (2 * self.n_layers + 1) + (2 * self.head_dim * self.n_layers if self.qk_norm else 0)
-        return self._block_matrices() * self.n_layers + norms + embeddings * (1 if self.tie_embeddings else 2)
+        sinks = self.n_heads * self.n_layers if self.attention_sinks else 0
+        return self._block_matrices() * self.n_layers + norms + sinks + embeddings * (1 if self.tie_embeddings else 2)
 
     def flops_per_token(self, vocab_size: int, seq_len: int) -> int:
         """Forward and backward, 6 per weight of a matrix product plus 12 * layers * heads * head_dim * seq_len for attention (PaLM, appendix B)."""

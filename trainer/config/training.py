@@ -53,8 +53,8 @@ class TrainingConfig(Config):
     """A recipe's `training` section. Units are tokens; steps and accumulation follow from them.
 
     `packing` best_fit: a window starts at a document and cuts none that fits, its padding counted as tokens seen, not as predicted. `z_loss` is the
-    weight of log(Z)^2 beside the cross-entropy, usually 1e-4 when it is wanted. In fp16 a step whose gradients overflow is skipped: its tokens are
-    consumed, the schedule waits.
+    weight of log(Z)^2 beside the cross-entropy, usually 1e-4 when it is wanted. `dropout` is of the embedding and of what each block adds. In fp16 a
+    step whose gradients overflow is skipped: its tokens are consumed, the schedule waits.
     """
 
     model: ModelConfig
@@ -71,6 +71,7 @@ class TrainingConfig(Config):
     document_masking: bool | Literal["auto"] = "auto"
     pretrained: PretrainedConfig | None = None
     init: InitConfig = InitConfig()
+    dropout: float = Field(default=0.0, ge=0, lt=1)
     z_loss: float = Field(default=0.0, ge=0)
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()

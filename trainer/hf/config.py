@@ -9,8 +9,11 @@ from pydantic import ValidationError
 from trainer.config import ModelConfig
 from trainer.errors import TrainerError
 
+# A model that no stock architecture computes: a name that transformers refuses, and the settings that config.json has for it alone.
+OWN = "groundwork"
+_OWN_KEYS = {"final_logit_softcapping": "logit_soft_cap", "attention_sinks": "attention_sinks", "qk_norm": "qk_norm"}
 # What transformers takes where config.json does not say.
-_DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}}
+_DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}, OWN: {}}
 # Variants of the two families that this model does not compute: the key, and the values that mean it is not used.
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "attention_bias": (False, None),
@@ -23,11 +26,16 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 
 
 def config_json(config: ModelConfig, vocab_size: int, seq_len: int, bot_id: int, eot_id: int) -> dict[str, Any]:
-    """config.json of a Llama, or of a Qwen3 when queries and keys are normalised."""
+    """config.json of a Llama, of a Qwen3 when queries and keys are normalised, or of neither: ModelConfig.not_stock."""
+    architecture, family = ("Qwen3ForCausalLM", "qwen3") if config.qk_norm else ("LlamaForCausalLM", "llama")
+    own: dict[str, Any] = {}
+    if config.not_stock:
+        architecture, family = "GroundworkForCausalLM", OWN
+        own = {key: getattr(config, field) for key, field in _OWN_KEYS.items()}
     scaling = config.rope_scaling.model_dump(exclude_none=True) if config.rope_scaling else None
     return {
-        "architectures": ["Qwen3ForCausalLM" if config.qk_norm else "LlamaForCausalLM"],
-        "model_type": "qwen3" if config.qk_norm else "llama",
+        "architectures": [architecture],
+        "model_type": family,
         "vocab_size": vocab_size,
         "hidden_size": config.d_model,
         "intermediate_size": config.d_ff,
@@ -49,6 +57,7 @@ def config_json(config: ModelConfig, vocab_size: int, seq_len: int, bot_id: int,
         "bos_token_id": bot_id,
         "eos_token_id": eot_id,
         "dtype": "float32",
+        **own,
     }
 
 
@@ -71,6 +80,7 @@ def model_config(directory: Path) -> ModelConfig:
     if family not in _DEFAULTS:
         raise TrainerError(f"{path}: model_type {family!r} is not supported; there are {', '.join(_DEFAULTS)}")
     values = {**_DEFAULTS[family], **values}
+    own = {field: values.get(key) for key, field in _OWN_KEYS.items()} if family == OWN else {}
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
     for key, unused in _UNSUPPORTED.items():
         found = rope.get(key, values.get(key))
@@ -88,6 +98,7 @@ def model_config(directory: Path) -> ModelConfig:
         "norm_eps": values["rms_norm_eps"],
         "tie_embeddings": values.get("tie_word_embeddings"),
         "qk_norm": family == "qwen3",
+        **own,
     }
     try:
         return ModelConfig.model_validate({key: value for key, value in shape.items() if value is not None})

@@ -33,7 +33,8 @@ def load_model(directory: Path, device: torch.device) -> Llama:
     config, shape = read_config(directory), model_config(directory)
     seq_len = config["max_position_embeddings"]
     with torch.device("meta"):
-        model = Llama(shape, config["vocab_size"], seq_len, choose("auto", device, torch.float32, seq_len, masked=False))
+        backend = choose("auto", device, torch.float32, seq_len, masked=False, sinks=shape.attention_sinks)
+        model = Llama(shape, config["vocab_size"], seq_len, backend)
     model.materialise(device)
     load_weights(model, directory)
     return model.eval()

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from trainer.loss import soft_capped
 from trainer.optim.trained import trained
 
 EPS = 1e-15
@@ -56,13 +57,16 @@ def draws(seed: int, first_sample: int, samples: int, length: int) -> torch.Tens
 
 
 @torch.no_grad()
-def draw_tokens(hidden: torch.Tensor, head: torch.Tensor, uniform: torch.Tensor, vocab_size: int) -> torch.Tensor:
-    """A token for each position from softmax(hidden head'), by inverse transform of `uniform`. `hidden` [n, d_model], the others [n]; int64."""
+def draw_tokens(hidden: torch.Tensor, head: torch.Tensor, uniform: torch.Tensor, vocab_size: int, soft_cap: float | None = None) -> torch.Tensor:
+    """A token for each position from the softmax of the, perhaps soft-capped, logits hidden head', by inverse transform of `uniform`.
+
+    `hidden` [n, d_model], `head` [padded vocabulary, d_model], `uniform` [n]; int64 [n].
+    """
     drawn = torch.empty(len(hidden), dtype=torch.int64, device=hidden.device)
     rows = max(1, CHUNK_LOGITS // vocab_size)
     for start in range(0, len(hidden), rows):
         logits = hidden[start : start + rows] @ head[:vocab_size].to(hidden.dtype).T
-        cumulative = logits.float().softmax(dim=-1).cumsum(dim=-1)
+        cumulative = soft_capped(logits.float(), soft_cap).softmax(dim=-1).cumsum(dim=-1)
         below = uniform[start : start + rows, None] * cumulative[:, -1:]
         drawn[start : start + rows] = torch.searchsorted(cumulative, below, right=True)[:, 0].clamp(max=vocab_size - 1)
     return drawn
