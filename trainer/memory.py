@@ -1,4 +1,4 @@
-"""How much memory a run needs, found by doing a step without any: on fake tensors, which have shapes but no content."""
+"""How much memory a run needs on this machine, found by doing a step without any: on fake tensors, which have shapes but no content."""
 
 import weakref
 from collections.abc import Iterable, Sequence

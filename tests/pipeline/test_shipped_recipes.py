@@ -7,7 +7,7 @@ import pytest
 from pipeline.recipe import RECIPES, Recipe, load_recipe, recipe_path
 from pipeline.stages.tokenizer import TokenizerParams
 from trainer.gpus import GPUS
-from trainer.planner.memory import Memory, Workload, estimate
+from trainer.planner.gpu_memory import GpuMemory, Workload, gpu_memory
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def vocab_size(recipe: Recipe) -> int:
     return recipe.tokenizer.vocab_size
 
 
-def memory(recipe: Recipe) -> Memory:
+def memory(recipe: Recipe) -> GpuMemory:
     training = recipe.training
     work = Workload(
         training.model,
@@ -55,7 +55,7 @@ def memory(recipe: Recipe) -> Memory:
         training.optimizer.kind,
         attention="math" if training.seq_len <= 512 else "sdpa",
     )
-    return estimate(work)
+    return gpu_memory(work)
 
 
 def test_every_recipe_that_ships_is_known_here() -> None:

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from trainer.config import ModelConfig, TrainingConfig
 from trainer.errors import TrainerError
 from trainer.gpus import GPUS, PRICES_AS_OF
+from trainer.planner.gpu_memory import STATE_BYTES, Workload
 from trainer.planner.laws import LAWS
-from trainer.planner.memory import STATE_BYTES, Workload
 from trainer.planner.plan import DAY, Machine, Run, best_run
 from trainer.planner.shape import shaped
 from trainer.planner.text import describe

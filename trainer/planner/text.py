@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from trainer.config import ModelConfig
 from trainer.gpus import PRICES_AS_OF
+from trainer.planner.gpu_memory import FORMULAS, SHARDINGS, Sharding, Workload, gpu_memory, largest_micro_batch
 from trainer.planner.laws import FITTED_PARAMETERS, FITTED_TOKENS, LAWS, ScalingLaw
-from trainer.planner.memory import FORMULAS, SHARDINGS, Sharding, Workload, estimate, largest_micro_batch
 from trainer.planner.plan import DAY, HOUR, Machine, Run, smaller_models
 from trainer.tables import table
 
@@ -65,7 +65,7 @@ def _memory(machine: Machine, work: Workload) -> str:
 
 
 def _memory_row(sharding: Sharding, machine: Machine, work: Workload) -> tuple[str, ...]:
-    memory, available = estimate(work, sharding, machine.gpus), machine.gpu.memory
+    memory, available = gpu_memory(work, sharding, machine.gpus), machine.gpu.memory
     parts = (memory.weights, memory.gradients, memory.optimizer, memory.bf16_weights, memory.activations, memory.logits, memory.total)
     fits = "yes" if memory.total <= available else "no"
     largest = largest_micro_batch(work, sharding, machine.gpus, available)

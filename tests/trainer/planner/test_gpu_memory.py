@@ -8,10 +8,10 @@ import torch
 
 from trainer.config import InitConfig, ModelConfig, OptimizerConfig, RunConfig
 from trainer.loss import summed_cross_entropy
-from trainer.memory import estimate as measured
+from trainer.memory import estimate
 from trainer.model import Llama
 from trainer.optim.build import build
-from trainer.planner.memory import STATE_BYTES, Workload, estimate, kept_block_bytes, largest_micro_batch
+from trainer.planner.gpu_memory import STATE_BYTES, Workload, gpu_memory, kept_block_bytes, largest_micro_batch
 from trainer.recompute import Recompute
 
 VOCAB = 1000
@@ -42,7 +42,7 @@ def test_activations_are_what_autograd_keeps_of_the_model(attention: Literal["ma
     model.initialise(InitConfig(), seed=0)
     measured = saved_bytes(model, torch.randint(0, VOCAB, (3, 129)))
     work = Workload(shape, VOCAB, seq_len=128, micro_batch_size=3, attention=attention)
-    memory = estimate(work)
+    memory = gpu_memory(work)
     head_gradient = 4 * work.rows * shape.d_model
     assert memory.activations + memory.bf16_weights + head_gradient == pytest.approx(measured, rel=0.01)
 
@@ -52,10 +52,10 @@ def test_what_blocks_keep_under_activation_checkpointing_is_what_a_step_of_the_t
     settings["data"]["vocab_size"] = VOCAB
     wanted = {"seq_len": 128, "micro_batch_size": 2, "global_batch_tokens": 512, "max_tokens": 512, "precision": "bf16", "attention": "sdpa"}
     settings["training"] |= wanted | {"model": MODEL.model_dump(), "activation_checkpointing": kind}
-    kept = measured(RunConfig.model_validate(settings), 1, torch.device("cpu")).activations
+    kept = estimate(RunConfig.model_validate(settings), 1, torch.device("cpu")).activations
     work = Workload(MODEL, VOCAB, seq_len=128, micro_batch_size=2, activation_checkpointing=kind)
     last_norm_and_head = work.tokens * MODEL.d_model * 10 + 4 * work.rows * MODEL.d_model
-    copies = estimate(work).bf16_weights if kind == "none" else 0  # else made again for each block
+    copies = gpu_memory(work).bf16_weights if kind == "none" else 0  # else made again for each block
     assert MODEL.n_layers * kept_block_bytes(work) + copies + last_norm_and_head == pytest.approx(kept, rel=0.05)
 
 
@@ -69,7 +69,7 @@ def test_weights_and_optimizer_state_are_those_of_the_trainer(kind: str) -> None
     for optimizer in optimizers:
         optimizer.step()
     state = sum(value.nbytes for optimizer in optimizers for slots in optimizer.state.values() for value in slots.values() if torch.is_tensor(value))
-    memory = estimate(Workload(MODEL, VOCAB, 128, 1, optimizer=kind))
+    memory = gpu_memory(Workload(MODEL, VOCAB, 128, 1, optimizer=kind))
     weights = sum(parameter.nbytes for parameter in model.parameters())
     assert memory.weights == memory.gradients == weights
     assert memory.optimizer == pytest.approx(state, rel=0.001, abs=0.01 * weights)
@@ -81,8 +81,8 @@ def test_every_optimizer_of_the_trainer_can_be_planned_for() -> None:
 
 def test_each_stage_of_zero_shares_one_more_part_among_the_gpus() -> None:
     work = Workload(MODEL, VOCAB, 128, 4)
-    whole = estimate(work)
-    stages = [estimate(work, sharding, gpus=8) for sharding in ("ddp", "zero1", "zero2", "zero3")]
+    whole = gpu_memory(work)
+    stages = [gpu_memory(work, sharding, gpus=8) for sharding in ("ddp", "zero1", "zero2", "zero3")]
     assert stages[0] == whole
     assert [memory.optimizer for memory in stages[1:]] == [whole.optimizer // 8] * 3
     assert [memory.gradients for memory in stages[1:]] == [whole.gradients, whole.gradients // 8, whole.gradients // 8]
@@ -93,8 +93,8 @@ def test_recomputing_activations_keeps_far_less_and_lets_larger_micro_batches_fi
     deep = MODEL.model_copy(update={"n_layers": 24})
     work = Workload(deep, VOCAB, 512, 8)
     recomputed = replace(work, activation_checkpointing="full")
-    assert estimate(recomputed).activations < 0.25 * estimate(work).activations
+    assert gpu_memory(recomputed).activations < 0.25 * gpu_memory(work).activations
     fits = largest_micro_batch(work, "ddp", 1, 4 * 10**9)
-    assert estimate(replace(work, micro_batch_size=fits)).total <= 4 * 10**9 < estimate(replace(work, micro_batch_size=2 * fits)).total
+    assert gpu_memory(replace(work, micro_batch_size=fits)).total <= 4 * 10**9 < gpu_memory(replace(work, micro_batch_size=2 * fits)).total
     assert largest_micro_batch(recomputed, "ddp", 1, 4 * 10**9) > fits
     assert largest_micro_batch(work, "ddp", 1, 10**6) == 0

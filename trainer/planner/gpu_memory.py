@@ -1,4 +1,4 @@
-"""Memory of one GPU by part, by formula, for machines other than this one; what a run needs here, the preflight finds out from the model itself."""
+"""Memory of one GPU of a plan, by formula: no such machine is here. What a run takes on this one, trainer.memory finds out by doing a step."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -56,7 +56,7 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Memory:
+class GpuMemory:
     """Bytes on one GPU. `bf16_weights`: the copies that matrix products read, with zero3 those of the blocks at work.
 
     `logits`: a chunk of them and the gradient of the head. `total` is the moment when all are there, with gradients of an earlier micro-batch.
@@ -74,10 +74,10 @@ class Memory:
         return self.weights + self.gradients + self.optimizer + self.bf16_weights + self.activations + self.logits
 
 
-def estimate(work: Workload, sharding: Sharding = "ddp", gpus: int = 1) -> Memory:
+def gpu_memory(work: Workload, sharding: Sharding = "ddp", gpus: int = 1) -> GpuMemory:
     """Uncompiled; a compiler keeps fewer activations. CUDA's libraries (about 1 GB) and what its allocator leaves unused come on top."""
     stage = SHARDINGS.index(sharding)
-    return Memory(
+    return GpuMemory(
         weights=FP32 * work.parameters // (gpus if stage >= 3 else 1),
         gradients=FP32 * work.parameters // (gpus if stage >= 2 else 1),
         optimizer=_state_bytes(work) // (gpus if stage >= 1 else 1),
@@ -90,7 +90,7 @@ def estimate(work: Workload, sharding: Sharding = "ddp", gpus: int = 1) -> Memor
 def largest_micro_batch(work: Workload, sharding: Sharding, gpus: int, memory: int) -> int:
     """The largest power of two whose micro-batch fits in `memory` bytes; 0 when a single window does not."""
     size = 1
-    while estimate(replace(work, micro_batch_size=size), sharding, gpus).total <= memory:
+    while gpu_memory(replace(work, micro_batch_size=size), sharding, gpus).total <= memory:
         size *= 2
     return size // 2
 
