@@ -1,9 +1,9 @@
-"""Characters of tinyshakespeare at nanoGPT's small CPU setting, both commands side by side: validation loss, and seconds from start to end.
+"""Characters of tinyshakespeare at nanoGPT's small CPU setting: validation loss, and seconds from start to end, both at the same time on a core each.
 
 Needs ../shared/corpora/tinyshakespeare.txt. 4 layers, 4 heads, width 128, context 64, batch 12; 2000 steps, ours 1000.
 nanoGPT as its README says for a CPU: fp32, not compiled, AdamW, its learning rate. Ours is `python -m trainer` with the optimizer and schedule of the
 default recipe. Both are judged on the whole last tenth of the text, in windows of 64 that do not overlap, each prediction counted once; the seconds
-are those of the whole process, imports and that evaluation included, for ours also its checks and its checkpoint.
+are those of the whole process, imports and that evaluation included, for ours also its checks and its checkpoint. Each repeat swaps the cores.
 """
 
 import argparse
@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +76,11 @@ def peer(directory: Path, vocab_size: int, steps: int) -> None:
     print(validation_loss(model, directory / "validation.chars", SEQ_LEN))
 
 
-def timed(command: Sequence[str], variables: Mapping[str, str]) -> tuple[float, str]:
-    """Seconds of the whole process, and what it printed."""
+def timed(command: Sequence[str], core: int) -> tuple[float, str]:
+    """Seconds of a whole process that has one core, and what it printed."""
     started = time.perf_counter()
-    environment = os.environ | variables | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}"}
-    ended = subprocess.run(command, check=True, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    environment = os.environ | launch.environment(1) | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}"}
+    ended = subprocess.run(["taskset", "-c", str(core), *command], check=True, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     return time.perf_counter() - started, ended.stdout
 
 
@@ -97,18 +98,18 @@ def main() -> None:
     split = len(text) * 9 // 10
     seconds: dict[str, list[float]] = {"groundwork": [], "nanoGPT": []}
     losses: dict[str, float] = {}
+    cores = sorted(os.sched_getaffinity(0))[:2]
     for _ in range(chosen.repeats):
-        with tempfile.TemporaryDirectory() as name:
+        with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as both:
             directory = Path(name)
-            config = prepare(directory, text[:split], text[split:], chosen.our_steps)
-            taken, _ = timed(launch.command(config), launch.environment())
-            seconds["groundwork"].append(taken)
+            ours = launch.command(prepare(directory, text[:split], text[split:], chosen.our_steps))
+            theirs = [sys.executable, __file__, "--steps", str(chosen.steps), "--peer", name, str(len(set(text)))]
+            (our_seconds, _), (their_seconds, said) = both.map(timed, (ours, theirs), cores)
             evaluations = [found for found in metrics.read(directory / "run" / "metrics.jsonl") if found["kind"] == "evaluation"]
-            losses["groundwork"] = evaluations[-1]["loss"]
-            command = [sys.executable, __file__, "--steps", str(chosen.steps), "--peer", name, str(len(set(text)))]
-            taken, said = timed(command, {"OMP_NUM_THREADS": str(launch.physical_cores())})
-            seconds["nanoGPT"].append(taken)
-            losses["nanoGPT"] = float(said.splitlines()[-1])
+        seconds["groundwork"].append(our_seconds)
+        seconds["nanoGPT"].append(their_seconds)
+        losses = {"groundwork": evaluations[-1]["loss"], "nanoGPT": float(said.splitlines()[-1])}
+        cores.reverse()
     found = {name: {"seconds": round(statistics.median(runs), 1), "validation_loss": round(losses[name], 4)} for name, runs in seconds.items()}
     record(
         "train_characters",
