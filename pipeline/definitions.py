@@ -7,7 +7,6 @@ import dagster as dg
 from pipeline.assets.automation import corpora_changed_sensor, nightly_schedule
 from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_asset, new_checkpoint_sensor
 from pipeline.assets.checkpoints import checkpoint_spec
-from pipeline.assets.checks import all_checks
 from pipeline.assets.console import console, explain_on_exit
 from pipeline.assets.corpora import corpus_assets
 from pipeline.assets.decontamination import decontamination_assets
@@ -47,7 +46,6 @@ jobs = [
 
 defs = dg.Definitions(
     assets=[*to_shards, checkpoint_spec(recipe), *model, evaluated],
-    asset_checks=all_checks(recipe),
     jobs=jobs,
     sensors=[
         corpora_changed_sensor("retokenize", [asset.key for asset in to_shards]),

@@ -61,6 +61,11 @@ def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataVa
     return dg.MetadataValue.md("\n\n".join(f"**{sample['prompt']}**\n\n```text\n{sample['text']}\n```" for sample in samples))
 
 
+def per_corpus(evaluation: Mapping[str, Any]) -> dg.TableMetadataValue:
+    """How good a model is on each corpus."""
+    return dg.MetadataValue.table([dg.TableRecord({"corpus": name, **numbers}) for name, numbers in evaluation["per_corpus"].items()])
+
+
 def _lineage(one: Checkpoint) -> dict[str, Any]:
     """What `python -m pipeline lineage` says, in short."""
     recipe, assets = one.lineage["recipe"], one.lineage["assets"]

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
+from pipeline.assets import checks
 from pipeline.assets.outcome import breakdown, drawn, explained, materialized
 from pipeline.assets.resources import Workshop
 from pipeline.flows import quality as quality_flow
@@ -29,6 +30,7 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
         group_name=corpus.name,
         kinds={corpus.source.kind, "parquet"},
         code_version=raw_flow.VERSION,
+        check_specs=checks.specs(corpus_key(corpus.name, "raw"), checks.RAW),
         description=f"The documents of `{corpus.name}` as its source gives them, and what could not be read, set aside with its reason.",
     )
     @explained
@@ -36,7 +38,8 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
         recipe = workshop.recipe
         version = raw_flow.collect(workshop.store, workshop.engine, corpus.name, recipe.corpus(corpus.name).source, recipe.raw.part_bytes)
         counts = version.counts
-        return materialized(version, {"set aside": counts["set_aside"], "set aside by reason": breakdown(counts, "set_aside", "reason")})
+        facts = {"set aside": counts["set_aside"], "set aside by reason": breakdown(counts, "set_aside", "reason")}
+        return materialized(version, facts, checks.results(workshop, version, checks.RAW))
 
     return _asset
 
@@ -48,6 +51,7 @@ def _scrubbed(corpus: Corpus) -> dg.AssetsDefinition:
         group_name=corpus.name,
         kinds={"numba", "parquet"},
         code_version=pii.VERSION,
+        check_specs=checks.specs(corpus_key(corpus.name, "scrubbed"), checks.SCRUBBED),
         description="Personal data replaced by typed placeholders. The `spans` table says where each was, never what it was.",
     )
     @explained
@@ -56,7 +60,8 @@ def _scrubbed(corpus: Corpus) -> dg.AssetsDefinition:
         counts = version.counts
         found = {"spans": counts["spans"], "documents with PII": counts["documents_with_pii"]}
         picture = drawn(version, "spans", "Personal data by kind")
-        return materialized(version, {**found, "PII by kind": breakdown(counts, "spans", "kind"), **picture})
+        facts = {**found, "PII by kind": breakdown(counts, "spans", "kind"), **picture}
+        return materialized(version, facts, checks.results(workshop, version, checks.SCRUBBED))
 
     return _asset
 
@@ -68,6 +73,7 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
         group_name=corpus.name,
         kinds={"numba", "parquet"},
         code_version=quality.VERSION,
+        check_specs=checks.specs(corpus_key(corpus.name, "quality"), checks.QUALITY),
         description="Gopher, C4, FineWeb and plain signals of each document, and the verdict with the first rule that it fails.",
     )
     @explained
@@ -84,7 +90,7 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
         }
         if workshop.recipe.quality.languages is not None:
             facts["languages"] = breakdown(counts, "languages", "language")
-        return materialized(version, facts)
+        return materialized(version, facts, checks.results(workshop, version, checks.QUALITY))
 
     return _asset
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from pipeline.assets import checks
 from pipeline.assets.corpora import corpus_key, reasons_table
 from pipeline.assets.outcome import breakdown, explained, materialized
 from pipeline.assets.resources import Workshop
@@ -24,11 +25,12 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
     stages = ("scrubbed", "quality", *(["contamination"] if recipe.removes_contaminated else []))
 
     @dg.asset(
-        key="dedup",
+        key=dedup_flow.KEY,
         deps=[corpus_key(name, stage) for name in recipe.corpus_names for stage in stages],
         group_name="mixture",
         kinds={"numba", "parquet"},
         code_version=dedup.VERSION,
+        check_specs=checks.specs(dg.AssetKey(dedup_flow.KEY), checks.DEDUP),
         description="Exact and MinHash-LSH duplicates across all corpora, each verified by its exact Jaccard before it is removed.",
     )
     @explained
@@ -43,6 +45,7 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
                 **_state(workshop.store, version, made.corpus_names),
                 **_pictures(workshop.store, version, made.corpus_names),
             },
+            checks.results(workshop, version, checks.DEDUP),
         )
 
     return _asset

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from pipeline.assets.checkpoints import samples_shown
+from pipeline.assets import checkpoints, checks
 from pipeline.assets.outcome import explained, materialized
 from pipeline.assets.resources import Workshop
 from pipeline.flows import evaluate as evaluate_flow
@@ -17,6 +17,7 @@ def evaluation_asset() -> dg.AssetsDefinition:
         group_name="model",
         kinds={"pytorch"},
         code_version=evaluate_flow.VERSION,
+        check_specs=checks.specs(dg.AssetKey(evaluate_flow.KEY), checks.EVALUATION),
         description="Bits per byte on all held-out text, for each corpus and beside `xz -9`, and samples that the model writes.",
     )
     @explained
@@ -24,6 +25,7 @@ def evaluation_asset() -> dg.AssetsDefinition:
         version = evaluate_flow.evaluate(workshop.store, workshop.recipe.training.samples)
         found = evaluate_flow.read(version)
         facts = {"bits per byte": found["bits_per_byte"], "loss": found["loss"], **found["compressors"], "held-out bytes": found["held_out_bytes"]}
-        return materialized(version, {**facts, "per corpus": dg.MetadataValue.json(found["per_corpus"]), "samples": samples_shown(found["samples"])})
+        facts |= {"per corpus": checkpoints.per_corpus(found), "samples": checkpoints.samples_shown(found["samples"])}
+        return materialized(version, facts, checks.results(workshop, version, checks.EVALUATION))
 
     return _asset

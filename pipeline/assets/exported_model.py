@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from pipeline.assets import checks
 from pipeline.assets.outcome import explained, materialized
 from pipeline.assets.resources import Workshop
 from pipeline.flows import export as export_flow
@@ -17,6 +18,7 @@ def exported_model_asset() -> dg.AssetsDefinition:
         group_name="model",
         kinds={"huggingface"},
         code_version=export_flow.VERSION,
+        check_specs=checks.specs(dg.AssetKey(export_flow.KEY), checks.EXPORTED),
         description="The final checkpoint as `transformers` opens it, with a model card and its lineage.",
     )
     @explained
@@ -25,6 +27,6 @@ def exported_model_asset() -> dg.AssetsDefinition:
         card = (version.path / "README.md").read_text(encoding="utf-8")
         for picture in version.path.glob("*.png"):
             card = card.replace(f"]({picture.name})", f"](data:image/png;base64,{encoded(picture)})")
-        return materialized(version, {"model card": dg.MetadataValue.md(card)})
+        return materialized(version, {"model card": dg.MetadataValue.md(card)}, checks.results(workshop, version, checks.EXPORTED))
 
     return _asset

@@ -1,7 +1,7 @@
 """What an asset reports: its data version and the numbers that an operator asks for."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,10 +18,13 @@ Arguments = ParamSpec("Arguments")
 Outcome = TypeVar("Outcome")
 
 
-def materialized(version: Version, metadata: Mapping[str, Any] | None = None) -> dg.MaterializeResult:
-    """The result of a stage: rows, bytes, seconds and MB/s of the work that made this version, and whether this run reused it."""
+def materialized(version: Version, metadata: Mapping[str, Any], checked: Iterable[dg.AssetCheckResult] = ()) -> dg.MaterializeResult:
+    """The result of a stage: rows, bytes, seconds and MB/s of the work that made this version, and whether this run reused it.
+
+    What is `checked` of it is looked at last.
+    """
     counts = version.counts
-    facts = dict(metadata or {})
+    facts = dict(metadata)
     if "documents" in counts:
         facts["dagster/row_count"] = counts["documents"]
     if "text_bytes" in counts:
@@ -37,7 +40,7 @@ def materialized(version: Version, metadata: Mapping[str, Any] | None = None) ->
     }
     outcome = "up to date, nothing to do" if version.reused else f"done in {version.seconds:.1f} s"
     log.info("%s", ", ".join([outcome, *(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if "/" not in name)]))
-    return dg.MaterializeResult(metadata=facts, data_version=dg.DataVersion(version.data_version))
+    return dg.MaterializeResult(metadata=facts, data_version=dg.DataVersion(version.data_version), check_results=list(checked))
 
 
 def breakdown(counts: Mapping[str, int], prefix: str, what: str) -> dg.TableMetadataValue:

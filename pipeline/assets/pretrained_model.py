@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.assets import checkpoints
+from pipeline.assets import checkpoints, checks
 from pipeline.assets.outcome import explained, materialized
 from pipeline.assets.resources import Workshop
 from pipeline.assets.subprocesses import run_group
@@ -30,11 +30,12 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
     """The finished run. An interrupted one goes on from its newest whole checkpoint."""
 
     @dg.asset(
-        key="pretrained_model",
+        key=train_flow.KEY,
         deps=["tokenizer", *(dg.AssetKey(["token_shards", name]) for name in recipe.corpus_names)],
         group_name="model",
         kinds={"pytorch"},
         code_version=train_flow.VERSION,
+        check_specs=checks.specs(dg.AssetKey(train_flow.KEY), checks.PRETRAINED),
         pool=GPU_POOL,
         description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in a process of its own.",
     )
@@ -51,8 +52,8 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         facts = {"step": result["step"], "tokens": result["tokens"], **{shown: result[name] for name, shown in checkpoints.SCORES.items()}}
         facts["mixture"] = _mixture(workshop)
         loss_curve = inline_png(run.config.run_dir / "loss.png", "loss curve")
-        pictures = {"loss curve": loss_curve, **_pictures(run, version)}
-        return materialized(version, {**facts, "checkpoint": dg.MetadataValue.path(result["checkpoint"]), **pictures})
+        facts |= {"checkpoint": dg.MetadataValue.path(result["checkpoint"]), "loss curve": loss_curve, **_pictures(run, version)}
+        return materialized(version, facts, checks.results(workshop, version, checks.PRETRAINED))
 
     return _asset
 

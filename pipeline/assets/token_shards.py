@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from pipeline.assets import checks
 from pipeline.assets.corpora import corpus_key
 from pipeline.assets.outcome import explained, materialized
 from pipeline.assets.resources import Workshop
@@ -12,12 +13,15 @@ from pipeline.recipe import Corpus
 def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
     """Megatron `.bin`/`.idx`, train and validation."""
 
+    key = dg.AssetKey(["token_shards", corpus.name])
+
     @dg.asset(
-        key=["token_shards", corpus.name],
+        key=key,
         deps=[corpus_key(corpus.name, "scrubbed"), corpus_key(corpus.name, "quality"), "dedup", "tokenizer"],
         group_name="token_shards",
         kinds={"memmap"},
         code_version=shards_flow.VERSION,
+        check_specs=checks.specs(key, checks.SHARDS),
         description="What is kept of this corpus as token ids: memory-mapped Megatron shards, held-out documents apart.",
     )
     @explained
@@ -40,6 +44,7 @@ def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
                 "parts that the fast encoder got wrong": counts["encoder_fallbacks"],
                 "MB/s": round(text_bytes / 1e6 / max(version.seconds, 1e-3), 1),
             },
+            checks.results(workshop, version, checks.SHARDS),
         )
 
     return _asset

@@ -7,7 +7,6 @@ import dagster as dg
 import pytest
 import yaml
 
-from pipeline.assets.checks import dedup_check
 from pipeline.assets.dedup import dedup_asset
 from pipeline.assets.resources import Workshop
 from pipeline.assets.tokenizer import tokenizer_asset
@@ -38,7 +37,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: dict[str, Any]) 
     recipe = load_recipe(path)
     definitions = dg.Definitions(
         assets=[dedup_asset(recipe), tokenizer_asset(recipe)],
-        asset_checks=[dedup_check()],
         jobs=[dg.define_asset_job("both", ["dedup", "tokenizer"])],
         resources={"workshop": Workshop()},
     )
