@@ -108,6 +108,14 @@ class Recipe(Params):
             raise ValueError("mixture.temperature weighs corpora that have no weight, but all have one: leave out either")
         return self
 
+    @model_validator(mode="after")
+    def _stages_read_what_is_there(self) -> "Recipe":
+        self.training.check_corpora(self.corpus_names)
+        weighed = [stage.name for stage in self.training.stages if stage.weights]
+        if weighed and self.mixture.max_epochs is not None:
+            raise ValueError(f"mixture.max_epochs limits shares, but stage {weighed[0]!r} sets its own in `weights`: leave out either")
+        return self
+
     @property
     def weights(self) -> dict[str, float | None]:
         return {corpus.name: corpus.weight for corpus in self.corpora}

@@ -7,7 +7,7 @@ import numpy as np
 
 from trainer.config import CorpusShards, DataConfig, TrainingConfig
 from trainer.errors import TrainerError
-from trainer.order import SampleOrder
+from trainer.order import sample_order
 from trainer.packing.index import PackedRows
 from trainer.shards import ShardError, TokenStream
 from trainer.windows import StridedWindows, Windows
@@ -18,11 +18,13 @@ class TrainingData:
 
     def __init__(self, data: DataConfig, training: TrainingConfig, index_dir: Path) -> None:
         self._data = data
-        self.seq_len = training.seq_len
-        self.batch_size = training.global_batch_size
-        self.windows = [_windows(corpus, data.bot_id, training, index_dir) for corpus in data.corpora]
-        names, weights = [corpus.name for corpus in data.corpora], [corpus.weight for corpus in data.corpora]
-        self.order = SampleOrder(training.seed, names, [windows.num_rows for windows in self.windows], weights)
+        self._curriculum = training.curriculum
+        streams = [TokenStream(corpus.train) for corpus in data.corpora]
+        self.windows = [_windows(corpus, stream, data.bot_id, training, index_dir) for corpus, stream in zip(data.corpora, streams, strict=True)]
+        self.order = sample_order(training, {corpus.name: corpus.weight for corpus in data.corpora}, [windows.num_rows for windows in self.windows])
+        self._cut = {training.seq_len: self.windows}
+        for seq_len in {self.order.part_len, *(stage.seq_len for stage in self._curriculum.stages)} - {training.seq_len}:
+            self._cut[seq_len] = [StridedWindows(stream, seq_len) for stream in streams]
 
     @property
     def padding(self) -> dict[str, float]:
@@ -30,19 +32,25 @@ class TrainingData:
         return {name: round(windows.padding, 6) for name, windows in zip(self.order.names, self.windows, strict=True)}
 
     def batch(self, step: int, rank: int, world_size: int) -> np.ndarray:
-        """This process's rows of the global batch of step `step` (from 0), int64 [batch_size / world_size, seq_len + 1], as `windows` describes.
+        """This process's rows of the global batch of step `step` (from 0), int64 [global_batch_size / world_size, seq_len + 1] as its stage says.
 
-        TrainerError, with the document, when an id is outside the vocabulary.
+        What is in them, trainer.windows describes. TrainerError, with the document, when an id is outside the vocabulary.
         """
-        rows = self.batch_size // world_size
-        corpora, numbers = self.order.windows(step * self.batch_size + rank * rows, rows)
-        batch = np.empty((rows, self.seq_len + 1), dtype=np.int64)
-        for corpus, windows in enumerate(self.windows):
+        stage = self._curriculum.stage(step)
+        rows = stage.global_batch_size // world_size
+        corpora, numbers = self.order.windows(self._curriculum.samples(step) + rank * rows, rows)
+        batch = np.empty((rows, stage.seq_len + 1), dtype=np.int64)
+        for corpus, windows in enumerate(self._cut[stage.seq_len]):
             mine = np.flatnonzero(corpora == corpus)
             windows.read(numbers[mine], batch, mine)
         if max(int(batch.max()), ~int(batch.min())) >= self._data.vocab_size:
             check_ids(self._data)
         return batch
+
+    def holding(self, corpus: int, begin: int, end: int) -> np.ndarray:
+        """The parts, as `order.times_seen` numbers them, that hold any of the tokens from `begin` to `end` - 1 of a corpus, int64."""
+        parts = self._cut[self.order.part_len][corpus].holding(begin, end)
+        return parts[parts < self.windows[corpus].num_rows * (self.order.seq_len // self.order.part_len)]
 
 
 def check_ids(data: DataConfig) -> None:
@@ -54,8 +62,7 @@ def check_ids(data: DataConfig) -> None:
             raise TrainerError(f"corpus {corpus.name!r}: {error}") from error
 
 
-def _windows(corpus: CorpusShards, bot_id: int, training: TrainingConfig, index_dir: Path) -> Windows:
-    stream = TokenStream(corpus.train)
+def _windows(corpus: CorpusShards, stream: TokenStream, bot_id: int, training: TrainingConfig, index_dir: Path) -> Windows:
     if stream.num_tokens <= training.seq_len:
         raise TrainerError(
             f"corpus {corpus.name!r} has {stream.num_tokens} training tokens, too few for one window of seq_len + 1 = {training.seq_len + 1}; "

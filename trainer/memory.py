@@ -106,7 +106,8 @@ def _step(config: RunConfig, processes: int, device: torch.device, layers: int) 
             for optimizer in optimizers:
                 optimizer.step()
             update, state = live.peak, live.now - 2 * weights
-            if training.global_batch_size == training.micro_batch_size * processes:
+            micro = training.micro_batch_size * training.seq_len * processes
+            if all(stage.global_batch_tokens == micro for stage in training.curriculum.stages):
                 model.zero_grad(set_to_none=True)  # nothing is accumulated: gradients come as activations go
             before = live.peak = live.now
             keys = torch.zeros(len(windows), 2, dtype=torch.int32) if training.dropout else None

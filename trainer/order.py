@@ -1,13 +1,19 @@
-"""Which window is sample i of a run: a pure function of (seed, corpora, i), so that any position is reached at once, on any number of processes.
+"""Which window is sample i of a run: a pure function of (seed, corpora, stages, i). Any position is reached at once, on any number of processes.
 
 Corpora take turns by largest sampling error, in a fixed cycle. Within a corpus, each epoch is a keyed permutation of its windows: a Feistel
 network over the next power of four, walked until it lands inside (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
 """
 
+import functools
 import hashlib
-from collections.abc import Sequence
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+
+from trainer.config import TrainingConfig
 
 CYCLE = 4096
 ROUNDS = 4
@@ -51,10 +57,11 @@ def _mix(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
-def mixture_cycle(weights: Sequence[float]) -> np.ndarray:
-    """CYCLE turns, each given to the corpus that is furthest behind its share; shares are rounded to 1/CYCLE, at least one turn each."""
+@functools.lru_cache(maxsize=64)
+def mixture_cycle(weights: tuple[float, ...]) -> np.ndarray:
+    """CYCLE turns, each given to the corpus that is furthest behind its share; shares are rounded to 1/CYCLE, at least one turn for each above 0."""
     shares = np.asarray(weights, dtype=np.float64) / np.sum(weights) * CYCLE
-    quotas = np.maximum(1, np.floor(shares)).astype(np.int64)
+    quotas = np.maximum(shares > 0, np.floor(shares)).astype(np.int64)
     while quotas.sum() != CYCLE:
         behind = shares - quotas
         if quotas.sum() < CYCLE:
@@ -70,39 +77,103 @@ def mixture_cycle(weights: Sequence[float]) -> np.ndarray:
     return turns
 
 
-class SampleOrder:
-    """The order of a run's samples over corpora of `sizes` windows, mixed by `weights`. Its whole state is the number of samples consumed."""
+class Turns:
+    """Whose turn it is, sample by sample, when corpora are mixed by `weights`."""
 
-    def __init__(self, seed: int, names: Sequence[str], sizes: Sequence[int], weights: Sequence[float]) -> None:
-        self.seed, self.names, self.sizes = seed, list(names), list(sizes)
-        self._turns = mixture_cycle(weights)
-        taken = np.zeros((CYCLE + 1, len(sizes)), dtype=np.int64)
-        taken[1:] = np.cumsum(self._turns[:, None] == np.arange(len(sizes)), axis=0)
-        self._taken = taken
+    def __init__(self, weights: tuple[float, ...]) -> None:
+        self._cycle = mixture_cycle(weights)
+        self._before = np.zeros((CYCLE + 1, len(weights)), dtype=np.int64)
+        self._before[1:] = np.cumsum(self._cycle[:, None] == np.arange(len(weights)), axis=0)
 
-    def consumed(self, samples: int) -> np.ndarray:
-        """How many of the first `samples` samples come from each corpus, int64 [corpora]."""
+    def counts(self, samples: int) -> np.ndarray:
+        """How many of the first `samples` turns each corpus has, int64 [corpora]."""
         cycles, rest = divmod(samples, CYCLE)
-        return cycles * self._taken[CYCLE] + self._taken[rest]
+        return cycles * self._before[CYCLE] + self._before[rest]
+
+    def at(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The corpus of each of `samples` and how many turns it had before, both int64 like `samples`."""
+        cycles, rest = np.divmod(samples, CYCLE)
+        corpora = self._cycle[rest]
+        return corpora, cycles * self._before[CYCLE, corpora] + self._before[rest, corpora]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """From `first_sample` on, windows of `seq_len` tokens of corpora mixed by `weights`; a corpus of weight 0 rests."""
+
+    first_sample: int
+    seq_len: int
+    weights: tuple[float, ...]
+
+
+class SampleOrder:
+    """The order of a run's samples. Its whole state is the number of samples consumed.
+
+    An epoch of a corpus is its windows of `seq_len`, `sizes` of them, permuted; a stretch of shorter windows, whose length divides `seq_len`, takes
+    them part by part, and each stretch goes on where the one before stopped. Where windows become longer, the rest of one may be left out.
+    """
+
+    def __init__(self, seed: int, names: Sequence[str], sizes: Sequence[int], seq_len: int, stretches: Sequence[Stretch]) -> None:
+        self.seed, self.names, self.sizes, self.seq_len = seed, list(names), list(sizes), seq_len
+        self.part_len = math.gcd(*(stretch.seq_len for stretch in stretches))
+        self._stretches, self._turns = list(stretches), [Turns(stretch.weights) for stretch in stretches]
+        # Where each stretch begins in each corpus, in tokens of its permuted windows, all epochs end to end.
+        self._begins = [np.zeros(len(sizes), dtype=np.int64)]
+        for number in range(1, len(stretches)):
+            end, length = self._begins[-1] + self._tokens(number - 1, stretches[number].first_sample), stretches[number].seq_len
+            self._begins.append(-(-end // length) * length)
+
+    def tokens(self, samples: int) -> np.ndarray:
+        """How many tokens of each corpus are in the first `samples` samples, int64 [corpora]."""
+        return np.sum([self._tokens(number, samples) for number in range(len(self._stretches))], axis=0)
+
+    def _tokens(self, number: int, samples: int) -> np.ndarray:
+        """Those of one stretch."""
+        begin = self._stretches[number].first_sample
+        end = samples if number + 1 == len(self._stretches) else min(samples, self._stretches[number + 1].first_sample)
+        return self._turns[number].counts(max(0, end - begin)) * self._stretches[number].seq_len
 
     def windows(self, start: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Corpus and window number of samples `start` to `start + count - 1`, both int64 [count]."""
-        samples = np.arange(start, start + count)
-        corpora = self._turns[samples % CYCLE]
-        within = (samples // CYCLE) * self._taken[CYCLE, corpora] + self._taken[samples % CYCLE, corpora]
+        """Corpus and window of samples `start` to `start + count - 1`, which are of one stretch, both int64 [count].
+
+        Windows are numbered as the stretch cuts them: window i begins at token i times its seq_len.
+        """
+        number = bisect_right(self._stretches, start, key=lambda stretch: stretch.first_sample) - 1
+        length, samples = self._stretches[number].seq_len, np.arange(start, start + count) - self._stretches[number].first_sample
+        corpora, turns = self._turns[number].at(samples)
+        whole, part = np.divmod(self._begins[number][corpora] + turns * length, self.seq_len)
         windows = np.empty(count, dtype=np.int64)
         for corpus in np.unique(corpora):
             size = self.sizes[corpus]
             mine = corpora == corpus
-            for epoch in np.unique(within[mine] // size):
-                chosen = mine & (within // size == epoch)
-                windows[chosen] = permute(within[chosen] % size, size, self._key(corpus, epoch))
-        return corpora, windows
+            for epoch in np.unique(whole[mine] // size):
+                chosen = mine & (whole // size == epoch)
+                windows[chosen] = permute(whole[chosen] % size, size, self._key(corpus, epoch))
+        return corpora, windows * (self.seq_len // length) + part // length
 
-    def times_seen(self, corpus: int, windows: np.ndarray, samples: int) -> np.ndarray:
-        """How often each of `windows` (int64 [n]) of a corpus is among the first `samples` samples, int64 [n]."""
-        epochs, rest = divmod(int(self.consumed(samples)[corpus]), self.sizes[corpus])
-        return epochs + (unpermute(windows, self.sizes[corpus], self._key(corpus, epochs)) < rest)
+    def times_seen(self, corpus: int, parts: np.ndarray, samples: int) -> np.ndarray:
+        """How often each of `parts` (int64 [n], windows of `part_len` tokens) of a corpus is in the first `samples` samples, int64 [n]."""
+        windows, part = np.divmod(parts, self.seq_len // self.part_len)
+        times = np.zeros(len(parts), dtype=np.int64)
+        for number in range(len(self._stretches)):
+            begin, tokens = int(self._begins[number][corpus]), int(self._tokens(number, samples)[corpus])
+            times += self._passed(corpus, windows, part, begin + tokens) - self._passed(corpus, windows, part, begin)
+        return times
+
+    def _passed(self, corpus: int, windows: np.ndarray, part: np.ndarray, tokens: int) -> np.ndarray:
+        """How often each part has come after `tokens` tokens of all epochs end to end, if none was left out."""
+        epochs, rest = divmod(tokens, self.sizes[corpus] * self.seq_len)
+        places = unpermute(windows, self.sizes[corpus], self._key(corpus, epochs))
+        return epochs + (places * self.seq_len + part * self.part_len < rest)
 
     def _key(self, corpus: int, epoch: int) -> bytes:
         return f"{self.seed}/{self.names[corpus]}/{epoch}".encode()
+
+
+def sample_order(training: TrainingConfig, weights: Mapping[str, float], sizes: Sequence[int]) -> SampleOrder:
+    """The order over corpora of `weights`, by name, that have `sizes` windows of the run's seq_len."""
+    stretches = []
+    for stage in training.curriculum.stages:
+        mixed = weights if stage.weights is None else stage.weights
+        stretches.append(Stretch(stage.first_sample, stage.seq_len, tuple(mixed.get(name, 0.0) for name in weights)))
+    return SampleOrder(training.seed, list(weights), sizes, training.seq_len, stretches)

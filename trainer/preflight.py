@@ -46,11 +46,14 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
 
 def _check_batch(config: RunConfig, world_size: int) -> None:
     training = config.training
-    if training.global_batch_size % (training.micro_batch_size * world_size):
-        raise TrainerError(
-            f"training.global_batch_tokens {training.global_batch_tokens} gives {training.global_batch_size} windows of seq_len {training.seq_len}, "
-            f"not a multiple of micro_batch_size x processes ({training.micro_batch_size} x {world_size}); change one of them"
-        )
+    micro = training.micro_batch_size * training.seq_len
+    for stage in training.curriculum.stages:
+        if stage.global_batch_tokens % (micro * world_size):
+            where = f"stage {stage.name!r}: " if training.stages else ""
+            raise TrainerError(
+                f"{where}training.global_batch_tokens {stage.global_batch_tokens} is not a multiple of seq_len x micro_batch_size x processes "
+                f"({training.seq_len} x {training.micro_batch_size} x {world_size}); change one of them"
+            )
 
 
 def _check_tokenizer(config: RunConfig) -> None:
@@ -98,8 +101,8 @@ def _check_disk(config: RunConfig) -> None:
     wanted = config.training.checkpoint
     # fp32 weights and at most two moments.
     checkpoint_bytes = (4 if wanted.model_only else 12) * config.training.model.parameters(padded_vocab_size(config.data.vocab_size))
-    batch, most = config.training.global_batch_tokens, config.training.max_tokens
-    made = -(-most // max(batch, wanted.every_tokens or batch))
+    most = config.training.max_tokens
+    made = min(config.training.steps, -(-most // (wanted.every_tokens or 1)))
     # Retention comes after the commit, so one more than are kept exists for a moment.
     kept = wanted.keep_last + 1 + most // (wanted.keep_every_tokens or most + 1)
     missing = max(1, min(kept, made) - len(store.existing(config.run_dir / "checkpoints")))

@@ -31,9 +31,7 @@ class Recorder:
         self._progress = Progress(session.tokens, session.training.max_tokens)
         self._updates = UpdateProbe(session.model)
         self._started, self._started_tokens = time.monotonic(), session.tokens
-        # What one token costs, as a share of what all devices could do in a second.
-        flops = session.training.model.flops_per_token(session.config.data.vocab_size, session.training.seq_len)
-        self._utilisation = flops / (peak_flops(session.world.device, session.precision) * session.world.size)
+        self._peak_flops = peak_flops(session.world.device, session.precision) * session.world.size
 
     def close(self) -> None:
         self.metrics.close()
@@ -42,21 +40,25 @@ class Recorder:
     def before_step(self) -> None:
         if self._is_logged(self._session.step + 1):
             self._updates.remember()
+        stage = self._session.curriculum.stage(self._session.step)
+        if stage.name and stage.first_step == self._session.step:
+            log.info("stage %s: %d steps of %s tokens, windows of %d", stage.name, stage.steps, f"{stage.global_batch_tokens:,}", stage.seq_len)
 
     def _is_logged(self, step: int) -> bool:
         return step % self._session.training.log_every_steps == 0 or step == self._session.training.steps
 
     def step(self, result: StepResult, spike: bool, step_seconds: float, wait_seconds: float) -> None:
         """A spike is written down at any step, others at each `log_every_steps`-th."""
-        session = self._session
+        session, stage = self._session, self._session.curriculum.stage(self._session.step - 1)
         elapsed = time.monotonic() - self._started
         eta = elapsed * (session.training.max_tokens - session.tokens) / (session.tokens - self._started_tokens)
-        speed = session.training.global_batch_tokens / step_seconds
+        speed = stage.global_batch_tokens / step_seconds
         if result.skipped:
             log.warning("step %d skipped: gradients overflowed in fp16; the loss scale is now %g", session.step, session.loss_scale.value)
         if spike:
             log.warning("step %d: loss %.3f, gradient norm %.3f: a spike", session.step, result.loss, result.grad_norm)
         if spike or self._is_logged(session.step):
+            flops = session.training.model.flops_per_token(session.config.data.vocab_size, stage.seq_len)
             record = {
                 "kind": "train",
                 "step": session.step,
@@ -68,11 +70,13 @@ class Recorder:
                 "update_ratio": self._updates.ratio(),
                 "spike": spike,
                 "tokens_per_second": round(speed, 1),
-                "mfu": round(speed * self._utilisation, 4),
+                "mfu": round(speed * flops / self._peak_flops, 4),
                 "step_ms": round(1000 * step_seconds, 3),
                 "data_wait_ms": round(1000 * wait_seconds, 3),
                 "memory_mb": round(peak_memory(session.world.device) / 1e6, 1),
             }
+            if session.training.stages:
+                record["stage"] = stage.name
             self.metrics.write(record)
             message = {name: record[name] for name in ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")}
             self._reporter.send("metrics", **message, eta_seconds=round(eta, 1))

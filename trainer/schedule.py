@@ -2,11 +2,17 @@
 
 import math
 
-from trainer.config import ScheduleConfig
+from trainer.config import Curriculum, ScheduleConfig
 
 
-def lr_factor(config: ScheduleConfig, tokens: int, max_tokens: int) -> float:
+def lr_factor(curriculum: Curriculum, tokens: int) -> float:
     """What every learning rate is multiplied by in a step that ends at `tokens` seen. 0 < tokens <= max_tokens."""
+    stage = curriculum.stage_until(tokens)
+    return stage.lr_multiplier * share_of_peak(stage.schedule, tokens - stage.schedule_begin, stage.schedule_tokens)
+
+
+def share_of_peak(config: ScheduleConfig, tokens: int, max_tokens: int) -> float:
+    """Of the learning rate, `tokens` after the schedule began, which ends at `max_tokens`. 0 < tokens <= max_tokens."""
     warmup = config.warmup_tokens
     if tokens < warmup:
         return tokens / warmup

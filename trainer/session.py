@@ -53,6 +53,9 @@ class Session:
     metrics_bytes: int = 0
     changes: list[dict[str, Any]] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.curriculum = self.training.curriculum
+
     @classmethod
     def prepare(cls, config: RunConfig, world: World) -> "Session":
         """Checks everything that can be checked before the first step (TrainerError) and builds the run at step 0."""
@@ -89,11 +92,11 @@ class Session:
 
     @property
     def tokens(self) -> int:
-        return self.step * self.training.global_batch_tokens
+        return self.curriculum.tokens(self.step)
 
     @property
     def is_complete(self) -> bool:
-        return self.step == self.training.steps
+        return self.step == self.curriculum.steps
 
     @property
     def bot_id(self) -> int | None:
@@ -110,24 +113,23 @@ class Session:
         return every_tokens is not None and self._passes(step, every_tokens)
 
     def _passes(self, step: int, every_tokens: int) -> bool:
-        tokens = step * self.training.global_batch_tokens
-        return tokens // every_tokens > (tokens - self.training.global_batch_tokens) // every_tokens
+        return self.curriculum.tokens(step) // every_tokens > self.curriculum.tokens(step - 1) // every_tokens
 
-    def corpus_samples(self) -> dict[str, int]:
-        """Windows taken from each corpus so far; those of a mixture that was changed on the way included."""
-        since: dict[str, Any] = self.changes[-1] if self.changes else {"step": 0, "corpus_samples": {}}
-        taken = dict(since["corpus_samples"])
+    def corpus_tokens(self) -> dict[str, int]:
+        """Tokens taken from each corpus so far; those of a mixture that was changed on the way included."""
+        since: dict[str, Any] = self.changes[-1] if self.changes else {"step": 0, "corpus_tokens": {}}
+        taken = dict(since["corpus_tokens"])
         first, last = (self._consumed(step) for step in (since["step"], self.step))
         return {name: taken.get(name, 0) + last.get(name, 0) - first.get(name, 0) for name in taken | last}
 
     def _consumed(self, step: int) -> dict[str, int]:
-        counts = self.data.order.consumed(step * self.training.global_batch_size)
-        return dict(zip(self.data.order.names, counts.tolist(), strict=True))
+        tokens = self.data.order.tokens(self.curriculum.samples(step))
+        return dict(zip(self.data.order.names, tokens.tolist(), strict=True))
 
     def epochs(self) -> dict[str, float]:
         """How often each corpus will have been read at the end of the run."""
-        samples = self._consumed(self.training.steps)
-        return {name: round(samples[name] / size, 3) for name, size in zip(self.data.order.names, self.data.order.sizes, strict=True)}
+        tokens, length = self._consumed(self.curriculum.steps), self.training.seq_len
+        return {name: round(tokens[name] / (size * length), 3) for name, size in zip(self.data.order.names, self.data.order.sizes, strict=True)}
 
     def compile_blocks(self) -> None:
         """Compiles each block where that is wanted and possible; parameter names stay as they are."""
@@ -135,13 +137,16 @@ class Session:
         if wanted == "auto":
             wanted = self.world.device.type == "cuda" or any(map(shutil.which, ("c++", "g++", "clang++")))
         if wanted:
+            # Each length of windows is compiled for; at its limit torch would end the run in mid-course.
+            torch._dynamo.config.recompile_limit += len({stage.seq_len for stage in self.curriculum.stages})
             for block in self.model.model.layers:
                 block.compile(fullgraph=True, dynamic=False)
 
     def rehearse(self) -> None:
         """Compiles, and makes the gradients of one micro-batch, which are thrown away: TrainerError when that cannot be done."""
         self.compile_blocks()
-        rows = self.data.batch(self.step, self.world.rank, self.world.size)[: self.training.micro_batch_size]
+        rows = self.data.batch(self.step, self.world.rank, self.world.size)
+        rows = rows[: self.training.micro_batch_size * self.training.seq_len // (rows.shape[1] - 1)]
         windows = torch.from_numpy(rows).to(self.world.device)
         with preflight.explained(self.training):
             loss_sum(self.model, windows, self.precision, self.bot_id).backward()
@@ -152,8 +157,8 @@ class Session:
         progress = state.Progress(
             step=self.step,
             tokens=self.tokens,
-            samples=self.step * self.training.global_batch_size,
-            corpus_samples=self.corpus_samples(),
+            samples=self.curriculum.samples(self.step),
+            corpus_tokens=self.corpus_tokens(),
             loss=self.loss,
             loss_scale=replace(self.loss_scale),
             evaluation=self.evaluation,
@@ -176,7 +181,7 @@ class Session:
         changed = state.differences(saved["meaning"], self.meaning)
         if changed:
             log.warning("the settings changed after step %d: %s", self.step, "; ".join(changed))
-            at = {"step": self.step, "tokens": saved["tokens"], "corpus_samples": saved["corpus_samples"]}
+            at = {"step": self.step, "tokens": saved["tokens"], "corpus_tokens": saved["corpus_tokens"]}
             self.changes = [*self.changes, {**at, "changed": changed}]
         return found
 
@@ -188,6 +193,8 @@ class Session:
             saved = state.read_state(found)
             changed = state.differences(saved["meaning"], self.meaning)
             fixed = [line for line in changed if line.startswith(FIXED)]
+            if (saved["tokens"], saved["samples"]) != (self.curriculum.tokens(saved["step"]), self.curriculum.samples(saved["step"])):
+                fixed.append(f"course of stages up to step {saved['step']}")
             if fixed and allow_changes:
                 raise TrainerError(f"{found}: cannot be gone on from with another {'; '.join(fixed)}: choose another run_dir")
             if changed and not allow_changes:

@@ -75,12 +75,12 @@ def train_step(
     """
     loss_scale = loss_scale or LossScale.of(precision)
     predicted = world.sum((windows[:, 1:] >= 0).sum())
-    first_sample = step * training.global_batch_size + world.rank * len(windows)
+    first_sample = training.curriculum.samples(step) + world.rank * len(windows)
     dropout_keys = sample_keys(training.seed, first_sample, len(windows)).to(windows.device) if training.dropout else None
 
     for optimizer in optimizers:
         if isinstance(optimizer, SophiaG) and step % optimizer.interval == 0:
-            uniform = draws(training.seed, first_sample, len(windows), training.seq_len).to(windows.device)
+            uniform = draws(training.seed, first_sample, len(windows), windows.shape[1] - 1).to(windows.device)
             _gradients(model, windows, predicted, training, precision, bot_id, world, loss_scale.value, dropout_keys, uniform)
             if _clipped_norm(model, None) < math.inf:
                 optimizer.update_curvature(predicted)
@@ -96,8 +96,8 @@ def train_step(
         )
     loss_scale.adapt(finite)
 
-    tokens = (step + 1 - loss_scale.skipped_steps) * training.global_batch_tokens
-    factor = lr_factor(training.schedule, tokens, training.max_tokens) if finite else 0.0
+    curriculum = training.curriculum
+    factor = lr_factor(curriculum, curriculum.tokens(step + 1 - loss_scale.skipped_steps)) if finite else 0.0
     if finite:
         set_learning_rates(optimizers, factor)
     for optimizer in optimizers:
@@ -121,8 +121,10 @@ def _gradients(
 ) -> float:
     """Fills the gradients of the mean loss over the `predicted` tokens of all processes, and returns that loss. `scale` is gone from both."""
     total = torch.zeros((), dtype=torch.float64, device=windows.device)
-    for at in range(0, len(windows), training.micro_batch_size):
-        rows = slice(at, at + training.micro_batch_size)
+    # As many tokens at a time, however long the windows of this stage are.
+    micro_batch_size = training.micro_batch_size * training.seq_len // (windows.shape[1] - 1)
+    for at in range(0, len(windows), micro_batch_size):
+        rows = slice(at, at + micro_batch_size)
         keys = None if dropout_keys is None else dropout_keys[rows]
         if uniform is None:
             micro_loss = loss_sum(model, windows[rows], precision, bot_id, training.z_loss, dropout_keys=keys)

@@ -10,7 +10,7 @@ from pipeline.errors import PipelineError
 from pipeline.flows.saved_steps import NAME_LENGTH, RUNS
 from pipeline.store import Store
 from trainer.config import RunConfig, load_run_config
-from trainer.order import SampleOrder
+from trainer.order import sample_order
 
 OF_CORPUS = ("raw", "scrubbed", "signals", "languages", "quality", "contamination", "signatures")
 
@@ -117,12 +117,12 @@ def planned(config: RunConfig, step: int) -> Checkpoint:
     training = config.training
     if not 0 < step <= training.steps:
         raise LineageError(f"run {config.run_dir.name} has steps 1 to {training.steps}, not {step}")
-    names, weights = [corpus.name for corpus in config.data.corpora], [corpus.weight for corpus in config.data.corpora]
-    consumed = SampleOrder(training.seed, names, [1] * len(names), weights).consumed(step * training.global_batch_size)
+    curriculum, weights = training.curriculum, {corpus.name: corpus.weight for corpus in config.data.corpora}
+    tokens = sample_order(training, weights, [1] * len(weights)).tokens(curriculum.samples(step))
     facts = {
         "step": step,
-        "tokens": step * training.global_batch_tokens,
-        "corpus_tokens": {name: int(samples) * training.seq_len for name, samples in zip(names, consumed, strict=True)},
+        "tokens": curriculum.tokens(step),
+        "corpus_tokens": dict(zip(weights, tokens.tolist(), strict=True)),
         "config": training.model_dump(mode="json"),
     }
     return Checkpoint(config.run_dir, step, {**config.lineage, "training": facts}, saved=False)

@@ -72,9 +72,9 @@ def _of_run(store: Store, run: Path, together: list[Checkpoint], document: str) 
     config = run_config(run)
     data = TrainingData(config.data, config.training, run / "packing")
     corpus = data.order.names.index(place.corpus)
-    windows = data.windows[corpus].holding(place.begin, place.end)
+    windows = data.holding(corpus, place.begin, place.end)
     for one in together:
-        times = data.order.times_seen(corpus, windows, one.step * config.training.global_batch_size)
+        times = data.order.times_seen(corpus, windows, config.training.curriculum.samples(one.step))
         yield Seen(one, place, len(windows), int((times > 0).sum()), int(times.sum()))
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from pipeline.errors import PipelineError
 from pipeline.stages.params import Params
 from pipeline.store import Version
+from trainer.config import TrainingConfig
 
 
 class MixtureError(PipelineError):
@@ -60,11 +61,17 @@ def shares(tokens: Mapping[str, int], weights: Mapping[str, float | None], param
         capped |= over
 
 
-def contributions(shards: Mapping[str, Version], weights: Mapping[str, float | None], params: MixtureParams, max_tokens: int) -> list[Contribution]:
-    """One row for each corpus, those with nothing to train on included. Raises MixtureError."""
+def contributions(
+    shards: Mapping[str, Version], weights: Mapping[str, float | None], params: MixtureParams, training: TrainingConfig
+) -> list[Contribution]:
+    """One row for each corpus, those with nothing to train on included, over all stages of the training. Raises MixtureError."""
     tokens = {name: version.counts["train_tokens"] for name, version in shards.items() if version.counts["train_tokens"]}
-    part = shares(tokens, weights, params, max_tokens)
-    return [_contribution(name, version.counts, part.get(name, 0.0), max_tokens) for name, version in shards.items()]
+    whole = shares(tokens, weights, params, training.max_tokens)
+    planned = dict.fromkeys(shards, 0.0)
+    for stage in training.curriculum.stages:
+        for name, share in (whole if stage.weights is None else _scaled(stage.weights, 1.0)).items():
+            planned[name] += share * stage.tokens / training.max_tokens
+    return [_contribution(name, version.counts, planned[name], training.max_tokens) for name, version in shards.items()]
 
 
 def _contribution(corpus: str, counts: Mapping[str, int], share: float, max_tokens: int) -> Contribution:

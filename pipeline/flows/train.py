@@ -70,7 +70,7 @@ def plan(store: Store, recipe: Recipe) -> Run:
 def contributions(store: Store, recipe: Recipe) -> list[mixture.Contribution]:
     """What each corpus contributes to the run that the recipe describes. Raises StoreError when it has no shards yet, MixtureError."""
     shards = {name: store.current(f"token_shards/{name}") for name in recipe.corpus_names}
-    return mixture.contributions(shards, recipe.weights, recipe.mixture, recipe.training.max_tokens)
+    return mixture.contributions(shards, recipe.weights, recipe.mixture, recipe.training)
 
 
 def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> DataConfig:
@@ -79,6 +79,10 @@ def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> 
         raise TrainingError("no token is left to train on: every document was rejected, a duplicate or held out")
     if not any(version.counts["validation_documents"] for version in with_tokens.values()):
         raise TrainingError("no document was held out for validation: raise shards.validation_fraction, or add text")
+    try:
+        recipe.training.check_corpora(with_tokens)
+    except ValueError as error:
+        raise TrainingError(str(error)) from None
     tokens = {name: version.counts["train_tokens"] for name, version in with_tokens.items()}
     shares = mixture.shares(tokens, recipe.weights, recipe.mixture, recipe.training.max_tokens)
     ends = frozen(tokenizer.path).boundaries

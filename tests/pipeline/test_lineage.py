@@ -115,7 +115,7 @@ def test_a_document_was_trained_on_as_often_as_the_batches_held_it(trained: tupl
     (decisions,) = [pq.read_table(path).to_pylist() for path in store.current("dedup").files("decisions") if path.name.startswith("first.")]
     config = run_config(run)
     data = TrainingData(config.data, config.training, run / "packing")
-    corpora, windows = data.order.windows(0, 32 * config.training.global_batch_size)
+    corpora, windows = data.order.windows(0, config.training.curriculum.samples(32))
     answers = [json.loads(ask("--document", row["id"], "--json"))[-1] for row in decisions if row["keep"]]
     trained_on = [one for one in answers if one["split"] == "train"]
     assert trained_on and len(trained_on) < len(answers)

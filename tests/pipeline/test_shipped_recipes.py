@@ -73,7 +73,8 @@ def test_training_fits_its_machine_with_a_tenth_to_spare(name: str, recipe: Reci
 
 def test_a_step_divides_among_the_processes_of_its_machine(name: str, recipe: Recipe) -> None:
     training = recipe.training
-    assert training.global_batch_size % (training.micro_batch_size * TARGETS[name].processes) == 0
+    for stage in training.curriculum.stages:
+        assert stage.global_batch_tokens % (training.seq_len * training.micro_batch_size * TARGETS[name].processes) == 0
 
 
 def test_the_schedule_warms_up_and_the_run_is_seen_and_saved_on_its_way(recipe: Recipe) -> None:
@@ -91,6 +92,6 @@ def test_token_ids_take_two_bytes(recipe: Recipe) -> None:
 def test_the_171m_model_is_trained_as_its_article_says() -> None:
     recipe = load_recipe(recipe_path("llama-171m"))
     training = recipe.training
-    assert (training.model.n_layers, training.seq_len, training.global_batch_size, vocab_size(recipe)) == (12, 512, 8, 50_000)
+    assert (training.model.n_layers, training.seq_len, training.global_batch_tokens, vocab_size(recipe)) == (12, 512, 8 * 512, 50_000)
     assert (training.optimizer.kind, training.optimizer.lr) == ("adamw", 1e-3)
     assert training.schedule.warmup_tokens == 1000 * training.global_batch_tokens

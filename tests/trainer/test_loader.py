@@ -11,8 +11,8 @@ def test_a_batch_is_the_windows_of_its_step_cut_from_the_shards_end_to_end(confi
     data, length = TrainingData(config.data, config.training, config.run_dir), config.training.seq_len + 1
     corpora = [np.concatenate([Shard(prefix).tokens for prefix in corpus.train]) for corpus in config.data.corpora]
     for step in (0, 7, 123_456_789):
-        chosen, windows = data.order.windows(step * data.batch_size, data.batch_size)
         batch = data.batch(step, 0, 1)
+        chosen, windows = data.order.windows(step * len(batch), len(batch))
         assert batch.dtype == np.int64
         assert set(chosen.tolist()) == {0, 1}
         for row, (corpus, window) in enumerate(zip(chosen, windows, strict=True)):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.loader import Prefetcher, TrainingData
-from trainer.order import CYCLE, SampleOrder, mixture_cycle, permute, unpermute
+from trainer.order import CYCLE, SampleOrder, Stretch, mixture_cycle, permute, unpermute
 
 
 @settings(max_examples=60, deadline=None)
@@ -28,7 +28,7 @@ def test_a_permutation_is_undone(size: int, key: bytes) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 9000))
 def test_how_often_a_window_was_seen_is_counted_without_going_through_the_order(samples: int) -> None:
-    order = SampleOrder(7, ["a", "b"], [101, 17], [2.0, 1.0])
+    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Stretch(0, 8, (2.0, 1.0))])
     corpora, windows = order.windows(0, samples)
     for corpus, size in enumerate(order.sizes):
         assert np.array_equal(order.times_seen(corpus, np.arange(size), samples), np.bincount(windows[corpora == corpus], minlength=size))
@@ -46,7 +46,7 @@ def test_keys_give_permutations_that_look_unrelated() -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=6))
 def test_a_mixture_is_never_more_than_one_sample_off(weights: list[float]) -> None:
-    turns = mixture_cycle(weights)
+    turns = mixture_cycle(tuple(weights))
     taken = np.cumsum(turns[:, None] == np.arange(len(weights)), axis=0)
     wanted = np.arange(1, CYCLE + 1)[:, None] * (taken[-1] / CYCLE)
     assert np.abs(taken - wanted).max() < len(weights)
@@ -56,7 +56,7 @@ def test_a_mixture_is_never_more_than_one_sample_off(weights: list[float]) -> No
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 20_000), st.integers(1, 500), st.integers(1, 7))
 def test_any_position_is_reached_at_once(start: int, count: int, pieces: int) -> None:
-    order = SampleOrder(7, ["a", "b"], [101, 17], [2.0, 1.0])
+    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Stretch(0, 8, (2.0, 1.0))])
     whole = order.windows(start, count)
     cuts = np.linspace(0, count, pieces + 1).astype(int)
     parts = [order.windows(start + low, high - low) for low, high in itertools.pairwise(cuts)]
@@ -65,7 +65,7 @@ def test_any_position_is_reached_at_once(start: int, count: int, pieces: int) ->
 
 
 def test_every_window_comes_once_an_epoch_and_epochs_differ() -> None:
-    order = SampleOrder(7, ["a", "b"], [101, 17], [2.0, 1.0])
+    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Stretch(0, 8, (2.0, 1.0))])
     corpora, windows = order.windows(0, 3000)
     for corpus, size in enumerate(order.sizes):
         mine = windows[corpora == corpus]
@@ -73,7 +73,7 @@ def test_every_window_comes_once_an_epoch_and_epochs_differ() -> None:
         for epoch in epochs:
             assert np.array_equal(np.sort(epoch), np.arange(size))
         assert not np.array_equal(epochs[0], epochs[1])
-    assert order.consumed(3000).tolist() == [int((corpora == 0).sum()), int((corpora == 1).sum())]
+    assert order.tokens(3000).tolist() == [8 * int((corpora == 0).sum()), 8 * int((corpora == 1).sum())]
 
 
 def test_a_global_batch_is_the_same_on_any_number_of_processes(config: RunConfig) -> None:

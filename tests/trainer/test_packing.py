@@ -114,10 +114,11 @@ def packed(settings: dict[str, Any]) -> RunConfig:
 
 def test_an_epoch_of_batches_holds_every_document_once(packed: RunConfig) -> None:
     data = TrainingData(packed.data, packed.training, packed.run_dir)
-    steps = 4 * sum(data.order.sizes) // data.batch_size
+    batch_size = len(data.batch(0, 0, 1))
+    steps = 4 * sum(data.order.sizes) // batch_size
     seen: dict[int, list[bytes]] = {0: [], 1: []}
     for step in range(steps):
-        corpora, _ = data.order.windows(step * data.batch_size, data.batch_size)
+        corpora, _ = data.order.windows(step * batch_size, batch_size)
         batch = data.batch(step, 0, 1)
         together = np.concatenate([data.batch(step, rank, 4) for rank in range(4)])
         assert np.array_equal(batch, together)

@@ -102,7 +102,7 @@ def test_an_id_outside_the_vocabulary_that_is_met_only_in_training_is_named(sett
     config = _known(settings, tmp_path, preflight.SAMPLED_TOKENS)
     data = TrainingData(config.data, config.training, tmp_path)
     with pytest.raises(TrainerError, match=r"corpus 'known': .*known\.bin: document 1 holds id 300"):
-        for step in range(data.order.sizes[0] // data.batch_size + 1):
+        for step in range(data.order.sizes[0] // len(data.batch(0, 0, 1)) + 1):
             data.batch(step, 0, 1)
 
 

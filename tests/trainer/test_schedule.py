@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from trainer.config import ScheduleConfig
-from trainer.schedule import lr_factor
+from trainer.schedule import share_of_peak
 
 AT = (1, 50, 100, 101, 400, 550, 700, 1000)
 
@@ -25,13 +25,13 @@ AT = (1, 50, 100, 101, 400, 550, 700, 1000)
 )
 def test_the_courses_go_through_their_golden_points(schedule: dict[str, object], expected: list[float]) -> None:
     config = ScheduleConfig.model_validate({"warmup_tokens": 100, **schedule})
-    assert [lr_factor(config, tokens, 1000) for tokens in AT] == pytest.approx(expected)
+    assert [share_of_peak(config, tokens, 1000) for tokens in AT] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", ["cosine", "linear", "constant", "wsd"])
 def test_without_a_warmup_the_first_step_is_at_full_rate(kind: str) -> None:
     config = ScheduleConfig.model_validate({"kind": kind, "decay_fraction": 0.5})
-    assert lr_factor(config, 1, 1_000_000) == pytest.approx(1.0)
+    assert share_of_peak(config, 1, 1_000_000) == pytest.approx(1.0)
 
 
 def test_inverse_sqrt_needs_a_warmup_to_fall_from() -> None:

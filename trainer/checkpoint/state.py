@@ -42,7 +42,7 @@ class Progress:
     step: int
     tokens: int
     samples: int
-    corpus_samples: dict[str, int]
+    corpus_tokens: dict[str, int]
     loss: float
     loss_scale: LossScale
     evaluation: dict[str, Any] | None = None
@@ -82,7 +82,7 @@ class Snapshot:
         training = {
             "step": progress.step,
             "tokens": progress.tokens,
-            "corpus_tokens": {name: samples * self.config.training.seq_len for name, samples in progress.corpus_samples.items()},
+            "corpus_tokens": progress.corpus_tokens,
             "changes": progress.changes,
             "config_hash": config_hash(self.meaning),
             "config": self.config.training.model_dump(mode="json"),

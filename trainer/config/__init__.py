@@ -5,6 +5,7 @@ from trainer.config.data import CorpusShards, DataConfig
 from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import OptimizerConfig, ParameterGroup, ScheduleConfig
 from trainer.config.run import OPERATIONAL, RunConfig, config_hash, load_run_config, meaning
+from trainer.config.stages import Curriculum, Stage, StageConfig
 from trainer.config.training import CheckpointConfig, EvaluationConfig, SamplesConfig, TrainingConfig
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "CheckpointConfig",
     "Config",
     "CorpusShards",
+    "Curriculum",
     "DataConfig",
     "EvaluationConfig",
     "InitConfig",
@@ -22,6 +24,8 @@ __all__ = [
     "RunConfig",
     "SamplesConfig",
     "ScheduleConfig",
+    "Stage",
+    "StageConfig",
     "TrainingConfig",
     "config_hash",
     "load_run_config",

@@ -3,10 +3,10 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from trainer.config.base import Config
 from trainer.config.data import DataConfig
@@ -21,6 +21,11 @@ class RunConfig(Config):
     data: DataConfig
     training: TrainingConfig
     lineage: dict[str, Any] = Field(default={})
+
+    @model_validator(mode="after")
+    def _stages_read_what_is_there(self) -> Self:
+        self.training.check_corpora([corpus.name for corpus in self.data.corpora])
+        return self
 
 
 # Where and how a run is carried out: up to rounding, none of these changes what is learnt.

@@ -1,5 +1,6 @@
 """A recipe's `training` section: everything about a run but its data."""
 
+from collections.abc import Collection
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -7,6 +8,7 @@ from pydantic import Field, model_validator
 from trainer.config.base import Config
 from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import OptimizerConfig, ScheduleConfig
+from trainer.config.stages import Curriculum, Stage, StageConfig, resolve
 
 
 class CheckpointConfig(Config):
@@ -54,7 +56,8 @@ class TrainingConfig(Config):
 
     `packing` best_fit: a window starts at a document and cuts none that fits, its padding counted as tokens seen, not as predicted. `z_loss` is the
     weight of log(Z)^2 beside the cross-entropy, usually 1e-4 when it is wanted. `dropout` is of the embedding and of what each block adds. In fp16 a
-    step whose gradients overflow is skipped: its tokens are consumed, the schedule waits.
+    step whose gradients overflow is skipped: its tokens are consumed, the schedule waits. `stages` divide the run; all have as many tokens in a
+    micro-batch.
     """
 
     model: ModelConfig
@@ -75,6 +78,7 @@ class TrainingConfig(Config):
     z_loss: float = Field(default=0.0, ge=0)
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
+    stages: list[StageConfig] = Field(default=[])
     checkpoint: CheckpointConfig
     evaluation: EvaluationConfig
     samples: SamplesConfig = SamplesConfig()
@@ -82,26 +86,42 @@ class TrainingConfig(Config):
     threads: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
-    def _batches_divide(self) -> Self:
+    def _steps_are_whole_and_schedules_fit(self) -> Self:
         micro = self.seq_len * self.micro_batch_size
-        if self.global_batch_tokens % micro:
-            nearest = max(1, round(self.global_batch_tokens / micro)) * micro
-            raise ValueError(
-                f"global_batch_tokens {self.global_batch_tokens} is not a multiple of seq_len x micro_batch_size "
-                f"({self.seq_len} x {self.micro_batch_size} = {micro}); set it to {nearest} or change micro_batch_size"
-            )
-        if self.max_tokens % self.global_batch_tokens:
-            nearest = max(1, round(self.max_tokens / self.global_batch_tokens)) * self.global_batch_tokens
-            raise ValueError(
-                f"max_tokens {self.max_tokens} is not a whole number of steps of global_batch_tokens {self.global_batch_tokens}; set it to {nearest}"
-            )
+        for stage in self.curriculum.stages:
+            where = f"stage {stage.name!r}: " if self.stages else ""
+            batch = stage.global_batch_tokens
+            if batch % micro:
+                raise ValueError(
+                    f"{where}global_batch_tokens {batch} is not a multiple of seq_len x micro_batch_size "
+                    f"({self.seq_len} x {self.micro_batch_size} = {micro}); set it to {_nearest(batch, micro)} or change micro_batch_size"
+                )
+            if stage.tokens % batch:
+                to = stage.first_token + _nearest(stage.tokens, batch)
+                told = f"until_tokens: {to}" if self.stages else f"it to {to}"
+                what = f"{stage.tokens} tokens are" if self.stages else f"max_tokens {stage.tokens} is"
+                raise ValueError(f"{where}{what} not a whole number of steps of global_batch_tokens {batch}; set {told}")
+            if self.packing == "best_fit" and stage.seq_len != self.seq_len:
+                raise ValueError(f"{where}packing best_fit fills windows of one seq_len: leave the stage's out, or set packing: windows")
+            stage.schedule.check(stage.schedule_tokens, where)
         return self
+
+    def check_corpora(self, names: Collection[str]) -> None:
+        """ValueError when a stage weighs a corpus that is not of these `names`."""
+        for stage in self.stages:
+            for unknown in [corpus for corpus in stage.weights or () if corpus not in names]:
+                raise ValueError(f"stage {stage.name!r} reads {unknown!r}, which is no corpus with text to train on; there are {', '.join(names)}")
+
+    @property
+    def curriculum(self) -> Curriculum:
+        """The stages of the run; one when `stages` has none."""
+        run = Stage("", self.max_tokens, self.seq_len, self.global_batch_tokens, self.schedule, schedule_tokens=self.max_tokens)
+        return resolve(self.stages, run)
 
     @property
     def steps(self) -> int:
-        return self.max_tokens // self.global_batch_tokens
+        return self.curriculum.steps
 
-    @property
-    def global_batch_size(self) -> int:
-        """Windows in one step, over all processes."""
-        return self.global_batch_tokens // self.seq_len
+
+def _nearest(tokens: int, unit: int) -> int:
+    return max(1, round(tokens / unit)) * unit

@@ -1,0 +1,145 @@
+"""The stages of a run: stretches of its tokens that differ in data, length of windows, batch or learning rate. A run without any is one stage."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import Field, field_validator
+
+from trainer.config.base import Config
+from trainer.config.optimizer import ScheduleConfig
+
+
+class StageConfig(Config):
+    """A stage lasts to `until_tokens` of the run, or for a `share` of max_tokens; the last one may say neither. What else it leaves out is the run's.
+
+    `seq_len` divides that of the run, which is the longest. `weights` names the corpora that are read, and how much of each. A `schedule` of its own
+    runs over the stage's tokens; without one, that of the run goes on. `lr_multiplier` comes on top of either.
+    """
+
+    name: str = Field(min_length=1)
+    share: float | None = Field(default=None, gt=0, le=1)
+    until_tokens: int | None = Field(default=None, ge=1)
+    seq_len: int | None = Field(default=None, ge=2)
+    global_batch_tokens: int | None = Field(default=None, ge=1)
+    weights: dict[str, float] | None = Field(default=None, min_length=1)
+    lr_multiplier: float = Field(default=1.0, ge=0)
+    schedule: ScheduleConfig | None = None
+
+    @field_validator("weights")
+    @classmethod
+    def _weights_are_positive(cls, weights: dict[str, float] | None) -> dict[str, float] | None:
+        for corpus, weight in (weights or {}).items():
+            if not weight > 0:
+                raise ValueError(f"the weight of {corpus!r} is {weight}: leave out a corpus that is not to be read")
+        return weights
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage with everything filled in: `tokens` tokens after `first_step` steps, `first_token` tokens and `first_sample` windows of the run.
+
+    Its `schedule` began at token `schedule_begin` and lasts for `schedule_tokens`. `weights` None: the corpora's own.
+    """
+
+    name: str
+    tokens: int
+    seq_len: int
+    global_batch_tokens: int
+    schedule: ScheduleConfig
+    schedule_tokens: int
+    schedule_begin: int = 0
+    lr_multiplier: float = 1.0
+    weights: dict[str, float] | None = None
+    first_step: int = 0
+    first_token: int = 0
+    first_sample: int = 0
+
+    @property
+    def steps(self) -> int:
+        return self.tokens // self.global_batch_tokens
+
+    @property
+    def global_batch_size(self) -> int:
+        """Windows in one step, over all processes."""
+        return self.global_batch_tokens // self.seq_len
+
+
+class Curriculum:
+    """Which stage a step is of, and how much was seen before it: pure functions of the configuration. Steps count from 0."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self.stages = tuple(stages)
+        self._first_steps = [stage.first_step for stage in stages]
+        self._first_tokens = [stage.first_token for stage in stages]
+
+    def stage(self, step: int) -> Stage:
+        """The stage of step `step`; the last one has no end."""
+        return self.stages[bisect_right(self._first_steps, step) - 1]
+
+    def stage_until(self, tokens: int) -> Stage:
+        """The stage of the step that ends at `tokens` > 0."""
+        return self.stages[bisect_left(self._first_tokens, tokens) - 1]
+
+    @property
+    def steps(self) -> int:
+        return self.stages[-1].first_step + self.stages[-1].steps
+
+    def tokens(self, steps: int) -> int:
+        """In the first `steps` steps."""
+        stage = self.stage(steps)
+        return stage.first_token + (steps - stage.first_step) * stage.global_batch_tokens
+
+    def samples(self, steps: int) -> int:
+        """Windows in the first `steps` steps."""
+        stage = self.stage(steps)
+        return stage.first_sample + (steps - stage.first_step) * stage.global_batch_size
+
+
+def resolve(configs: Sequence[StageConfig], run: Stage) -> Curriculum:
+    """The stages of a run that is `run` where they say nothing. ValueError when they do not make up the run."""
+    names = [config.name for config in configs]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"two stages are called {twice[0]!r}")
+    stages: list[Stage] = []
+    before = replace(run, tokens=0)
+    for number, config in enumerate(configs, start=1):
+        begin = before.first_token + before.tokens
+        tokens = _end(config, begin, run.tokens, is_last=number == len(configs)) - begin
+        before = Stage(
+            config.name,
+            tokens,
+            config.seq_len or run.seq_len,
+            config.global_batch_tokens or run.global_batch_tokens,
+            schedule=config.schedule or run.schedule,
+            schedule_begin=begin if config.schedule else 0,
+            schedule_tokens=tokens if config.schedule else run.tokens,
+            lr_multiplier=config.lr_multiplier,
+            weights=config.weights,
+            first_step=before.first_step + before.steps,
+            first_token=begin,
+            first_sample=before.first_sample + before.steps * before.global_batch_size,
+        )
+        if run.seq_len % before.seq_len:
+            raise ValueError(f"stage {config.name!r}: seq_len {before.seq_len} does not divide the run's {run.seq_len}, the longest")
+        stages.append(before)
+    return Curriculum(stages or [run])
+
+
+def _end(config: StageConfig, begin: int, max_tokens: int, is_last: bool) -> int:
+    if config.share is not None and config.until_tokens is not None:
+        raise ValueError(f"stage {config.name!r}: set either share or until_tokens")
+    if config.share is not None:
+        end = begin + round(config.share * max_tokens)
+    elif config.until_tokens is not None or is_last:
+        end = config.until_tokens or max_tokens
+    else:
+        raise ValueError(f"stage {config.name!r}: set share or until_tokens, so that the next one can begin")
+    if not begin < end <= max_tokens:
+        raise ValueError(f"stage {config.name!r} would go from token {begin} to {end} of a run of max_tokens {max_tokens}")
+    if is_last and end != max_tokens:
+        raise ValueError(
+            f"the last stage, {config.name!r}, ends at token {end}, not at max_tokens {max_tokens}: leave its end out, or make them equal"
+        )
+    return end
