@@ -193,8 +193,8 @@ class Session:
             saved = state.read_state(found)
             changed = state.differences(saved["meaning"], self.meaning)
             fixed = [line for line in changed if line.startswith(FIXED)]
-            if (saved["tokens"], saved["samples"]) != (self.curriculum.tokens(saved["step"]), self.curriculum.samples(saved["step"])):
-                fixed.append(f"course of stages up to step {saved['step']}")
+            if not fixed and (saved["tokens"], saved["samples"]) != (self.curriculum.tokens(saved["step"]), self.curriculum.samples(saved["step"])):
+                fixed = [f"course of stages up to step {saved['step']}"]
             if fixed and allow_changes:
                 raise TrainerError(f"{found}: cannot be gone on from with another {'; '.join(fixed)}: choose another run_dir")
             if changed and not allow_changes:

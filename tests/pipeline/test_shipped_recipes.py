@@ -22,6 +22,7 @@ class Target:
 TARGETS = {
     "tiny": Target((1e6, 2e6), memory=2 * 10**9),
     "default": Target((7e6, 8e6), memory=4 * 10**9),
+    "curriculum": Target((7e6, 8e6), memory=4 * 10**9),
     "local": Target((16e6, 18e6), memory=8 * 10**9),
     "gpu": Target((124e6, 140e6), GPUS["rtx4090"].memory),
     "llama-171m": Target((170e6, 172e6), memory=12 * 10**9),
@@ -95,3 +96,12 @@ def test_the_171m_model_is_trained_as_its_article_says() -> None:
     assert (training.model.n_layers, training.seq_len, training.global_batch_tokens, vocab_size(recipe)) == (12, 512, 8 * 512, 50_000)
     assert (training.optimizer.kind, training.optimizer.lr) == ("adamw", 1e-3)
     assert training.schedule.warmup_tokens == 1000 * training.global_batch_tokens
+
+
+def test_the_curriculum_reads_rough_text_first_and_the_best_last_while_the_rate_falls() -> None:
+    training = load_recipe(recipe_path("curriculum")).training
+    shares = {stage.name: stage.tokens / training.max_tokens for stage in training.curriculum.stages}
+    assert shares == {"foundation": 0.4, "knowledge": 0.3, "reasoning": 0.2, "synthesis": 0.1}
+    best = [(stage.weights or {}).get("stdlib_docs", 0) / sum((stage.weights or {}).values()) for stage in training.stages]
+    assert best == sorted(best) and best[-1] == 1
+    assert training.schedule.decay_fraction == shares["synthesis"]

@@ -64,7 +64,7 @@ def test_a_run_that_cannot_work_says_why_and_touches_nothing(
 
 
 def test_processes_that_do_not_divide_the_batch_are_named(config: RunConfig) -> None:
-    with pytest.raises(TrainerError, match=r"8 windows of seq_len 32, not a multiple of micro_batch_size x processes \(4 x 3\)"):
+    with pytest.raises(TrainerError, match=r"global_batch_tokens 256 is not a multiple of seq_len x micro_batch_size x processes \(32 x 4 x 3\)"):
         preflight.check(config, World(0, 3, torch.device("cpu")))
 
 
