@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import nn
 
+FOREVER = 1_000_000
+
 
 @dataclass(frozen=True)
 class Work:
@@ -86,9 +88,11 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1), ignore_index=-1)
 
 
-def nanogpt(work: Work, steps: int, before_step: Callable[[], object], compiled: bool, lr: float, warmup: int, beta2: float) -> nn.Module:
+def nanogpt(
+    work: Work, steps: int, before_step: Callable[[], object], compiled: bool, lr: float, warmup: int, beta2: float, seed: int = 1337
+) -> nn.Module:
     """Trains in fp32, as it does on a CPU, with its AdamW, its clipping and its cosine to a tenth of `lr`."""
-    torch.manual_seed(1337)
+    torch.manual_seed(seed)
     model = GPT(work)
     decayed = [parameter for parameter in model.parameters() if parameter.ndim >= 2]
     kept = [parameter for parameter in model.parameters() if parameter.ndim < 2]
@@ -134,9 +138,9 @@ def validation_loss(model: nn.Module, path: Path, seq_len: int) -> float:
     return total / (len(tokens) - 1)
 
 
-def hugging_face(work: Work, before_step: Callable[[], object], bf16: bool, compiled: bool) -> None:
-    """`transformers.Trainer` on a LlamaForCausalLM, for ever."""
-    from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+def hugging_face(work: Work, before_step: Callable[[], object], bf16: bool, compiled: bool, steps: int = FOREVER, seed: int = 42) -> nn.Module:
+    """`transformers.Trainer` on a LlamaForCausalLM."""
+    from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments, set_seed
 
     class BeforeStep(TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:
@@ -157,7 +161,8 @@ def hugging_face(work: Work, before_step: Callable[[], object], bf16: bool, comp
     arguments = TrainingArguments(
         output_dir=str(Path(work.tokens).parent / "hugging_face"),
         per_device_train_batch_size=work.rows,
-        max_steps=1_000_000,
+        max_steps=steps,
+        seed=seed,
         learning_rate=1e-3,
         weight_decay=0.1,
         bf16=bf16,
@@ -167,4 +172,7 @@ def hugging_face(work: Work, before_step: Callable[[], object], bf16: bool, comp
         report_to=[],
         disable_tqdm=True,
     )
-    Trainer(LlamaForCausalLM(config), arguments, train_dataset=dataset, callbacks=[BeforeStep()]).train()
+    set_seed(seed)
+    model = LlamaForCausalLM(config)
+    Trainer(model, arguments, train_dataset=dataset, callbacks=[BeforeStep()]).train()
+    return model

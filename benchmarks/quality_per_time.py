@@ -1,0 +1,273 @@
+"""Bits per byte on held-out text after so many seconds, or so many tokens, of training: ours beside nanoGPT's loop and the Trainer of `transformers`.
+
+`python benchmarks/quality_per_time.py DIRECTORY --seconds 240 --seeds 1 2 3` needs the sample corpora in ../shared/corpora, and transformers with
+accelerate for the peer. Books, encyclopedia and technical documents go through our pipeline once (8k vocabulary, 2% of the documents held out), and
+all learn from these tokens. Ours is `python -m trainer` with the model, batch, optimizer and schedule of the default recipe, compiled; the Trainer
+has a Llama of the same size in batches of as many tokens; nanoGPT has the model and batch that its README gives a CPU, and ours, compiled.
+
+How many steps fit into the seconds is found by a short run before. Seconds are those between the first step and the last, for all the same: without
+imports, compiling and evaluation. `--tokens` gives each as many tokens instead, which no other load on the machine can change, and `--ablations`
+is ours with one piece left out at a time. Each run is kept in DIRECTORY as it ends, so the same command goes on where it was stopped.
+"""
+
+import argparse
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from sidebyside import CORPORA, ROOT, Report, record
+from torch import nn
+from train_peers import Work, hugging_face, nanogpt, validation_loss
+
+from pipeline.engine import LocalEngine
+from pipeline.flows import train
+from pipeline.flows.dedup import deduplicate
+from pipeline.flows.evaluate import compressed_bits_per_byte, held_out_text
+from pipeline.flows.quality import judge
+from pipeline.flows.raw import collect
+from pipeline.flows.scrub import scrub
+from pipeline.flows.shards import tokenize
+from pipeline.flows.tokenizer import tokenizer
+from pipeline.recipe import RECIPES, Recipe, load_recipe, merged
+from pipeline.store import Store
+from trainer import launch, metrics
+from trainer.config import DataConfig, RunConfig
+from trainer.precision import multiplies_bf16
+from trainer.shards import Shard
+
+NAMES = ("books", "enwiki", "techdocs")
+OURS, NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE = "groundwork", "nanoGPT", "nanoGPT, our size", "transformers Trainer"
+CALIBRATION_STEPS = 24
+# What of our settings is changed to leave a piece out. A tied head cannot have a learning rate of its own.
+EMBEDDING = {"pattern": "*embed_tokens*", "lr_multiplier": 25}
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "Muon: AdamW for all": {"optimizer": {"kind": "adamw"}},
+    "QK-norm": {"model": {"qk_norm": False}},
+    "WSD: cosine to zero": {"schedule": {"kind": "cosine"}},
+    "zero-initialised outputs": {"init": {"zero_output": False}},
+    "small batch: four times as large": {"global_batch_tokens": 8192},
+    "untied head": {"model": {"tie_embeddings": True}, "optimizer": {"groups": [{**EMBEDDING, "lr_multiplier": 1.5}]}},
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training: who, its seed, and how much; of `seconds` and `tokens` one is 0."""
+
+    name: str
+    seed: int
+    seconds: float
+    tokens: int
+
+    def path(self, directory: Path) -> Path:
+        budget = f"{self.seconds:g}s" if self.seconds else f"{self.tokens}t"
+        kept = "".join(letter if letter.isalnum() else "_" for letter in self.name)
+        return directory / "runs" / f"{kept}-{budget}-{self.seed}"
+
+
+def prepare(directory: Path) -> RunConfig:
+    """The three corpora as token shards, made once; `train.tokens` and `validation.tokens` are all of them end to end, as the peers read them."""
+    recipe = _recipe()
+    store, engine = Store(directory / "store"), LocalEngine()
+    for corpus in recipe.corpora:
+        collect(store, engine, corpus.name, corpus.source, recipe.raw.part_bytes)
+        scrub(store, engine, corpus.name, recipe.scrub)
+        judge(store, engine, corpus.name, recipe.quality)
+    deduplicate(store, engine, recipe.corpus_names, recipe.dedup)
+    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, recipe.shards.validation_fraction)
+    for name in recipe.corpus_names:
+        tokenize(store, engine, name, recipe.shards)
+    engine.close()
+    config = train.plan(store, recipe).config
+    for split in ("train", "validation"):
+        prefixes = [prefix for corpus in config.data.corpora for prefix in getattr(corpus, split)]
+        np.concatenate([Shard(prefix).tokens for prefix in prefixes]).astype(np.uint16).tofile(directory / f"{split}.tokens")
+    return config
+
+
+def _recipe() -> Recipe:
+    """The default one, over these corpora."""
+    corpora = [{"name": name, "source": {"kind": "files", "paths": [str(CORPORA / f"{name}.jsonl.zst")]}} for name in NAMES]
+    return load_recipe(RECIPES / "default.yaml", {"corpora": corpora, "shards": {"validation_fraction": 0.02}})
+
+
+class Clock:
+    """When each step began. The first step, which may compile, is not counted but stands for as long as the others."""
+
+    def __init__(self) -> None:
+        self._begun: list[float] = []
+
+    def before_step(self) -> None:
+        self._begun.append(time.perf_counter())
+
+    def seconds(self, steps: int) -> float:
+        """What `steps` steps take, by those that were done until now."""
+        done = len(self._begun) - 1
+        return (time.perf_counter() - self._begun[1]) / done * steps
+
+
+class Judged(nn.Module):
+    """A model of transformers that gives its loss as `validation_loss` asks for it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(self.model(tokens).logits.flatten(0, 1), targets.flatten())
+
+
+def peer(directory: Path, job: Job, vocab_size: int) -> Report:
+    """A peer's training in this process: `tokens`, `seconds`, and the `loss` in nats per held-out token."""
+    work = Work(str(directory / "train.tokens"), vocab_size, layers=4, width=256, heads=4, seq_len=256, rows=8)
+    if job.name == NANOGPT:
+        work = replace(work, width=128, seq_len=64, rows=12)
+
+    def fit(steps: int, before_step: Callable[[], object]) -> nn.Module:
+        if job.name == HUGGING_FACE:
+            bf16 = multiplies_bf16(torch.device("cpu"))
+            return Judged(hugging_face(work, before_step, bf16, compiled=True, steps=steps, seed=job.seed))
+        return nanogpt(work, steps, before_step, compiled=True, lr=1e-3, warmup=min(100, steps // 10), beta2=0.99, seed=job.seed)
+
+    steps = job.tokens // (work.rows * work.seq_len)
+    if job.seconds:
+        clock = Clock()
+        fit(CALIBRATION_STEPS, clock.before_step)
+        steps = round(job.seconds / clock.seconds(1))
+    clock = Clock()
+    model = fit(steps, clock.before_step)
+    seconds = clock.seconds(steps)
+    return {
+        "tokens": steps * work.rows * work.seq_len,
+        "seconds": seconds,
+        "loss": validation_loss(model, directory / "validation.tokens", work.seq_len),
+    }
+
+
+def ours(directory: Path, job: Job, data: DataConfig) -> Report:
+    """A run of `python -m trainer`: `tokens`, `seconds`, `bits_per_byte`."""
+    tokens, path = job.tokens, job.path(directory)
+    if job.seconds:
+        without_validation = [corpus.model_copy(update={"validation": []}) for corpus in data.corpora]
+        calibration = path.with_name(f"{path.name}-calibration")
+        shutil.rmtree(calibration, ignore_errors=True)
+        steps = _trained(calibration, data.model_copy(update={"corpora": without_validation}), job, CALIBRATION_STEPS * 2048)
+        tokens = int(job.seconds * statistics.median(step["tokens_per_second"] for step in steps if step["kind"] == "train"))
+    records = _trained(path, data, job, tokens)
+    trained = [record for record in records if record["kind"] == "train"]
+    seconds = sum(record["step_ms"] for record in trained) / 1000
+    return {"tokens": trained[-1]["tokens"], "seconds": seconds, "bits_per_byte": records[-1]["bits_per_byte"]}
+
+
+def _trained(run_dir: Path, data: DataConfig, job: Job, tokens: int) -> list[Report]:
+    """The records of a run over `tokens`, or the whole steps in them, with the default recipe's settings and what the job changes of them."""
+    training = _recipe().training.model_dump(mode="json")
+    training = merged(training, ABLATIONS.get(job.name, {}))
+    batch = training["global_batch_tokens"]
+    tokens = tokens // batch * batch
+    often = {"checkpoint": {"every_tokens": tokens}, "evaluation": {"every_tokens": tokens, "micro_batch_size": 32}, "samples": {"prompts": []}}
+    length = {"max_tokens": tokens, "schedule": {"warmup_tokens": tokens // 50}}
+    training = merged(training, {**often, **length, "seed": job.seed, "compile": "auto"})
+    config = {"run_dir": str(run_dir), "data": data.model_dump(mode="json"), "training": training}
+    run_dir.mkdir(parents=True, exist_ok=True)
+    path = run_dir / "given.yaml"
+    path.write_text(yaml.safe_dump(config))
+    subprocess.run(launch.command(path), check=True, cwd=ROOT, env=os.environ | launch.environment())
+    return metrics.read(run_dir / "metrics.jsonl")
+
+
+def done(directory: Path, job: Job, data: DataConfig) -> Report:
+    """What came of a job: read back when it is done already."""
+    kept = job.path(directory).with_suffix(".json")
+    if not kept.exists():
+        if job.name in (NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE):
+            said = subprocess.run(_alone(directory, job, data), check=True, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True).stdout
+            found = json.loads(said.splitlines()[-1])
+            size, text_bytes = (directory / "validation.tokens").stat().st_size // 2, sum(corpus.validation_bytes for corpus in data.corpora)
+            found["bits_per_byte"] = found.pop("loss") * (size - 1) / math.log(2) / text_bytes
+        else:
+            found = ours(directory, job, data)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(asdict(job) | {"trained": found}))
+    found = json.loads(kept.read_text())["trained"]
+    print(
+        f"{job.name}, seed {job.seed}: {found['bits_per_byte']:.4f} bits per byte, {found['tokens']:,} tokens, {found['seconds']:.0f} s", flush=True
+    )
+    return found
+
+
+def _alone(directory: Path, job: Job, data: DataConfig) -> list[str]:
+    return [sys.executable, __file__, str(directory), "--one", json.dumps(asdict(job)), str(data.vocab_size)]
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": str(launch.physical_cores()), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}"}
+
+
+def summary(runs: Iterable[Report]) -> Report:
+    """Of one contender's runs, one for each seed."""
+    runs = list(runs)
+    bits = [run["bits_per_byte"] for run in runs]
+    return {
+        "bits_per_byte": round(statistics.mean(bits), 4),
+        "by_seed": [round(found, 4) for found in bits],
+        "tokens": round(statistics.mean(run["tokens"] for run in runs)),
+        "seconds": round(statistics.mean(run["seconds"] for run in runs), 1),
+    }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("directory", type=Path)
+    budget = options.add_mutually_exclusive_group()
+    budget.add_argument("--seconds", type=float, default=0.0)
+    budget.add_argument("--tokens", type=int, default=0)
+    options.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    options.add_argument("--ablations", action="store_true", help="ours with one piece left out, instead of the peers")
+    options.add_argument("--record", metavar="NAME", help="keep the report as results/NAME.json")
+    options.add_argument("--one", nargs=2, metavar=("JOB", "VOCABULARY"), help=argparse.SUPPRESS)
+    chosen = options.parse_args()
+    directory = chosen.directory.absolute()
+    if chosen.one:
+        print(json.dumps(peer(directory, Job(**json.loads(chosen.one[0])), int(chosen.one[1]))))
+        return
+    if not chosen.seconds and not chosen.tokens:
+        options.error("say how much: --seconds 240, or --tokens 2457600")
+    config = prepare(directory)
+    names = [OURS, *(ABLATIONS if chosen.ablations else (NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE))]
+    runs: dict[str, list[Report]] = {name: [] for name in names}
+    for seed in chosen.seeds:
+        for name in names:
+            runs[name].append(done(directory, Job(name, seed, chosen.seconds, chosen.tokens), config.data))
+    found = {name: summary(of) for name, of in runs.items()}
+    for facts in found.values():
+        facts["behind ours"] = round(facts["bits_per_byte"] - found[OURS]["bits_per_byte"], 4)
+    held_out, compressors = compressed_bits_per_byte(held_out_text(config))
+    report = {
+        "budget": {"seconds": chosen.seconds} if chosen.seconds else {"tokens": chosen.tokens},
+        "seeds": chosen.seeds,
+        "training_tokens": (directory / "train.tokens").stat().st_size // 2,
+        "held_out_bytes": held_out,
+        "compressors": {name: round(bits, 4) for name, bits in compressors.items()},
+        "left out" if chosen.ablations else "contenders": found,
+    }
+    if chosen.record:
+        record(chosen.record, report, ("torch", "transformers", "accelerate"))
+    else:
+        print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    main()
