@@ -16,17 +16,15 @@ needs_gpu = pytest.mark.skipif(not GPU, reason="no GPU: flex has no backward pas
 
 
 def reference(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, documents: torch.Tensor | None) -> torch.Tensor:
-    """Position by position, head by head."""
-    result = torch.zeros_like(query)
-    length, total, group = query.shape[2], key.shape[2], query.shape[1] // key.shape[1]
-    for row in range(query.shape[0]):
-        for head in range(query.shape[1]):
-            for t in range(length):
-                here = total - length + t
-                seen = [s for s in range(here + 1) if documents is None or documents[row, s] == documents[row, here]]
-                scores = key[row, head // group, seen] @ query[row, head, t] / math.sqrt(query.shape[3])
-                result[row, head, t] = (scores.softmax(0)[:, None] * value[row, head // group, seen]).sum(0)
-    return result
+    """Softmax over the positions that each one may see, listed one by one."""
+    length, total = query.shape[2], key.shape[2]
+    seen = [
+        [[s <= here and (documents is None or row[s] == row[here]) for s in range(total)] for here in range(total - length, total)]
+        for row in (documents.tolist() if documents is not None else [[]] * len(query))
+    ]
+    key, value = (tensor.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for tensor in (key, value))
+    scores = (query @ key.mT / math.sqrt(query.shape[3])).masked_fill(~torch.tensor(seen)[:, None], -math.inf)
+    return scores.softmax(dim=-1) @ value
 
 
 def compare(backend: Backend, kv_heads: int, length: int, total: int, masked: bool, dtype: torch.dtype, head_dim: int = 8) -> None:
@@ -61,6 +59,13 @@ def compare(backend: Backend, kv_heads: int, length: int, total: int, masked: bo
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_backend_equals_the_reference(backend: Backend, kv_heads: int, length: int, total: int, masked: bool) -> None:
     compare(backend, kv_heads, length, total, masked, torch.float32)
+
+
+@pytest.mark.parametrize("backend", ["math", "sdpa"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_backend_equals_the_reference_at_lengths_of_several_blocks_in_each_type(backend: Backend, masked: bool, dtype: torch.dtype) -> None:
+    compare(backend, kv_heads=2, length=131, total=131, masked=masked, dtype=dtype, head_dim=16)
 
 
 @needs_gpu
