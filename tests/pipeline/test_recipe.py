@@ -16,6 +16,7 @@ MINIMAL: dict[str, Any] = {
     "corpora": [{"name": "notes", "source": {"kind": "files", "paths": ["notes/*.md"]}}],
     "training": TRAINING,
 }
+STAGED = TRAINING | {"stages": [{"name": "all", "weights": {"notes": 1}}]}
 
 
 def write(tmp_path: Path, **changes: Any) -> Path:
@@ -48,6 +49,8 @@ def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
         ({"dedup": {"treshold": 0.7}}, "dedup: unknown key 'treshold': did you mean 'threshold'"),
         ({"quality": "nice"}, "there is no profile 'nice'; there are .*docs"),
         ({"training": TRAINING | {"global_batch_tokens": 500}}, r"training: global_batch_tokens 500 is not a multiple of .*; set it to 512"),
+        ({"training": TRAINING | {"stages": [{"name": "all", "weights": {"note": 1}}]}}, "stage 'all' reads 'note', .*; there are notes"),
+        ({"training": STAGED, "mixture": {"max_epochs": 4}}, "mixture.max_epochs limits shares, but stage 'all' sets its own"),
         ({"tokenizer": {"vocab_size": 259}}, r"tokenizer\.vocab_size.*260"),
     ],
 )

@@ -34,6 +34,24 @@ def test_without_a_warmup_the_first_step_is_at_full_rate(kind: str) -> None:
     assert share_of_peak(config, 1, 1_000_000) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("schedule", "says"),
+    [
+        ({"kind": "wsd", "warmup_tokens": 410}, r"warmup_tokens 410 and a decay over 600 of them .* do not fit into the 1000 tokens of wsd"),
+        ({"kind": "wsd", "decay_fraction": 1, "warmup_tokens": 1}, "warmup_tokens 1 and a decay over 1000"),
+        ({"kind": "cosine", "warmup_tokens": 1001}, "warmup_tokens 1001 do not fit into the 1000 tokens of cosine"),
+        ({"kind": "inverse_sqrt", "warmup_tokens": 2000}, "do not fit into the 1000 tokens of inverse_sqrt"),
+    ],
+)
+def test_what_is_longer_than_the_run_is_refused(schedule: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ScheduleConfig.model_validate(schedule).check(1000)
+
+
+def test_a_schedule_that_just_fits_is_taken() -> None:
+    ScheduleConfig(kind="wsd", warmup_tokens=400).check(1000)
+
+
 def test_inverse_sqrt_needs_a_warmup_to_fall_from() -> None:
     with pytest.raises(ValidationError, match=r"set schedule\.warmup_tokens"):
         ScheduleConfig(kind="inverse_sqrt")

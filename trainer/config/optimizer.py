@@ -65,9 +65,9 @@ class ScheduleConfig(Config):
 
     def check(self, tokens: int, where: str = "") -> None:
         """ValueError when the course does not fit into `tokens`."""
-        decay = self.decay_fraction * tokens if self.kind == "wsd" else 0
+        decay = int(self.decay_fraction * tokens) if self.kind == "wsd" else 0
         if self.warmup_tokens + decay > tokens:
-            then = f" and a decay over {decay:.0f} of them (schedule.decay_fraction {self.decay_fraction})" if decay else ""
+            then = f" and a decay over {decay} of them (schedule.decay_fraction {self.decay_fraction})" if decay else ""
             raise ValueError(
                 f"{where}schedule.warmup_tokens {self.warmup_tokens}{then} do not fit into the {tokens} tokens of {self.kind}, which would never "
                 "reach its peak; shorten them or train longer"

@@ -73,6 +73,12 @@ def test_the_command_shows_what_each_corpus_of_a_recipe_contributes(
     tokens = store.current("token_shards/first").counts["train_tokens"]
     assert rows["first"][2:] == [f"{tokens:,}", "50.0%", f"{made.training.max_tokens / 2 / tokens:.2f}"]
 
+    staged = recipe(stages=[{"name": "alone", "share": 0.5, "weights": {"first": 1}}, {"name": "both"}])
+    path.write_text(yaml.safe_dump(staged.model_dump(mode="json") | {"mixture": {"temperature": 1000}}))
+    assert main(["corpora", "--recipe", str(path)]) == 0
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()}
+    assert (rows["first"][3], rows["second"][3]) == ("75.0%", "25.0%")
+
 
 def test_ready_made_corpora_are_listed_with_size_and_licence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["corpora"]) == 0
