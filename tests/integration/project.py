@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -84,6 +85,24 @@ class Project:
         process.send_signal(number)
         process.communicate(timeout=60)
 
+    @contextmanager
+    def serving(self, command: str, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+        """`dagster dev`, or the daemon. Unless the test kills it, Ctrl-C ends it, and what it started is killed. What it says is in server.log."""
+        line = [str(Path(sys.executable).with_name(command)), *arguments, "-m", "pipeline.definitions"]
+        with (self.directory / "server.log").open("a") as log:
+            # A test that runs in the background has SIGINT ignored, and so would its children.
+            server = subprocess.Popen(
+                line, cwd=ROOT, env=self.environment(), stdout=log, stderr=log, start_new_session=True, preexec_fn=_hears_interrupts
+            )
+        try:
+            yield server
+        finally:
+            if server.poll() is None:
+                server.send_signal(signal.SIGINT)
+                server.wait(60)
+                with suppress(ProcessLookupError):
+                    os.killpg(server.pid, signal.SIGKILL)
+
     def content(self) -> Mapping[str, str]:
         """What the run made, by content: the data version of each asset and the bytes of the weights."""
         keys = ["dedup", "tokenizer", *(f"token_shards/{corpus['name']}" for corpus in self.recipe["corpora"])]
@@ -91,6 +110,10 @@ class Project:
         exported = self.store.current("exported_model")
         weights = next(part.files["model.safetensors"].sha256 for part in exported.parts)
         return versions | {"weights": weights}
+
+
+def _hears_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def python_topics() -> list[dict[str, str]]:

@@ -2,9 +2,6 @@
 
 import importlib
 import json
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +14,7 @@ import pytest
 from pipeline.assets.automation import CHANGE_TAG
 from pipeline.flows.shards import prefixes
 from tests.integration.location import Location
-from tests.integration.project import ROOT, Project
+from tests.integration.project import Project
 from trainer.shards import Shard
 
 LAST = "zebra"  # in no other document
@@ -97,28 +94,13 @@ def test_one_change_starts_one_run_whoever_sees_it(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_the_daemon_notices_and_retokenizes(site: Site, tmp_path: Path) -> None:
+def test_the_daemon_notices_and_retokenizes(site: Site) -> None:
     before = data_versions(site.project)
     site.change()
-    command = [
-        str(Path(sys.executable).with_name("dagster")),
-        "dev",
-        "--module-name",
-        "pipeline.definitions",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "3499",
-    ]
-    with (tmp_path / "dev.log").open("w") as log:
-        server = subprocess.Popen(command, cwd=ROOT, env=site.project.environment(), stdout=log, stderr=log, start_new_session=True)
-    try:
+    with site.project.serving("dagster-daemon", "run") as daemon:
         deadline = time.monotonic() + 180
         while not (runs := site.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], tags={"groundwork/changed": "topics"}))):
-            assert server.poll() is None and time.monotonic() < deadline, (tmp_path / "dev.log").read_text()[-2000:]
+            assert daemon.poll() is None and time.monotonic() < deadline, (site.project.directory / "server.log").read_text()[-2000:]
             time.sleep(1)
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(60)
     assert len(runs) == 1
     assert data_versions(site.project)["token_shards/topics"] != before["token_shards/topics"]

@@ -3,10 +3,8 @@
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tests.integration.project import ROOT, Project
+from tests.integration.project import Project
 from tests.integration.test_interrupted import trainers
 
 STEPS = 500
@@ -92,20 +90,14 @@ def cockpit(make_project: Callable[[Path], Project], tmp_path: Path) -> Iterator
     project.recipe["training"] = {**training, **often, "max_tokens": STEPS * training["global_batch_tokens"]}
     assert project.run(job="retokenize")[0] == 0
     port = free_port()
-    command = [str(Path(sys.executable).with_name("dagster")), "dev", "-m", "pipeline.definitions", "--host", "127.0.0.1", "--port", str(port)]
-    with (tmp_path / "dev.log").open("w") as log:
-        server = subprocess.Popen(command, cwd=ROOT, env=project.environment(), stdout=log, stderr=log, start_new_session=True)
-    try:
-        _wait_for(port, server, tmp_path / "dev.log")
+    with project.serving("dagster", "dev", "--host", "127.0.0.1", "--port", str(port)) as server:
+        _wait_for(port, server, project.directory / "server.log")
         with playwright.sync_playwright() as library, dg.DagsterInstance.from_config(str(project.home)) as instance:
             browser = library.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             page = browser.new_page(viewport={"width": 1500, "height": 950})
             page.set_default_timeout(120_000)
             yield Cockpit(project, instance, f"http://127.0.0.1:{port}", page)
             browser.close()
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(60)
 
 
 def _wait_for(port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
