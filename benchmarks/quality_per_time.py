@@ -168,6 +168,7 @@ def ours(directory: Path, job: Job, data: DataConfig) -> Report:
     records = _trained(path, data, job, tokens)
     trained = [record for record in records if record["kind"] == "train"]
     seconds = sum(record["step_ms"] for record in trained) / 1000
+    shutil.rmtree(path / "checkpoints")
     return {"tokens": trained[-1]["tokens"], "seconds": seconds, "bits_per_byte": records[-1]["bits_per_byte"]}
 
 
@@ -190,7 +191,8 @@ def _trained(run_dir: Path, data: DataConfig, job: Job, tokens: int) -> list[Rep
 
 def done(directory: Path, job: Job, data: DataConfig) -> Report:
     """What came of a job: read back when it is done already."""
-    kept = job.path(directory).with_suffix(".json")
+    path = job.path(directory)
+    kept = path.with_name(f"{path.name}.json")
     if not kept.exists():
         if job.name in (NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE):
             said = subprocess.run(_alone(directory, job, data), check=True, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True).stdout
