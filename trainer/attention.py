@@ -15,9 +15,9 @@ Backend = Literal["math", "sdpa", "flex", "flash"]
 # What may attend to what beyond the causal order: booleans [batch, 1, length, total], or blocks of them for flex.
 Mask = torch.Tensor | BlockMask
 
-# Up to here softmax(QK')V by plain matrix products is faster than SDPA's CPU kernel: 1.65 to 2.1 times in bf16, measured on Zen 5, 1.1 to 1.2 times
-# in fp32, measured on Zen 3, where SDPA has caught up at 512 and keeps no matrix of scores.
-MATH_MAX_LENGTH = {torch.bfloat16: 512, torch.float16: 512, torch.float32: 256}
+# Up to here softmax(QK')V by plain matrix products is faster than SDPA's CPU kernel. bf16, Zen 5: 1.65 to 2.1 times up to 512. fp32, Zen 3, forward and
+# backward in compiled blocks, 4 and 16 rows: 1.2 to 1.3 times at 64, 0.8 to 1.05 at 128, 0.8 at 256, 0.5 at 2048, where SDPA keeps no scores too.
+MATH_MAX_LENGTH = {torch.bfloat16: 512, torch.float16: 512, torch.float32: 64}
 
 
 def choose(wanted: Backend | Literal["auto"], device: torch.device, dtype: torch.dtype, seq_len: int, masked: bool, sinks: bool = False) -> Backend:
