@@ -15,8 +15,8 @@ Backend = Literal["math", "sdpa", "flex", "flash"]
 # What may attend to what beyond the causal order: booleans [batch, 1, length, total], or blocks of them for flex.
 Mask = torch.Tensor | BlockMask
 
-# Up to here softmax(QK')V by plain matrix products is faster than SDPA's CPU kernel. bf16, Zen 5: 1.65 to 2.1 times up to 512. fp32, Zen 3, forward and
-# backward in compiled blocks, 4 and 16 rows: 1.2 to 1.3 times at 64, 0.8 to 1.05 at 128, 0.8 at 256, 0.5 at 2048, where SDPA keeps no scores too.
+# Up to here softmax(QK')V by plain matrix products is faster than SDPA's CPU kernel. bf16, Zen 5: 1.65 to 2.1 times up to 512. fp32, Zen 3, forward
+# and backward in compiled blocks, 4 and 16 rows: 1.2 to 1.3 times at 64, 0.8 to 1.05 at 128, 0.8 at 256, 0.5 at 2048, where SDPA keeps no scores too.
 MATH_MAX_LENGTH = {torch.bfloat16: 512, torch.float16: 512, torch.float32: 64}
 
 
