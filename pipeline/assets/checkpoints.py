@@ -39,13 +39,12 @@ def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapp
     metadata = {
         "step": message["step"],
         "tokens": message["tokens"],
+        **{shown: message[name] for name, shown in SCORES.items() if message.get(name) is not None},
+        **({"samples": samples_shown(samples)} if samples else {}),
+        **_lineage(planned(run.config, message["step"])),
         "path": dg.MetadataValue.path(message["path"]),
         "training run": run.name,
-        **_lineage(planned(run.config, message["step"])),
-        **{shown: message[name] for name, shown in SCORES.items() if message.get(name) is not None},
     }
-    if samples:
-        metadata["samples"] = samples_shown(samples)
     context.log_event(
         dg.AssetMaterialization(
             KEY,
@@ -71,9 +70,9 @@ def _lineage(one: Checkpoint) -> dict[str, Any]:
     recipe, assets = one.lineage["recipe"], one.lineage["assets"]
     rows = [_corpus(one, corpus["name"]) for corpus in recipe["corpora"]]
     return {
-        "code": one.lineage["git_commit"] or "not in a git checkout",
-        "recipe": dg.MetadataValue.json(recipe),
         "corpora": dg.MetadataValue.table([dg.TableRecord(row) for row in rows]),
+        "recipe": dg.MetadataValue.json(recipe),
+        "code": one.lineage["git_commit"] or "not in a git checkout",
         "libraries": ", ".join(f"{name} {version}" for name, version in assets["tokenizer"]["tools"].items()),
         "lineage": f"python -m pipeline lineage {one.name}",
     }

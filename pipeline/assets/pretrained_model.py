@@ -13,8 +13,8 @@ import dagster as dg
 from pipeline.assets import checkpoints, checks
 from pipeline.assets.outcome import explained, materialized
 from pipeline.assets.resources import Workshop
-from pipeline.assets.subprocesses import run_group
 from pipeline.flows import train as train_flow
+from pipeline.flows.subprocesses import run_group
 from pipeline.recipe import Recipe
 from pipeline.reports import funnel, training
 from pipeline.reports.images import as_text, inline, inline_png

@@ -16,6 +16,7 @@ from pipeline.errors import PipelineError
 from pipeline.fingerprint import file_sha256
 from pipeline.flows import train as train_flow
 from pipeline.flows.saved_steps import checkpoint_path
+from pipeline.flows.subprocesses import die_with_parent
 from pipeline.store import Draft, File, Part, Store, Version, Work
 from trainer import launch
 from trainer.config import RunConfig, SamplesConfig, load_run_config
@@ -103,7 +104,8 @@ def compressed_bits_per_byte(text: Iterable[bytes]) -> tuple[int, dict[str, floa
 def run_trainer(*arguments: str) -> str:
     """Standard output of `python -m trainer ...`. Raises EvaluationError with the last line of its error output."""
     environment = {**os.environ, **launch.environment(None)}
-    ended = subprocess.run([sys.executable, "-m", "trainer", *arguments], capture_output=True, text=True, env=environment, check=False)
+    command = [sys.executable, "-m", "trainer", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, preexec_fn=die_with_parent)
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or ["it said nothing"]
         raise EvaluationError(f"`python -m trainer {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}")

@@ -112,6 +112,13 @@ class Project:
         return versions | {"weights": weights}
 
 
+def until(reached: Callable[[], bool], seconds: float, what: Callable[[], object] = lambda: "it did not happen in time") -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.1)
+
+
 def _hears_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

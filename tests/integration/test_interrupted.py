@@ -1,15 +1,16 @@
 """A run killed anywhere goes on from the last whole part or checkpoint and ends in the same bytes."""
 
+import os
 import signal
 import subprocess
-import time
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.integration.project import Project
+from tests.integration.project import ROOT, Project, until
 
 
 def half_done(project: Project, key: str) -> Callable[[], bool]:
@@ -36,10 +37,7 @@ def same_recipe(project: Project, finished: Project) -> Project:
 def test_killed_in_training_it_goes_on_from_the_newest_checkpoint(finished: Project, make_project: Callable[[Path], Project], tmp_path: Path) -> None:
     project = same_recipe(make_project(tmp_path), finished)
     project.run_until(trained_a_while(project))
-    deadline = time.monotonic() + 30
-    while trainers(project) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not trainers(project), "the trainer outlived the run that started it"
+    until(lambda: not trainers(project), 30, lambda: "the trainer outlived the run that started it")
     status, said = project.run()
     assert status == 0, said
     assert project.content() == finished.content()
@@ -57,6 +55,20 @@ def test_killed_in_a_stage_it_goes_on_from_the_last_whole_part(
     assert project.run()[0] == 0
     assert parts
     assert project.content() == finished.content()
+
+
+@pytest.mark.slow
+def test_killed_in_an_evaluation_it_leaves_no_trainer_behind(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.yaml")  # read for ever
+    code = f"from pipeline.flows.evaluate import run_trainer; run_trainer({str(tmp_path / 'config.yaml')!r})"
+
+    def trainers() -> bool:
+        return subprocess.run(["pgrep", "-f", f"-m trainer {tmp_path}"], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as run:
+        until(trainers, 60)
+        run.kill()
+    until(lambda: not trainers(), 10)
 
 
 @pytest.mark.slow

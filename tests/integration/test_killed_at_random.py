@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from tests.integration.project import ROOT, Project
+from tests.integration.project import ROOT, Project, until
 from tests.integration.test_interrupted import same_recipe, trainers
 from trainer.checkpoint import store as checkpoint_store
 
@@ -34,13 +34,6 @@ def processes(project: Project) -> dict[int, str]:
             except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
     return found
-
-
-def until(reached: Callable[[], bool], seconds: float, what: Callable[[], object] = lambda: "") -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.1)
 
 
 def check_nothing_is_half_published(project: Project) -> None:

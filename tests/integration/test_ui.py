@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tests.integration.project import Project
+from tests.integration.project import Project, until
 from tests.integration.test_interrupted import trainers
 
 STEPS = 500
@@ -60,10 +60,7 @@ class Cockpit:
         return self.newest_run()
 
     def until(self, reached: Callable[[], bool], seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not reached():
-            assert time.monotonic() < deadline, f"after {seconds} s: {[(run.job_name, run.status) for run in self.instance.get_runs()]}"
-            time.sleep(0.5)
+        until(reached, seconds, lambda: [(run.job_name, run.status) for run in self.instance.get_runs()])
 
     def ended(self, run: dg.DagsterRun) -> Callable[[], bool]:
         return lambda: (found := self.instance.get_run_by_id(run.run_id)) is not None and found.is_finished
@@ -152,7 +149,9 @@ def test_a_person_makes_a_stage_stops_a_training_goes_on_and_looks_at_a_checkpoi
     assert final.endswith(f"{STEPS:08d}")
     cockpit.open(f"/assets/checkpoint?view=partitions&partition={final}")
     cockpit.sees("bits per byte")
-    cockpit.sees("token_shards/topics")
+    cockpit.open("/assets/checkpoint")
+    for shown in (final, "tokens until then", "token_shards / topics"):
+        cockpit.sees(shown)
     cockpit.picture("checkpoint")
     cockpit.open("/assets/checkpoint?view=lineage&lineageScope=upstream&lineageDepth=9")
     for upstream in ("tokenizer", "dedup", "quality", "raw"):

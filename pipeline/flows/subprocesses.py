@@ -19,7 +19,7 @@ def run_group(command: Sequence[str], environment: Mapping[str, str], poll: Call
 
     However this ends (an exception, Ctrl-C, a poll that says stop) the whole group is gone afterwards: SIGTERM, a grace, SIGKILL.
     """
-    process = subprocess.Popen(command, env=dict(environment), start_new_session=True, preexec_fn=_die_with_parent, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(command, env=dict(environment), start_new_session=True, preexec_fn=die_with_parent, stdin=subprocess.DEVNULL)
     try:
         while process.poll() is None:
             if not poll():
@@ -50,8 +50,8 @@ def _signal_group(group: int, number: signal.Signals) -> None:
         return  # nobody is left
 
 
-def _die_with_parent() -> None:
-    """In the child: SIGTERM when the parent is killed, so that the trainer saves and goes instead of training on unseen."""
+def die_with_parent() -> None:
+    """In the child: SIGTERM when the parent is killed, so that the trainer saves and goes instead of working on unseen."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
