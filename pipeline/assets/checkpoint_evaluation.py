@@ -29,8 +29,8 @@ def checkpoint_evaluation_asset() -> dg.AssetsDefinition:
     def _asset(context: dg.AssetExecutionContext, workshop: Workshop) -> dg.MaterializeResult:
         version = evaluate_flow.evaluate_checkpoint(workshop.store, context.partition_key)
         found = evaluate_flow.read(version)
-        facts = {"bits per byte": found["bits_per_byte"], "loss": found["loss"], "held-out tokens": found["validation_tokens"]}
-        return materialized(version, {**facts, "per corpus": checkpoints.per_corpus(found)})
+        figures = {"bits per byte": found["bits_per_byte"], "loss": found["loss"], "held-out tokens": found["validation_tokens"]}
+        return materialized(version, {**checkpoints.rounded(figures), "per corpus": checkpoints.per_corpus(found)})
 
     return _asset
 

@@ -39,7 +39,7 @@ def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapp
     metadata = {
         "step": message["step"],
         "tokens": message["tokens"],
-        **{shown: message[name] for name, shown in SCORES.items() if message.get(name) is not None},
+        **scores(message),
         **({"samples": samples_shown(samples)} if samples else {}),
         **_lineage(planned(run.config, message["step"])),
         "path": dg.MetadataValue.path(message["path"]),
@@ -55,6 +55,16 @@ def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapp
     )
 
 
+def scores(found: Mapping[str, Any]) -> dict[str, float]:
+    """How good a model is, as far as that was looked at."""
+    return rounded({shown: found[name] for name, shown in SCORES.items() if found.get(name) is not None})
+
+
+def rounded(figures: Mapping[str, float]) -> dict[str, float]:
+    """To so many digits as a person compares."""
+    return {name: round(value, 4) for name, value in figures.items()}
+
+
 def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:
     """What a model writes after each prompt."""
     return dg.MetadataValue.md("\n\n".join(f"**{sample['prompt']}**\n\n```text\n{sample['text']}\n```" for sample in samples))
@@ -62,7 +72,7 @@ def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataVa
 
 def per_corpus(evaluation: Mapping[str, Any]) -> dg.TableMetadataValue:
     """How good a model is on each corpus."""
-    return dg.MetadataValue.table([dg.TableRecord({"corpus": name, **numbers}) for name, numbers in evaluation["per_corpus"].items()])
+    return dg.MetadataValue.table([dg.TableRecord({"corpus": name, **rounded(numbers)}) for name, numbers in evaluation["per_corpus"].items()])
 
 
 def _lineage(one: Checkpoint) -> dict[str, Any]:

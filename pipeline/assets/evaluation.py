@@ -24,8 +24,9 @@ def evaluation_asset() -> dg.AssetsDefinition:
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
         version = evaluate_flow.evaluate(workshop.store, workshop.recipe.training.samples)
         found = evaluate_flow.read(version)
-        facts = {"bits per byte": found["bits_per_byte"], "loss": found["loss"], **found["compressors"], "held-out bytes": found["held_out_bytes"]}
-        facts |= {"per corpus": checkpoints.per_corpus(found), "samples": checkpoints.samples_shown(found["samples"])}
+        figures = {"bits per byte": found["bits_per_byte"], "loss": found["loss"], **found["compressors"], "held-out bytes": found["held_out_bytes"]}
+        tables = {"per corpus": checkpoints.per_corpus(found), "samples": checkpoints.samples_shown(found["samples"])}
+        facts = {**checkpoints.rounded(figures), **tables}
         return materialized(version, facts, checks.results(workshop, version, checks.EVALUATION))
 
     return _asset

@@ -49,7 +49,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             follower.train()
             version = train_flow.finish(workshop.store, run, follower.last_checkpoint, time.monotonic() - started)
         result = train_flow.result(workshop.store, version)
-        facts = {"step": result["step"], "tokens": result["tokens"], **{shown: result[name] for name, shown in checkpoints.SCORES.items()}}
+        facts = {"step": result["step"], "tokens": result["tokens"], **checkpoints.scores(result)}
         facts["mixture"] = _mixture(workshop)
         loss_curve = inline_png(run.config.run_dir / "loss.png", "loss curve")
         facts |= {"checkpoint": dg.MetadataValue.path(result["checkpoint"]), "loss curve": loss_curve, **_pictures(run, version)}

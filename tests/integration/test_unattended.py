@@ -176,4 +176,4 @@ def test_each_checkpoint_that_is_kept_is_evaluated_once(finished: Project, defin
         (entry,) = instance.fetch_materializations(dg.AssetRecordsFilter(dg.AssetKey("checkpoint"), asset_partitions=[final]), limit=2).records
         saved = entry.asset_materialization
         assert evaluated and saved
-        assert evaluated.metadata["bits per byte"].value == pytest.approx(saved.metadata["bits per byte"].value, rel=1e-6)
+        assert evaluated.metadata["bits per byte"].value == pytest.approx(saved.metadata["bits per byte"].value, abs=1e-4)
