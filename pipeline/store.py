@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version as library_version
 from pathlib import Path
 from typing import IO, Any
@@ -293,7 +293,7 @@ class Draft:
             "parts": [asdict(part) for part in ordered],
             "seconds": round(time.time() - self.started, 3),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "tools": {"python": platform.python_version(), **{tool: library_version(tool) for tool in RECORDED_TOOLS}},
+            "tools": _tool_versions(),
         }
         self._remove_strays(ordered)
         write_atomically(self.path / "manifest.json", json.dumps(manifest, indent=1))
@@ -332,6 +332,11 @@ def _wait_for(lock: IO[str], key: str) -> None:
     except BlockingIOError:
         log.info("%s: another run is making it, waiting for that", key)
         fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+@cache
+def _tool_versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{tool: library_version(tool) for tool in RECORDED_TOOLS}}
 
 
 def total_counts(parts: Sequence[Part]) -> dict[str, int]:

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Named, Reason
+from pipeline.sources.documents import Reason
 from pipeline.sources.rows import Columns, Row, RowReader
 
 
@@ -32,12 +31,9 @@ def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[p
 
     A batch in which there is nothing to set aside goes through whole, its texts untouched; any other row by row.
     """
-    texts = _good_texts(batch, reader)
-    if texts is not None:
-        named = _named(first, batch.drop_columns(list(reader.columns.text_columns)), reader)
-        if named is not None and reader.batches.add_whole(reader.file, texts, named):
-            yield from reader.batches.full()
-            return
+    if reader.takes_whole and _add_whole(first, batch, reader):
+        yield from reader.batches.full()
+        return
     for number, row in enumerate(_rows(batch, reader.columns.text_columns), start=first):
         try:
             decoded = _decoded(row)
@@ -49,34 +45,15 @@ def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[p
             return
 
 
-def _good_texts(batch: pa.RecordBatch, reader: RowReader) -> pa.LargeStringArray | None:
-    """The texts of a batch if each is a document: UTF-8, of a size that documents have, and no white space only."""
-    if type(reader) is not RowReader or reader.columns.text_template is not None or not batch.num_rows:
-        return None
-    column = batch.column(reader.columns.text_column)
-    column = column.dictionary_decode() if pt.is_dictionary(column.type) else column
-    if column.null_count:
-        return None
+def _add_whole(first: int, batch: pa.RecordBatch, reader: RowReader) -> bool:
+    column = reader.columns.text_column
+    texts = batch.column(column)
+    texts = texts.dictionary_decode() if pt.is_dictionary(texts.type) else texts
     try:
-        texts = column.cast(pa.large_binary()).cast(pa.large_string())  # the second cast finds what is not UTF-8
-    except pa.ArrowInvalid:
-        return None
-    sizes = pc.min_max(pc.binary_length(texts)).as_py()
-    if sizes["min"] == 0 or sizes["max"] > MAX_DOCUMENT_BYTES:
-        return None
-    starts = pc.binary_slice(texts.view(pa.large_binary()), 0, 1).to_pylist()
-    # what begins with a visible ASCII character is not white space, and only the rest need be looked at
-    return None if any(not b"!" <= start <= b"~" and texts[row].as_py().isspace() for row, start in enumerate(starts)) else texts
-
-
-def _named(first: int, batch: pa.RecordBatch, reader: RowReader) -> list[Named] | None:
-    """What the rows of a batch say of their documents, or None if one of them cannot be read."""
-    try:
-        named = [reader.name(number, _decoded(row)) for number, row in enumerate(_rows(batch, ()), start=first)]
+        rows = batch.drop_columns([column]).to_pylist() if batch.num_columns > 1 else [{} for _ in range(batch.num_rows)]
     except UnicodeDecodeError:
-        return None
-    good = [one for one in named if one is not None]
-    return good if len(good) == len(named) else None
+        return False
+    return bool(batch.num_rows) and reader.add_whole(range(first, first + batch.num_rows), texts.cast(pa.large_binary()), rows)
 
 
 def _decoded(row: Row) -> Row:
@@ -90,8 +67,6 @@ def _rows(batch: pa.RecordBatch, text_columns: tuple[str, ...]) -> list[Row]:
         plain = column.dictionary_decode() if pt.is_dictionary(column.type) else column
         text = _is_string(plain.type) or (name in text_columns and _is_text(plain.type))
         columns.append(plain.cast(pa.large_binary()) if text else plain)
-    if not columns:
-        return [{} for _ in range(batch.num_rows)]
     rows: list[Row] = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist()
     return rows
 

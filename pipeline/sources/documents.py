@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import orjson
 import pyarrow as pa
@@ -14,6 +14,7 @@ from pipeline.errors import PipelineError
 from pipeline.stages.params import DOCUMENT_SCHEMA
 
 BATCH_BYTES = 6 << 20
+LARGE_BYTES = BATCH_BYTES // 6
 MAX_DOCUMENT_BYTES = 64 << 20
 METADATA_BYTES = 4096
 DETAIL_CHARACTERS = 300
@@ -122,8 +123,7 @@ class Document:
     own_id: bool = False
 
 
-@dataclass(frozen=True)
-class Named:
+class Named(NamedTuple):
     """A document but for its text."""
 
     source_id: str
@@ -233,12 +233,13 @@ class Batches:
             yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """The batch in hand, if it holds anything."""
+        """The batch in hand, if it holds anything; several where joining them would copy much to save little."""
         self._gather()
-        if self._whole:
-            batch = self._whole[0] if len(self._whole) == 1 else pa.concat_batches(self._whole)
-            self._start()
-            yield batch
+        whole = self._whole
+        self._start()
+        if whole and min(batch.nbytes for batch in whole) < LARGE_BYTES:
+            whole = [pa.concat_batches(whole)]
+        yield from whole
 
     def _gather(self) -> None:
         """Makes the rows in hand a batch."""

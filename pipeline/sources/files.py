@@ -56,7 +56,7 @@ class FilesSource:
     config: FilesConfig
     keep_ids: bool = False
     sha256: Hash = file_sha256
-    version: ClassVar[str] = "files-2"
+    version: ClassVar[str] = "files-3"
 
     def units(self) -> list[Unit]:
         found = [unit(name, file, self.sha256) for name, file in self._files().items()]

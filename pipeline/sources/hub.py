@@ -60,7 +60,7 @@ class HubSource:
 
     corpus: str
     config: HubConfig
-    version: ClassVar[str] = "hub-2"
+    version: ClassVar[str] = "hub-3"
 
     def units(self) -> list[Unit]:
         commit = self._commit()

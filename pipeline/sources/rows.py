@@ -1,18 +1,21 @@
 """Rows with text, from any format: which columns make the text, which is the id, and what is metadata."""
 
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
-from pipeline.sources.documents import Batches, Document, Named, Reason, location, metadata_json, own_id
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, Document, Named, Reason, location, metadata_json, own_id
 from pipeline.stages.params import Params
 
 Row = dict[str, object]
 DEFAULT_ID_COLUMN = "id"
+START_BYTES = 32
 
 
 class Columns(Params):
@@ -85,6 +88,19 @@ class RowReader:
         self.batches.add(self.file, Document(named.source_id, text, number, self.file, named.url, named.metadata, named.own_id))
         yield from self.batches.full()
 
+    @property
+    def takes_whole(self) -> bool:
+        """Whether `add_whole` may be called: each row is a document, and its text is in one column."""
+        return self.columns.text_template is None
+
+    def add_whole(self, numbers: Sequence[int], texts: pa.LargeBinaryArray, rows: Sequence[Row]) -> bool:
+        """Takes all of these rows, whose texts are already out of them, without a copy; none if one would be set aside. They are emptied."""
+        good = _good_texts(texts)
+        if good is None:
+            return False
+        named = [self.name(number, row) for number, row in zip(numbers, rows, strict=True)]
+        return None not in named and self.batches.add_whole(self.file, good, cast(list[Named], named))
+
     def name(self, number: int, row: Row) -> Named | None:
         """What row `number`, without its text, says of its document; the row is emptied. None when the column named as id holds none."""
         source_id, own = self._id(number, row)
@@ -124,6 +140,21 @@ class RowReader:
             del row[column]
             return own_id(str(value)), True
         return (None, False) if self.columns.id_column else (location(self.file, number), False)
+
+
+def _good_texts(values: pa.LargeBinaryArray) -> pa.LargeStringArray | None:
+    """The same, if each is the text of a document: UTF-8, of a size that documents have, and no white space only."""
+    sizes = pc.min_max(pc.binary_length(values)).as_py()
+    if values.null_count or not sizes["min"] or sizes["max"] > MAX_DOCUMENT_BYTES:
+        return None
+    try:
+        texts = values.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return None
+    starts = pc.binary_slice(values, 0, START_BYTES).to_pylist()
+    # what shows a visible character in its first bytes is not white space, and only the rest need be looked at
+    blank = (row for row, start in enumerate(starts) if not b"!" <= start[:1] <= b"~" and not start.decode(errors="ignore").strip())
+    return None if any(texts[row].as_py().isspace() for row in blank) else texts
 
 
 def _is_number(value: object) -> bool:

@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.sources import Reason, Rejected, SourceError, Unit, document_id, open_source
+from pipeline.sources import jsonl as jsonl_rows
 from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, location, own_id
 from pipeline.sources.files import FilesConfig, FilesSource
-from pipeline.sources.jsonl import lines
 from pipeline.sources.text_files import PIECE_BYTES, pieces, universal_newlines
 
 Row = dict[str, Any]
@@ -186,11 +186,14 @@ def test_a_file_without_permission_is_set_aside(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
         "from pipeline.sources import open_source\nfrom pipeline.sources.files import FilesConfig\n"
-        "if os.geteuid() == 0: os.setuid(65534)\n"
+        "def read(path):\n"
+        "    source, rejects = open_source('c', FilesConfig(paths=(path,))), []\n"
+        "    documents = sum(batch.num_rows for unit in source.units() for batch in source.read(unit, rejects))\n"
+        "    return documents, [(r.file, str(r.reason)) for r in rejects]\n"
         "os.chdir(sys.argv[1])\n"
-        "source, rejects = open_source('c', FilesConfig(paths=('*.jsonl',))), []\n"
-        "documents = sum(batch.num_rows for unit in source.units() for batch in source.read(unit, rejects))\n"
-        "print(documents, [(r.file, str(r.reason)) for r in rejects])"
+        "read('good.jsonl')  # what reading imports may lie where nobody else may read\n"
+        "if os.geteuid() == 0: os.setuid(65534)\n"
+        "print(*read('*.jsonl'))"
     )
     for folder in [tmp_path, *tmp_path.parents]:
         if folder.owner() == tmp_path.owner() and os.access(folder, os.W_OK) and "pytest" in str(folder):
@@ -265,12 +268,17 @@ def test_a_line_of_half_a_gigabyte_costs_no_more_memory_than_the_longest_documen
     assert int(kilobytes) * 1024 < 2 * MAX_DOCUMENT_BYTES
 
 
-@given(st.binary(max_size=60), st.integers(1, 7))
-def test_lines_do_not_depend_on_how_the_stream_is_cut(content: bytes, size: int) -> None:
+@given(st.lists(st.sampled_from([b"{}", b"x" * 5, b"x" * 40, b"", b"\n", b"\n\n"])), st.integers(1, 7), st.integers(1, 30))
+def test_whole_lines_do_not_depend_on_how_the_stream_is_cut(parts: list[bytes], size: int, window: int) -> None:
+    content = b"".join(parts)
     stream = iter([content[start : start + size] for start in range(0, len(content), size)])
-    expected = content.split(b"\n")
-    numbered = list(enumerate(expected if expected[-1] else expected[:-1], start=1))
-    assert list(lines(stream)) == numbered
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(jsonl_rows, "WINDOW_BYTES", window)
+        patched.setattr(jsonl_rows, "MAX_DOCUMENT_BYTES", 20)
+        found = list(jsonl_rows.windows(stream))
+    lines = [line for window in found for line in ([None] if window is None else window.splitlines())]
+    expected = content.splitlines()
+    assert lines == [line if len(line) <= 20 else None for line in expected]
 
 
 @given(st.lists(st.sampled_from(["é" * 9000, "word " * 3000, "\n", "\n\n", "😀" * 30000, "x"]), max_size=20), st.integers(1000, 1 << 18))
@@ -340,7 +348,7 @@ def test_reading_holds_one_batch_however_long_the_file(tmp_path: Path) -> None:
     start = pa.total_allocated_bytes()
     for batch in source.read(source.units()[0], []):
         assert pa.total_allocated_bytes() - start < 3 * BATCH_BYTES
-        assert batch.nbytes < BATCH_BYTES + 200_000
+        assert batch.nbytes < BATCH_BYTES * 5 // 4
 
 
 def test_files_read_alone_keep_the_ids_that_they_bring(tmp_path: Path) -> None:
