@@ -1,10 +1,13 @@
 """A trace of a few steps, for chrome://tracing or ui.perfetto.dev."""
 
+import logging
 from pathlib import Path
 
 from torch.profiler import profile, schedule
 
 SKIPPED, WARMUP, TRACED = 1, 1, 3
+
+log = logging.getLogger("trainer")
 
 
 def profiler(directory: Path, step: int) -> profile:
@@ -17,6 +20,7 @@ def profiler(directory: Path, step: int) -> profile:
         temporary = path.with_name(f".{path.stem}.tmp.json")
         trace.export_chrome_trace(str(temporary))
         temporary.replace(path)
+        log.info("traced %s", path)
 
     # Without `activities`: all that this build of torch supports.
     return profile(schedule=schedule(wait=SKIPPED, warmup=WARMUP, active=TRACED, repeat=1), on_trace_ready=write)
