@@ -48,7 +48,7 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
             source["revision"] = inputs["revision"]
         if "paths" in source:
             source["paths"] = [path if is_url(path) else str(relative_to / Path(path).expanduser()) for path in source["paths"]]
-    weights = recipe["training"]["pretrained"]
+    weights = recipe["training"].get("pretrained")
     if weights and weights["path"]:
         weights["path"] = str(relative_to / Path(weights["path"]).expanduser())
     kept = {"every_tokens": one.tokens, "keep_every_tokens": one.tokens, "model_only": False}
@@ -88,7 +88,7 @@ def _commands(one: Checkpoint, out: Path) -> Iterator[str]:
         inputs = one.lineage["assets"][f"corpora/{corpus['name']}/raw"]["inputs"]
         if "revision" not in inputs:
             yield f"# corpus {corpus['name']} must hold what it held then: it cannot be fetched at a revision"
-    if one.lineage["recipe"]["training"]["pretrained"]:
+    if one.lineage["recipe"]["training"].get("pretrained"):
         yield "# the pretrained weights must be what they were then"
     python = one.lineage["assets"]["tokenizer"]["tools"]["python"]
     code = shlex.quote(str(out / "code"))
