@@ -38,7 +38,8 @@ MILLION = 1_000_000
 WAITS = {
     "step": (loop, "train_step"),
     "reading": (loop.Prefetcher, "batch"),
-    "logging before": (loop.Recorder, "before_step"),
+    "logging before": (loop.UpdateProbe, "remember"),
+    "weights": (loop.UpdateProbe, "sizes"),
     "logging": (loop.Recorder, "step"),
     "saving": (loop.Saver, "save"),
 }
@@ -88,8 +89,8 @@ def saving() -> dict[str, Any]:
 
 def logging_and_reading() -> dict[str, Any]:
     found = waits(SMALL, batch_tokens=8192, steps=6, save_every_steps=6)
-    medians = {name: statistics.median(found[name][1:]) for name in ("step", "reading", "logging before", "logging")}
-    share = (medians["reading"] + medians["logging before"] + medians["logging"]) / medians["step"]
+    medians = {name: statistics.median(found[name][1:]) for name in ("step", "reading", "logging before", "weights", "logging")}
+    share = sum(medians[name] for name in medians if name != "step") / medians["step"]
     return {f"{name}_ms": round(value, 2) for name, value in medians.items()} | {"share": round(share, 5)}
 
 

@@ -14,6 +14,7 @@ from pipeline.errors import PipelineError
 from pipeline.flows.check_limits import CheckLimits
 from pipeline.flows.decontamination import Decontamination
 from pipeline.flows.dedup_guard import DedupGuard
+from pipeline.flows.launching import LaunchParams
 from pipeline.flows.mixture import MixtureParams
 from pipeline.flows.shards import ShardParams
 from pipeline.sources import Paths, SourceConfig, SourceError
@@ -64,6 +65,7 @@ class Recipe(Params):
     mixture: MixtureParams = MixtureParams()
     training: TrainingConfig
     engine: EngineParams = EngineParams()
+    launch: LaunchParams = LaunchParams()
     _directory: Path = PrivateAttr(default_factory=Path)  # private: where a recipe lies is no part of what it says
 
     @field_validator("corpora", mode="before")

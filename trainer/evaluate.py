@@ -14,6 +14,7 @@ from trainer.errors import TrainerError
 from trainer.hf import load_model
 from trainer.loader import check_ids
 from trainer.model import Llama
+from trainer.parallel.split import release
 from trainer.parallel.world import World
 from trainer.precision import Precision, resolve
 from trainer.shards import TokenStream
@@ -35,12 +36,13 @@ def evaluate(model: Llama, data: DataConfig, training: TrainingConfig, precision
     with torch.no_grad():
         for row, corpus in enumerate(corpora):
             stream = TokenStream(corpus.validation)
-            for windows in _batches(stream, training.seq_len, training.evaluation.micro_batch_size, world.rank, world.size):
+            for windows in _batches(stream, training.seq_len, training.evaluation.micro_batch_size, world.data_rank, world.data_size):
                 if int(windows.max()) >= data.vocab_size:
                     check_ids(data)
                 batch = torch.from_numpy(windows).to(world.device)
                 sums[row, 0] += loss_sum(model, batch, precision, bot_id)
                 sums[row, 1] += (batch[:, 1:] >= 0).sum()
+    release(model)
     totals = world.sum(sums).tolist()
     per_corpus = {corpus.name: _summary(nats, tokens, corpus.validation_bytes) for corpus, (nats, tokens) in zip(corpora, totals, strict=True)}
     overall = _summary(sum(nats for nats, _ in totals), sum(tokens for _, tokens in totals), sum(corpus.validation_bytes for corpus in corpora))
@@ -48,9 +50,13 @@ def evaluate(model: Llama, data: DataConfig, training: TrainingConfig, precision
 
 
 def _batches(stream: TokenStream, seq_len: int, batch_size: int, rank: int, world_size: int) -> Iterator[np.ndarray]:
-    """Every world_size-th batch of windows [batch_size, seq_len + 1] int64, all of one shape: what is missing at the end is no target."""
+    """Every world_size-th batch of windows [batch_size, seq_len + 1] int64, all of one shape: what is missing at the end is no target.
+
+    All ranks get the same number, for where weights are gathered no process can do without the others.
+    """
     windows = -(-(stream.num_tokens - 1) // seq_len)
-    for first in range(rank * batch_size, windows, world_size * batch_size):
+    for together in range(0, windows, world_size * batch_size):
+        first = together + rank * batch_size
         batch = np.full((batch_size, seq_len + 1), PADDING, dtype=np.int64)
         for row, window in enumerate(range(first, min(first + batch_size, windows))):
             start = window * seq_len

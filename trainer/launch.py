@@ -16,16 +16,25 @@ ALLOCATOR = {
 OPENMP = {"GOMP_SPINCOUNT": "3000"}
 
 
-def command(config_path: Path, processes: int = 1) -> list[str]:
+# How often torchrun starts all processes again, from the newest checkpoint, when one of them has died.
+RESTARTS = 3
+
+
+def command(config_path: Path, processes: int = 1, restarts: int = RESTARTS) -> list[str]:
     """Trains `config_path` in this Python, under torchrun when there is more than one process."""
+    trainer = ["-m", "trainer", str(config_path)]
     if processes == 1:
-        return [sys.executable, "-m", "trainer", str(config_path)]
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m", "trainer", str(config_path)]
+        return [sys.executable, *trainer]
+    return [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+        *(f"--nproc-per-node={processes}", f"--max-restarts={restarts}"),
+        *trainer,
+    ]
 
 
-def environment(threads: int | None = None) -> dict[str, str]:
-    """Variables to add for one process: allocator and OpenMP threads (None: one for each physical core)."""
-    return {**ALLOCATOR, **OPENMP, "OMP_NUM_THREADS": str(threads or physical_cores())}
+def environment(threads: int | None = None, processes: int = 1) -> dict[str, str]:
+    """Variables to add for each of `processes` on this machine: allocator and OpenMP threads (None: its share of the physical cores)."""
+    return {**ALLOCATOR, **OPENMP, "OMP_NUM_THREADS": str(threads or max(1, physical_cores() // processes))}
 
 
 def physical_cores() -> int:

@@ -26,6 +26,7 @@ from trainer.saver import Saver
 from trainer.session import Session
 from trainer.signals import StopSignals
 from trainer.step import train_step
+from trainer.updates import UpdateProbe
 
 DONE = 0
 # EX_TEMPFAIL of sysexits.h: stopped on request with everything saved; run again to go on.
@@ -40,7 +41,7 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
     `allow_changes` goes on from a checkpoint of other settings; `profile` leaves a trace of a few steps in the run's directory.
     """
     with StopSignals() as stop, ExitStack() as stack:
-        world = join()
+        world = join(config.training.parallel)
         stack.callback(leave)
         reporter = stack.enter_context(Reporter(world.is_main))
         try:
@@ -98,12 +99,14 @@ def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: t
     training, world = session.training, session.world
     if session.step and session.passes(training.evaluation.every_tokens) and session.evaluation is None:
         _evaluate(session, recorder)  # a signal came before it could be made
-    batches = Prefetcher(session.data, world.rank, world.size)
-    stopping = False
+    batches = Prefetcher(session.data, world.data_rank, world.data_size)
+    probe, stopping = UpdateProbe(session.model, world), False
     try:
         while not (session.is_complete or stopping):
             if recorder is not None:
                 recorder.before_step()
+            if session.logs(session.step + 1):
+                probe.remember()
             started = time.perf_counter()
             windows = torch.from_numpy(batches.batch(session.step))
             waited = time.perf_counter()
@@ -118,10 +121,12 @@ def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: t
                 world,
                 session.loss_scale,
             )
+            seconds = time.perf_counter() - started
             session.step, session.loss, session.evaluation = session.step + 1, result.loss, None
             spike = not result.skipped and session.spikes.is_spike(result.loss, result.grad_norm)
+            weights = probe.sizes() if spike or session.logs(session.step) else None
             if recorder is not None:
-                recorder.step(result, spike, time.perf_counter() - started, waited - started)
+                recorder.step(result, spike, weights, seconds, waited - started)
 
             # The last step is followed by everything that ends a run, signal or not.
             stopping = not session.is_complete and world.any(stop.received)
@@ -147,4 +152,7 @@ def _evaluate(session: Session, recorder: Recorder | None) -> None:
         if session.evaluation is not None:
             recorder.evaluation(session.evaluation)
         recorder.draw()
-        recorder.samples()
+    if session.training.samples.prompts:
+        model = session.whole_model()
+        if recorder is not None and model is not None:
+            recorder.samples(model)

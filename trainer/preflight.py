@@ -36,7 +36,7 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
     For the main process alone. Reads every token of a corpus that does not say what its `content` is. Of one that does, the sizes of all shards and
     some of their ids: an id outside the vocabulary that is met only later ends the run with the name of its document (TrainingData.batch).
     """
-    _check_batch(config, world.size)
+    _check_batch(config, world.data_size)
     _check_tokenizer(config)
     contents = {corpus.name: _check_shards(corpus, config.data.vocab_size) for corpus in config.data.corpora}
     _check_disk(config)
@@ -44,15 +44,15 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
     return contents
 
 
-def _check_batch(config: RunConfig, world_size: int) -> None:
+def _check_batch(config: RunConfig, data_size: int) -> None:
     training = config.training
     micro = training.micro_batch_size * training.seq_len
     for stage in training.curriculum.stages:
-        if stage.global_batch_tokens % (micro * world_size):
+        if stage.global_batch_tokens % (micro * data_size):
             where = f"stage {stage.name!r}: " if training.stages else ""
             raise TrainerError(
                 f"{where}training.global_batch_tokens {stage.global_batch_tokens} is not a multiple of seq_len x micro_batch_size x processes "
-                f"({training.seq_len} x {training.micro_batch_size} x {world_size}); change one of them"
+                f"({training.seq_len} x {training.micro_batch_size} x {data_size}); change one of them"
             )
 
 
@@ -123,7 +123,8 @@ def _existing_parent(path: Path) -> Path:
 
 def _check_memory(config: RunConfig, world: World) -> None:
     training, free = config.training, free_memory(world.device)
-    if rough(config) * AMPLE < free:
+    # The estimate is of a model in one process: of a split one the first batch tells.
+    if training.parallel.splits_model or rough(config) * AMPLE < free:
         return
     needed = estimate(config, world.size, world.device)
     told = f"training needs {needed}, and {free / 1e6:,.0f} MB are free on {world.device}"

@@ -5,19 +5,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from trainer import plot
 from trainer.checkpoint import state, store
 from trainer.generate import complete, load_tokenizer
 from trainer.hardware import peak_flops, peak_memory
 from trainer.metrics import MetricsLog
+from trainer.model import Llama
 from trainer.progress import Progress
 from trainer.report import Reporter
 from trainer.rundir import RunDirectory
 from trainer.session import Session
 from trainer.step import StepResult
-from trainer.updates import UpdateProbe
+from trainer.updates import WeightSizes
 
 log = logging.getLogger("trainer")
 
@@ -29,7 +28,6 @@ class Recorder:
         self._session, self._directory, self._reporter = session, directory, reporter
         self.metrics = MetricsLog(directory.metrics, directory.tensorboard, session.step, session.metrics_bytes)
         self._progress = Progress(session.tokens, session.training.max_tokens)
-        self._updates = UpdateProbe(session.model)
         self._started, self._started_tokens = time.monotonic(), session.tokens
         self._peak_flops = peak_flops(session.world.device, session.precision) * session.world.size
 
@@ -38,17 +36,12 @@ class Recorder:
         self._progress.close()
 
     def before_step(self) -> None:
-        if self._is_logged(self._session.step + 1):
-            self._updates.remember()
         stage = self._session.curriculum.stage(self._session.step)
         if stage.name and stage.first_step == self._session.step:
             log.info("stage %s: %d steps of %s tokens, windows of %d", stage.name, stage.steps, f"{stage.global_batch_tokens:,}", stage.seq_len)
 
-    def _is_logged(self, step: int) -> bool:
-        return step % self._session.training.log_every_steps == 0 or step == self._session.training.steps
-
-    def step(self, result: StepResult, spike: bool, step_seconds: float, wait_seconds: float) -> None:
-        """A spike is written down at any step, others at each `log_every_steps`-th."""
+    def step(self, result: StepResult, spike: bool, weights: WeightSizes | None, step_seconds: float, wait_seconds: float) -> None:
+        """Written down where there are `weights`."""
         session, stage = self._session, self._session.curriculum.stage(self._session.step - 1)
         elapsed = time.monotonic() - self._started
         eta = elapsed * (session.training.max_tokens - session.tokens) / (session.tokens - self._started_tokens)
@@ -57,7 +50,7 @@ class Recorder:
             log.warning("step %d skipped: gradients overflowed in fp16; the loss scale is now %g", session.step, session.loss_scale.value)
         if spike:
             log.warning("step %d: loss %.3f, gradient norm %.3f: a spike", session.step, result.loss, result.grad_norm)
-        if spike or self._is_logged(session.step):
+        if weights is not None:
             flops = session.training.model.flops_per_token(session.config.data.vocab_size, stage.seq_len)
             record = {
                 "kind": "train",
@@ -66,8 +59,8 @@ class Recorder:
                 "loss": result.loss,
                 "lr": session.optimizers[0].param_groups[0]["base_lr"] * result.lr_factor,
                 "grad_norm": result.grad_norm,
-                "param_norm": torch.nn.utils.get_total_norm(list(session.model.parameters())).item(),
-                "update_ratio": self._updates.ratio(),
+                "param_norm": weights.param_norm,
+                "update_ratio": weights.update_ratio,
                 "spike": spike,
                 "tokens_per_second": round(speed, 1),
                 "mfu": round(speed * flops / self._peak_flops, 4),
@@ -88,14 +81,12 @@ class Recorder:
         self._reporter.send("evaluation", step=session.step, tokens=session.tokens, **evaluation)
         log.info("step %d: validation loss %.4f, %.4f bits per byte", session.step, evaluation["loss"], evaluation["bits_per_byte"])
 
-    def samples(self) -> None:
-        """What the model writes now; the same at the same step of the same run."""
+    def samples(self, model: Llama) -> None:
+        """What the session's model, here whole, writes now; the same at the same step of the same run."""
         session, samples, data = self._session, self._session.training.samples, self._session.config.data
-        if not samples.prompts:
-            return
         tokenizer = load_tokenizer(data.tokenizer)
         for prompt in samples.prompts:
-            text = complete(session.model, tokenizer, prompt, data.bot_id, data.eot_id, samples, session.training.seed)
+            text = complete(model, tokenizer, prompt, data.bot_id, data.eot_id, samples, session.training.seed)
             self.metrics.write_text("sample", text, session.step)
             self._reporter.send("sample", step=session.step, prompt=prompt, text=text)
             log.info("step %d: %s", session.step, text.replace("\n", " / "))

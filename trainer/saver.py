@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from pathlib import Path
 
 from trainer.checkpoint import store
 from trainer.checkpoint.staging import Staging
@@ -12,11 +13,13 @@ from trainer.session import Session
 
 
 class Saver:
-    """Every process has one, so that all agree on when; the main one, which has a recorder, writes."""
+    """Every process has one, so that all agree on when. The main one, which has a recorder, writes; where the model is split, all do."""
 
     def __init__(self, session: Session, directory: RunDirectory, recorder: Recorder | None) -> None:
         self._session, self._directory, self._recorder = session, directory, recorder
-        self._writer = CheckpointWriter(recorder.checkpoint) if recorder is not None else None
+        announce = recorder.checkpoint if recorder is not None else _not_here
+        writes = recorder is not None or session.world.mesh is not None
+        self._writer = CheckpointWriter(announce, session.world) if writes else None
         self._staging = Staging()
         self._last = time.monotonic()
 
@@ -30,12 +33,12 @@ class Saver:
     def save(self, whole: bool) -> None:
         """Returns when the state is copied and the checkpoint before is committed. `whole` overrules `model_only`."""
         self._last = time.monotonic()
-        if self._writer is None or self._recorder is None:
+        if self._writer is None:
             return
         session = self._session
         self._writer.wait()
         # The metrics must be on disk before a checkpoint that vouches for them.
-        metrics_bytes = self._recorder.metrics.sync()
+        metrics_bytes = self._recorder.metrics.sync() if self._recorder is not None else 0
         snapshot = session.snapshot(self._staging, metrics_bytes, model_only=session.training.checkpoint.model_only and not whole)
         retire = partial(store.retire, keep_last=session.training.checkpoint.keep_last, stays=session.stays)
         self._writer.save(store.directory_for(self._directory.checkpoints, session.step), snapshot.write, retire)
@@ -54,3 +57,7 @@ class Saver:
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+
+
+def _not_here(checkpoint: Path) -> None:
+    """The main process announces checkpoints."""

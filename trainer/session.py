@@ -19,6 +19,7 @@ from trainer.hf import Pretrained, load_weights
 from trainer.loader import TrainingData
 from trainer.model import Llama
 from trainer.optim.build import build
+from trainer.parallel.split import split
 from trainer.parallel.world import World
 from trainer.precision import AUTOCAST, LossScale, Precision, resolve
 from trainer.spikes import SpikeDetector
@@ -82,6 +83,7 @@ class Session:
             load_weights(model, pretrained.directory)
         else:
             model.initialise(training.init, training.seed)
+        split(model, world, training.parallel, precision)
         meant = meaning(config, contents, pretrained.sha256 if pretrained else None)
         optimizers, loss_scale = build(model, training.optimizer), LossScale.of(precision)
         return cls(config, meant, world, precision, attention, data, model, optimizers, loss_scale)
@@ -106,6 +108,10 @@ class Session:
     def passes(self, every_tokens: int) -> bool:
         """Whether the step just done reached a multiple of `every_tokens`."""
         return self._passes(self.step, every_tokens)
+
+    def logs(self, step: int) -> bool:
+        """Whether a step is written down even if nothing is special about it."""
+        return step % self.training.log_every_steps == 0 or step == self.training.steps
 
     def stays(self, step: int) -> bool:
         """Whether the checkpoint of a step is one of those kept for good."""
@@ -145,12 +151,16 @@ class Session:
     def rehearse(self) -> None:
         """Compiles, and makes the gradients of one micro-batch, which are thrown away: TrainerError when that cannot be done."""
         self.compile_blocks()
-        rows = self.data.batch(self.step, self.world.rank, self.world.size)
+        rows = self.data.batch(self.step, self.world.data_rank, self.world.data_size)
         rows = rows[: self.training.micro_batch_size * self.training.seq_len // (rows.shape[1] - 1)]
         windows = torch.from_numpy(rows).to(self.world.device)
         with preflight.explained(self.training):
             loss_sum(self.model, windows, self.precision, self.bot_id).backward()
         self.model.zero_grad(set_to_none=True)
+
+    def whole_model(self) -> Llama | None:
+        """The model itself; where it is split, a copy in the main process's memory, which is a collective."""
+        return self.model if self.world.mesh is None else Staging().model(self.model, self.world)
 
     def snapshot(self, staging: Staging, metrics_bytes: int, model_only: bool) -> state.Snapshot:
         """What a checkpoint of the current step is written from, copied into `staging`."""
@@ -166,7 +176,7 @@ class Session:
             metrics_bytes=metrics_bytes,
             changes=self.changes,
         )
-        return state.Snapshot.take(self.model, None if model_only else self.optimizers, progress, self.config, self.meaning, staging)
+        return state.Snapshot.take(self.model, None if model_only else self.optimizers, progress, self.config, self.meaning, staging, self.world)
 
     def resume(self, checkpoints: Path, allow_changes: bool = False) -> Path | None:
         """Goes to the newest checkpoint that verifies, if any. TrainerError when it is of another run."""

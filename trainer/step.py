@@ -14,6 +14,7 @@ from trainer.loss import IGNORED, summed_cross_entropy
 from trainer.model import Llama
 from trainer.optim.build import set_learning_rates
 from trainer.optim.sophia import SophiaG, draw_tokens, draws
+from trainer.parallel.pieces import local
 from trainer.parallel.world import World
 from trainer.precision import LossScale, Precision, autocast
 from trainer.schedule import lr_factor
@@ -75,19 +76,19 @@ def train_step(
     """
     loss_scale = loss_scale or LossScale.of(precision)
     predicted = world.sum((windows[:, 1:] >= 0).sum())
-    first_sample = training.curriculum.samples(step) + world.rank * len(windows)
+    first_sample = training.curriculum.samples(step) + world.data_rank * len(windows)
     dropout_keys = sample_keys(training.seed, first_sample, len(windows)).to(windows.device) if training.dropout else None
 
     for optimizer in optimizers:
         if isinstance(optimizer, SophiaG) and step % optimizer.interval == 0:
             uniform = draws(training.seed, first_sample, len(windows), windows.shape[1] - 1).to(windows.device)
             _gradients(model, windows, predicted, training, precision, bot_id, world, loss_scale.value, dropout_keys, uniform)
-            if _clipped_norm(model, None) < math.inf:
+            if _clipped_norm(model, None, world) < math.inf:
                 optimizer.update_curvature(predicted)
             optimizer.zero_grad(set_to_none=True)
 
     loss = _gradients(model, windows, predicted, training, precision, bot_id, world, loss_scale.value, dropout_keys)
-    grad_norm = _clipped_norm(model, training.optimizer.max_grad_norm)
+    grad_norm = _clipped_norm(model, training.optimizer.max_grad_norm, world)
     finite = math.isfinite(loss) and math.isfinite(grad_norm)
     if not finite and not loss_scale.can_shrink:
         raise TrainerError(
@@ -131,7 +132,7 @@ def _gradients(
         else:
             micro_loss = loss_sum(model, windows[rows], precision, bot_id, uniform=uniform[rows], dropout_keys=keys)
         # Gradients are summed over micro-batches and processes, so each term is divided by the global number of targets, once.
-        (micro_loss * scale / predicted).backward()
+        (micro_loss * (scale * world.loss_factor) / predicted).backward()
         total += micro_loss.detach()
     world.sum_gradients(model)
     if scale != 1:
@@ -141,6 +142,10 @@ def _gradients(
     return (world.sum(total) / predicted).item()
 
 
-def _clipped_norm(model: Llama, limit: float | None) -> float:
+def _clipped_norm(model: Llama, limit: float | None, world: World) -> float:
     """The norm of all gradients, which are then scaled down to `limit` if they are longer."""
-    return torch.nn.utils.clip_grad_norm_(model.parameters(), math.inf if limit is None else limit).item()
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    norm = world.norm(gradients)
+    if limit is not None:
+        torch._foreach_mul_([local(gradient) for gradient in gradients], (limit / (norm + 1e-6)).clamp(max=1.0))
+    return norm.item()

@@ -14,12 +14,12 @@ from pipeline.assets import checkpoints, checks
 from pipeline.assets.outcome import explained, materialized
 from pipeline.assets.resources import Workshop
 from pipeline.flows import train as train_flow
+from pipeline.flows.launching import LaunchParams
 from pipeline.flows.subprocesses import run_group
 from pipeline.recipe import Recipe
 from pipeline.reports import funnel, training
 from pipeline.reports.images import as_text, inline, inline_png
 from pipeline.store import Version
-from trainer import launch
 
 GPU_POOL = "gpu"  # one at a time: dagster.yaml
 # Each goes on from the newest checkpoint. Dagster's own retry policy would also start a run again that a person stops.
@@ -44,7 +44,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         run = train_flow.plan(workshop.store, workshop.recipe)
         version = train_flow.finished(workshop.store, run)
         if version is None:
-            follower = _Follower(context, run)
+            follower = _Follower(context, run, workshop.recipe.launch)
             started = time.monotonic()
             follower.train()
             version = train_flow.finish(workshop.store, run, follower.last_checkpoint, time.monotonic() - started)
@@ -76,9 +76,10 @@ def _mixture(workshop: Workshop) -> dg.TableMetadataValue:
 class _Follower:
     """Runs the trainer through Dagster Pipes and turns its messages into log lines and checkpoint entries, as they come."""
 
-    def __init__(self, context: dg.AssetExecutionContext, run: train_flow.Run):
+    def __init__(self, context: dg.AssetExecutionContext, run: train_flow.Run, launch: LaunchParams):
         self.context = context
         self.run = run
+        self.launch = launch
         self.last_checkpoint: Mapping[str, Any] = {}
         self.samples: list[Mapping[str, Any]] = []  # written since the last checkpoint
         self.last_lines: deque[str] = deque(maxlen=5)
@@ -95,9 +96,9 @@ class _Follower:
                 self.context.log.warning(f"{error}: started again")
 
     def _attempt(self) -> None:
-        command = launch.command(self.run.write_config(), processes=1)
+        command = self.launch.command(self.run.write_config())
         with dg.open_pipes_session(self.context, dg.PipesTempFileContextInjector(), dg.PipesTempFileMessageReader()) as session:
-            environment = {**os.environ, **launch.environment(self.run.config.training.threads), **session.get_bootstrap_env_vars()}
+            environment = {**os.environ, **self.launch.environment(self.run.config.training.threads), **session.get_bootstrap_env_vars()}
             handled = 0
 
             def poll() -> bool:

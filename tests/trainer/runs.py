@@ -32,4 +32,5 @@ def history(run_dir: Path) -> list[dict[str, Any]]:
 def outcome(run_dir: Path) -> tuple[str, bytes, list[dict[str, Any]]]:
     """The last checkpoint's name, its weights and optimizer state, and the history."""
     last = store.existing(run_dir / "checkpoints")[-1]
-    return last.name, (last / "hf/model.safetensors").read_bytes() + (last / "optimizer.safetensors").read_bytes(), history(run_dir)
+    files = [last / "hf/model.safetensors", *sorted(last.glob("optimizer*.safetensors"))]
+    return last.name, b"".join(path.read_bytes() for path in files), history(run_dir)

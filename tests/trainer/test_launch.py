@@ -17,6 +17,10 @@ def test_one_process_is_plain_python_and_several_are_torchrun() -> None:
     assert several[-3:] == ["-m", "trainer", "c.yaml"]
 
 
+def test_processes_share_the_cores() -> None:
+    assert launch.environment(processes=1000)["OMP_NUM_THREADS"] == "1"
+
+
 def test_threads_default_to_the_cores_that_may_be_used() -> None:
     assert launch.environment(3)["OMP_NUM_THREADS"] == "3"
     assert int(launch.environment()["OMP_NUM_THREADS"]) == launch.physical_cores() >= 1

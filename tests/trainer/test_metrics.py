@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from trainer import metrics
+from trainer.parallel.world import World
 from trainer.updates import SAMPLED, UpdateProbe
 
 
@@ -28,12 +29,12 @@ def test_the_update_ratio_of_a_small_model_is_exact_and_of_a_large_one_close() -
     torch.manual_seed(0)
     for size, tolerance in ((SAMPLED // 4, 1e-6), (100 * SAMPLED, 0.05)):
         model = nn.Linear(size // 16, 16)
-        probe = UpdateProbe(model)
-        assert probe.ratio() is None
+        probe = UpdateProbe(model, World(0, 1, torch.device("cpu")))
+        assert probe.sizes().update_ratio is None
         before = torch.cat([parameter.detach().flatten().clone() for parameter in model.parameters()])
         probe.remember()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter), alpha=0.01)
         change = torch.cat([parameter.detach().flatten() for parameter in model.parameters()]) - before
-        assert probe.ratio() == pytest.approx((change.norm() / before.norm()).item(), rel=tolerance)
+        assert probe.sizes().update_ratio == pytest.approx((change.norm() / before.norm()).item(), rel=tolerance)

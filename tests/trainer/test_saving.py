@@ -10,18 +10,21 @@ import pytest
 import torch
 
 from trainer.checkpoint import state, store
-from trainer.checkpoint.staging import Staging, host_model
+from trainer.checkpoint.staging import Staging
 from trainer.checkpoint.writer import CheckpointWriter
 from trainer.config import InitConfig, ModelConfig, RunConfig
 from trainer.errors import TrainerError
 from trainer.loop import DONE, run
 from trainer.model import Llama
+from trainer.parallel.world import World
+
+ALONE = World(0, 1, torch.device("cpu"))
 
 
 def test_a_checkpoint_is_announced_once_it_is_committed_and_training_does_not_wait_for_it(tmp_path: Path) -> None:
     announced: list[Path] = []
     may_end = threading.Event()
-    writer = CheckpointWriter(announced.append)
+    writer = CheckpointWriter(announced.append, ALONE)
 
     def write(directory: Path) -> None:
         (directory / "state").write_text("all of it")
@@ -39,7 +42,7 @@ def test_a_checkpoint_is_announced_once_it_is_committed_and_training_does_not_wa
 
 
 def test_what_goes_wrong_in_the_thread_is_told_to_training(tmp_path: Path) -> None:
-    writer = CheckpointWriter(lambda saved: pytest.fail("announced"))
+    writer = CheckpointWriter(lambda saved: pytest.fail("announced"), ALONE)
 
     def write(directory: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -56,7 +59,8 @@ def test_the_copy_that_is_written_does_not_follow_training(tied: bool) -> None:
     model = Llama(ModelConfig(n_layers=1, d_model=16, n_heads=2, n_kv_heads=1, d_ff=16, tie_embeddings=tied), 50, 8, "math")
     model.initialise(InitConfig(), seed=1)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    copy = host_model(model, Staging())
+    copy = Staging().model(model, ALONE)
+    assert copy is not None
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(1)

@@ -1,11 +1,13 @@
 """Host memory that training is copied into, so that it goes on while a checkpoint is written."""
 
-import copy
+from collections import deque
+from collections.abc import Iterable
 
 import torch
-from torch import nn
 
 from trainer.model import Llama
+from trainer.parallel.pieces import whole_parameters
+from trainer.parallel.world import World
 
 
 class Staging:
@@ -13,21 +15,31 @@ class Staging:
 
     def __init__(self) -> None:
         self._held: dict[str, torch.Tensor] = {}
+        self._model: Llama | None = None
 
-    def copy(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """What `tensors` hold now. Valid until the next copy."""
-        for name, tensor in tensors.items():
+    def copy(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+        """What named tensors hold now. Valid until the next copy."""
+        copied, on_gpu = {}, False
+        for name, tensor in tensors:
             if name not in self._held:
                 self._held[name] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-            self._held[name].copy_(tensor.detach(), non_blocking=True)
-        if any(tensor.is_cuda for tensor in tensors.values()):
+            copied[name] = self._held[name].copy_(tensor.detach(), non_blocking=True)
+            on_gpu |= tensor.is_cuda
+        if on_gpu:
             torch.cuda.synchronize()
-        return {name: self._held[name] for name in tensors}
+        return copied
 
-
-def host_model(model: Llama, staging: Staging) -> Llama:
-    """The model as it is now, its weights in host memory; tied weights stay tied."""
-    weights = staging.copy(dict(model.named_parameters()))
-    # What deepcopy finds in its memo it does not copy: every parameter is replaced by its copy, wherever it occurs.
-    replaced = {id(parameter): nn.Parameter(weights[name], requires_grad=False) for name, parameter in model.named_parameters()}
-    return copy.deepcopy(model, replaced).cpu()
+    def model(self, model: Llama, world: World) -> Llama | None:
+        """The model as it is now, whole, in host memory. Where it is split this is a collective, and only the main process gets it."""
+        weights = whole_parameters(model)
+        if not world.is_main:
+            deque(weights, maxlen=0)
+            return None
+        copied = self.copy(weights)
+        if self._model is None:
+            with torch.device("meta"):
+                self._model = Llama(model.config, model.vocab_size, model.max_length, model.model.backend)
+            self._model.materialise(torch.device("cpu"))
+        for name, parameter in self._model.named_parameters():
+            parameter.data = copied[name]
+        return self._model

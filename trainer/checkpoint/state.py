@@ -1,7 +1,8 @@
 """What a checkpoint of a run holds, written and read back.
 
     hf/                     the weights, in Hugging Face's format, with the tokenizer
-    optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`; not in a checkpoint of the model only
+    optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`; not in a checkpoint of the model only. Where the model is split
+                            over processes, optimizer-<number>-of-<processes>.safetensors from each, with its parts of them (checkpoint.parts)
     state.json              position (step, tokens, samples), the configuration's meaning and hash, last losses, spike history
     lineage.json            what the model is made from
     manifest.json           size and sha256 of every file
@@ -16,20 +17,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch.optim import Optimizer
 
 from trainer import hf
 from trainer.checkpoint import store
-from trainer.checkpoint.staging import Staging, host_model
+from trainer.checkpoint.parts import Part, SavedTensors, save_parts
+from trainer.checkpoint.staging import Staging
 from trainer.checkpoint.store import CheckpointError
 from trainer.config import RunConfig, config_hash
 from trainer.model import Llama
 from trainer.optim.state import load_state_tensors, state_tensors
+from trainer.parallel.pieces import is_first_holder, local, region
+from trainer.parallel.world import World
 from trainer.precision import LossScale
 
 LIBRARIES = ("torch", "numpy", "safetensors", "tokenizers")
-OPTIMIZER = "optimizer.safetensors"
+OPTIMIZER_FILES = "optimizer*.safetensors"
 
 
 @dataclass(frozen=True)
@@ -53,30 +56,49 @@ class Progress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run at one moment, in host memory; `optimizer` is None in a checkpoint of the model only."""
+    """A run at one moment, in host memory: what one process writes of it. `optimizer` is None in a checkpoint of the model only.
 
-    model: Llama
+    Where the model is split, the main process has all of it, the others have none; and each has `parts` of the optimizer's state.
+    """
+
+    model: Llama | None
     optimizer: dict[str, torch.Tensor] | None
+    optimizer_file: str
+    parts: dict[str, Part]
     progress: Progress
     config: RunConfig
     meaning: dict[str, Any]
 
     @classmethod
     def take(
-        cls, model: Llama, optimizers: list[Optimizer] | None, progress: Progress, config: RunConfig, meaning: dict[str, Any], staging: Staging
+        cls,
+        model: Llama,
+        optimizers: list[Optimizer] | None,
+        progress: Progress,
+        config: RunConfig,
+        meaning: dict[str, Any],
+        staging: Staging,
+        world: World,
     ) -> "Snapshot":
-        """Copies what training changes; until `staging` is used again the snapshot stays as it is."""
-        optimizer = None if optimizers is None else staging.copy(state_tensors(model, optimizers))
-        return cls(host_model(model, staging), optimizer, progress, config, meaning)
+        """Copies what training changes; until `staging` is used again the snapshot stays as it is. A collective where the model is split."""
+        tensors, parts, file = state_tensors(model, optimizers or []), {}, "optimizer.safetensors"
+        if world.mesh is not None:
+            tensors = {name: tensor for name, tensor in tensors.items() if is_first_holder(tensor, world.mesh) and local(tensor).numel()}
+            parts = {name: Part(tuple(axis.start for axis in region(tensor)), tuple(tensor.shape)) for name, tensor in tensors.items()}
+            file = f"optimizer-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"
+        optimizer = staging.copy((name, local(tensor)) for name, tensor in tensors.items())
+        return cls(staging.model(model, world), None if optimizers is None else optimizer, file, parts, progress, config, meaning)
 
     def write(self, directory: Path) -> None:
         """Fills the directory of a checkpoint, all but its manifest."""
+        if self.optimizer is not None:
+            save_parts(directory / self.optimizer_file, self.optimizer, self.parts)
+        if self.model is None:
+            return
         data, progress = self.config.data, self.progress
         hf.export(self.model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf")
         if progress.tokens == self.config.training.max_tokens:
             hf.check_export(self.model, directory / "hf")  # once training holds no gradients, so that a second model fits
-        if self.optimizer is not None:
-            save_file(self.optimizer, directory / OPTIMIZER)
         meant = {"config_hash": config_hash(self.meaning), "meaning": self.meaning}
         _write_json(directory / "state.json", {**asdict(progress), **meant, "model_only": self.optimizer is None})
         training = {
@@ -108,8 +130,14 @@ def verify(checkpoint: Path, steps: int) -> None:
 def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None:
     """Weights and, where it was saved, optimizer state, bit for bit. Hyperparameters stay those of the configuration."""
     hf.load_weights(model, checkpoint / "hf")
-    if (checkpoint / OPTIMIZER).exists():
-        load_state_tensors(model, optimizers, load_file(checkpoint / OPTIMIZER))
+    parameters = dict(model.named_parameters())
+    with SavedTensors(checkpoint.glob(OPTIMIZER_FILES)) as saved:
+        tensors = {}
+        for name, shape in saved.shapes.items():
+            parameter = parameters.get(name.partition("/")[2])
+            held = region(parameter) if parameter is not None and parameter.shape == shape else None
+            tensors[name] = saved.read(name, held)
+    load_state_tensors(model, optimizers, tensors)
 
 
 def differences(before: Any, now: Any, at: str = "") -> list[str]:

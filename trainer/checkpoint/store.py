@@ -28,9 +28,14 @@ def step_of(checkpoint: Path) -> int:
     return int(match[1])
 
 
+def unpublished(checkpoint: Path) -> Path:
+    """Where a checkpoint is written before it has its name."""
+    return checkpoint.with_name(f".{checkpoint.name}.tmp")
+
+
 def publish(checkpoint: Path, write: Callable[[Path], None]) -> None:
     """Lets `write` fill a temporary directory, makes it durable with a manifest written last, and gives it its name, replacing a broken one."""
-    temporary = checkpoint.with_name(f".{checkpoint.name}.tmp")
+    temporary = unpublished(checkpoint)
     for leftover in checkpoint.parent.glob(".step-*.tmp"):
         shutil.rmtree(leftover)
     temporary.mkdir(parents=True)
@@ -102,7 +107,7 @@ def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda s
     until_newest = [checkpoint for checkpoint in existing(newest.parent) if step_of(checkpoint) <= step_of(newest)]
     for checkpoint in (old for old in until_newest[:-keep_last] if not stays(step_of(old))):
         # Renamed first: a kill in the middle of the removal must not leave half a checkpoint under its name.
-        doomed = checkpoint.with_name(f".{checkpoint.name}.tmp")
+        doomed = unpublished(checkpoint)
         checkpoint.rename(doomed)
         shutil.rmtree(doomed)
 

@@ -5,19 +5,25 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import torch
+import torch.distributed as dist
 from safetensors import SafetensorError
 
 from trainer.checkpoint import store
 from trainer.errors import TrainerError
+from trainer.parallel.world import World
 
 log = logging.getLogger("trainer")
 
 
 class CheckpointWriter:
-    """Publishes one checkpoint at a time and calls `announce` with it, in the caller's thread, once it is committed."""
+    """Publishes one checkpoint at a time and calls `announce` with it, in the caller's thread, once it is committed.
 
-    def __init__(self, announce: Callable[[Path], None]) -> None:
-        self._announce = announce
+    Where the model is split each process of the `world` has one, for all write into the same directory; the main one publishes it.
+    """
+
+    def __init__(self, announce: Callable[[Path], None], world: World) -> None:
+        self._announce, self._world = announce, world
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._saving: Future[Path] | None = None
 
@@ -25,7 +31,7 @@ class CheckpointWriter:
         """Starts to publish what `write` puts into a directory, and to `retire` older ones after it. Nothing may be in flight: `wait` before."""
         if self._saving is not None:
             raise RuntimeError("a checkpoint is in flight")
-        self._saving = self._pool.submit(_publish, checkpoint, write, retire)
+        self._saving = self._pool.submit(self._publish, checkpoint, write, retire)
 
     def poll(self) -> None:
         """Announces what has been committed since. TrainerError when it could not be written."""
@@ -44,11 +50,29 @@ class CheckpointWriter:
         if self._saving is not None and (error := self._saving.exception()):
             log.warning("%s", error)
 
+    def _publish(self, checkpoint: Path, write: Callable[[Path], None], retire: Callable[[Path], None]) -> Path:
+        try:
+            if self._world.is_main:
+                store.publish(checkpoint, lambda directory: self._write_together(directory, write))
+                retire(checkpoint)
+            else:
+                self._write_together(store.unpublished(checkpoint), write)
+        except (OSError, SafetensorError) as error:
+            raise TrainerError(f"{checkpoint}: cannot be saved ({error}); earlier checkpoints are intact, free some space and run again") from error
+        return checkpoint
 
-def _publish(checkpoint: Path, write: Callable[[Path], None], retire: Callable[[Path], None]) -> Path:
-    try:
-        store.publish(checkpoint, write)
-        retire(checkpoint)
-    except (OSError, SafetensorError) as error:
-        raise TrainerError(f"{checkpoint}: cannot be saved ({error}); earlier checkpoints are intact, free some space and run again") from error
-    return checkpoint
+    def _write_together(self, directory: Path, write: Callable[[Path], None]) -> None:
+        """Returns when all processes have written."""
+        background = self._world.background
+        if background is None:
+            write(directory)
+            return
+        dist.barrier(background)  # now the main process has made the directory
+        failed = torch.ones(1)
+        try:
+            write(directory)
+            failed.zero_()
+        finally:
+            dist.all_reduce(failed, group=background)
+        if failed.item():
+            raise OSError("another process could not write its part")

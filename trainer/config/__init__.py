@@ -4,6 +4,7 @@ from trainer.config.base import Config
 from trainer.config.data import CorpusShards, DataConfig
 from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import OptimizerConfig, ParameterGroup, ScheduleConfig
+from trainer.config.parallel import ParallelConfig
 from trainer.config.run import OPERATIONAL, RunConfig, config_hash, load_run_config, meaning
 from trainer.config.stages import Curriculum, Stage, StageConfig
 from trainer.config.training import CheckpointConfig, EvaluationConfig, SamplesConfig, TrainingConfig
@@ -19,6 +20,7 @@ __all__ = [
     "InitConfig",
     "ModelConfig",
     "OptimizerConfig",
+    "ParallelConfig",
     "ParameterGroup",
     "PretrainedConfig",
     "RunConfig",

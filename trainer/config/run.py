@@ -39,6 +39,7 @@ OPERATIONAL = {
     "samples",
     "log_every_steps",
     "threads",
+    "parallel",
 }
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from trainer.config.base import Config
 from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import OptimizerConfig, ScheduleConfig
+from trainer.config.parallel import ParallelConfig
 from trainer.config.stages import Curriculum, Stage, StageConfig, resolve
 
 
@@ -84,6 +85,7 @@ class TrainingConfig(Config):
     samples: SamplesConfig = SamplesConfig()
     log_every_steps: int = Field(default=1, ge=1)
     threads: int | None = Field(default=None, ge=1)
+    parallel: ParallelConfig = ParallelConfig()
 
     @model_validator(mode="after")
     def _steps_are_whole_and_schedules_fit(self) -> Self:
@@ -104,6 +106,12 @@ class TrainingConfig(Config):
             if self.packing == "best_fit" and stage.seq_len != self.seq_len:
                 raise ValueError(f"{where}packing best_fit fills windows of one seq_len: leave the stage's out, or set packing: windows")
             stage.schedule.check(stage.schedule_tokens, where)
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_split(self) -> Self:
+        for stage in self.curriculum.stages:
+            self.parallel.check(self.model, stage.seq_len, self.optimizer.kind, self.dropout)
         return self
 
     def check_corpora(self, names: Collection[str]) -> None:

@@ -9,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 
 from trainer.errors import TrainerError
 from trainer.model import Llama
+from trainer.parallel.pieces import fill
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 HEAD = "lm_head.weight"
@@ -58,10 +59,9 @@ def load_weights(model: Llama, directory: Path) -> None:
             parameter = parameters[name]
             rows = model.vocab_size if name in WITH_VOCABULARY else parameter.shape[0]
             used = tensor[: model.vocab_size] if name in WITH_VOCABULARY else tensor
-            if used.shape != parameter[:rows].shape:
-                raise TrainerError(f"{directory}: {name} has shape {tuple(tensor.shape)}, the model needs {tuple(parameter[:rows].shape)}")
-            parameter[:rows] = used
-            parameter[rows:] = 0.0
+            if used.shape != (needed := (rows, *parameter.shape[1:])):
+                raise TrainerError(f"{directory}: {name} has shape {tuple(tensor.shape)}, the model needs {needed}")
+            fill(parameter, used)
     if missing:
         raise TrainerError(f"{directory}: tensors of the model are missing: {', '.join(sorted(missing))}")
 

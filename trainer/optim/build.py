@@ -3,6 +3,8 @@
 from typing import Any
 
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Optimizer
 
 from trainer.config import OptimizerConfig
@@ -27,11 +29,13 @@ def build(model: nn.Module, config: OptimizerConfig) -> list[Optimizer]:
 
 
 def _groups(parameters: dict[str, nn.Parameter], config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Parameters of one learning rate and decay together, in the order of the model."""
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    """Parameters of one learning rate and decay together, and of one mesh where they are split, in the order of the model."""
+    groups: dict[tuple[float, float, DeviceMesh | None], list[nn.Parameter]] = {}
     for name, parameter in parameters.items():
-        groups.setdefault(rate_and_decay(name, parameter, config), []).append(parameter)
-    return [{"params": members, "lr": lr, "base_lr": lr, "weight_decay": decay} for (lr, decay), members in groups.items()]
+        # A fused update takes tensors of one mesh.
+        mesh = parameter.device_mesh if isinstance(parameter, DTensor) else None
+        groups.setdefault((*rate_and_decay(name, parameter, config), mesh), []).append(parameter)
+    return [{"params": members, "lr": lr, "base_lr": lr, "weight_decay": decay} for (lr, decay, _), members in groups.items()]
 
 
 def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:

@@ -2,7 +2,10 @@
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
+
+from trainer.parallel.pieces import as_part_of, local
 
 QUANTIZED = ("codes", "scale", "qmap")
 
@@ -20,7 +23,7 @@ def state_tensors(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, to
 
 
 def load_state_tensors(model: nn.Module, optimizers: list[Optimizer], tensors: dict[str, torch.Tensor]) -> None:
-    """The inverse. ValueError when a tensor has no parameter or does not fit it."""
+    """The inverse, from what this process holds of each. ValueError when a tensor has no parameter or does not fit it."""
     owners = {parameter: optimizer for optimizer in optimizers for group in optimizer.param_groups for parameter in group["params"]}
     parameters = dict(model.named_parameters())
     for key, value in tensors.items():
@@ -29,7 +32,7 @@ def load_state_tensors(model: nn.Module, optimizers: list[Optimizer], tensors: d
             raise ValueError(f"optimizer state for unknown parameter {name}")
         parameter = parameters[name]
         slot, _, part = slot.partition(".")
-        if part in ("", "codes") and value.shape not in _shapes(parameter):
+        if part in ("", "codes") and value.shape not in _shapes(local(parameter)):
             raise ValueError(f"optimizer state {key} has shape {tuple(value.shape)}, its parameter {tuple(parameter.shape)}")
         if part == "codes":
             whole = {inner: tensors[f"{slot}.{inner}/{name}"].to(parameter.device) for inner in QUANTIZED}
@@ -37,17 +40,21 @@ def load_state_tensors(model: nn.Module, optimizers: list[Optimizer], tensors: d
         elif not part:
             # Only a fused update counts its steps on the device.
             stays = slot == "step" and not owners[parameter].defaults.get("fused")
-            owners[parameter].state[parameter][slot] = value if stays else value.to(parameter.device)
+            owners[parameter].state[parameter][slot] = value if stays else _placed(value, parameter)
 
 
-def _shapes(parameter: nn.Parameter) -> set[torch.Size]:
+def _shapes(parameter: torch.Tensor) -> set[torch.Size]:
     """Of a count, a whole moment, the means of rows and those of columns."""
     shape = parameter.shape
     return {torch.Size(()), shape, shape[:-1], shape[:-2] + shape[-1:]}
 
 
+def _placed(value: torch.Tensor, parameter: nn.Parameter) -> torch.Tensor:
+    return as_part_of(parameter, value) if value.shape == local(parameter).shape else value.to(parameter.device)
+
+
 def _parts(value: torch.Tensor) -> dict[str, torch.Tensor]:
-    if not hasattr(value, "__tensor_flatten__"):
+    if isinstance(value, DTensor) or not hasattr(value, "__tensor_flatten__"):
         return {"": value}
     return {f".{part}": getattr(value, part) for part in value.__tensor_flatten__()[0]}
 

@@ -1,28 +1,63 @@
-"""The process group: who is who, and sums over all. A single process needs no group and pays nothing."""
+"""The process group and the device mesh: who is who, and sums over all. A single process needs no group and pays nothing."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from trainer.config import ParallelConfig
+from trainer.errors import TrainerError
+from trainer.parallel.pieces import squares
 
 BUCKET_ELEMENTS = 8 * 1024 * 1024
+# The last varies fastest: neighbours, which share a machine, have the most to tell each other.
+DIMENSIONS = ("dp_replicate", "dp_shard", "tp")
+DATA = DIMENSIONS[:2]
 
 
 @dataclass(frozen=True)
 class World:
-    """One process's place among `size`. Every method is a collective: all processes call it, in the same order."""
+    """One process's place among `size`. Every method is a collective: all processes call it, in the same order.
+
+    `mesh` has the DIMENSIONS, and is there where the model is split; without it each process has all of the model and reads samples of its own.
+    `background` is then for what goes on beside training.
+    """
 
     rank: int
     size: int
     device: torch.device
+    mesh: DeviceMesh | None = None
+    background: dist.ProcessGroup | None = None
 
     @property
     def is_main(self) -> bool:
         return self.rank == 0
 
+    @property
+    def data_size(self) -> int:
+        """How many processes read different samples."""
+        return self.size if self.mesh is None else self.size // self.mesh["tp"].size()
+
+    @property
+    def data_rank(self) -> int:
+        """This process's place among those; neighbours that split matrices have the same."""
+        return self.rank // (self.size // self.data_size)
+
     def sum(self, values: torch.Tensor) -> torch.Tensor:
+        """In place, over the processes that read different samples."""
+        if self.mesh is not None:
+            for dimension in DATA:
+                if self.mesh[dimension].size() > 1:
+                    dist.all_reduce(values, group=self.mesh[dimension].get_group())
+        elif self.size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def sum_all(self, values: torch.Tensor) -> torch.Tensor:
         """In place, over all processes."""
         if self.size > 1:
             dist.all_reduce(values)
@@ -31,7 +66,7 @@ class World:
     def any(self, flag: bool) -> bool:
         if self.size == 1:
             return flag
-        return bool(self.sum(torch.tensor([float(flag)], device=self.device)).item())
+        return bool(self.sum_all(torch.tensor([float(flag)], device=self.device)).item())
 
     def from_main(self, value: object) -> object:
         """The main process's value, for everyone."""
@@ -41,9 +76,20 @@ class World:
         dist.broadcast_object_list(box, src=0, device=self.device)
         return box[0]
 
+    def norm(self, tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+        """The norm of all `tensors` together, such as weights or gradients, wherever their parts are."""
+        if self.mesh is None:
+            return torch.nn.utils.get_total_norm(tensors)
+        return self.sum_all(squares(tensors, self.size)).sqrt().float()
+
+    @property
+    def loss_factor(self) -> int:
+        """What each process multiplies its loss by, so that gradients are sums over processes: FSDP2 takes their mean."""
+        return 1 if self.mesh is None else self.data_size
+
     def sum_gradients(self, model: nn.Module) -> None:
-        """Replaces each gradient by its sum over all processes, in buckets of the parameters' order."""
-        if self.size == 1:
+        """Replaces each gradient by its sum over all processes, in buckets of the parameters' order. FSDP2 has done it in the backward pass."""
+        if self.size == 1 or self.mesh is not None:
             return
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
         while gradients:
@@ -59,15 +105,32 @@ class World:
             dist.barrier()
 
 
-def join() -> World:
-    """This process's world, from torchrun's environment variables; alone without them."""
-    rank, size, local = (int(os.environ.get(key, default)) for key, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0")))
-    device = torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
+def join(parallel: ParallelConfig) -> World:
+    """This process's world, from torchrun's environment variables; alone without them. TrainerError when `parallel` is not for so many processes."""
+    rank, size, neighbour = (int(os.environ.get(key, default)) for key, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0")))
+    sizes = _sizes(parallel, size)
+    device = torch.device("cuda", neighbour) if torch.cuda.is_available() else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    if size > 1:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", device_id=device if device.type == "cuda" else None)
-    return World(rank, size, device)
+    if size == 1:
+        return World(rank, size, device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", device_id=device if device.type == "cuda" else None)
+    if not parallel.splits_model:
+        return World(rank, size, device)
+    return World(rank, size, device, init_device_mesh(device.type, sizes, mesh_dim_names=DIMENSIONS), dist.new_group(backend="gloo"))
+
+
+def _sizes(parallel: ParallelConfig, processes: int) -> tuple[int, int, int]:
+    """Those of the DIMENSIONS."""
+    copy = parallel.dp_shard * parallel.tp
+    copies = parallel.dp_replicate or max(1, processes // copy)
+    if copies * copy != processes:
+        wanted = f"dp_replicate {copies} x " if parallel.dp_replicate else "a multiple of "
+        raise TrainerError(
+            f"training.parallel is for {wanted}dp_shard {parallel.dp_shard} x tp {parallel.tp} = {copies * copy} processes, and there are "
+            f"{processes}: start `torchrun --nproc-per-node={copies * copy} -m trainer ...`, or change training.parallel"
+        )
+    return copies, parallel.dp_shard, parallel.tp
 
 
 def leave() -> None:

@@ -1,0 +1,36 @@
+"""Trainers in several processes that talk over gloo, as torchrun starts them, but without importing torch for each anew."""
+
+import multiprocessing
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from trainer.config import RunConfig
+
+PATIENCE_SECONDS = 300
+
+
+def train(settings: dict[str, Any], run_dir: Path, processes: int, **training: Any) -> list[int | None]:
+    """Runs `settings`, changed by `training`, to the end in `run_dir`. The exit status of each process."""
+    config = {**settings, "run_dir": str(run_dir), "training": {**settings["training"], **training}}
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["trainer.loop", "tests.trainer.parallel.processes"])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    started = [context.Process(target=_train, args=(config, rank, processes, port)) for rank in range(processes)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(PATIENCE_SECONDS)
+    for process in started:
+        process.kill()
+    return [process.exitcode for process in started]
+
+
+def _train(settings: dict[str, Any], rank: int, size: int, port: int) -> None:
+    from trainer.loop import run
+
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    raise SystemExit(run(RunConfig.model_validate(settings)))

@@ -1,0 +1,58 @@
+"""However a run is spread over processes, it is the same run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file
+
+from tests.trainer.parallel.processes import train
+from tests.trainer.runs import history
+from trainer.checkpoint import state, store
+from trainer.config import RunConfig
+from trainer.loop import DONE, run
+
+STEPS = 50
+# Update ratios are of samples of the weights, which each process draws from its part.
+TOLERANCES = {"loss": 1e-5, "bits_per_byte": 1e-5, "grad_norm": 1e-4, "param_norm": 1e-5, "update_ratio": 0.2}
+WAYS = {
+    "copies": (2, {}),
+    "fsdp-2": (2, {"dp_shard": 2}),
+    "fsdp-4": (4, {"dp_shard": 4, "reshard_after_forward": False}),
+    "copies of fsdp-2": (4, {"dp_replicate": 2, "dp_shard": 2}),
+    "tp-2": (2, {"tp": 2}),
+    "copies of tp-2": (4, {"tp": 2}),
+    "fsdp-2 x tp-2": (4, {"dp_shard": 2, "tp": 2}),
+}
+
+
+def spread(settings: dict[str, Any]) -> dict[str, Any]:
+    """A run that can be split: its update does not blow up the rounding of gradients that are nearly zero."""
+    training = {"max_tokens": STEPS * 256, "micro_batch_size": 2, "optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}}
+    return {**settings, "training": {**settings["training"], **training}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_in_several_processes_is_that_of_one(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
+    settings = spread(settings)
+    settings["training"]["model"] |= {"qk_norm": True, "tie_embeddings": way == "fsdp-4"}
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
+    processes, parallel = WAYS[way]
+    assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes
+    assert_same_run(tmp_path / "one", tmp_path / "many")
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    """The same losses, weights and place in the data, up to rounding."""
+    for ours, theirs in zip(history(one), history(other), strict=True):
+        assert ours.keys() == theirs.keys()
+        for field in TOLERANCES.keys() & ours.keys():
+            assert ours[field] == pytest.approx(theirs[field], rel=TOLERANCES[field]), (field, ours)
+    ours, theirs = (store.existing(run_dir / "checkpoints")[-1] for run_dir in (one, other))
+    weights, others = load_file(ours / "hf/model.safetensors"), load_file(theirs / "hf/model.safetensors")
+    assert weights.keys() == others.keys()
+    for name, tensor in weights.items():
+        assert abs(tensor - others[name]).max() < 1e-4, name
+    for position in ("step", "tokens", "samples", "corpus_tokens", "meaning"):
+        assert state.read_state(ours)[position] == state.read_state(theirs)[position]

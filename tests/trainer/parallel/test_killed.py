@@ -1,0 +1,53 @@
+"""A process that dies takes the others with it, and all go on from the newest checkpoint, without anyone's help."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainer.parallel.processes import train
+from tests.trainer.runs import ROOT, outcome, write_config
+from trainer import launch, metrics
+from trainer.loop import DONE
+
+KILLS = 10
+
+
+@pytest.mark.slow
+def test_a_run_whose_processes_are_killed_ends_by_itself_in_the_same_bytes(settings: dict[str, Any], tmp_path: Path) -> None:
+    seed = time.time_ns() % 1_000_000
+    print(f"seed {seed}")
+    chooser = random.Random(seed)
+    settings["training"] |= {"max_tokens": 120 * 256, "optimizer": {"kind": "adamw"}, "parallel": {"dp_shard": 2}}
+    assert train(settings, tmp_path / "whole", 2) == [DONE, DONE]
+
+    command = launch.command(write_config(settings, tmp_path / "run.yaml", tmp_path / "run"), processes=2, restarts=KILLS)
+    torchrun = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **launch.environment(1)}, stderr=subprocess.PIPE, text=True)
+    steps = sorted(chooser.sample(range(1, 120), KILLS))
+    while steps and torchrun.poll() is None:
+        if logged(tmp_path / "run") >= steps[0] and len(workers := children(torchrun.pid)) == 2:
+            os.kill(chooser.choice(workers), signal.SIGKILL)
+            steps.pop(0)
+            while set(workers) & set(children(torchrun.pid)):
+                time.sleep(0.05)
+        time.sleep(0.002)
+    _, errors = torchrun.communicate(timeout=300)
+    assert torchrun.returncode == 0, errors
+    assert steps == []
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+
+
+def logged(run_dir: Path) -> int:
+    records = metrics.read(run_dir / "metrics.jsonl")
+    return int(records[-1]["step"]) if records else 0
+
+
+def children(process: int) -> list[int]:
+    """Trainers that torchrun has started, not yet collected ones left out."""
+    found = subprocess.run(["ps", "-o", "pid=,stat=", "--ppid", str(process)], capture_output=True, text=True, check=False).stdout
+    return [int(pid) for pid, state in (line.split() for line in found.splitlines()) if not state.startswith("Z")]

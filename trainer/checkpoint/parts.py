@@ -1,0 +1,82 @@
+"""Tensors in safetensors files, whole or in parts: each process writes what it holds, and any other reads the region that it needs.
+
+A file's header lists, under PARTS, each of its tensors that is a part: `{"<name>": {"offset": [...], "shape": [...]}}`, the shape that of the whole.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+PARTS = "parts"
+Region = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a file holds of a tensor of `shape`, which begins at `offset` in it."""
+
+    offset: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+def save_parts(path: Path, tensors: dict[str, torch.Tensor], parts: Mapping[str, Part]) -> None:
+    """`tensors` that `parts` does not name are whole."""
+    listed = {name: {"offset": part.offset, "shape": part.shape} for name, part in parts.items()}
+    save_file(tensors, path, metadata={PARTS: json.dumps(listed)} if listed else None)
+
+
+class SavedTensors:
+    """The tensors of some files that belong together. While entered they can be read."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._stack, self._paths = ExitStack(), list(paths)
+        self._found: dict[str, list[tuple[Any, Part]]] = {}
+
+    def __enter__(self) -> Self:
+        for path in self._paths:
+            file = self._stack.enter_context(safe_open(path, framework="pt"))
+            listed = json.loads((file.metadata() or {}).get(PARTS, "{}"))
+            parts = {name: Part(tuple(part["offset"]), tuple(part["shape"])) for name, part in listed.items()}
+            for name in file.keys():  # noqa: SIM118 (not a dict)
+                shape = tuple(file.get_slice(name).get_shape())
+                self._found.setdefault(name, []).append((file, parts.get(name, Part((0,) * len(shape), shape))))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names to the shapes of the whole tensors."""
+        return {name: found[0][1].shape for name, found in self._found.items()}
+
+    def read(self, name: str, region: Region | None = None) -> torch.Tensor:
+        """A tensor, or a region of it, put together from the parts that overlap it. ValueError when some of it is in no file."""
+        found = self._found[name]
+        if region is None:
+            region = tuple(slice(0, size) for size in found[0][1].shape)
+        result = _slice(found[0][0], name, [(0, 0)] * len(region)).new_empty([axis.stop - axis.start for axis in region])
+        missing = result.numel()
+        for file, part in found:
+            sizes = file.get_slice(name).get_shape()
+            shared = [(max(axis.start, at), min(axis.stop, at + size)) for axis, at, size in zip(region, part.offset, sizes, strict=True)]
+            if all(start < stop for start, stop in shared):
+                values = _slice(file, name, [(start - at, stop - at) for (start, stop), at in zip(shared, part.offset, strict=True)])
+                result[tuple(slice(start - axis.start, stop - axis.start) for (start, stop), axis in zip(shared, region, strict=True))] = values
+                missing -= values.numel()
+        if missing:
+            raise ValueError(f"{name}: {missing} of its numbers are in none of {', '.join(path.name for path in self._paths)}")
+        return result
+
+
+def _slice(file: Any, name: str, bounds: list[tuple[int, int]]) -> torch.Tensor:
+    values: torch.Tensor = file.get_slice(name)[tuple(slice(start, stop) for start, stop in bounds)]
+    return values
