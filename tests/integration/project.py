@@ -71,7 +71,7 @@ class Project:
     def run(self, *arguments: str, job: str = "pretrain") -> tuple[int, str]:
         """`dagster job execute -j <job>`: its exit status and what it said."""
         process = self.start(*arguments, job=job)
-        _, said = process.communicate(timeout=300)
+        _, said = process.communicate(timeout=900)
         return process.returncode, said
 
     def run_until(self, reached: Callable[[], bool], number: signal.Signals = signal.SIGKILL) -> None:

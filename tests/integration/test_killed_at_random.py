@@ -13,11 +13,12 @@ import dagster as dg
 import pytest
 import yaml
 
+from pipeline.assets.lost_runs import PROCESS_TAG, Process
 from tests.integration.project import ROOT, Project, until
 from tests.integration.test_interrupted import same_recipe, trainers
 from trainer.checkpoint import store as checkpoint_store
 
-KILLS = ["run"] * 12 + ["trainer"] * 4 + ["daemon"] * 4
+KILLS = ["run"] * 12 + ["trainer"] * 4 + ["daemon"] * 3 + ["launched run"]
 
 pytestmark = pytest.mark.slow
 
@@ -60,27 +61,54 @@ def kill_the_trainer(project: Project, chance: random.Random) -> None:
     time.sleep(chance.uniform(0, 4))
     for number in trainers(project):
         os.kill(int(number), signal.SIGKILL)
-    _, said = process.communicate(timeout=300)
+    _, said = process.communicate(timeout=900)
     assert process.returncode == 0, said
 
 
 def kill_the_daemon(project: Project, chance: random.Random) -> None:
-    """The run that it had queued or launched ends all the same, under the next one."""
-    with project.serving("dagster-daemon", "run") as first:
-        launch = [str(Path(sys.executable).with_name("dagster")), "job", "launch", "-j", "pretrain", "-m", "pipeline.definitions"]
-        subprocess.run(launch, cwd=ROOT, env=project.environment(), capture_output=True, check=True, timeout=120)
-        time.sleep(chance.uniform(0, 12))
-        first.kill()
-    with project.serving("dagster-daemon", "run"), dg.DagsterInstance.from_config(str(project.home)) as instance:
-        (newest,) = instance.get_runs(dg.RunsFilter(job_name="pretrain"), limit=1)
-        launched = newest.root_run_id or newest.run_id
+    """The run that it was to launch, or had launched, ends all the same, under the next one."""
+    with dg.DagsterInstance.from_config(str(project.home)) as instance:
+        launched = queued(project, instance)
+        with project.serving("dagster-daemon", "run") as first:
+            time.sleep(chance.uniform(0, 20))
+            first.kill()
+        with project.serving("dagster-daemon", "run"):
+            until(succeeded(instance, launched), 300, lambda: [(run.run_id, run.status) for run in instance.get_runs()])
 
-        def succeeded() -> bool:
-            # A run that was just being started is given up after a while and started again.
-            attempts = [run for run in instance.get_runs() if launched in (run.run_id, run.root_run_id)]
-            return any(run.status is dg.DagsterRunStatus.SUCCESS for run in attempts)
 
-        until(succeeded, 300, lambda: [(run.run_id, run.status) for run in instance.get_runs()])
+def kill_what_the_daemon_launched(project: Project, chance: random.Random) -> None:
+    """The daemon notices, and starts it again."""
+    with dg.DagsterInstance.from_config(str(project.home)) as instance, project.serving("dagster-daemon", "run"):
+        launched = queued(project, instance)
+
+        def tag() -> str:
+            run = instance.get_run_by_id(launched)
+            return "" if run is None else run.tags.get(PROCESS_TAG, "")
+
+        until(lambda: bool(tag()), 120)
+        time.sleep(chance.uniform(0, 8))
+        os.kill(Process.from_tag(tag()).number, signal.SIGKILL)
+        until(succeeded(instance, launched), 300, lambda: [(run.run_id, run.status) for run in instance.get_runs()])
+
+
+def queued(project: Project, instance: dg.DagsterInstance) -> str:
+    """`dagster job launch`: the run's id."""
+    launch = [str(Path(sys.executable).with_name("dagster")), "job", "launch", "-j", "pretrain", "-m", "pipeline.definitions"]
+    subprocess.run(launch, cwd=ROOT, env=project.environment(), capture_output=True, check=True, timeout=120)
+    return instance.get_runs(dg.RunsFilter(job_name="pretrain"), limit=1)[0].run_id
+
+
+def succeeded(instance: dg.DagsterInstance, launched: str) -> Callable[[], bool]:
+    """Whether a run, or one that was started again for it, came to its end."""
+
+    def looked() -> bool:
+        attempts = [run for run in instance.get_runs() if launched in (run.run_id, run.root_run_id)]
+        return any(run.status is dg.DagsterRunStatus.SUCCESS for run in attempts)
+
+    return looked
+
+
+KILLERS = {"run": kill_the_run, "trainer": kill_the_trainer, "daemon": kill_the_daemon, "launched run": kill_what_the_daemon_launched}
 
 
 def test_twenty_kills_at_random_moments(finished: Project, make_project: Callable[[Path], Project], tmp_path: Path) -> None:
@@ -92,7 +120,8 @@ def test_twenty_kills_at_random_moments(finished: Project, make_project: Callabl
     for number, target in enumerate(chance.sample(KILLS, len(KILLS))):
         # Another seed each time, so that there is always something left to train; the data stages are made once.
         project.recipe["training"]["seed"] = 100 + number
-        {"run": kill_the_run, "trainer": kill_the_trainer, "daemon": kill_the_daemon}[target](project, chance)
+        project.environment()
+        KILLERS[target](project, chance)
         until(lambda: not processes(project), 40, lambda target=target: f"left after killing the {target}: {processes(project)}")
         check_nothing_is_half_published(project)
     project.recipe = yaml.safe_load(yaml.safe_dump(finished.recipe))
