@@ -75,7 +75,7 @@ def history(run: Path, name: str) -> History:
     speeds = np.array([record["tokens_per_second"] for record in train])
     return History(
         name=name,
-        settings={key: value for part, inner in config.items() if part not in NOT_SETTINGS for key, value in _flat(part, inner).items()},
+        settings=_settings(config),
         max_tokens=max_tokens,
         tokens=tokens,
         seconds=np.cumsum(np.diff(tokens, prepend=0) / speeds),
@@ -145,10 +145,18 @@ def _names(runs: Sequence[Path]) -> list[str]:
     return [os.path.relpath(path, os.path.commonpath(paths)) for path in paths]
 
 
+def _settings(config: dict[str, Any]) -> dict[str, str]:
+    """What says how a run was trained, by its whole key; not where files lie whose content another setting names."""
+    found = {key: value for part, inner in config.items() if part not in NOT_SETTINGS for key, value in _flat(part, inner).items()}
+    known = {key.removesuffix(".content") for key, value in found.items() if key.endswith(".content") and value != "null"}
+    places = {"data.tokenizer", *(f"{corpus}.{split}" for corpus in known for split in ("train", "validation"))}
+    return {key: value for key, value in found.items() if key not in places}
+
+
 def _flat(key: str, value: Any) -> dict[str, str]:
     """`{"a": {"b": 1}}` to `{"a.b": "1"}`; the entries of a list that have names are keyed by them."""
     if isinstance(value, list) and value and all(isinstance(item, dict) and "name" in item for item in value):
-        value = {item["name"]: item for item in value}
+        value = {item["name"]: {inner: one for inner, one in item.items() if inner != "name"} for item in value}
     if isinstance(value, dict) and value:
         return {inner: text for name, item in value.items() for inner, text in _flat(f"{key}.{name}", item).items()}
     return {key: value if isinstance(value, str) else json.dumps(value)}

@@ -59,6 +59,16 @@ def test_a_corpus_is_compared_with_the_one_of_its_name(settings: dict[str, Any],
     assert "data.corpora.code.train" not in differing
 
 
+def test_the_same_text_in_another_place_is_no_difference(settings: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = []
+    for name in ("here", "there"):
+        corpora = [{**corpus, "content": "known", "train": [f"{name}/train"]} for corpus in settings["data"]["corpora"]]
+        config = {**settings, "data": {**settings["data"], "tokenizer": f"{name}/tokenizer", "corpora": corpora}}
+        runs.append(write_run(tmp_path / name, config, [3.0], [100.0]))
+    main([*map(str, runs), "--plot", str(tmp_path / "runs.png")])
+    assert "setting" not in capsys.readouterr().out
+
+
 def test_runs_of_one_name_are_told_apart_by_their_paths(settings: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [write_run(tmp_path / day / "run", settings, [3.0], [100.0]) for day in ("monday", "tuesday")]
     main([*map(str, runs), "--plot", str(tmp_path / "runs.png")])
