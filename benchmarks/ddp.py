@@ -6,6 +6,7 @@ python benchmarks/ddp.py
 import argparse
 import json
 import os
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -18,10 +19,10 @@ from sidebyside import ROOT, record, texts
 from pipeline.stages import tokenizer as bpe
 from trainer import launch
 
-VOCAB, SEQ_LEN, ROWS = 8192, 512, 16
+VOCAB, SEQ_LEN, ROWS = 8192, 512, 8
 MODEL = {"n_layers": 6, "d_model": 384, "n_heads": 6, "n_kv_heads": 6, "d_ff": 1024, "tie_embeddings": True}
-# The first steps warm up.
-STEPS, WARMUP = 8, 3
+# The first step warms up.
+STEPS, WARMUP = 5, 1
 
 
 def prepare(directory: Path) -> dict[str, object]:
@@ -48,8 +49,15 @@ def tokens_per_second(config: dict[str, object], directory: Path, name: str, pro
     """Of the median step of a run of its own."""
     path = directory / f"{name}.yaml"
     path.write_text(yaml.safe_dump({**config, "run_dir": str(directory / name)}))
-    environment = os.environ | launch.environment(processes=processes)
-    subprocess.run(launch.command(path, processes), cwd=ROOT, env=environment, check=True, stderr=subprocess.DEVNULL)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(processes)}
+    # As torchrun starts them, but in this session: what gives it the processor gives it to them too.
+    shared = os.environ | launch.environment(processes=processes) | meeting
+    ranks = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
+    trainers = [subprocess.Popen(launch.command(path), cwd=ROOT, env=rank, stderr=subprocess.DEVNULL) for rank in ranks]
+    if any(trainer.wait() for trainer in trainers):
+        raise SystemExit(f"{path}: a trainer failed")
     records = map(json.loads, (directory / name / "metrics.jsonl").read_text().splitlines())
     return statistics.median(record["tokens_per_second"] for record in records if record["kind"] == "train" and record["step"] > WARMUP)
 
