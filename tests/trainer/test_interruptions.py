@@ -46,8 +46,8 @@ def test_twenty_random_interruptions_change_no_bit(settings: dict[str, Any], tmp
                 process.send_signal(number)
                 break
             time.sleep(0.001)
-        process.communicate(timeout=300)
-        assert process.returncode in (DONE, RESUMABLE, -signal.SIGKILL, -signal.SIGTERM)
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode in (DONE, RESUMABLE, -signal.SIGKILL, -signal.SIGTERM), errors
         assert store.newest_valid(run_dir / "checkpoints")[1] == []
     print(f"{in_saves} of {INTERRUPTIONS} while a checkpoint was written")
     assert run(RunConfig.model_validate({**settings, "run_dir": str(run_dir)})) == DONE
