@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 PROCESS_TAG = "groundwork/process"
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 UNDER_WAY = [status for status in dg.DagsterRunStatus if status not in ENDED]
-CLAIMED_WITHIN = datetime.timedelta(minutes=2)  # a run that has started names its process within a second
+CLAIMED_WITHIN = datetime.timedelta(minutes=10)  # a run that has started names its process within a second, or a minute on a machine at its limits
 
 
 @dataclass(frozen=True)
