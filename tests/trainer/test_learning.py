@@ -1,10 +1,18 @@
-"""Every optimizer with every schedule trains the tiny model to below a stated loss in a stated number of tokens."""
+"""Every optimizer with every schedule trains the tiny model to below a stated loss in a stated number of tokens.
 
+`GROUNDWORK_RESULTS=benchmarks/results pytest tests/trainer/test_learning.py` keeps the table, in optimizers.json.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from trainer import tables
 from trainer.config import RunConfig
 from trainer.parallel.world import World
 from trainer.session import Session
@@ -26,10 +34,21 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def table() -> Iterator[dict[str, dict[str, float]]]:
+    """Losses by optimizer and schedule; printed, and kept where they are asked for."""
+    losses: dict[str, dict[str, float]] = {}
+    yield losses
+    print("\n" + tables.table(("loss", *SCHEDULES), [(kind, *(f"{loss:.3f}" for loss in row.values())) for kind, row in losses.items()]))
+    if folder := os.environ.get("GROUNDWORK_RESULTS"):
+        what = {"tokens": STEPS * BATCH_TOKENS, "below": BELOW, "nats_per_token": losses}
+        Path(folder, "optimizers.json").write_text(json.dumps(what, indent=1) + "\n", encoding="utf-8")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("kind", RATES)
-def test_forty_thousand_tokens_bring_the_loss_below(settings: dict[str, Any], kind: str, schedule: str) -> None:
+def test_forty_thousand_tokens_bring_the_loss_below(settings: dict[str, Any], table: dict[str, dict[str, float]], kind: str, schedule: str) -> None:
     if kind == "adamw_8bit":
         pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
     settings["training"] |= {
@@ -45,5 +64,5 @@ def test_forty_thousand_tokens_bring_the_loss_below(settings: dict[str, Any], ki
         windows = torch.from_numpy(session.data.batch(step, 0, 1))
         losses.append(train_step(session.model, session.optimizers, windows, step, session.training, session.precision, None, ALONE).loss)
     last = sum(losses[-5:]) / 5
-    print(f"{kind}, {schedule}: {last:.3f} nats per token after {STEPS * BATCH_TOKENS:,} tokens, from {losses[0]:.3f}")
+    table.setdefault(kind, {})[schedule] = round(last, 3)
     assert losses[0] > 5.6 and last < BELOW
