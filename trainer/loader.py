@@ -1,5 +1,6 @@
 """From token shards to batches: each process reads its own part of each global batch, one step ahead."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from trainer.config import CorpusShards, DataConfig, TrainingConfig
 from trainer.errors import TrainerError
-from trainer.order import sample_order
+from trainer.order import Jump, sample_order
 from trainer.packing.index import PackedRows
 from trainer.shards import ShardError, TokenStream
 from trainer.windows import StridedWindows, Windows
@@ -22,6 +23,7 @@ class TrainingData:
         streams = [TokenStream(corpus.train) for corpus in data.corpora]
         self.windows = [_windows(corpus, stream, data.bot_id, training, index_dir) for corpus, stream in zip(data.corpora, streams, strict=True)]
         self.order = sample_order(training, {corpus.name: corpus.weight for corpus in data.corpora}, [windows.num_rows for windows in self.windows])
+        self._whole = self.order
         self._cut = {training.seq_len: self.windows}
         for seq_len in {self.order.part_len, *(stage.seq_len for stage in self._curriculum.stages)} - {training.seq_len}:
             self._cut[seq_len] = [StridedWindows(stream, seq_len) for stream in streams]
@@ -30,6 +32,10 @@ class TrainingData:
     def padding(self) -> dict[str, float]:
         """The share of each corpus' windows that holds nothing."""
         return {name: round(windows.padding, 6) for name, windows in zip(self.order.names, self.windows, strict=True)}
+
+    def jump(self, jumps: Sequence[Jump]) -> None:
+        """From now on leaves out these samples, and no others."""
+        self.order = self._whole.jumping(jumps)
 
     def batch(self, step: int, rank: int, world_size: int) -> np.ndarray:
         """This process's rows of the global batch of step `step` (from 0), int64 [global_batch_size / world_size, seq_len + 1] as its stage says.

@@ -11,12 +11,14 @@ from pathlib import Path
 import torch
 import yaml
 
+from trainer.averaging import averaged
 from trainer.checkpoint import store
 from trainer.config import RunConfig
 from trainer.durable import write_atomically
 from trainer.errors import TrainerError
 from trainer.evaluate import evaluate
 from trainer.loader import Prefetcher
+from trainer.not_finite import explain
 from trainer.parallel.world import World, join, leave
 from trainer.profiling import profiler
 from trainer.recorder import Recorder, send_checkpoint, send_start
@@ -25,7 +27,7 @@ from trainer.rundir import RunDirectory
 from trainer.saver import Saver
 from trainer.session import Session
 from trainer.signals import StopSignals
-from trainer.step import train_step
+from trainer.step import NotFiniteError
 from trainer.updates import UpdateProbe
 
 DONE = 0
@@ -97,8 +99,7 @@ def _run(config: RunConfig, world: World, reporter: Reporter, stop: StopSignals,
 
 def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: torch.profiler.profile | None, stop: StopSignals) -> int:
     training, world = session.training, session.world
-    if session.step and session.passes(training.evaluation.every_tokens) and session.evaluation is None:
-        _evaluate(session, recorder)  # a signal came before it could be made
+    _evaluate_late(session, recorder)
     batches = Prefetcher(session.data, world.data_rank, world.data_size)
     probe, stopping = UpdateProbe(session.model, world), False
     try:
@@ -110,23 +111,25 @@ def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: t
             started = time.perf_counter()
             windows = torch.from_numpy(batches.batch(session.step))
             waited = time.perf_counter()
-            result = train_step(
-                session.model,
-                session.optimizers,
-                windows.to(world.device),
-                session.step,
-                training,
-                session.precision,
-                session.bot_id,
-                world,
-                session.loss_scale,
-            )
+            try:
+                result = session.take_step(windows.to(world.device))
+            except NotFiniteError as error:
+                raise TrainerError(explain(session, error, session.config.run_dir)) from error
             seconds = time.perf_counter() - started
-            session.step, session.loss, session.evaluation = session.step + 1, result.loss, None
-            spike = not result.skipped and session.spikes.is_spike(result.loss, result.grad_norm)
-            weights = probe.sizes() if spike or session.logs(session.step) else None
+            weights = probe.sizes() if result.spike or session.logs(session.step) else None
             if recorder is not None:
-                recorder.step(result, spike, weights, seconds, waited - started)
+                recorder.step(result, weights, seconds, waited - started)
+            if result.spike and training.spikes.action == "rollback":
+                reached = session.step
+                batches.close()
+                saver.wait()
+                is_back = session.roll_back(RunDirectory(session.config.run_dir).checkpoints)
+                batches = Prefetcher(session.data, world.data_rank, world.data_size)
+                if is_back:
+                    if recorder is not None:
+                        recorder.rollback(result, reached)
+                    _evaluate_late(session, recorder)
+                    continue
 
             # The last step is followed by everything that ends a run, signal or not.
             stopping = not session.is_complete and world.any(stop.received)
@@ -146,13 +149,20 @@ def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: t
     return DONE
 
 
+def _evaluate_late(session: Session, recorder: Recorder | None) -> None:
+    """Makes up for an evaluation that a signal came before."""
+    if session.step and session.passes(session.training.evaluation.every_tokens) and session.evaluation is None:
+        _evaluate(session, recorder)
+
+
 def _evaluate(session: Session, recorder: Recorder | None) -> None:
-    session.evaluation = evaluate(session.model, session.config.data, session.training, session.precision, session.world)
-    if recorder is not None:
-        if session.evaluation is not None:
-            recorder.evaluation(session.evaluation)
-        recorder.draw()
-    if session.training.samples.prompts:
-        model = session.whole_model()
-        if recorder is not None and model is not None:
-            recorder.samples(model)
+    with averaged(session.optimizers):
+        session.evaluation = evaluate(session.model, session.config.data, session.training, session.precision, session.world)
+        if recorder is not None:
+            if session.evaluation is not None:
+                recorder.evaluation(session.evaluation)
+            recorder.draw()
+        if session.training.samples.prompts:
+            model = session.whole_model()
+            if recorder is not None and model is not None:
+                recorder.samples(model)

@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from trainer import averaging
 from trainer.attention import choose, masks_documents
 from trainer.config import RunConfig
 from trainer.model import Llama
@@ -105,6 +106,8 @@ def _step(config: RunConfig, processes: int, device: torch.device, layers: int) 
                 parameter.grad = torch.zeros_like(parameter)
             for optimizer in optimizers:
                 optimizer.step()
+            if training.averaging is not None:
+                averaging.fill(training.averaging, optimizers)
             update, state = live.peak, live.now - 2 * weights
             micro = training.micro_batch_size * training.seq_len * processes
             if all(stage.global_batch_tokens == micro for stage in training.curriculum.stages):

@@ -12,7 +12,7 @@ TIMING_FIELDS = ("tokens_per_second", "step_ms", "data_wait_ms", "mfu", "memory_
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The records of a metrics.jsonl, each with `kind` train or evaluation, without a last line that a kill cut short."""
+    """The records of a metrics.jsonl, each with `kind` train, evaluation or rollback, without a last line that a kill cut short."""
     if not path.exists():
         return []
     records = []
@@ -28,10 +28,17 @@ class MetricsLog:
     """Appends to metrics.jsonl. Opened on a resumed run, it first forgets what came after the `resumed_bytes` that the checkpoint vouches for."""
 
     def __init__(self, path: Path, tensorboard: Path, resumed_step: int, resumed_bytes: int) -> None:
-        self._path = path
+        self._path, self._folder = path, tensorboard
         self._file = path.open("a", encoding="utf-8")
         self._file.truncate(min(resumed_bytes, self._file.tell()))
         self._tensorboard = SummaryWriter(str(tensorboard), purge_step=resumed_step + 1)
+
+    def go_back(self, step: int, size: int) -> None:
+        """Forgets what came after `step`, when metrics.jsonl had `size` bytes."""
+        self._file.flush()
+        self._file.truncate(size)
+        self._tensorboard.close()
+        self._tensorboard = SummaryWriter(str(self._folder), purge_step=step + 1)
 
     def close(self) -> None:
         self._file.close()

@@ -9,7 +9,7 @@ import hashlib
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -99,11 +99,23 @@ class Turns:
 
 @dataclass(frozen=True)
 class Stretch:
-    """From `first_sample` on, windows of `seq_len` tokens of corpora mixed by `weights`; a corpus of weight 0 rests."""
+    """From `first_sample` on, windows of `seq_len` tokens of corpora mixed by `weights`; a corpus of weight 0 rests.
+
+    With a `first_turn` it is the stretch before, which goes on after samples that are jumped.
+    """
 
     first_sample: int
     seq_len: int
     weights: tuple[float, ...]
+    first_turn: int = 0
+
+
+@dataclass(frozen=True)
+class Jump:
+    """So many `samples` of the order are left out before the run's sample number `at`."""
+
+    at: int
+    samples: int
 
 
 class SampleOrder:
@@ -117,11 +129,11 @@ class SampleOrder:
         self.seed, self.names, self.sizes, self.seq_len = seed, list(names), list(sizes), seq_len
         self.part_len = math.gcd(*(stretch.seq_len for stretch in stretches))
         self._stretches, self._turns = list(stretches), [Turns(stretch.weights) for stretch in stretches]
-        # Where each stretch begins in each corpus, in tokens of its permuted windows, all epochs end to end.
+        # Where the first turn of each stretch is in each corpus, in tokens of its permuted windows, all epochs end to end.
         self._begins = [np.zeros(len(sizes), dtype=np.int64)]
-        for number in range(1, len(stretches)):
-            end, length = self._begins[-1] + self._tokens(number - 1, stretches[number].first_sample), stretches[number].seq_len
-            self._begins.append(-(-end // length) * length)
+        for number, stretch in enumerate(self._stretches[1:]):
+            end = self._begins[-1] + self._until(number, stretch.first_sample)
+            self._begins.append(self._begins[-1] if stretch.first_turn else -(-end // stretch.seq_len) * stretch.seq_len)
 
     def tokens(self, samples: int) -> np.ndarray:
         """How many tokens of each corpus are in the first `samples` samples, int64 [corpora]."""
@@ -129,9 +141,22 @@ class SampleOrder:
 
     def _tokens(self, number: int, samples: int) -> np.ndarray:
         """Those of one stretch."""
-        begin = self._stretches[number].first_sample
+        return self._until(number, samples) - self._until(number, 0)
+
+    def _until(self, number: int, samples: int) -> np.ndarray:
+        """From the first turn of a stretch on, those that are jumped included."""
+        stretch = self._stretches[number]
         end = samples if number + 1 == len(self._stretches) else min(samples, self._stretches[number + 1].first_sample)
-        return self._turns[number].counts(max(0, end - begin)) * self._stretches[number].seq_len
+        return self._turns[number].counts(stretch.first_turn + max(0, end - stretch.first_sample)) * stretch.seq_len
+
+    def jumping(self, jumps: Sequence[Jump]) -> "SampleOrder":
+        """The same order without what is jumped; `jumps` ascend."""
+        stretches = list(self._stretches)
+        for jump in jumps:
+            before = [stretch for stretch in stretches if stretch.first_sample <= jump.at]
+            turn = before[-1].first_turn + jump.at - before[-1].first_sample + jump.samples
+            stretches[len(before) :] = [replace(before[-1], first_sample=jump.at, first_turn=turn), *stretches[len(before) :]]
+        return SampleOrder(self.seed, self.names, self.sizes, self.seq_len, stretches)
 
     def windows(self, start: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Corpus and window of samples `start` to `start + count - 1`, which are of one stretch, both int64 [count].
@@ -139,8 +164,9 @@ class SampleOrder:
         Windows are numbered as the stretch cuts them: window i begins at token i times its seq_len.
         """
         number = bisect_right(self._stretches, start, key=lambda stretch: stretch.first_sample) - 1
-        length, samples = self._stretches[number].seq_len, np.arange(start, start + count) - self._stretches[number].first_sample
-        corpora, turns = self._turns[number].at(samples)
+        stretch = self._stretches[number]
+        length, first = stretch.seq_len, stretch.first_turn + start - stretch.first_sample
+        corpora, turns = self._turns[number].at(np.arange(first, first + count))
         whole, part = np.divmod(self._begins[number][corpora] + turns * length, self.seq_len)
         windows = np.empty(count, dtype=np.int64)
         for corpus in np.unique(corpora):
@@ -156,8 +182,8 @@ class SampleOrder:
         windows, part = np.divmod(parts, self.seq_len // self.part_len)
         times = np.zeros(len(parts), dtype=np.int64)
         for number in range(len(self._stretches)):
-            begin, tokens = int(self._begins[number][corpus]), int(self._tokens(number, samples)[corpus])
-            times += self._passed(corpus, windows, part, begin + tokens) - self._passed(corpus, windows, part, begin)
+            first, last = (int((self._begins[number] + self._until(number, until))[corpus]) for until in (0, samples))
+            times += self._passed(corpus, windows, part, last) - self._passed(corpus, windows, part, first)
         return times
 
     def _passed(self, corpus: int, windows: np.ndarray, part: np.ndarray, tokens: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +41,17 @@ class Recorder:
         if stage.name and stage.first_step == self._session.step:
             log.info("stage %s: %d steps of %s tokens, windows of %d", stage.name, stage.steps, f"{stage.global_batch_tokens:,}", stage.seq_len)
 
-    def step(self, result: StepResult, spike: bool, weights: WeightSizes | None, step_seconds: float, wait_seconds: float) -> None:
+    def step(self, result: StepResult, weights: WeightSizes | None, step_seconds: float, wait_seconds: float) -> None:
         """Written down where there are `weights`."""
         session, stage = self._session, self._session.curriculum.stage(self._session.step - 1)
         elapsed = time.monotonic() - self._started
         eta = elapsed * (session.training.max_tokens - session.tokens) / (session.tokens - self._started_tokens)
         speed = stage.global_batch_tokens / step_seconds
-        if result.skipped:
+        if result.skipped and not result.spike:
             log.warning("step %d skipped: gradients overflowed in fp16; the loss scale is now %g", session.step, session.loss_scale.value)
-        if spike:
-            log.warning("step %d: loss %.3f, gradient norm %.3f: a spike", session.step, result.loss, result.grad_norm)
+        if result.spike:
+            then = "its update is left out" if result.skipped else "logged only"
+            log.warning("step %d: loss %.3f, gradient norm %.3f: a spike, %s", session.step, result.loss, result.grad_norm, then)
         if weights is not None:
             flops = session.training.model.flops_per_token(session.config.data.vocab_size, stage.seq_len)
             record = {
@@ -61,7 +63,8 @@ class Recorder:
                 "grad_norm": result.grad_norm,
                 "param_norm": weights.param_norm,
                 "update_ratio": weights.update_ratio,
-                "spike": spike,
+                "spike": result.spike,
+                "skipped": result.skipped,
                 "tokens_per_second": round(speed, 1),
                 "mfu": round(speed * flops / self._peak_flops, 4),
                 "step_ms": round(1000 * step_seconds, 3),
@@ -74,6 +77,15 @@ class Recorder:
             message = {name: record[name] for name in ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")}
             self._reporter.send("metrics", **message, eta_seconds=round(eta, 1))
         self._progress.update(session.tokens, result.loss, speed, eta)
+
+    def rollback(self, spike: StepResult, reached: int) -> None:
+        """After a spike in step `reached` (from 1) the session is back at an earlier step."""
+        session = self._session
+        self.metrics.go_back(session.step, session.metrics_bytes)
+        self._started, self._started_tokens = time.monotonic(), session.tokens
+        told = {"step": session.step, "from_step": reached, "loss": spike.loss, "grad_norm": spike.grad_norm}
+        self.metrics.write({"kind": "rollback", "tokens": session.tokens, **told, "jumps": [asdict(jump) for jump in session.jumps]})
+        log.warning("back from step %d to step %d, and on with the samples after the spike", reached, session.step)
 
     def evaluation(self, evaluation: dict[str, Any]) -> None:
         session = self._session

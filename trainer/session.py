@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from trainer import preflight
+from trainer import averaging, preflight
 from trainer.attention import Backend, choose, masks_documents
 from trainer.checkpoint import state, store
 from trainer.checkpoint.staging import Staging
@@ -19,11 +19,13 @@ from trainer.hf import Pretrained, load_weights
 from trainer.loader import TrainingData
 from trainer.model import Llama
 from trainer.optim.build import build
+from trainer.order import Jump
 from trainer.parallel.split import split
 from trainer.parallel.world import World
 from trainer.precision import AUTOCAST, LossScale, Precision, resolve
+from trainer.rollback import checkpoint_before, discard_after, jumps_after
 from trainer.spikes import SpikeDetector
-from trainer.step import loss_sum
+from trainer.step import StepResult, loss_sum, train_step
 
 # What a run cannot change on the way, whatever is allowed: its state would not fit.
 FIXED = ("training.model", "training.seq_len", "training.global_batch_tokens", "training.optimizer.kind", "data.tokenizer_sha256", "data.vocab_size")
@@ -35,7 +37,8 @@ log = logging.getLogger("trainer")
 class Session:
     """`step` steps are done; `loss` is the last one's, `evaluation` that of the current step if there was one.
 
-    `metrics_bytes`: how long metrics.jsonl was when this state was saved. `changes`: what of the settings changed since step 0, and when.
+    `metrics_bytes`: how long metrics.jsonl was when this state was saved. `changes`: what of the settings changed since step 0, and when. `jumps`:
+    the samples left out after so many `rollbacks`.
     """
 
     config: RunConfig
@@ -53,6 +56,8 @@ class Session:
     spikes: SpikeDetector = field(default_factory=SpikeDetector)
     metrics_bytes: int = 0
     changes: list[dict[str, Any]] = field(default_factory=list)
+    jumps: list[Jump] = field(default_factory=list)
+    rollbacks: int = 0
 
     def __post_init__(self) -> None:
         self.curriculum = self.training.curriculum
@@ -162,8 +167,28 @@ class Session:
         """The model itself; where it is split, a copy in the main process's memory, which is a collective."""
         return self.model if self.world.mesh is None else Staging().model(self.model, self.world)
 
+    def take_step(self, windows: torch.Tensor) -> StepResult:
+        """The next step, on this process's windows [rows, seq_len + 1]. NotFiniteError as train_step."""
+        before, training = self.tokens, self.training
+        result = train_step(
+            self.model,
+            self.optimizers,
+            windows,
+            self.step,
+            training,
+            self.precision,
+            self.bot_id,
+            self.world,
+            self.loss_scale,
+            self.spikes,
+        )
+        self.step, self.loss, self.evaluation = self.step + 1, result.loss, None
+        if training.averaging is not None and not result.skipped:
+            averaging.follow(training.averaging, self.optimizers, before, self.tokens)
+        return result
+
     def snapshot(self, staging: Staging, metrics_bytes: int, model_only: bool) -> state.Snapshot:
-        """What a checkpoint of the current step is written from, copied into `staging`."""
+        """What a checkpoint of the current step is written from, copied into `staging`: the average weights, if there are any, beside the others."""
         progress = state.Progress(
             step=self.step,
             tokens=self.tokens,
@@ -175,25 +200,62 @@ class Session:
             spike_history=self.spikes.history,
             metrics_bytes=metrics_bytes,
             changes=self.changes,
+            jumps=self.jumps,
+            rollbacks=self.rollbacks,
         )
-        return state.Snapshot.take(self.model, None if model_only else self.optimizers, progress, self.config, self.meaning, staging, self.world)
+        with averaging.averaged(self.optimizers):
+            return state.Snapshot.take(self.model, None if model_only else self.optimizers, progress, self.config, self.meaning, staging, self.world)
 
     def resume(self, checkpoints: Path, allow_changes: bool = False) -> Path | None:
         """Goes to the newest checkpoint that verifies, if any. TrainerError when it is of another run."""
         found = self.world.from_main(self._newest(checkpoints, allow_changes) if self.world.is_main else None)
         if not isinstance(found, Path):
             return None
-        saved = state.read_state(found)
-        state.restore(found, self.model, self.optimizers)
-        self.step, self.loss, self.evaluation = saved["step"], saved["loss"], saved["evaluation"]
-        self.loss_scale = LossScale(**saved["loss_scale"])
-        self.spikes, self.metrics_bytes, self.changes = SpikeDetector(map(tuple, saved["spike_history"])), saved["metrics_bytes"], saved["changes"]
+        saved = self._go_to(found)
         changed = state.differences(saved["meaning"], self.meaning)
         if changed:
             log.warning("the settings changed after step %d: %s", self.step, "; ".join(changed))
             at = {"step": self.step, "tokens": saved["tokens"], "corpus_tokens": saved["corpus_tokens"]}
             self.changes = [*self.changes, {**at, "changed": changed}]
         return found
+
+    def _go_to(self, checkpoint: Path) -> dict[str, Any]:
+        """Takes over everything from a checkpoint, and returns its state."""
+        saved = state.read_state(checkpoint)
+        for optimizer in self.optimizers:
+            optimizer.state.clear()
+        state.restore(checkpoint, self.model, self.optimizers)
+        averaging.put_back(self.optimizers)
+        self.step, self.loss, self.evaluation = saved["step"], saved["loss"], saved["evaluation"]
+        self.loss_scale = LossScale(**saved["loss_scale"])
+        self.spikes, self.metrics_bytes, self.changes = SpikeDetector(map(tuple, saved["spike_history"])), saved["metrics_bytes"], saved["changes"]
+        self.jumps, self.rollbacks = [Jump(**jump) for jump in saved["jumps"]], saved["rollbacks"]
+        self.data.jump(self.jumps)
+        return saved
+
+    def roll_back(self, checkpoints: Path) -> bool:
+        """After a step that was a spike: goes back as training.spikes says; False where there is no checkpoint. Nothing may be in flight.
+
+        TrainerError when that has been done too often. Later checkpoints are removed.
+        """
+        spikes, reached, jumps, rollbacks = self.training.spikes, self.step, self.jumps, self.rollbacks
+        if rollbacks == spikes.max_rollbacks:
+            raise TrainerError(
+                f"step {reached}: a spike after {rollbacks} rollbacks (training.spikes.max_rollbacks); lower the learning rate, look at the data, or "
+                "set training.spikes.action to skip"
+            )
+        found = self.world.from_main(
+            checkpoint_before(checkpoints, reached - spikes.rollback_steps, self.training.steps) if self.world.is_main else None
+        )
+        if not isinstance(found, Path):
+            return False
+        self._go_to(found)
+        self.jumps, self.rollbacks = jumps_after(jumps, self.curriculum, self.step, reached), rollbacks + 1
+        self.data.jump(self.jumps)
+        self.world.barrier()  # all have read what is removed now
+        if self.world.is_main:
+            discard_after(found)
+        return True
 
     def _newest(self, checkpoints: Path, allow_changes: bool) -> Path | None:
         found, skipped = store.newest_valid(checkpoints, lambda checkpoint: state.verify(checkpoint, self.training.steps))

@@ -1,4 +1,4 @@
-"""Steps out of line with those before them, by the rule of OLMo-core's SkipStepOptimizer: flagged here, not skipped."""
+"""Steps out of line with those before them, by the rule of OLMo-core's SkipStepOptimizer; training.spikes says what follows."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -20,7 +20,10 @@ class SpikeDetector:
         return list(self._history)
 
     def is_spike(self, loss: float, grad_norm: float) -> bool:
-        """Whether one of them is more than SIGMAS standard deviations above its mean over the STEPS steps before; never in the first STEPS."""
+        """Whether one of them is more than SIGMAS standard deviations above its mean over the STEPS steps before; never in the first STEPS.
+
+        A spike takes part in the next means and deviations, so that a lasting change is none for long.
+        """
         spike = False
         if len(self._history) == STEPS:
             before = np.array(self._history)

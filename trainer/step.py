@@ -18,19 +18,29 @@ from trainer.parallel.pieces import local
 from trainer.parallel.world import World
 from trainer.precision import LossScale, Precision, autocast
 from trainer.schedule import lr_factor
+from trainer.spikes import SpikeDetector
 
 
 @dataclass(frozen=True)
 class StepResult:
     """`loss` in nats per predicted token of the global batch; `grad_norm` before clipping; `lr_factor` that the learning rates were multiplied by.
 
-    `skipped`: gradients overflowed in fp16, so the batch is consumed, but the weights and the schedule stay where they were.
+    `skipped`: the batch is consumed, but the weights stay where they were: gradients overflowed in fp16, or training.spikes says so of a `spike`.
     """
 
     loss: float
     grad_norm: float
     lr_factor: float
     skipped: bool = False
+    spike: bool = False
+
+
+class NotFiniteError(TrainerError):
+    """The loss or the gradient of step `step` (from 1) is not finite; nothing has changed."""
+
+    def __init__(self, step: int, loss: float, grad_norm: float) -> None:
+        super().__init__(f"step {step}: loss {loss}, gradient norm {grad_norm}; the weights were not changed")
+        self.step, self.loss, self.grad_norm = step, loss, grad_norm
 
 
 def loss_sum(
@@ -69,10 +79,11 @@ def train_step(
     bot_id: int | None,
     world: World,
     loss_scale: LossScale | None = None,
+    spikes: SpikeDetector | None = None,
 ) -> StepResult:
-    """Step `step` (from 0) on this process's windows [rows, seq_len + 1]. TrainerError, before the weights change, when the loss is not finite.
+    """Step `step` (from 0) on this process's windows [rows, seq_len + 1]. NotFiniteError before the weights change.
 
-    `loss_scale` is fp16's, kept from step to step.
+    `loss_scale` is fp16's, kept from step to step, and so is what `spikes` knows.
     """
     loss_scale = loss_scale or LossScale.of(precision)
     predicted = world.sum((windows[:, 1:] >= 0).sum())
@@ -91,21 +102,20 @@ def train_step(
     grad_norm = _clipped_norm(model, training.optimizer.max_grad_norm, world)
     finite = math.isfinite(loss) and math.isfinite(grad_norm)
     if not finite and not loss_scale.can_shrink:
-        raise TrainerError(
-            f"step {step + 1}: loss {loss}, gradient norm {grad_norm}; the weights were not changed. Lower the learning rate or lengthen "
-            "the warmup, or train in fp32; the last checkpoint is intact"
-        )
+        raise NotFiniteError(step + 1, loss, grad_norm)
     loss_scale.adapt(finite)
+    spike = finite and spikes is not None and spikes.is_spike(loss, grad_norm)
+    taken = finite and not (spike and training.spikes.action != "log")
 
     curriculum = training.curriculum
-    factor = lr_factor(curriculum, curriculum.tokens(step + 1 - loss_scale.skipped_steps)) if finite else 0.0
-    if finite:
+    factor = lr_factor(curriculum, curriculum.tokens(step + 1 - loss_scale.skipped_steps)) if taken else 0.0
+    if taken:
         set_learning_rates(optimizers, factor)
     for optimizer in optimizers:
-        if finite:
+        if taken:
             optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    return StepResult(loss, grad_norm, factor, skipped=not finite)
+    return StepResult(loss, grad_norm, factor, skipped=not taken, spike=spike)
 
 
 def _gradients(

@@ -1,6 +1,9 @@
 """fp16: an overflow costs its batch and nothing else, and a resumed run knows the loss scale."""
 
+import multiprocessing
+import os
 import shutil
+import socket
 from typing import Any
 
 import pytest
@@ -11,8 +14,9 @@ from trainer.checkpoint import store
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.loop import DONE, run
-from trainer.parallel.world import World
+from trainer.parallel.world import World, join, leave
 from trainer.precision import LossScale, resolve
+from trainer.schedule import lr_factor
 from trainer.session import Session
 from trainer.step import StepResult, train_step
 
@@ -79,6 +83,40 @@ def test_a_run_resumed_after_overflows_goes_on_with_its_scale(settings: dict[str
     shutil.rmtree(store.existing(config.run_dir / "checkpoints")[-1])
     assert run(config) == DONE
     assert history() == expected
+
+
+def _steps(settings: dict[str, Any], rank: int, port: int, told: Any) -> None:
+    """Four steps of one of two processes. In the third, gradients of process 1 overflow."""
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    world = join()
+    session, results = Session.prepare(RunConfig.model_validate(settings), world), []
+    for number in range(4):
+        overflow = torch.inf if (number, rank) == (2, 1) else 1.0
+        hook = session.model.lm_head.weight.register_hook(lambda gradient, overflow=overflow: gradient * overflow)
+        results.append(session.take_step(torch.from_numpy(session.data.batch(number, rank, 2))))
+        hook.remove()
+    leave()
+    told.put((rank, results, sum(parameter.double().sum().item() for parameter in session.model.parameters())))
+
+
+def test_an_overflow_in_one_process_skips_the_step_in_all(settings: dict[str, Any]) -> None:
+    settings["training"] |= {"precision": "fp16", "optimizer": {"kind": "adamw", "lr": 1e-3}}
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["trainer.session"])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told = context.Queue()
+    processes = [context.Process(target=_steps, args=(settings, rank, port, told)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    (_, first, weights), (_, second, others) = sorted((told.get(timeout=120) for _ in processes), key=lambda one: one[0])
+    for process in processes:
+        process.join()
+    assert first == second and weights == others
+    assert [result.skipped for result in first] == [False, False, True, False]
+    factors = [result.lr_factor for result in first]
+    assert factors[2] == 0 and factors[3] == pytest.approx(lr_factor(RunConfig.model_validate(settings).training.curriculum, 3 * 256))
 
 
 def test_tf32_on_a_cpu_is_refused() -> None:

@@ -1,17 +1,23 @@
 """One step: the same update however the batch is cut, the right rule for each parameter, padding that stays zero."""
 
+import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
+from trainer.loader import TrainingData
+from trainer.loop import run
 from trainer.model import Llama
+from trainer.not_finite import Findings
 from trainer.parallel.world import World
 from trainer.session import Session
-from trainer.step import train_step
+from trainer.step import StepResult, train_step
 
 ALONE = World(0, 1, torch.device("cpu"))
 
@@ -72,3 +78,35 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_change(settings: dic
     with pytest.raises(TrainerError, match="step 1: loss nan"):
         train_step(session.model, session.optimizers, windows, 0, config.training, "fp32", None, ALONE)
     assert torch.equal(session.model.lm_head.weight, before)
+
+
+def test_what_was_not_finite_is_told_with_the_batch_beside(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weight that turns into NaN in the fifth step: nothing after the fourth is saved."""
+    config, sound = RunConfig.model_validate(settings), Session.take_step
+
+    def take_step(self: Session, windows: torch.Tensor) -> StepResult:
+        result = sound(self, windows)
+        if self.step == 5:
+            with torch.no_grad():
+                self.model.model.layers[1].mlp.up_proj.weight[0, 0] = torch.nan
+        return result
+
+    monkeypatch.setattr(Session, "take_step", take_step)
+    with pytest.raises(TrainerError, match=r"step 6: loss nan.*not finite already before this step: model\.layers\.1\.mlp\.up_proj\.weight\. Remove"):
+        run(config)
+    assert [path.name for path in (config.run_dir / "checkpoints").iterdir()] == ["step-00000004"]
+    told = json.loads((config.run_dir / "not-finite/step-00000006.json").read_text())
+    assert (told["step"], told["loss"], told["weights_not_finite"]) == (6, "nan", ["model.layers.1.mlp.up_proj.weight"])
+    assert told["window_losses_in_fp32"] == ["nan"] * 8
+    batch = load_file(config.run_dir / "not-finite/step-00000006.safetensors")["windows"]
+    assert np.array_equal(batch, TrainingData(config.data, config.training, config.run_dir).batch(5, 0, 1))
+
+
+def test_a_batch_too_large_for_fp16_is_told_from_one_that_fp32_cannot_do_either(settings: dict[str, Any]) -> None:
+    settings["training"] |= {"precision": "fp16", "init": {"zero_output": False, "std": 40.0}}
+    session = Session.prepare(RunConfig.model_validate(settings), ALONE)
+    windows = torch.from_numpy(session.data.batch(0, 0, 1))
+    assert "in fp32 the loss is finite: train in bf16 or fp32" in Findings.of(session, windows).advice()
+    with torch.no_grad():
+        session.model.lm_head.weight.mul_(1e38)
+    assert "not finite in fp32 either: lower the learning rate" in Findings.of(session, windows).advice()

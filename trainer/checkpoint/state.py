@@ -27,6 +27,7 @@ from trainer.checkpoint.store import CheckpointError
 from trainer.config import RunConfig, config_hash
 from trainer.model import Llama
 from trainer.optim.state import load_state_tensors, state_tensors
+from trainer.order import Jump
 from trainer.parallel.pieces import is_first_holder, local, region
 from trainer.parallel.world import World
 from trainer.precision import LossScale
@@ -39,7 +40,8 @@ OPTIMIZER_FILES = "optimizer*.safetensors"
 class Progress:
     """Where a run stands after `step` steps.
 
-    `spike_history` is that of SpikeDetector, `metrics_bytes` how long metrics.jsonl was, `changes` what of the settings changed on the way.
+    `spike_history` is that of SpikeDetector, `metrics_bytes` how long metrics.jsonl was, `changes` what of the settings changed on the way, `jumps`
+    which samples were left out after one of so many `rollbacks`.
     """
 
     step: int
@@ -52,6 +54,8 @@ class Progress:
     spike_history: list[tuple[float, float]] = field(default_factory=list)
     metrics_bytes: int = 0
     changes: list[dict[str, Any]] = field(default_factory=list)
+    jumps: list[Jump] = field(default_factory=list)
+    rollbacks: int = 0
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,7 @@ class Snapshot:
             "tokens": progress.tokens,
             "corpus_tokens": progress.corpus_tokens,
             "changes": progress.changes,
+            "jumps": [asdict(jump) for jump in progress.jumps],
             "config_hash": config_hash(self.meaning),
             "config": self.config.training.model_dump(mode="json"),
             "libraries": {name: version(name) for name in LIBRARIES},

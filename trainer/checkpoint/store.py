@@ -106,10 +106,14 @@ def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda s
     """
     until_newest = [checkpoint for checkpoint in existing(newest.parent) if step_of(checkpoint) <= step_of(newest)]
     for checkpoint in (old for old in until_newest[:-keep_last] if not stays(step_of(old))):
-        # Renamed first: a kill in the middle of the removal must not leave half a checkpoint under its name.
-        doomed = unpublished(checkpoint)
-        checkpoint.rename(doomed)
-        shutil.rmtree(doomed)
+        remove(checkpoint)
+
+
+def remove(checkpoint: Path) -> None:
+    # Renamed first: a kill in the middle of the removal must not leave half a checkpoint under its name.
+    doomed = unpublished(checkpoint)
+    checkpoint.rename(doomed)
+    shutil.rmtree(doomed)
 
 
 def data_version(checkpoint: Path) -> str:

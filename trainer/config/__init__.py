@@ -6,18 +6,22 @@ from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import OptimizerConfig, ParameterGroup, ScheduleConfig
 from trainer.config.parallel import ParallelConfig
 from trainer.config.run import OPERATIONAL, RunConfig, config_hash, load_run_config, meaning
+from trainer.config.stability import AveragingConfig, ExponentialAverage, LastAverage, SpikesConfig
 from trainer.config.stages import Curriculum, Stage, StageConfig
 from trainer.config.training import CheckpointConfig, EvaluationConfig, SamplesConfig, TrainingConfig
 
 __all__ = [
     "OPERATIONAL",
+    "AveragingConfig",
     "CheckpointConfig",
     "Config",
     "CorpusShards",
     "Curriculum",
     "DataConfig",
     "EvaluationConfig",
+    "ExponentialAverage",
     "InitConfig",
+    "LastAverage",
     "ModelConfig",
     "OptimizerConfig",
     "ParallelConfig",
@@ -26,6 +30,7 @@ __all__ = [
     "RunConfig",
     "SamplesConfig",
     "ScheduleConfig",
+    "SpikesConfig",
     "Stage",
     "StageConfig",
     "TrainingConfig",

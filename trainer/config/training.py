@@ -9,6 +9,7 @@ from trainer.config.base import Config
 from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import OptimizerConfig, ScheduleConfig
 from trainer.config.parallel import ParallelConfig
+from trainer.config.stability import AveragingConfig, SpikesConfig
 from trainer.config.stages import Curriculum, Stage, StageConfig, resolve
 
 
@@ -58,7 +59,7 @@ class TrainingConfig(Config):
     `packing` best_fit: a window starts at a document and cuts none that fits, its padding counted as tokens seen, not as predicted. `z_loss` is the
     weight of log(Z)^2 beside the cross-entropy, usually 1e-4 when it is wanted. `dropout` is of the embedding and of what each block adds. In fp16 a
     step whose gradients overflow is skipped: its tokens are consumed, the schedule waits. `stages` divide the run; all have as many tokens in a
-    micro-batch.
+    micro-batch. With `averaging` the average of the weights is what is evaluated, sampled from and exported.
     """
 
     model: ModelConfig
@@ -80,6 +81,8 @@ class TrainingConfig(Config):
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     stages: list[StageConfig] = Field(default=[])
+    spikes: SpikesConfig = SpikesConfig()
+    averaging: AveragingConfig | None = None
     checkpoint: CheckpointConfig
     evaluation: EvaluationConfig
     samples: SamplesConfig = SamplesConfig()

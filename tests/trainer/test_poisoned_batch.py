@@ -1,0 +1,78 @@
+"""A poisoned batch is logged, skipped, or gone back from; the run goes on, the same one when it is interrupted."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainer.poison import POISONED, calm, poison
+from tests.trainer.runs import history, outcome
+from trainer.checkpoint import store
+from trainer.config import RunConfig
+from trainer.errors import TrainerError
+from trainer.loader import TrainingData
+from trainer.loop import DONE, run
+
+
+def trained(config: RunConfig) -> dict[int, dict[str, Any]]:
+    """What the run logged of each step, by its number."""
+    return {record["step"]: record for record in history(config.run_dir) if record["kind"] == "train"}
+
+
+def prepared(settings: dict[str, Any], run_dir: Path, **spikes: Any) -> RunConfig:
+    calm(settings)
+    settings["training"]["spikes"] = spikes
+    return RunConfig.model_validate({**settings, "run_dir": str(run_dir)})
+
+
+def remove_checkpoints(config: RunConfig, after: int) -> None:
+    for checkpoint in store.existing(config.run_dir / "checkpoints"):
+        if store.step_of(checkpoint) > after:
+            shutil.rmtree(checkpoint)
+
+
+def test_logged_it_changes_the_weights_and_skipped_it_does_not(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    courses = {}
+    for action in ("log", "skip"):
+        config = prepared(settings, tmp_path / action, action=action)
+        if not courses:
+            poison(monkeypatch, config, POISONED)
+        assert run(config) == DONE
+        courses[action] = trained(config)
+    for action, course in courses.items():
+        assert [step for step, record in course.items() if record["spike"]] == [POISONED + 1]
+        assert course[POISONED + 1]["skipped"] == (action == "skip")
+        assert bool(course[POISONED + 1]["update_ratio"]) == bool(course[POISONED + 1]["lr"]) == (action == "log")
+    assert courses["skip"][POISONED + 2]["lr"] == courses["log"][POISONED + 2]["lr"] > 0
+
+
+def test_a_rollback_jumps_what_led_to_the_spike_and_nothing_else(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = prepared(settings, tmp_path / "run", action="rollback", rollback_steps=10)
+    whole = TrainingData(config.data, config.training, tmp_path)
+    poison(monkeypatch, config, POISONED)
+    assert run(config) == DONE
+    jump = {"at": 128 * 8, "samples": 13 * 8}
+    [rollback] = [record for record in history(config.run_dir) if record["kind"] == "rollback"]
+    assert (rollback["step"], rollback["from_step"], rollback["jumps"]) == (128, POISONED + 1, [jump])
+    assert list(trained(config)) == list(range(1, 161)) and not any(record["spike"] for record in trained(config).values())
+    last = store.existing(config.run_dir / "checkpoints")[-1]
+    told = json.loads((last / "lineage.json").read_text())["training"]
+    assert told["jumps"] == [jump]
+    taken = whole.order.tokens(128 * 8) + whole.order.tokens(173 * 8) - whole.order.tokens(141 * 8)
+    assert [told["corpus_tokens"][name] for name in whole.order.names] == taken.tolist()
+
+    expected = outcome(config.run_dir)
+    for interrupted_after in (144, 128):  # with the jump in the checkpoint, and before it was known
+        remove_checkpoints(config, interrupted_after)
+        assert run(config) == DONE
+        assert outcome(config.run_dir) == expected
+
+
+def test_rollbacks_without_end_end_the_run(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = prepared(settings, tmp_path / "run", action="rollback", rollback_steps=10, max_rollbacks=1)
+    poison(monkeypatch, config, POISONED, POISONED + 13)
+    with pytest.raises(TrainerError, match=r"step 141: a spike after 1 rollbacks .* lower the learning rate"):
+        run(config)
+    assert [store.step_of(checkpoint) for checkpoint in store.existing(config.run_dir / "checkpoints")][-1] == 128

@@ -1,0 +1,67 @@
+"""Averages of the weights over the run. They lie in the optimizers' state, so that checkpoints keep them and processes share them as they do that."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from trainer.config import AveragingConfig, ExponentialAverage
+
+AVERAGE, RECENT = "average", "recent_"
+# Where the weights in training are while the average is in their place.
+TRAINED = "trained"
+
+
+@torch.no_grad()
+def follow(averaging: AveragingConfig, optimizers: list[Optimizer], before: int, tokens: int) -> None:
+    """After a step that began at `before` tokens seen and ended at `tokens`."""
+    if isinstance(averaging, ExponentialAverage):
+        share = 1 - 0.5 ** ((tokens - before) / averaging.half_life_tokens)
+        for parameter, state in _states(optimizers):
+            if AVERAGE in state:
+                state[AVERAGE].lerp_(parameter, share)
+            else:
+                state[AVERAGE] = parameter.detach().clone()
+    elif tokens // averaging.every_tokens > before // averaging.every_tokens:
+        slot = f"{RECENT}{tokens // averaging.every_tokens % averaging.k}"
+        for parameter, state in _states(optimizers):
+            state[slot] = parameter.detach().clone()
+
+
+def fill(averaging: AveragingConfig, optimizers: list[Optimizer]) -> None:
+    """As `follow`, until there are all copies that there will be."""
+    copies, every = (1, 1) if isinstance(averaging, ExponentialAverage) else (averaging.k, averaging.every_tokens)
+    for number in range(copies):
+        follow(averaging, optimizers, number * every, (number + 1) * every)
+
+
+@contextmanager
+def averaged(optimizers: list[Optimizer]) -> Iterator[None]:
+    """The model has its average weights while entered, if there are any yet."""
+    with torch.no_grad():
+        for parameter, state in _states(optimizers):
+            copies = [state[slot] for slot in sorted(state) if slot == AVERAGE or slot.startswith(RECENT)]
+            if copies:
+                state[TRAINED] = parameter.detach().clone()
+                parameter.copy_(sum(copies[1:], start=copies[0]) / len(copies))
+    try:
+        yield
+    finally:
+        put_back(optimizers)
+
+
+@torch.no_grad()
+def put_back(optimizers: list[Optimizer]) -> None:
+    """Gives the model the weights in training, where the average has taken their place."""
+    for parameter, state in _states(optimizers):
+        if TRAINED in state:
+            parameter.copy_(state.pop(TRAINED))
+
+
+def _states(optimizers: list[Optimizer]) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                yield parameter, optimizer.state[parameter]
