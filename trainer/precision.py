@@ -1,4 +1,4 @@
-"""The numbers that matrix products are computed in, over fp32 weights: autocast, TF32, and what fp16 needs beside."""
+"""The numbers that matrix products are computed in, over fp32 weights: autocast, TF32, and what fp16 needs beside; of fp8, see trainer.fp8."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -6,18 +6,24 @@ from typing import Literal, Self
 
 import torch
 
+from trainer import fp8
 from trainer.errors import TrainerError
 
-Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 
 # As torch.amp.GradScaler: halved at an overflow, doubled after this many steps without one.
 FIRST_SCALE = 2.0**16
 GROWTH_STEPS = 2000
 
 
-def resolve(wanted: Literal["auto", "fp32", "tf32", "bf16", "fp16"], device: torch.device) -> Precision:
-    """What `auto` means here; bf16 where the hardware multiplies it itself, else fp32. Sets TF32 for the process. TrainerError for TF32 on a CPU."""
+def resolve(wanted: Precision | Literal["auto"], device: torch.device) -> Precision:
+    """What `auto` means here; bf16 where the hardware multiplies it itself, else fp32. Sets TF32 for the process.
+
+    TrainerError for TF32 and fp8 where there is no hardware for them.
+    """
+    if wanted == "fp8":
+        fp8.check(device)
     if wanted == "tf32" and device.type != "cuda":
         raise TrainerError("training.precision tf32 is for NVIDIA GPUs, and there is none: choose auto, fp32 or bf16")
     if device.type == "cuda":

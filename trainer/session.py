@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from trainer import averaging, preflight
+from trainer import averaging, fp8, preflight
 from trainer.attention import Backend, choose, masks_documents
 from trainer.checkpoint import state, store
 from trainer.checkpoint.staging import Staging
@@ -88,6 +88,8 @@ class Session:
             load_weights(model, pretrained.directory)
         else:
             model.initialise(training.init, training.seed)
+        if precision == "fp8":
+            fp8.convert(model.model.layers)
         split(model, world, training.parallel, precision)
         meant = meaning(config, contents, pretrained.sha256 if pretrained else None)
         optimizers, loss_scale = build(model, training.optimizer), LossScale.of(precision)

@@ -24,6 +24,7 @@ from pipeline.parquet import kept_batches
 from pipeline.stages import tokenizer as bpe
 from pipeline.store import Part, Store, Version
 from trainer.loader import TrainingData
+from trainer.order import Jump
 from trainer.shards import Shard
 
 
@@ -74,7 +75,8 @@ def _of_run(store: Store, run: Path, together: list[Checkpoint], document: str) 
     corpus = data.order.names.index(place.corpus)
     windows = data.holding(corpus, place.begin, place.end)
     for one in together:
-        times = data.order.times_seen(corpus, windows, config.training.curriculum.samples(one.step))
+        order = data.order.jumping([Jump(**jump) for jump in one.lineage["training"].get("jumps", [])])
+        times = order.times_seen(corpus, windows, config.training.curriculum.samples(one.step))
         yield Seen(one, place, len(windows), int((times > 0).sum()), int(times.sum()))
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from trainer import metrics, precision
+from trainer import fp8, metrics, precision
 from trainer.checkpoint import store
+from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.loop import DONE, run
@@ -113,7 +115,7 @@ def test_an_overflow_in_one_process_skips_the_step_in_all(settings: dict[str, An
     (_, first, weights), (_, second, others) = sorted((told.get(timeout=120) for _ in processes), key=lambda one: one[0])
     for process in processes:
         process.join()
-    assert first == second and weights == others
+    assert list(map(repr, first)) == list(map(repr, second)) and weights == others
     assert [result.skipped for result in first] == [False, False, True, False]
     factors = [result.lr_factor for result in first]
     assert factors[2] == 0 and factors[3] == pytest.approx(lr_factor(RunConfig.model_validate(settings).training.curriculum, 3 * 256))
@@ -122,3 +124,25 @@ def test_an_overflow_in_one_process_skips_the_step_in_all(settings: dict[str, An
 def test_tf32_on_a_cpu_is_refused() -> None:
     with pytest.raises(TrainerError, match="tf32 is for NVIDIA GPUs"):
         resolve("tf32", torch.device("cpu"))
+
+
+@pytest.mark.slow
+def test_fp8_learns_what_bf16_does_and_its_checkpoints_hold_a_plain_model(settings: dict[str, Any]) -> None:
+    """Emulated: the same rounding as on a GPU, at the speed of none."""
+    pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
+    settings["training"] |= {"precision": "bf16", "optimizer": {"kind": "adamw", "lr": 1e-3}, "init": {"zero_output": False}}
+    plain, eighth = (Session.prepare(RunConfig.model_validate(settings), ALONE) for _ in range(2))
+    fp8.convert(eighth.model.model.layers, emulated=True)
+    for number in range(8):
+        ours, theirs = step(eighth, number), step(plain, number)
+        assert ours.loss == pytest.approx(theirs.loss, rel=5e-3)
+        assert ours.loss != theirs.loss
+    copied = Staging().model(eighth.model, ALONE)
+    assert copied is not None
+    assert {type(module) for module in copied.modules() if isinstance(module, nn.Linear)} == {nn.Linear}
+    assert all(torch.equal(mine, other) for mine, other in zip(copied.parameters(), eighth.model.parameters(), strict=True))
+
+
+def test_fp8_where_the_hardware_has_none_is_refused() -> None:
+    with pytest.raises(TrainerError, match=r"fp8 is for NVIDIA GPUs of compute capability 8\.9"):
+        resolve("fp8", torch.device("cpu"))

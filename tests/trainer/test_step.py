@@ -103,10 +103,13 @@ def test_what_was_not_finite_is_told_with_the_batch_beside(settings: dict[str, A
 
 
 def test_a_batch_too_large_for_fp16_is_told_from_one_that_fp32_cannot_do_either(settings: dict[str, Any]) -> None:
-    settings["training"] |= {"precision": "fp16", "init": {"zero_output": False, "std": 40.0}}
+    settings["training"] |= {"precision": "fp16", "init": {"zero_output": False}}
     session = Session.prepare(RunConfig.model_validate(settings), ALONE)
     windows = torch.from_numpy(session.data.batch(0, 0, 1))
+    with torch.no_grad():
+        session.model.model.layers[0].mlp.up_proj.weight.mul_(1e8)
     assert "in fp32 the loss is finite: train in bf16 or fp32" in Findings.of(session, windows).advice()
     with torch.no_grad():
-        session.model.lm_head.weight.mul_(1e38)
+        session.model.model.norm.weight.fill_(1e20)
+        session.model.lm_head.weight.mul_(1e22)
     assert "not finite in fp32 either: lower the learning rate" in Findings.of(session, windows).advice()

@@ -58,8 +58,9 @@ class TrainingConfig(Config):
 
     `packing` best_fit: a window starts at a document and cuts none that fits, its padding counted as tokens seen, not as predicted. `z_loss` is the
     weight of log(Z)^2 beside the cross-entropy, usually 1e-4 when it is wanted. `dropout` is of the embedding and of what each block adds. In fp16 a
-    step whose gradients overflow is skipped: its tokens are consumed, the schedule waits. `stages` divide the run; all have as many tokens in a
-    micro-batch. With `averaging` the average of the weights is what is evaluated, sampled from and exported.
+    step whose gradients overflow is skipped: its tokens are consumed, the schedule waits. fp8 is bf16 with the products inside blocks in 8 bits.
+    `stages` divide the run; all have as many tokens in a micro-batch. With `averaging` the average of the weights is what is evaluated, sampled from
+    and exported.
     """
 
     model: ModelConfig
@@ -68,7 +69,7 @@ class TrainingConfig(Config):
     micro_batch_size: int = Field(ge=1)
     max_tokens: int = Field(ge=1)
     seed: int = Field(default=0, ge=0)
-    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"
+    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"] = "auto"
     compile: bool | Literal["auto"] = False
     attention: Literal["auto", "math", "sdpa", "flex", "flash"] = "auto"
     activation_checkpointing: Literal["none", "selective", "full"] = "none"
