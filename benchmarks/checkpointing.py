@@ -36,7 +36,7 @@ TINY = {"model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 2, "
 MILLION = 1_000_000
 # What the loop waits for, by the name that the report gives it.
 WAITS = {
-    "step": (loop, "train_step"),
+    "step": (Session, "take_step"),
     "reading": (loop.Prefetcher, "batch"),
     "logging before": (loop.UpdateProbe, "remember"),
     "weights": (loop.UpdateProbe, "sizes"),
