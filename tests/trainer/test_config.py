@@ -55,7 +55,7 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
         ("training.model.d_model=4", "even number"),
         ("training.global_batch_tokens=100", "set it to 128"),
         ("training.max_tokens=1300", "set it to 1280"),
-        ("training.precision=fp8", "training.precision"),
+        ("training.precision=fp4", "training.precision"),
         ("data.bot_id=100", "bot_id 100 is outside the vocabulary of 100"),
         ("data.corpora.0.validation=[v]", "set validation_bytes"),
         ("data.corpora.7.weight=1", "cannot be applied"),
