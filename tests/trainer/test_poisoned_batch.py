@@ -33,6 +33,7 @@ def remove_checkpoints(config: RunConfig, after: int) -> None:
             shutil.rmtree(checkpoint)
 
 
+@pytest.mark.slow
 def test_logged_it_changes_the_weights_and_skipped_it_does_not(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     courses = {}
     for action in ("log", "skip"):
@@ -70,6 +71,7 @@ def test_a_rollback_jumps_what_led_to_the_spike_and_nothing_else(settings: dict[
         assert outcome(config.run_dir) == expected
 
 
+@pytest.mark.slow
 def test_rollbacks_without_end_end_the_run(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = prepared(settings, tmp_path / "run", action="rollback", rollback_steps=10, max_rollbacks=1)
     poison(monkeypatch, config, POISONED, POISONED + 13)
