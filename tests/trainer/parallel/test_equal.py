@@ -43,6 +43,14 @@ def test_a_run_in_several_processes_is_that_of_one(settings: dict[str, Any], tmp
     assert_same_run(tmp_path / "one", tmp_path / "many")
 
 
+@pytest.mark.slow
+def test_sophias_draws_and_curvature_are_those_of_one_process(settings: dict[str, Any], tmp_path: Path) -> None:
+    settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "sophia", "lr": 3e-4, "sophia_interval": 3}}
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
+    assert train(settings, tmp_path / "many", 2, parallel={"dp_shard": 2}) == [DONE, DONE]
+    assert_same_run(tmp_path / "one", tmp_path / "many")
+
+
 def assert_same_run(one: Path, other: Path) -> None:
     """The same losses, weights and place in the data, up to rounding."""
     for ours, theirs in zip(history(one), history(other), strict=True):
