@@ -29,17 +29,27 @@ def test_a_run_whose_processes_are_killed_ends_by_itself_in_the_same_bytes(setti
     command = launch.command(write_config(settings, tmp_path / "run.yaml", tmp_path / "run"), processes=2, restarts=KILLS)
     torchrun = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **launch.environment(1)}, stderr=subprocess.PIPE, text=True)
     steps = sorted(chooser.sample(range(1, 120), KILLS))
+    before = 0
     while steps and torchrun.poll() is None:
-        if logged(tmp_path / "run") >= steps[0] and len(workers := children(torchrun.pid)) == 2:
+        # Not before the processes started last have got somewhere.
+        trains = written(tmp_path / "run") != before
+        if trains and logged(tmp_path / "run") >= steps[0] and len(workers := children(torchrun.pid)) == 2:
             os.kill(chooser.choice(workers), signal.SIGKILL)
             steps.pop(0)
             while set(workers) & set(children(torchrun.pid)):
                 time.sleep(0.05)
+            before = written(tmp_path / "run")
         time.sleep(0.002)
     _, errors = torchrun.communicate(timeout=300)
     assert torchrun.returncode == 0, errors
     assert steps == []
     assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+
+
+def written(run_dir: Path) -> int:
+    """The size of the metrics: it changes with the first step after a start."""
+    path = run_dir / "metrics.jsonl"
+    return path.stat().st_size if path.exists() else 0
 
 
 def logged(run_dir: Path) -> int:
