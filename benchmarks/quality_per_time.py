@@ -145,7 +145,7 @@ def peer(directory: Path, job: Job, vocab_size: int) -> Report:
     if job.seconds:
         clock = Clock()
         fit(CALIBRATION_STEPS, clock.before_step)
-        steps = round(job.seconds / clock.seconds(1))
+        steps = max(2, round(job.seconds / clock.seconds(1)))
     clock = Clock()
     model = fit(steps, clock.before_step)
     seconds = clock.seconds(steps)
