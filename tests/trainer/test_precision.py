@@ -90,8 +90,8 @@ def test_a_run_resumed_after_overflows_goes_on_with_its_scale(settings: dict[str
 def _steps(settings: dict[str, Any], rank: int, port: int, told: Any) -> None:
     """Four steps of one of two processes. In the third, gradients of process 1 overflow."""
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    world = join()
-    session, results = Session.prepare(RunConfig.model_validate(settings), world), []
+    config = RunConfig.model_validate(settings)
+    session, results = Session.prepare(config, join(config.training.parallel)), []
     for number in range(4):
         overflow = torch.inf if (number, rank) == (2, 1) else 1.0
         hook = session.model.lm_head.weight.register_hook(lambda gradient, overflow=overflow: gradient * overflow)
