@@ -18,8 +18,8 @@ from trainer.optim.build import build
 from trainer.precision import AUTOCAST, resolve
 from trainer.step import loss_sum
 
-# What a process on a CPU holds beside its tensors: buffers of libraries, and the holes in a heap that is never given back. Measured at 0.4 to 1.2 GB.
-LIBRARY_BYTES, HOLES = 75_000_000, 0.15
+# What a process on a CPU holds beside its tensors: buffers of libraries, and the holes in a heap that is never given back. Measured at 0.4 to 1.0 GB.
+LIBRARY_BYTES, HOLES = 30_000_000, 0.15
 
 
 @dataclass(frozen=True)
