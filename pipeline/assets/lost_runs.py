@@ -53,7 +53,13 @@ class Process:
 
 def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Notes on the run that this process executes it."""
-    instance.add_run_tags(run.run_id, {PROCESS_TAG: Process.this().tag()})
+    instance.add_run_tags(run.run_id, {PROCESS_TAG: f"{run.run_id} {Process.this().tag()}"})
+
+
+def process_of(run: dg.DagsterRun) -> Process | None:
+    """What claimed the run; None before that, when a run that is started again has a copy of its predecessor's tags."""
+    run_id, _, process = run.tags.get(PROCESS_TAG, "").partition(" ")
+    return Process.from_tag(process) if run_id == run.run_id else None
 
 
 def under_way(instance: dg.DagsterInstance, job: str | None = None, tags: Mapping[str, str] | None = None) -> bool:
@@ -74,8 +80,9 @@ def report(instance: dg.DagsterInstance) -> list[str]:
 
 def _is_lost(record: dg.RunRecord) -> bool:
     run = record.dagster_run
-    if PROCESS_TAG in run.tags:
-        return Process.from_tag(run.tags[PROCESS_TAG]).is_gone()
+    process = process_of(run)
+    if process is not None:
+        return process.is_gone()
     # Runs that wait for the daemon, or are being started by it, are watched by the daemon.
     by_itself = run.status in (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED)
     return by_itself and datetime.datetime.now(datetime.UTC) - record.update_timestamp > CLAIMED_WITHIN

@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from pipeline.assets.lost_runs import PROCESS_TAG, Process
+from pipeline.assets.lost_runs import Process, process_of
 from tests.integration.project import ROOT, Project, until
 from tests.integration.test_interrupted import same_recipe, trainers
 from trainer.checkpoint import store as checkpoint_store
@@ -81,13 +81,15 @@ def kill_what_the_daemon_launched(project: Project, chance: random.Random) -> No
     with dg.DagsterInstance.from_config(str(project.home)) as instance, project.serving("dagster-daemon", "run"):
         launched = queued(project, instance)
 
-        def tag() -> str:
+        def claimed() -> Process | None:
             run = instance.get_run_by_id(launched)
-            return "" if run is None else run.tags.get(PROCESS_TAG, "")
+            return process_of(run) if run else None
 
-        until(lambda: bool(tag()), 120)
+        until(lambda: claimed() is not None, 120)
         time.sleep(chance.uniform(0, 8))
-        os.kill(Process.from_tag(tag()).number, signal.SIGKILL)
+        process = claimed()
+        assert process is not None
+        os.kill(process.number, signal.SIGKILL)
         until(succeeded(instance, launched), 300, lambda: [(run.run_id, run.status) for run in instance.get_runs()])
 
 

@@ -114,6 +114,9 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
         assert lost_runs.report(instance) == [run.run_id]
         lost = instance.get_run_by_id(run.run_id)
         assert lost and lost.status is dg.DagsterRunStatus.FAILURE
+        # One that is started again has the tags of the first until it names its own process.
+        instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags={**lost.tags})
+        assert lost_runs.report(instance) == []
         assert instance.event_log_storage.claim_concurrency_slot("gpu", waiting, "model").is_claimed
 
 
