@@ -15,6 +15,8 @@ ALLOCATOR = {
 # anything else runs: with every core busy 2 to 4 times slower, and no faster on a quiet machine.
 OPENMP = {"GOMP_SPINCOUNT": "3000"}
 
+# Else the processes that torchrun starts again find each other's predecessors in the store that all share (pytorch issue 135712).
+RENDEZVOUS = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 # How often torchrun starts all processes again, from the newest checkpoint, when one of them has died.
 RESTARTS = 3
@@ -33,8 +35,8 @@ def command(config_path: Path, processes: int = 1, restarts: int = RESTARTS) -> 
 
 
 def environment(threads: int | None = None, processes: int = 1) -> dict[str, str]:
-    """Variables to add for each of `processes` on this machine: allocator and OpenMP threads (None: its share of the physical cores)."""
-    return {**ALLOCATOR, **OPENMP, "OMP_NUM_THREADS": str(threads or max(1, physical_cores() // processes))}
+    """Variables to add for each of `processes` on this machine: allocator, rendezvous, OpenMP threads (None: its share of the physical cores)."""
+    return {**ALLOCATOR, **OPENMP, **RENDEZVOUS, "OMP_NUM_THREADS": str(threads or max(1, physical_cores() // processes))}
 
 
 def physical_cores() -> int:

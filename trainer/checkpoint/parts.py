@@ -30,7 +30,7 @@ class Part:
 def save_parts(path: Path, tensors: dict[str, torch.Tensor], parts: Mapping[str, Part]) -> None:
     """`tensors` that `parts` does not name are whole."""
     listed = {name: {"offset": part.offset, "shape": part.shape} for name, part in parts.items()}
-    save_file(tensors, path, metadata={PARTS: json.dumps(listed)} if listed else None)
+    save_file(tensors, path, metadata={PARTS: json.dumps(listed, sort_keys=True)} if listed else None)
 
 
 class SavedTensors:
