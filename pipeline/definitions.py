@@ -40,7 +40,11 @@ jobs = [
     dg.define_asset_job("corpus", to_dedup, config=CONFIG, description="Every corpus up to dedup."),
     dg.define_asset_job("retokenize", to_shards, config=CONFIG, description="Corpora to token shards, with the tokenizer as it is."),
     dg.define_asset_job(
-        "evaluate", [evaluated], config={"loggers": CONFIG["loggers"]}, description="Evaluation of one saved step: choose it under Partition."
+        "evaluate",
+        [evaluated],
+        config={"loggers": CONFIG["loggers"]},
+        tags={"dagster/priority": "-1"},  # there can be many, and a training that is started again does not queue behind them
+        description="Evaluation of one saved step: choose it under Partition.",
     ),
 ]
 
