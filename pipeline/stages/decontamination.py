@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline.stages.compiled import inner, kernel
 from pipeline.stages.dedup.characters import MARK, WORD, characters
-from pipeline.stages.dedup.compiled import inner, kernel
 from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.normalise import decode, normal_form, normalise
 from pipeline.stages.dedup.shingles import hash_words, longest, text_scratch, word_factors

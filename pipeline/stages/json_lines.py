@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
-part = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+from pipeline.stages.compiled import kernel, part
 
 _NONE = -1
 _NEWLINE, _SPACE, _TAB, _RETURN, _QUOTE, _BACKSLASH, _COLON, _U = b'\n \t\r"\\:u'
@@ -49,7 +48,7 @@ def cut_texts(lines: bytes, column: str) -> CutLines:
     return CutLines(spans[:rows], pa.Array.from_buffers(pa.large_binary(), texts, [None, pa.py_buffer(offsets), buffer]), newlines)
 
 
-@njit(cache=True)
+@kernel
 def _mark(data: np.ndarray, marks: np.ndarray) -> int:
     """Marks quotes, backslashes, control characters and the end; how many newlines there are. Eight marks are one word, skipped at once if 0."""
     newlines = 0
@@ -61,7 +60,7 @@ def _mark(data: np.ndarray, marks: np.ndarray) -> int:
     return newlines
 
 
-@njit(cache=True)
+@kernel
 def _cut(
     data: np.ndarray, key: np.ndarray, words: np.ndarray, marks: np.ndarray, spans: np.ndarray, text: np.ndarray, offsets: np.ndarray
 ) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from pipeline.stages.dedup.compiled import kernel
+from pipeline.stages.compiled import kernel
 from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.params import DedupParams
 

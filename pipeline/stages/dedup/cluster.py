@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.stages.dedup.compiled import inner, kernel
+from pipeline.stages.compiled import inner, kernel
 
 
 def singletons(count: int) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.stages.dedup.compiled import kernel
+from pipeline.stages.compiled import kernel
 from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.verify import Verified
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.stages.dedup.compiled import inner, kernel
+from pipeline.stages.compiled import inner, kernel
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 _N1, _N2 = np.uint64(0x52DCE729), np.uint64(0x38495AB5)

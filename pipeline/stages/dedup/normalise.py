@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.stages.compiled import inner, kernel
 from pipeline.stages.dedup.characters import CODE_POINTS, FOLDED_CODE_POINTS, NFC_UNSURE, SPACE, characters
-from pipeline.stages.dedup.compiled import inner, kernel
 from pipeline.stages.text import utf8_arrays
 
 # Casefolding makes at most three characters of one, and no UTF-8 byte more than three (U+0390).

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from pipeline.stages.compiled import inner, kernel
 from pipeline.stages.dedup.characters import MARK, WORD, characters
-from pipeline.stages.dedup.compiled import inner, kernel
 from pipeline.stages.dedup.hashing import mix64, murmur128
 from pipeline.stages.dedup.normalise import GROWTH, PADDING, decode, normal_form, normalise
 from pipeline.stages.dedup.params import DedupParams

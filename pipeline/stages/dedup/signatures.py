@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
+from pipeline.stages.compiled import inner, kernel
 from pipeline.stages.dedup.characters import characters
-from pipeline.stages.dedup.compiled import inner, kernel
 from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.normalise import count_characters, end_of_character, normal_form, normalise
 from pipeline.stages.dedup.params import DedupParams

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.dedup.compiled import inner, kernel
+from pipeline.stages.compiled import inner, kernel
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.dedup.shingles import ShingleSets
 

@@ -7,8 +7,8 @@ need a word such as "card" near them.
 
 import numpy as np
 
+from pipeline.stages.compiled import part
 from pipeline.stages.pii.characters import DASH, SPACE, digit_before, digit_run, is_digit, separator, stands_alone
-from pipeline.stages.pii.compiled import part
 from pipeline.stages.pii.context import CARD_WORDS, word_near_after, word_near_before
 
 _REACH = 48

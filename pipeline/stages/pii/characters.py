@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.stages.pii.compiled import part
+from pipeline.stages.compiled import part
 
 DIGIT, LETTER, HEX, LOCAL, LABEL, TOKEN, USERINFO, BASE64 = 1, 2, 4, 8, 16, 32, 64, 128
 

@@ -5,8 +5,8 @@ The search stops at a digit, at "@" and at a bracket: a word before another valu
 
 import numpy as np
 
+from pipeline.stages.compiled import part
 from pipeline.stages.pii.characters import DIGIT, FLAGS, LETTER, is_digit
-from pipeline.stages.pii.compiled import part
 
 _KEY_BYTES = 7
 

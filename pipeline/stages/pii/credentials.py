@@ -6,8 +6,8 @@ user and the password go, the host stays; templates (`$USER:$PASSWORD`, `{user}:
 
 import numpy as np
 
+from pipeline.stages.compiled import part
 from pipeline.stages.pii.characters import BASE64, FLAGS, TOKEN, USERINFO, is_alnum, is_word, word_at
-from pipeline.stages.pii.compiled import part
 
 _USERINFO_REACH = 256
 _JWT_PART = 8

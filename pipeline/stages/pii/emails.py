@@ -7,8 +7,8 @@ as letters (`jürgen@müller.de`); three-byte scripts end an address, because Ch
 
 import numpy as np
 
+from pipeline.stages.compiled import part
 from pipeline.stages.pii.characters import FLAGS, LABEL, LETTER, LOCAL, is_alnum
-from pipeline.stages.pii.compiled import part
 
 _MAX_LOCAL = 64  # RFC 5321 section 4.5.3.1
 _MAX_DOMAIN = 255

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from pipeline.stages.compiled import part
 from pipeline.stages.pii.characters import DASH, SPACE, is_alnum, is_digit, separator, word_at, word_before
-from pipeline.stages.pii.compiled import part
 
 # Country and length: SWIFT IBAN registry, release 99.
 _IBAN_LENGTHS = (

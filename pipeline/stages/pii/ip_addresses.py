@@ -13,8 +13,8 @@ of four digits, one of them decimal, because `a::b` is code; a full one has a gr
 
 import numpy as np
 
+from pipeline.stages.compiled import part
 from pipeline.stages.pii.characters import FLAGS, HEX, digit_at, is_digit, is_word, word_at, word_before
-from pipeline.stages.pii.compiled import part
 from pipeline.stages.pii.context import IP_WORDS, names_a_version, word_near_before
 
 # (first address, prefix length) of the blocks that are not global.

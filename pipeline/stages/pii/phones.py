@@ -10,6 +10,7 @@ numbers and decimals never count. Extensions belong to the number.
 
 import numpy as np
 
+from pipeline.stages.compiled import part
 from pipeline.stages.pii.characters import (
     DASH,
     DOT,
@@ -24,7 +25,6 @@ from pipeline.stages.pii.characters import (
     word_at,
     word_before,
 )
-from pipeline.stages.pii.compiled import part
 from pipeline.stages.pii.context import PHONE_WORDS, label_after, names_a_version, word_near_before
 
 _REACH = 40

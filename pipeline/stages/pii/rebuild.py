@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from pipeline.stages.pii.compiled import part
+from pipeline.stages.compiled import part
 
 
 @part

@@ -5,8 +5,8 @@ Precision choices: 3-2-4 with hyphens stands alone; with spaces or dots, or unbr
 
 import numpy as np
 
+from pipeline.stages.compiled import part
 from pipeline.stages.pii.characters import DASH, digit_run, separator, stands_alone
-from pipeline.stages.pii.compiled import part
 from pipeline.stages.pii.context import SSN_WORDS, word_near_before
 
 _REACH = 40

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.quality.compiled import part
+from pipeline.stages.compiled import part
 from pipeline.stages.quality.unicode import first_word, last_word_end
 from pipeline.stages.quality.walk import Words, word_hash
 

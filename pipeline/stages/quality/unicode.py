@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from pipeline.stages.quality.compiled import part
+from pipeline.stages.compiled import part
 
 SPACE = 1  # str.isspace(): what str.split() splits on
 BREAK = 2  # what str.splitlines() splits on

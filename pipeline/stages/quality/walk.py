@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.quality.compiled import part
+from pipeline.stages.compiled import part
 from pipeline.stages.quality.unicode import ALNUM, ALPHA, BREAK, SPACE, SYMBOL, TERMINAL, decode
 
 SHORT_LINE = 30  # characters (FineWeb)
