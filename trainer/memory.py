@@ -60,7 +60,7 @@ class Memory:
 def rough(config: RunConfig) -> int:
     """About what a run needs, in bytes, rather too much: everything that has a size, as often as could be."""
     training, vocab_size = config.training, config.data.vocab_size
-    model, tokens = training.model, training.micro_batch_size * training.seq_len
+    model, tokens = training.model, training.micro_batch_tokens
     block = 32 * model.d_model + 8 * model.d_ff + 8 * model.n_heads * training.seq_len
     return 28 * model.parameters(vocab_size) + 4 * tokens * (model.n_layers * block + 8 * vocab_size)
 
@@ -109,8 +109,8 @@ def _step(config: RunConfig, processes: int, device: torch.device, layers: int) 
             if training.averaging is not None:
                 averaging.fill(training.averaging, optimizers)
             update, state = live.peak, live.now - 2 * weights
-            micro = training.micro_batch_size * training.seq_len * processes
-            if all(stage.global_batch_tokens == micro for stage in training.curriculum.stages):
+            together = training.micro_batch_tokens * processes
+            if all(stage.global_batch_tokens == together for stage in training.curriculum.stages):
                 model.zero_grad(set_to_none=True)  # nothing is accumulated: gradients come as activations go
             before = live.peak = live.now
             keys = torch.zeros(len(windows), 2, dtype=torch.int32) if training.dropout else None

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from trainer.checkpoint import store
+from trainer.durable import write_atomically
 from trainer.precision import Precision
 from trainer.session import Session
 from trainer.step import NotFiniteError, loss_sum
@@ -52,7 +53,7 @@ def explain(session: Session, error: NotFiniteError, run_dir: Path) -> str:
     if session.world.is_main:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file({"windows": windows.to(torch.int32)}, path.with_suffix(".safetensors"))
-        path.write_text(json.dumps(_report(session, error, found, run_dir), indent=1) + "\n", encoding="utf-8")
+        write_atomically(path, json.dumps(_report(session, error, found, run_dir), indent=1) + "\n")
     return f"{error}; {found.advice()}. The batch and what is known of it: {path}"
 
 

@@ -46,7 +46,7 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
 
 def _check_batch(config: RunConfig, data_size: int) -> None:
     training = config.training
-    micro = training.micro_batch_size * training.seq_len
+    micro = training.micro_batch_tokens
     for stage in training.curriculum.stages:
         if stage.global_batch_tokens % (micro * data_size):
             where = f"stage {stage.name!r}: " if training.stages else ""

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainer.checkpoint import state, store
-from trainer.checkpoint.store import CheckpointError
 from trainer.config import Curriculum
 from trainer.order import Jump
 
@@ -13,13 +12,7 @@ def checkpoint_before(checkpoints: Path, step: int, steps: int) -> Path | None:
     """The newest whole checkpoint up to `step` of a run of `steps` steps, else the oldest after it; None when there is none."""
     found = store.existing(checkpoints)
     earlier = [checkpoint for checkpoint in found if store.step_of(checkpoint) <= step]
-    for checkpoint in (*reversed(earlier), *found[len(earlier) :]):
-        try:
-            state.verify(checkpoint, steps)
-        except CheckpointError:
-            continue
-        return checkpoint
-    return None
+    return store.first_valid((*reversed(earlier), *found[len(earlier) :]), lambda checkpoint: state.verify(checkpoint, steps))[0]
 
 
 def jumps_after(jumps: Sequence[Jump], curriculum: Curriculum, back_to: int, reached: int) -> list[Jump]:

@@ -118,7 +118,7 @@ class Session:
 
     def logs(self, step: int) -> bool:
         """Whether a step is written down even if nothing is special about it."""
-        return step % self.training.log_every_steps == 0 or step == self.training.steps
+        return step % self.training.log_every_steps == 0 or step == self.curriculum.steps
 
     def stays(self, step: int) -> bool:
         """Whether the checkpoint of a step is one of those kept for good."""
@@ -159,7 +159,7 @@ class Session:
         """Compiles, and makes the gradients of one micro-batch, which are thrown away: TrainerError when that cannot be done."""
         self.compile_blocks()
         rows = self.data.batch(self.step, self.world.data_rank, self.world.data_size)
-        rows = rows[: self.training.micro_batch_size * self.training.seq_len // (rows.shape[1] - 1)]
+        rows = rows[: self.training.micro_batch_tokens // (rows.shape[1] - 1)]
         windows = torch.from_numpy(rows).to(self.world.device)
         with preflight.explained(self.training):
             loss_sum(self.model, windows, self.precision, self.bot_id).backward()
@@ -247,7 +247,7 @@ class Session:
                 "set training.spikes.action to skip"
             )
         found = self.world.from_main(
-            checkpoint_before(checkpoints, reached - spikes.rollback_steps, self.training.steps) if self.world.is_main else None
+            checkpoint_before(checkpoints, reached - spikes.rollback_steps, self.curriculum.steps) if self.world.is_main else None
         )
         if not isinstance(found, Path):
             return False
@@ -260,7 +260,7 @@ class Session:
         return True
 
     def _newest(self, checkpoints: Path, allow_changes: bool) -> Path | None:
-        found, skipped = store.newest_valid(checkpoints, lambda checkpoint: state.verify(checkpoint, self.training.steps))
+        found, skipped = store.newest_valid(checkpoints, lambda checkpoint: state.verify(checkpoint, self.curriculum.steps))
         for reason in skipped:
             log.warning("skipped a checkpoint: %s", reason)
         if found is not None:
@@ -276,6 +276,6 @@ class Session:
                     f"{found.parent.parent} holds a run with other settings ({'; '.join(changed)}): restore them, choose another run_dir, "
                     "or go on all the same with --allow-changes"
                 )
-            if saved["step"] > self.training.steps:
+            if saved["step"] > self.curriculum.steps:
                 raise TrainerError(f"{found}: is past training.max_tokens {self.training.max_tokens}; choose another run_dir")
         return found

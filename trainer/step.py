@@ -87,7 +87,8 @@ def train_step(
     """
     loss_scale = loss_scale or LossScale.of(precision)
     predicted = world.sum((windows[:, 1:] >= 0).sum())
-    first_sample = training.curriculum.samples(step) + world.data_rank * len(windows)
+    curriculum = training.curriculum
+    first_sample = curriculum.samples(step) + world.data_rank * len(windows)
     dropout_keys = sample_keys(training.seed, first_sample, len(windows)).to(windows.device) if training.dropout else None
 
     for optimizer in optimizers:
@@ -107,7 +108,6 @@ def train_step(
     spike = finite and spikes is not None and spikes.is_spike(loss, grad_norm)
     taken = finite and not (spike and training.spikes.action != "log")
 
-    curriculum = training.curriculum
     factor = lr_factor(curriculum, curriculum.tokens(step + 1 - loss_scale.skipped_steps)) if taken else 0.0
     if taken:
         set_learning_rates(optimizers, factor)
@@ -132,15 +132,12 @@ def _gradients(
 ) -> float:
     """Fills the gradients of the mean loss over the `predicted` tokens of all processes, and returns that loss. `scale` is gone from both."""
     total = torch.zeros((), dtype=torch.float64, device=windows.device)
-    # As many tokens at a time, however long the windows of this stage are.
-    micro_batch_size = training.micro_batch_size * training.seq_len // (windows.shape[1] - 1)
+    z_loss = training.z_loss if uniform is None else 0.0
+    micro_batch_size = training.micro_batch_tokens // (windows.shape[1] - 1)
     for at in range(0, len(windows), micro_batch_size):
         rows = slice(at, at + micro_batch_size)
-        keys = None if dropout_keys is None else dropout_keys[rows]
-        if uniform is None:
-            micro_loss = loss_sum(model, windows[rows], precision, bot_id, training.z_loss, dropout_keys=keys)
-        else:
-            micro_loss = loss_sum(model, windows[rows], precision, bot_id, uniform=uniform[rows], dropout_keys=keys)
+        numbers, keys = (None if all_rows is None else all_rows[rows] for all_rows in (uniform, dropout_keys))
+        micro_loss = loss_sum(model, windows[rows], precision, bot_id, z_loss, numbers, keys)
         # Gradients are summed over micro-batches and processes, so each term is divided by the global number of targets, once.
         (micro_loss * (scale * world.loss_factor) / predicted).backward()
         total += micro_loss.detach()

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from trainer.durable import sync
@@ -88,8 +88,13 @@ def existing(checkpoints: Path) -> list[Path]:
 
 def newest_valid(checkpoints: Path, check: Callable[[Path], None] = verify) -> tuple[Path | None, list[str]]:
     """The newest checkpoint that passes `check`, which raises CheckpointError, and why newer ones were skipped."""
+    return first_valid(reversed(existing(checkpoints)), check)
+
+
+def first_valid(candidates: Iterable[Path], check: Callable[[Path], None]) -> tuple[Path | None, list[str]]:
+    """The first of these checkpoints that passes `check`, and why those before were skipped."""
     skipped = []
-    for checkpoint in reversed(existing(checkpoints)):
+    for checkpoint in candidates:
         try:
             check(checkpoint)
         except CheckpointError as error:

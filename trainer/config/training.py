@@ -93,7 +93,7 @@ class TrainingConfig(Config):
 
     @model_validator(mode="after")
     def _steps_are_whole_and_schedules_fit(self) -> Self:
-        micro = self.seq_len * self.micro_batch_size
+        micro = self.micro_batch_tokens
         for stage in self.curriculum.stages:
             where = f"stage {stage.name!r}: " if self.stages else ""
             batch = stage.global_batch_tokens
@@ -123,6 +123,11 @@ class TrainingConfig(Config):
         for stage in self.stages:
             for unknown in [corpus for corpus in stage.weights or () if corpus not in names]:
                 raise ValueError(f"stage {stage.name!r} reads {unknown!r}, which is no corpus with text to train on; there are {', '.join(names)}")
+
+    @property
+    def micro_batch_tokens(self) -> int:
+        """What is computed at a time in one process, however long the windows of a stage are."""
+        return self.micro_batch_size * self.seq_len
 
     @property
     def curriculum(self) -> Curriculum:
