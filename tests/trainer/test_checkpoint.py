@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.checkpoint import store
+from trainer.checkpoint import state, store
+from trainer.errors import TrainerError
 
 
 def fill(text: str) -> Callable[[Path], None]:
@@ -56,6 +57,13 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(checkpoints: P
     assert len(skipped) == 1
     assert names in skipped[0]
     assert "step-00000012" in skipped[0]
+
+
+def test_a_checkpoint_that_an_earlier_version_wrote_is_not_passed_over_but_named_with_what_to_do(checkpoints: Path) -> None:
+    old = '{"step": 16, "meaning": {}, "samples": 512}'
+    store.publish(checkpoints / "step-00000016", lambda directory: (directory / "state.json").write_text(old))
+    with pytest.raises(TrainerError, match=r"step-00000016: an earlier version of the trainer .* jumps, .*: choose another run_dir"):
+        store.newest_valid(checkpoints, lambda checkpoint: state.verify(checkpoint, steps=100))
 
 
 def test_a_save_that_fails_leaves_the_checkpoints_as_they_were(checkpoints: Path) -> None:

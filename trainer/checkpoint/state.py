@@ -11,7 +11,7 @@ Nothing in training draws from a global random generator (initialisation is keye
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from trainer.checkpoint.parts import Part, SavedTensors, save_parts
 from trainer.checkpoint.staging import Staging
 from trainer.checkpoint.store import CheckpointError
 from trainer.config import RunConfig, config_hash
+from trainer.errors import TrainerError
 from trainer.model import Llama
 from trainer.optim.state import load_state_tensors, state_tensors
 from trainer.order import Jump
@@ -119,8 +120,14 @@ class Snapshot:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """state.json of a checkpoint."""
+    """state.json of a checkpoint. TrainerError when an earlier version of the trainer, which kept less in it, wrote it."""
     state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    missing = sorted({"meaning", "model_only", *(entry.name for entry in fields(Progress))} - state.keys())
+    if missing:
+        raise TrainerError(
+            f"{checkpoint}: an earlier version of the trainer wrote it, without {', '.join(missing)}: choose another run_dir, "
+            "or go on with the version that began the run"
+        )
     return state
 
 
