@@ -1,9 +1,8 @@
 """The text with its spans replaced, spans found in it as spans of the original, and spans in characters."""
 
 import numpy as np
-from numba import njit
 
-from pipeline.stages.compiled import part
+from pipeline.stages.compiled import kernel, part
 
 
 @part
@@ -14,7 +13,7 @@ def _copy(source: np.ndarray, start: int, end: int, out: np.ndarray, written: in
     return written + end - start
 
 
-@njit(cache=True)
+@kernel
 def replace(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, literals: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The bytes and offsets (from 0) of the documents, each span replaced by `literals[starts[form]:starts[form + 1]]`."""
     size = offsets[-1] - offsets[0]
@@ -39,7 +38,7 @@ def replace(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, literals: 
     return out, out_offsets
 
 
-@njit(cache=True)
+@kernel
 def merge(offsets: np.ndarray, spans: np.ndarray, out_offsets: np.ndarray, found: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """`spans` and the spans `found` in the text that `replace` made of them, in bytes of the original; what `found` overlaps becomes part of it."""
     merged = np.empty((len(spans) + len(found), 4), np.int64)
@@ -76,7 +75,7 @@ def merge(offsets: np.ndarray, spans: np.ndarray, out_offsets: np.ndarray, found
     return merged[:count].copy()
 
 
-@njit(cache=True)
+@kernel
 def in_characters(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray) -> np.ndarray:
     """(start, end) of each span in characters from the start of its document."""
     result = np.empty((len(spans), 2), np.int64)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
+from pipeline.stages.compiled import inlined, kernel
 from pipeline.stages.pii.cards import card_end
 from pipeline.stages.pii.characters import digit_run, is_alnum, is_digit
 from pipeline.stages.pii.credentials import TRIGGERS, secret_at, url_credentials_at
@@ -32,7 +32,7 @@ def _actions() -> np.ndarray:
 _ACTIONS = _actions()
 
 
-@njit(inline="always")
+@inlined
 def _number(data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool) -> tuple[int, int, int]:
     """(start, end, form) of what the digits at `p` belong to; end is 0 if to nothing. `digits` of them stand there."""
     if p > lo and is_alnum(data[p - 1]):
@@ -57,7 +57,7 @@ def _number(data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.
     return 0, 0, 0
 
 
-@njit(inline="always")
+@inlined
 def _match(data: np.ndarray, i: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool) -> tuple[int, int, int]:
     """(start, end, form) of the value that the trigger byte at `i`, not a digit, belongs to; end is 0 if there is none."""
     action = _ACTIONS[data[i]]
@@ -82,7 +82,7 @@ def _match(data: np.ndarray, i: int, lo: int, hi: int, wanted: np.ndarray, after
     return 0, 0, 0
 
 
-@njit(inline="always")
+@inlined
 def _scan_region(data: np.ndarray, region: np.ndarray, lo: int, hi: int, wanted: np.ndarray, spans: np.ndarray, count: int) -> int:
     """Write the spans whose trigger is in `region` (document, start, end) to `spans` from row `count`; return the row after the last."""
     document, i, stop = region
@@ -117,7 +117,7 @@ def _scan_region(data: np.ndarray, region: np.ndarray, lo: int, hi: int, wanted:
 def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
     """The pass, compiled. numba's cache keys a function by its own file and closure, not by what it calls, so the sources are in the closure."""
 
-    @njit(cache=True)
+    @kernel
     def find(data: np.ndarray, offsets: np.ndarray, regions: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         """Rows of (document, form, start, end), ordered and disjoint, in bytes of `data`, for triggers in `regions` (document, start, end)."""
         len(sources)

@@ -6,8 +6,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
+from pipeline.stages.compiled import kernel
 from pipeline.stages.quality.c4 import C4, Phrases, c4, phrase_tables
 from pipeline.stages.quality.repetition import Numbering, Repetition, repetition, stop_word_hashes
 from pipeline.stages.quality.unicode import character_classes
@@ -41,7 +41,7 @@ def _compiled() -> Callable[..., None]:
     sources = (path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     parts = int.from_bytes(blake2b(b"".join(sources), digest_size=7).digest())
 
-    @njit(cache=True)
+    @kernel
     def count_documents(
         data: np.ndarray,
         offsets: np.ndarray,
