@@ -63,7 +63,7 @@ def _pictures(run: train_flow.Run, version: Version) -> dict[str, dg.MarkdownMet
         curves = training.draw(training.records(run.config.run_dir / "metrics.jsonl"))
         return {"curves": as_text(curves), "from source to tokens": as_text(funnel.draw(funnel.of_lineage(run.config.lineage)))}
 
-    return {title: inline(png, title) for title, png in version.report("training", "training-1", draw).items()}
+    return {title: inline(png, title) for title, png in version.report("training", "training-2", draw).items()}
 
 
 def _mixture(workshop: Workshop) -> dg.TableMetadataValue:

@@ -40,6 +40,7 @@ def draw(found: Sequence[Mapping[str, Any]]) -> bytes:
         axes.set(title=title, ylim=(0, None))
     for axes in drawing.axes:
         axes.grid(alpha=0.25)
+        axes.locator_params(axis="x", nbins=6)
     for axes in (speeds, gradients):
         axes.set(xlabel="million tokens")
     return figures.png(drawing)
