@@ -11,6 +11,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config import ParallelConfig
 from trainer.errors import TrainerError
+from trainer.parallel.meeting import meet
 from trainer.parallel.pieces import squares
 
 BUCKET_ELEMENTS = 8 * 1024 * 1024
@@ -114,7 +115,7 @@ def join(parallel: ParallelConfig) -> World:
         torch.cuda.set_device(device)
     if size == 1:
         return World(rank, size, device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", device_id=device if device.type == "cuda" else None)
+    meet(device)
     if not parallel.splits_model:
         return World(rank, size, device)
     return World(rank, size, device, init_device_mesh(device.type, sizes, mesh_dim_names=DIMENSIONS), dist.new_group(backend="gloo"))
