@@ -1,9 +1,10 @@
-"""Training on a GPU beside `transformers`: tokens per second, MFU against the matrix products measured here, peak memory.
+"""Training on a GPU beside nanoGPT and the Trainer of `transformers`: tokens per second, MFU against the matrix products measured here, peak memory.
 
 python benchmarks/train_gpu.py [--sizes 124m 1b 3b] [--seq-lens 1024 4096]
 
-Random tokens, the same model, batch and precision (bf16 over fp32 weights) for both, each in a process of its own, one after the other. A
-contender that does not fit or is not installed is written down as such. It has not been run on a GPU yet.
+Random tokens; the same batch, micro-batch and precision (bf16 over fp32 weights), compiled, each in a process of its own, one after the other. The
+model is the same Llama, nanoGPT's a GPT-2 of as many parameters in blocks. A contender that does not fit or is not installed is written down as such.
+It has not been run on a GPU yet: all but the timing was tried on a CPU, with small sizes.
 """
 
 import argparse
@@ -20,8 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from sidebyside import ROOT, record
-from train_peers import Work, hugging_face
+from matplotlib import pyplot
+from sidebyside import RESULTS, ROOT, record
+from train_peers import FOREVER, Work, hugging_face, nanogpt
 
 from trainer import launch
 from trainer.config import ModelConfig
@@ -30,8 +32,8 @@ from trainer.shards import ShardWriter, bin_path
 VOCAB = 50_304
 SIZES = {
     "124m": {"n_layers": 12, "d_model": 768, "n_heads": 12},
-    "1b": {"n_layers": 24, "d_model": 1792, "n_heads": 14},
-    "3b": {"n_layers": 28, "d_model": 2816, "n_heads": 22},
+    "1b": {"n_layers": 24, "d_model": 1920, "n_heads": 15},
+    "3b": {"n_layers": 28, "d_model": 3072, "n_heads": 24},
 }
 TOKENS_A_STEP, STEPS, WARMUP = 65_536, 30, 10
 
@@ -92,16 +94,16 @@ def ours(config: Path) -> dict[str, float]:
     return {"tokens_per_s": round(speed), "peak_gb": round(steps[-1]["memory_mb"] / 1000, 2)}
 
 
-def peer(work: Work) -> dict[str, float]:
-    command = [sys.executable, __file__, "--peer", work.to_json()]
+def peer(name: str, work: Work) -> dict[str, float]:
+    command = [sys.executable, __file__, "--peer", name, work.to_json()]
     path = {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}"}
     ended = subprocess.run(command, env=os.environ | path, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
     return found
 
 
-def run_peer(work: Work) -> None:
-    """In a process of its own: steps of the peer's micro-batch, which accumulates nothing, until enough are timed."""
+def run_peer(name: str, work: Work) -> None:
+    """In a process of its own: steps until enough are timed."""
     times: list[float] = []
 
     def before_step() -> None:
@@ -110,10 +112,15 @@ def run_peer(work: Work) -> None:
         if len(times) > STEPS:
             seconds = statistics.median(after - before for before, after in zip(times[WARMUP:], times[WARMUP + 1 :], strict=False))
             peak = torch.cuda.max_memory_allocated() / 1e9
-            print(json.dumps({"tokens_per_s": round(work.rows * work.seq_len / seconds), "peak_gb": round(peak, 2)}), flush=True)
+            print(json.dumps({"tokens_per_s": round(TOKENS_A_STEP / seconds), "peak_gb": round(peak, 2)}), flush=True)
             os._exit(0)
 
-    hugging_face(work, before_step, bf16=True, compiled=True, on_cpu=False)
+    accumulate = TOKENS_A_STEP // (work.rows * work.seq_len)
+    if name == "nanogpt":
+        torch.backends.cuda.matmul.allow_tf32 = True
+        nanogpt(work, FOREVER, before_step, compiled=True, lr=6e-4, warmup=2000, beta2=0.95, device="cuda", accumulate=accumulate)
+    else:
+        hugging_face(work, before_step, bf16=True, compiled=True, on_cpu=False, accumulate=accumulate)
 
 
 def attempt(contender: Any, flops_per_token: int, peak: float, *arguments: Any) -> dict[str, Any]:
@@ -125,29 +132,48 @@ def attempt(contender: Any, flops_per_token: int, peak: float, *arguments: Any) 
     return found | {"mfu": round(found["tokens_per_s"] * flops_per_token / peak, 3)}
 
 
+def draw(report: dict[str, dict[str, dict[str, Any]]], path: Path) -> None:
+    """MFU of each contender, for each size and length that was measured."""
+    figure, axes = pyplot.subplots(figsize=(4 + len(report), 4))
+    names = list(dict.fromkeys(name for found in report.values() for name in found))
+    for number, name in enumerate(names):
+        shares = [found[name].get("mfu", 0) for found in report.values()]
+        axes.bar([at + number / (len(names) + 1) for at in range(len(report))], shares, 1 / (len(names) + 1), label=name)
+    axes.set_xticks([at + (len(names) - 1) / (len(names) + 1) / 2 for at in range(len(report))], report, fontsize=8)
+    axes.set_ylabel("share of the measured bf16 rate")
+    axes.legend()
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--sizes", nargs="+", default=list(SIZES), choices=SIZES)
     options.add_argument("--seq-lens", nargs="+", type=int, default=[1024, 4096, 8192])
     options.add_argument("--rows-of-tokens", type=int, default=16_384, help="tokens in a micro-batch")
-    options.add_argument("--peer", help=argparse.SUPPRESS)
+    options.add_argument("--peer", nargs=2, help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.peer:
-        run_peer(Work.from_json(chosen.peer))
+        run_peer(chosen.peer[0], Work.from_json(chosen.peer[1]))
         return
     if not torch.cuda.is_available():
         raise SystemExit("there is no CUDA device: nothing was measured")
     peak = matmul_flops()
-    report: dict[str, Any] = {"device": torch.cuda.get_device_name(), "measured_matmul_tflops": round(peak / 1e12, 1)}
+    report: dict[str, dict[str, Any]] = {}
     for size in chosen.sizes:
         for seq_len in chosen.seq_lens:
             with tempfile.TemporaryDirectory() as folder:
                 config, work = prepare(Path(folder), size, seq_len, max(1, chosen.rows_of_tokens // seq_len))
                 flops = ModelConfig.model_validate(shape(size)).flops_per_token(VOCAB, seq_len)
-                found = {"groundwork": attempt(ours, flops, peak, config), "transformers Trainer": attempt(peer, flops, peak, work)}
+                found = {
+                    "groundwork": attempt(ours, flops, peak, config),
+                    "nanoGPT": attempt(peer, flops, peak, "nanogpt", work),
+                    "transformers Trainer": attempt(peer, flops, peak, "transformers", work),
+                }
             report[f"{size}, {seq_len} tokens"] = found
             print(size, seq_len, json.dumps(found), flush=True)
-    record("train_gpu", report, ("torch", "transformers", "accelerate"))
+    draw(report, RESULTS / "train_gpu.png")
+    device = {"device": torch.cuda.get_device_name(), "measured_matmul_tflops": round(peak / 1e12, 1)}
+    record("train_gpu", device | report, ("torch", "transformers", "accelerate"))
 
 
 if __name__ == "__main__":
