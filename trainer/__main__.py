@@ -12,6 +12,7 @@ from pathlib import Path
 from trainer import launch
 from trainer.config import SamplesConfig, load_run_config
 from trainer.errors import TrainerError
+from trainer.signals import stop_with_parent
 
 USER_ERROR = 2
 
@@ -19,6 +20,9 @@ USER_ERROR = 2
 def main(arguments: list[str]) -> int:
     """The exit status: 0 done, 2 for what the user can correct (one message on stderr), 75 stopped on request and resumable."""
     _with_environment(arguments)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        # torchrun gives each process a session of its own, where nobody would find it when torchrun is killed.
+        stop_with_parent()
     # Under Dagster the run's own log says the same, message by message.
     level = logging.WARNING if os.environ.get("DAGSTER_PIPES_CONTEXT") else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 # glibc gives big blocks back to the kernel and takes page faults to get them again: keeping them gave +40% tokens per second on a CPU.
@@ -22,13 +23,32 @@ RENDEZVOUS = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 RESTARTS = 3
 
 
-def command(config_path: Path, processes: int = 1, restarts: int = RESTARTS) -> list[str]:
-    """Trains `config_path` in this Python, under torchrun when there is more than one process."""
+@dataclass(frozen=True)
+class Node:
+    """One of `nodes` machines that train together, by the name under which the others reach it. They meet at a port of the first one."""
+
+    name: str
+    nodes: int
+    first: str
+    port: int
+    run_id: str
+
+    @property
+    def rendezvous(self) -> list[str]:
+        """Options of torchrun. It is told what it would guess from the machine's own name, which may stand for another network, or for none."""
+        return [
+            *(f"--nnodes={self.nodes}", f"--local-addr={self.name}", f"--rdzv-id={self.run_id}"),
+            *("--rdzv-backend=c10d", f"--rdzv-endpoint={self.first}:{self.port}", f"--rdzv-conf=is_host={int(self.name == self.first)}"),
+        ]
+
+
+def command(config_path: Path, processes: int = 1, restarts: int = RESTARTS, node: Node | None = None) -> list[str]:
+    """Trains `config_path` in this Python, under torchrun when there is more than one process, or several nodes with as many each."""
     trainer = ["-m", "trainer", str(config_path)]
-    if processes == 1:
+    if processes == 1 and node is None:
         return [sys.executable, *trainer]
     return [
-        *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+        *(sys.executable, "-m", "torch.distributed.run", *(node.rendezvous if node else ["--standalone"])),
         *(f"--nproc-per-node={processes}", f"--max-restarts={restarts}"),
         *trainer,
     ]

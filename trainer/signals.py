@@ -1,8 +1,11 @@
-"""SIGTERM and SIGINT as a wish to stop after the step in progress."""
+"""SIGTERM and SIGINT as a wish to stop after the step in progress, which the death of a parent is as well."""
 
+import ctypes
 import signal
 from types import FrameType, TracebackType
 from typing import Any, Self
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class StopSignals:
@@ -23,3 +26,8 @@ class StopSignals:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received = True
+
+
+def stop_with_parent() -> None:
+    """SIGTERM for this process when its parent dies, so that a trainer saves and goes instead of working on unseen."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

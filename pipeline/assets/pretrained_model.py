@@ -1,7 +1,5 @@
 """Launches the trainer, follows it, and records its checkpoints while it works."""
 
-import os
-import signal
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -14,8 +12,8 @@ from pipeline.assets import checkpoints, checks
 from pipeline.assets.outcome import explained, materialized
 from pipeline.assets.resources import Workshop
 from pipeline.flows import train as train_flow
-from pipeline.flows.launching import LaunchParams
-from pipeline.flows.subprocesses import run_group
+from pipeline.flows.launching import Launcher
+from pipeline.flows.subprocesses import TrainerKilledError
 from pipeline.recipe import Recipe
 from pipeline.reports import funnel, training
 from pipeline.reports.images import as_text, inline, inline_png
@@ -44,7 +42,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         run = train_flow.plan(workshop.store, workshop.recipe)
         version = train_flow.finished(workshop.store, run)
         if version is None:
-            follower = _Follower(context, run, workshop.recipe.launch)
+            follower = _Follower(context, run, workshop.recipe.launch.launcher(run.config.training.threads))
             started = time.monotonic()
             follower.train()
             version = train_flow.finish(workshop.store, run, follower.last_checkpoint, time.monotonic() - started)
@@ -76,10 +74,10 @@ def _mixture(workshop: Workshop) -> dg.TableMetadataValue:
 class _Follower:
     """Runs the trainer through Dagster Pipes and turns its messages into log lines and checkpoint entries, as they come."""
 
-    def __init__(self, context: dg.AssetExecutionContext, run: train_flow.Run, launch: LaunchParams):
+    def __init__(self, context: dg.AssetExecutionContext, run: train_flow.Run, launcher: Launcher):
         self.context = context
         self.run = run
-        self.launch = launch
+        self.launcher = launcher
         self.last_checkpoint: Mapping[str, Any] = {}
         self.samples: list[Mapping[str, Any]] = []  # written since the last checkpoint
         self.last_lines: deque[str] = deque(maxlen=5)
@@ -90,15 +88,16 @@ class _Follower:
             try:
                 self._attempt()
                 break
-            except train_flow.TrainerKilledError as error:
+            except TrainerKilledError as error:
                 if not left or not self._is_wanted():
                     raise
                 self.context.log.warning(f"{error}: started again")
 
     def _attempt(self) -> None:
-        command = self.launch.command(self.run.write_config())
-        with dg.open_pipes_session(self.context, dg.PipesTempFileContextInjector(), dg.PipesTempFileMessageReader()) as session:
-            environment = {**os.environ, **self.launch.environment(self.run.config.training.threads), **session.get_bootstrap_env_vars()}
+        config = self.run.write_config()
+        # Where a trainer on another machine can write.
+        messages = dg.PipesFileMessageReader(str(config.with_name("messages.jsonl")))
+        with dg.open_pipes_session(self.context, dg.PipesEnvContextInjector(), messages) as session:
             handled = 0
 
             def poll() -> bool:
@@ -109,13 +108,9 @@ class _Follower:
                 handled = len(messages)
                 return self._is_wanted()
 
-            status = run_group(command, environment, poll)
+            status = self.launcher.run(config, session.get_bootstrap_env_vars(), poll)
         for message in session.get_custom_messages()[handled:]:
             self._handle(message)
-        if status < 0:
-            killed = f"the trainer was killed by {signal.Signals(-status).name}"
-            hint = ": is there enough memory?" if -status == signal.SIGKILL else ""
-            raise train_flow.TrainerKilledError(f"{killed}{hint}")
         if status != 0:
             raise train_flow.TrainingError(f"the trainer ended with exit status {status}. {' '.join(self.last_lines)}")
         if self.last_checkpoint.get("tokens") != self.run.config.training.max_tokens:
@@ -133,7 +128,7 @@ class _Follower:
             self.last_checkpoint, self.samples = message, []
         elif kind == "sample":
             self.samples.append(message)
-        elif kind == "error":
+        elif kind == "error" and message["message"] not in self.last_lines:  # once, however often torchrun tries
             self.last_lines.append(message["message"])
         self.context.log.info(_line(message, self.run.config.training.max_tokens))
 

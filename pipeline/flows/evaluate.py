@@ -16,12 +16,12 @@ from pipeline.errors import PipelineError
 from pipeline.fingerprint import file_sha256
 from pipeline.flows import train as train_flow
 from pipeline.flows.saved_steps import checkpoint_path
-from pipeline.flows.subprocesses import die_with_parent
 from pipeline.store import Draft, File, Part, Store, Version, Work
 from trainer import launch
 from trainer.config import RunConfig, SamplesConfig, load_run_config
 from trainer.durable import write_atomically
 from trainer.shards import Shard
+from trainer.signals import stop_with_parent
 
 VERSION = "evaluate-1"
 KEY = "evaluation"
@@ -105,7 +105,7 @@ def run_trainer(*arguments: str) -> str:
     """Standard output of `python -m trainer ...`. Raises EvaluationError with the last line of its error output."""
     environment = {**os.environ, **launch.environment(None)}
     command = [sys.executable, "-m", "trainer", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, preexec_fn=die_with_parent)
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent)
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or ["it said nothing"]
         raise EvaluationError(f"`python -m trainer {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}")

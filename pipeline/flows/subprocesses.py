@@ -1,6 +1,5 @@
 """A child process group that never outlives the step that started it."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -9,9 +8,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
+from pipeline.errors import PipelineError
+from trainer.signals import stop_with_parent
+
 POLL_SECONDS = 0.2
-GRACE_SECONDS = 30.0  # the trainer finishes its step and saves within this
+GRACE_SECONDS = 40.0  # the trainer finishes its step and saves within this; torchrun gives its processes 30
+
+
+class TrainerKilledError(PipelineError):
+    """Something else ended the trainer: another attempt may well succeed."""
 
 
 def run_group(command: Sequence[str], environment: Mapping[str, str], poll: Callable[[], bool]) -> int:
@@ -19,14 +24,14 @@ def run_group(command: Sequence[str], environment: Mapping[str, str], poll: Call
 
     However this ends (an exception, Ctrl-C, a poll that says stop) the whole group is gone afterwards: SIGTERM, a grace, SIGKILL.
     """
-    process = subprocess.Popen(command, env=dict(environment), start_new_session=True, preexec_fn=die_with_parent, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(command, env=dict(environment), start_new_session=True, preexec_fn=stop_with_parent, stdin=subprocess.DEVNULL)
     try:
         while process.poll() is None:
             if not poll():
                 break
             time.sleep(POLL_SECONDS)
     finally:
-        with _deaf():
+        with deaf():
             stop_group(process)
             poll()
     return process.returncode
@@ -50,13 +55,8 @@ def _signal_group(group: int, number: signal.Signals) -> None:
         return  # nobody is left
 
 
-def die_with_parent() -> None:
-    """In the child: SIGTERM when the parent is killed, so that the trainer saves and goes instead of working on unseen."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 @contextmanager
-def _deaf() -> Iterator[None]:
+def deaf() -> Iterator[None]:
     """Ctrl-C reaches a step twice; the second must not cut short the saving of the last checkpoint."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -26,10 +26,6 @@ class TrainingError(PipelineError):
     """Training cannot start or did not end well."""
 
 
-class TrainerKilledError(TrainingError):
-    """Something else ended the trainer: another attempt may well succeed."""
-
-
 @dataclass(frozen=True)
 class Run:
     """A training run: the same work has the same directory, so an interrupted run is found again and goes on.

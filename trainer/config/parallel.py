@@ -20,13 +20,14 @@ class ParallelConfig(Config):
     `dp_replicate` copies of the model read different samples (None: as many as the other sizes leave). Of a copy, each of `dp_shard` processes holds
     a part of the weights, gradients and optimizer state, and reads samples of its own too (FSDP; with several copies HSDP). `tp` processes split each
     matrix, and the sequence between matrices, for the same samples. `reshard_after_forward` gives gathered weights back after a block's forward pass
-    and gathers them again for its backward pass: less memory, more traffic.
+    and gathers them again for its backward pass: less memory, more traffic. Who waits `timeout_seconds` for another process takes it for dead.
     """
 
     dp_replicate: int | None = Field(default=None, ge=1)
     dp_shard: int = Field(default=1, ge=1)
     tp: int = Field(default=1, ge=1)
     reshard_after_forward: bool = True
+    timeout_seconds: int = Field(default=600, ge=1)
 
     @property
     def splits_model(self) -> bool:

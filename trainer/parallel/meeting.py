@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -17,15 +18,20 @@ SIOCGIFADDR = 0x8915  # linux/sockios.h
 log = logging.getLogger("trainer")
 
 
-def meet(device: torch.device) -> None:
-    """Joins the process group of torchrun's environment variables: NCCL between GPUs, gloo between CPUs."""
+def meet(device: torch.device, timeout_seconds: float) -> None:
+    """Joins the process group of torchrun's environment variables, NCCL between GPUs, gloo between CPUs. It fails who waits longer for another."""
     several_nodes = int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1
     if several_nodes and "GLOO_SOCKET_IFNAME" not in os.environ and (interface := _interface_towards(os.environ["MASTER_ADDR"])):
         # Else gloo takes the interface that the machine's own name stands for, on many the loopback.
         os.environ["GLOO_SOCKET_IFNAME"] = interface
-    backend, device_id = ("nccl", device) if device.type == "cuda" else ("gloo", None)
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    dist.init_process_group(backend, store=_store(os.environ, several_nodes), rank=rank, world_size=size, device_id=device_id)
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo",
+        store=_store(os.environ, several_nodes),
+        rank=int(os.environ["RANK"]),
+        world_size=int(os.environ["WORLD_SIZE"]),
+        timeout=timedelta(seconds=timeout_seconds),
+        device_id=device if device.type == "cuda" else None,
+    )
 
 
 def _store(environment: Mapping[str, str], several_nodes: bool) -> dist.Store | None:

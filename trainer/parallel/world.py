@@ -115,7 +115,7 @@ def join(parallel: ParallelConfig) -> World:
         torch.cuda.set_device(device)
     if size == 1:
         return World(rank, size, device)
-    meet(device)
+    meet(device, parallel.timeout_seconds)
     if not parallel.splits_model:
         return World(rank, size, device)
     return World(rank, size, device, init_device_mesh(device.type, sizes, mesh_dim_names=DIMENSIONS), dist.new_group(backend="gloo"))

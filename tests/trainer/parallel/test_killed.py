@@ -4,28 +4,34 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.integration.project import until
 from tests.trainer.runs import ROOT, outcome, write_config
 from trainer import launch, metrics
+from trainer.checkpoint import store
 
-KILLS = 10
+BY_HAND = "--nproc-per-node=2", "--max-restarts=3"
 
 
 @pytest.mark.slow
-def test_a_run_whose_processes_are_killed_ends_by_itself_in_the_same_bytes(settings: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kills", "by_hand"), [(10, False), (3, True)], ids=["by the launcher", "by hand"])
+def test_a_run_whose_processes_are_killed_ends_by_itself_in_the_same_bytes(
+    settings: dict[str, Any], tmp_path: Path, kills: int, by_hand: bool
+) -> None:
     seed = time.time_ns() % 1_000_000
     print(f"seed {seed}")
     chooser = random.Random(seed)
     settings["training"] |= {"max_tokens": 120 * 256, "optimizer": {"kind": "adamw"}, "parallel": {"dp_shard": 2}}
     assert torchrun_of(settings, tmp_path / "whole").wait(timeout=300) == 0
 
-    torchrun = torchrun_of(settings, tmp_path / "run")
-    steps = sorted(chooser.sample(range(1, 120), KILLS))
+    torchrun = torchrun_of(settings, tmp_path / "run", kills, by_hand)
+    steps = sorted(chooser.sample(range(1, 120), kills))
     before = 0
     while steps and torchrun.poll() is None:
         # Not before the processes started last have got somewhere.
@@ -42,10 +48,29 @@ def test_a_run_whose_processes_are_killed_ends_by_itself_in_the_same_bytes(setti
     assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
 
 
-def torchrun_of(settings: dict[str, Any], run_dir: Path) -> subprocess.Popen[bytes]:
-    command = launch.command(write_config(settings, run_dir.with_suffix(".yaml"), run_dir), processes=2, restarts=KILLS)
+@pytest.mark.slow
+def test_when_torchrun_itself_is_killed_its_processes_save_and_go(settings: dict[str, Any], tmp_path: Path) -> None:
+    settings["training"] |= {"max_tokens": 5000 * 256, "optimizer": {"kind": "adamw"}}
+    settings["training"]["evaluation"]["every_tokens"] = settings["training"]["checkpoint"]["every_tokens"] = 5000 * 256
+    torchrun = torchrun_of(settings, tmp_path / "run")
+    until(lambda: logged(tmp_path / "run") >= 3, 120)
+    workers = children(torchrun.pid)
+    assert len(workers) == 2
+    torchrun.kill()
+    torchrun.wait()
+    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 60)
+    (checkpoint,) = store.existing(tmp_path / "run/checkpoints")
+    assert store.step_of(checkpoint) == logged(tmp_path / "run")
+
+
+def torchrun_of(settings: dict[str, Any], run_dir: Path, restarts: int = 3, by_hand: bool = False) -> subprocess.Popen[bytes]:
+    config = write_config(settings, run_dir.with_suffix(".yaml"), run_dir)
+    command = launch.command(config, processes=2, restarts=restarts)
+    if by_hand:
+        command = [sys.executable, "-m", "torch.distributed.run", *BY_HAND, "-m", "trainer", str(config)]
+    environment = {} if by_hand else launch.environment(1)
     with stderr_of(run_dir).open("w") as said:  # more than fits in a pipe
-        return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **launch.environment(1)}, stderr=said)
+        return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, stderr=said)
 
 
 def stderr_of(run_dir: Path) -> Path:
