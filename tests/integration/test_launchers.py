@@ -42,7 +42,7 @@ def test_a_run_under_torchrun_is_stopped_goes_on_and_leaves_no_process(make: Cal
         until(lambda: not trainers(project), 60, lambda: trainers(project))
     status, said = project.run()
     assert status == 0, said
-    assert recorded(project) == list(range(4096, TOKENS + 1, 4096))
+    assert recorded(project) >= set(range(4096, TOKENS + 1, 4096))  # and those of being stopped
     assert ran_once(project)
 
 
@@ -62,11 +62,11 @@ def trainers(project: Project) -> str:
     return subprocess.run(["pgrep", "-af", f"(trainer|tether).* {project.store.root}"], capture_output=True, text=True, check=False).stdout
 
 
-def recorded(project: Project) -> list[int]:
+def recorded(project: Project) -> set[int]:
     """The tokens of each checkpoint that Dagster shows."""
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
         records = instance.fetch_materializations(dg.AssetKey("checkpoint"), limit=100).records
-        return sorted({record.asset_materialization.metadata["tokens"].value for record in records if record.asset_materialization})
+        return {record.asset_materialization.metadata["tokens"].value for record in records if record.asset_materialization}
 
 
 def ran_once(project: Project) -> bool:
@@ -116,6 +116,6 @@ def test_a_run_on_two_hosts_ends_with_the_run_that_started_it_and_outlives_the_l
     _, said = run.communicate(timeout=300)
     assert run.returncode == 0, said
     assert "going on without it" in said
-    assert recorded(project) == list(range(4096, TOKENS + 1, 4096))
+    assert recorded(project) >= set(range(4096, TOKENS + 1, 4096))  # and those of being stopped
     assert ran_once(project)
     assert not trainers(project)
