@@ -63,11 +63,13 @@ def _evaluate(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainer evaluate", description="Print validation losses of a checkpoint as JSON.")
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("--config", type=Path, help="default: the config.yaml of the checkpoint's run directory")
+    like = 'also print samples, for example {"prompts": ["Once upon a time"], "temperature": 0.7}'
+    parser.add_argument("--samples", type=SamplesConfig.model_validate_json, metavar="JSON", help=like)
     options = parser.parse_args(arguments)
     config = load_run_config(options.config or options.checkpoint.resolve().parent.parent / "config.yaml")
     from trainer.evaluate import evaluate_checkpoint
 
-    print(json.dumps(evaluate_checkpoint(options.checkpoint, config)))
+    print(json.dumps(evaluate_checkpoint(options.checkpoint, config, options.samples)))
     return 0
 
 
@@ -84,8 +86,9 @@ def _generate(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     from trainer.generate import complete_from_checkpoint
 
-    samples = SamplesConfig(max_new_tokens=options.max_new_tokens, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
-    print(complete_from_checkpoint(options.checkpoint, options.prompt, samples, options.seed))
+    settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
+    (written,) = complete_from_checkpoint(options.checkpoint, SamplesConfig(prompts=[options.prompt], **settings), options.seed)
+    print(written["text"])
     return 0
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from trainer.attention import masks_documents
-from trainer.config import DataConfig, RunConfig, TrainingConfig
+from trainer.config import DataConfig, RunConfig, SamplesConfig, TrainingConfig
 from trainer.errors import TrainerError
+from trainer.generate import written
 from trainer.hf import load_model
 from trainer.loader import check_ids
 from trainer.model import Llama
@@ -20,6 +21,9 @@ from trainer.precision import Precision, resolve
 from trainer.shards import TokenStream
 from trainer.step import loss_sum
 from trainer.windows import PADDING
+
+# The same continuations each time that a checkpoint is evaluated.
+SAMPLE_SEED = 1
 
 
 def evaluate(model: Llama, data: DataConfig, training: TrainingConfig, precision: Precision, world: World) -> dict[str, Any] | None:
@@ -76,11 +80,16 @@ def _summary(nats: float, tokens: float, text_bytes: int) -> dict[str, float | i
     }
 
 
-def evaluate_checkpoint(checkpoint: Path, config: RunConfig) -> dict[str, Any]:
-    """A checkpoint directory on the validation shards of `config`. TrainerError when there are none or the checkpoint cannot be read."""
+def evaluate_checkpoint(checkpoint: Path, config: RunConfig, samples: SamplesConfig | None = None) -> dict[str, Any]:
+    """A checkpoint directory on the validation shards of `config`; with `samples` also what it writes after each of their prompts, as `samples`.
+
+    TrainerError when there are no such shards or the checkpoint cannot be read.
+    """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = load_model(checkpoint / "hf", device)
     found = evaluate(model, config.data, config.training, resolve(config.training.precision, device), World(0, 1, device))
     if found is None:
         raise TrainerError("no corpus of the configuration has validation shards")
+    if samples is not None:
+        found["samples"] = written(model, checkpoint / "hf", samples, SAMPLE_SEED)
     return found

@@ -61,9 +61,15 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     return tokenizer
 
 
-def complete_from_checkpoint(checkpoint: Path, prompt: str, samples: SamplesConfig, seed: int) -> str:
-    """As `complete`, with the model and tokenizer of a checkpoint directory."""
+def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
+    """`prompt` and `text`, as `complete` writes it, for each of samples.prompts, with the tokenizer of an exported model's directory."""
+    config, tokenizer = hf.read_config(directory), load_tokenizer(directory)
+    ends = config["bos_token_id"], config["eos_token_id"]
+    return [{"prompt": prompt, "text": complete(model, tokenizer, prompt, *ends, samples, seed).strip()} for prompt in samples.prompts]
+
+
+def complete_from_checkpoint(checkpoint: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
+    """As `written`, with the model of a checkpoint directory."""
     directory = checkpoint / "hf"
-    config = hf.read_config(directory)
     model = hf.load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    return complete(model, load_tokenizer(directory), prompt, config["bos_token_id"], config["eos_token_id"], samples, seed)
+    return written(model, directory, samples, seed)

@@ -26,7 +26,6 @@ from trainer.signals import stop_with_parent
 VERSION = "evaluate-1"
 KEY = "evaluation"
 CHECKPOINT_KEY = "checkpoint_evaluation"
-SAMPLE_SEED = 1
 
 
 class EvaluationError(PipelineError):
@@ -41,9 +40,8 @@ def evaluate(store: Store, samples: SamplesConfig) -> Version:
             return draft
         result = train_flow.result(store, model)
         config = result["run_dir"] / "config.yaml"
-        facts = _losses(result["checkpoint"], config)
+        facts = _evaluated(result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
         facts["held_out_bytes"], facts["compressors"] = compressed_bits_per_byte(held_out_text(load_run_config(config)))
-        facts["samples"] = [{"prompt": prompt, "text": sample(result["checkpoint"], prompt, samples)} for prompt in samples.prompts]
         return _published(draft, facts, {"held_out_bytes": facts["held_out_bytes"]})
 
 
@@ -54,12 +52,12 @@ def evaluate_checkpoint(store: Store, name: str) -> Version:
     with store.making(Work(f"{CHECKPOINT_KEY}/{name}", VERSION, {}, weights)) as draft:
         if isinstance(draft, Version):
             return draft
-        facts = _losses(checkpoint, checkpoint.parents[1] / "config.yaml")
+        facts = _evaluated(checkpoint, checkpoint.parents[1] / "config.yaml")
         return _published(draft, facts, {"validation_tokens": facts["validation_tokens"]})
 
 
-def _losses(checkpoint: Path, config: Path) -> dict[str, Any]:
-    return json.loads(run_trainer("evaluate", str(checkpoint), "--config", str(config)))
+def _evaluated(checkpoint: Path, config: Path, *options: str) -> dict[str, Any]:
+    return json.loads(run_trainer("evaluate", str(checkpoint), "--config", str(config), *options))
 
 
 def _published(draft: Draft, facts: dict[str, Any], counts: dict[str, int]) -> Version:
@@ -71,13 +69,6 @@ def _published(draft: Draft, facts: dict[str, Any], counts: dict[str, int]) -> V
 def read(version: Version) -> dict[str, Any]:
     """What an evaluation found."""
     return json.loads((version.path / "evaluation.json").read_text(encoding="utf-8"))
-
-
-def sample(checkpoint: Path, prompt: str, samples: SamplesConfig) -> str:
-    """A continuation that the model writes, the same one each time."""
-    settings = {"seed": SAMPLE_SEED, "max-new-tokens": samples.max_new_tokens, "temperature": samples.temperature, "top-k": samples.top_k}
-    options = [f"--{name}={value}" for name, value in settings.items()]
-    return run_trainer("generate", str(checkpoint), f"--prompt={prompt}", *options).strip()
 
 
 def held_out_text(config: RunConfig) -> Iterator[bytes]:

@@ -62,13 +62,15 @@ def test_killed_in_an_evaluation_it_leaves_no_trainer_behind(tmp_path: Path) -> 
     os.mkfifo(tmp_path / "config.yaml")  # read for ever
     code = f"from pipeline.flows.evaluate import run_trainer; run_trainer({str(tmp_path / 'config.yaml')!r})"
 
-    def trainers() -> bool:
-        return subprocess.run(["pgrep", "-f", f"-m trainer {tmp_path}"], stdout=subprocess.DEVNULL, check=False).returncode == 0
+    def trains() -> bool:
+        return subprocess.run(["pgrep", "-f", f"trainer {tmp_path}"], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as run:
-        until(trainers, 60)
-        run.kill()
-    until(lambda: not trainers(), 10)
+        try:
+            until(trains, 60)
+        finally:
+            run.kill()
+    until(lambda: not trains(), 10)
 
 
 @pytest.mark.slow

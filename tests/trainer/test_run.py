@@ -197,9 +197,10 @@ def test_evaluate_and_generate_are_commands(config: RunConfig, monkeypatch: pyte
     run(config)
     checkpoint = str(config.run_dir / "checkpoints/step-00000012")
     capsys.readouterr()
-    assert main(["evaluate", checkpoint]) == 0
-    saved = json.loads((Path(checkpoint) / "state.json").read_text())["evaluation"]
-    assert json.loads(capsys.readouterr().out)["bits_per_byte"] == pytest.approx(saved["bits_per_byte"], rel=1e-6)
+    assert main(["evaluate", checkpoint, "--samples", '{"prompts": ["the model", "a"], "max_new_tokens": 5}']) == 0
+    found, saved = json.loads(capsys.readouterr().out), json.loads((Path(checkpoint) / "state.json").read_text())["evaluation"]
+    assert found["bits_per_byte"] == pytest.approx(saved["bits_per_byte"], rel=1e-6)
+    assert [sample["text"][: len(sample["prompt"])] for sample in found["samples"]] == ["the model", "a"]
     texts = []
     for _ in range(2):
         assert main(["generate", checkpoint, "--prompt", "the model", "--max-new-tokens", "5", "--seed", "3"]) == 0
