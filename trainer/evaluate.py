@@ -47,7 +47,7 @@ def evaluate(model: Llama, data: DataConfig, training: TrainingConfig, precision
                 sums[row, 0] += loss_sum(model, batch, precision, bot_id)
                 sums[row, 1] += (batch[:, 1:] >= 0).sum()
     release(model)
-    totals = world.sum(sums).tolist()
+    totals = world.sum(world.from_last_stage(sums)).tolist()
     per_corpus = {corpus.name: _summary(nats, tokens, corpus.validation_bytes) for corpus, (nats, tokens) in zip(corpora, totals, strict=True)}
     overall = _summary(sum(nats for nats, _ in totals), sum(tokens for _, tokens in totals), sum(corpus.validation_bytes for corpus in corpora))
     return {**overall, "per_corpus": per_corpus}

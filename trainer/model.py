@@ -1,6 +1,7 @@
 """The Llama-style decoder. Parameter names and the rotary layout are Hugging Face's, so that export and import copy tensors as they are."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -14,6 +15,9 @@ from trainer.recompute import Recompute, recomputed
 from trainer.rope import rotary_tables, rotate
 
 VOCAB_MULTIPLE = 64
+HEAD = "lm_head.weight"
+# Parameters with a row for each token.
+WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
 
 
 def padded_vocab_size(vocab_size: int) -> int:
@@ -145,21 +149,36 @@ class Decoder(nn.Module):
         cache: Cache | None = None,
         dropout_keys: torch.Tensor | None = None,
     ) -> torch.Tensor:
+        x = self.embed(tokens, dropout_keys)
+        return self.norm(self.through(self.layers, x, tokens.shape[1], documents, cache, dropout_keys))
+
+    def embed(self, tokens: torch.Tensor, dropout_keys: torch.Tensor | None) -> torch.Tensor:
+        return self.embed_dropout(self.embed_tokens(tokens), dropout_keys)
+
+    def through(
+        self,
+        layers: Iterable[nn.Module],
+        x: torch.Tensor,
+        length: int,
+        documents: torch.Tensor | None,
+        cache: Cache | None,
+        dropout_keys: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Hidden states of `length` tokens, of which tensor parallel has a part here, after some of the blocks."""
         start = cache.length if cache is not None else 0
-        cos, sin = self.cos[start : start + tokens.shape[1]], self.sin[start : start + tokens.shape[1]]
-        mask = document_mask(documents, tokens.shape[1], self.backend)
-        x = self.embed_dropout(self.embed_tokens(tokens), dropout_keys)
-        for layer in self.layers:
+        cos, sin = self.cos[start : start + length], self.sin[start : start + length]
+        mask = document_mask(documents, length, self.backend)
+        for layer in layers:
             # A cache grows with each token: compiled blocks, which want one shape, are for training.
             apply = layer if cache is None else layer.forward
             x = apply(x, cos, sin, mask, cache, dropout_keys)
-        return self.norm(x)
+        return x
 
 
 class Llama(nn.Module):
     """A decoder and its head. `forward` gives the final hidden states [batch, length, d_model]; the loss applies the head itself.
 
-    Built under `torch.device("meta")` it takes no memory until `materialise`.
+    `shapes` are those of all its parameters by name, wherever they are. Built under `torch.device("meta")` it takes no memory until `materialise`.
     """
 
     def __init__(
@@ -170,6 +189,7 @@ class Llama(nn.Module):
         self.model = Decoder(config, vocab_size, max_length, backend, recompute, dropout)
         self.lm_head = nn.Linear(config.d_model, padded_vocab_size(vocab_size), bias=False)
         self._tie()
+        self.shapes = {name: tuple(parameter.shape) for name, parameter in self.named_parameters()}
 
     def _tie(self) -> None:
         if self.config.tie_embeddings:
@@ -211,5 +231,5 @@ class Llama(nn.Module):
                 key = int.from_bytes(hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest(), "little")
                 generator = torch.Generator().manual_seed(key >> 1)
                 parameter.copy_(torch.empty(parameter.shape).normal_(0.0, config.std, generator=generator))
-        for weight in (self.model.embed_tokens.weight, self.lm_head.weight):
-            weight[self.vocab_size :] = 0.0
+            if name in WITH_VOCABULARY:
+                parameter[self.vocab_size :] = 0.0

@@ -29,7 +29,8 @@ class Findings:
     @classmethod
     def of(cls, session: Session, windows: torch.Tensor) -> "Findings":
         """Every process asks about the same windows [rows, seq_len + 1]: a forward pass may need them all."""
-        weights = [name for name, parameter in session.model.named_parameters() if not bool(parameter.isfinite().all())]
+        held = dict(session.model.named_parameters())
+        weights = [name for name in session.model.shapes if session.world.any(name in held and not bool(held[name].isfinite().all()))]
         return cls(weights, *(_losses(session, windows, precision) for precision in (session.precision, "fp32")))
 
     def advice(self) -> str:
@@ -81,4 +82,5 @@ def _report(session: Session, error: NotFiniteError, found: Findings, run_dir: P
 @torch.no_grad()
 def _losses(session: Session, windows: torch.Tensor, precision: Precision) -> list[float]:
     rows = (row[None].to(session.world.device) for row in windows)
-    return [loss_sum(session.model, row, precision, session.bot_id).item() for row in rows]
+    losses = (loss_sum(session.model, row, precision, session.bot_id) for row in rows)
+    return [session.world.from_last_stage(loss).item() for loss in losses]

@@ -48,11 +48,18 @@ def _check_batch(config: RunConfig, data_size: int) -> None:
     training = config.training
     micro = training.micro_batch_tokens
     for stage in training.curriculum.stages:
+        where = f"stage {stage.name!r}: " if training.stages else ""
         if stage.global_batch_tokens % (micro * data_size):
-            where = f"stage {stage.name!r}: " if training.stages else ""
             raise TrainerError(
                 f"{where}training.global_batch_tokens {stage.global_batch_tokens} is not a multiple of seq_len x micro_batch_size x processes "
                 f"({training.seq_len} x {training.micro_batch_size} x {data_size}); change one of them"
+            )
+        parallel, micro_batches = training.parallel, stage.global_batch_tokens // (micro * data_size)
+        if micro_batches < parallel.pp or (parallel.pp_stages > 1 and micro_batches % parallel.pp):
+            needed = "a multiple of" if parallel.pp_stages > 1 else "at least"
+            raise TrainerError(
+                f"{where}training.parallel.pp {parallel.pp} needs {needed} {parallel.pp} micro-batches in a step of each pipeline, and there are "
+                f"{micro_batches}; lower training.micro_batch_size, or raise training.global_batch_tokens"
             )
 
 

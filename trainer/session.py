@@ -20,12 +20,13 @@ from trainer.loader import TrainingData
 from trainer.model import Llama
 from trainer.optim.build import build
 from trainer.order import Jump
+from trainer.parallel.pipeline import Pipelined
 from trainer.parallel.split import split
 from trainer.parallel.world import World
 from trainer.precision import AUTOCAST, LossScale, Precision, resolve
 from trainer.rollback import checkpoint_before, discard_after, jumps_after
 from trainer.spikes import SpikeDetector
-from trainer.step import StepResult, loss_sum, train_step
+from trainer.step import StepResult, add_gradients, train_step
 
 # What a run cannot change on the way, whatever is allowed: its state would not fit.
 FIXED = ("training.model", "training.seq_len", "training.global_batch_tokens", "training.optimizer.kind", "data.tokenizer_sha256", "data.vocab_size")
@@ -81,8 +82,9 @@ class Session:
         dtype = AUTOCAST.get(precision, torch.float32)
         attention = choose(training.attention, world.device, dtype, training.seq_len, bool(training.document_masking), shape.attention_sinks)
         pretrained = Pretrained.find(training.pretrained, shape, config.data) if training.pretrained else None
+        wanted = (shape, config.data.vocab_size, training.seq_len, attention, training.activation_checkpointing, training.dropout)
         with torch.device("meta"):
-            model = Llama(shape, config.data.vocab_size, training.seq_len, attention, training.activation_checkpointing, training.dropout)
+            model = Llama(*wanted) if world.pipeline is None else Pipelined(world.pipeline, training.parallel, precision, *wanted)
         model.materialise(world.device)
         if pretrained:
             load_weights(model, pretrained.directory)
@@ -92,7 +94,7 @@ class Session:
             fp8.convert(model.model.layers)
         split(model, world, training.parallel, precision)
         meant = meaning(config, contents, pretrained.sha256 if pretrained else None)
-        optimizers, loss_scale = build(model, training.optimizer), LossScale.of(precision)
+        optimizers, loss_scale = build(model, training.optimizer, model.shapes), LossScale.of(precision)
         return cls(config, meant, world, precision, attention, data, model, optimizers, loss_scale)
 
     @property
@@ -156,13 +158,16 @@ class Session:
                 block.compile(fullgraph=True, dynamic=False)
 
     def rehearse(self) -> None:
-        """Compiles, and makes the gradients of one micro-batch, which are thrown away: TrainerError when that cannot be done."""
+        """Compiles, and makes the gradients of one micro-batch, which are thrown away: TrainerError when that cannot be done.
+
+        A pipeline has as many micro-batches in it as processes.
+        """
         self.compile_blocks()
         rows = self.data.batch(self.step, self.world.data_rank, self.world.data_size)
-        rows = rows[: self.training.micro_batch_tokens // (rows.shape[1] - 1)]
-        windows = torch.from_numpy(rows).to(self.world.device)
+        micro_batch_size = self.training.micro_batch_tokens // (rows.shape[1] - 1)
+        windows = torch.from_numpy(rows[: micro_batch_size * self.training.parallel.pp]).to(self.world.device)
         with preflight.explained(self.training):
-            loss_sum(self.model, windows, self.precision, self.bot_id).backward()
+            add_gradients(self.model, windows, micro_batch_size, self.precision, self.bot_id)
         self.model.zero_grad(set_to_none=True)
 
     def whole_model(self) -> Llama | None:

@@ -15,6 +15,7 @@ from trainer.model import Llama
 from trainer.optim.build import set_learning_rates
 from trainer.optim.sophia import SophiaG, draw_tokens, draws
 from trainer.parallel.pieces import local
+from trainer.parallel.pipeline import Pipelined
 from trainer.parallel.world import World
 from trainer.precision import LossScale, Precision, autocast
 from trainer.schedule import lr_factor
@@ -54,19 +55,32 @@ def loss_sum(
 ) -> torch.Tensor:
     """Summed loss in nats of predicting tokens 1.. of each window [batch, seq_len + 1] int64, as trainer.windows describes them.
 
+    Of a pipeline only the processes with the last stage know it; in others it is zero, and none has gradients of it (`add_gradients`).
+
     `bot_id` masks documents apart: one begins at each [BOT], and at each token that is only read. With `uniform` [batch, seq_len] the targets are
     not the text's but the model's own, drawn with these numbers. `dropout_keys` are those of the windows' samples.
     """
-    read, targets = windows[:, :-1], windows[:, 1:]
-    inputs, targets = torch.where(read < 0, ~read, read), torch.where(targets < 0, IGNORED, targets)
-    documents = None if bot_id is None else document_numbers(torch.where(read < 0, bot_id, read), bot_id)
-    soft_cap = model.config.logit_soft_cap
+    tokens, targets, documents = _read(windows, bot_id)
     with autocast(precision, windows.device):
-        hidden = model(inputs, documents, dropout_keys=dropout_keys).flatten(0, 1)
-        if uniform is not None:
-            drawn = draw_tokens(hidden, model.lm_head.weight, uniform.flatten(), model.vocab_size, soft_cap)
-            targets = torch.where(targets == IGNORED, IGNORED, drawn.view_as(targets))
-        return summed_cross_entropy(hidden, model.lm_head.weight, targets.flatten(), model.vocab_size, z_loss, soft_cap)
+        hidden = model(tokens, documents, dropout_keys=dropout_keys)
+        if isinstance(model, Pipelined) and not model.has_head:
+            return hidden.new_zeros(())
+        return _loss_of(model, hidden, targets, z_loss, uniform)
+
+
+def _read(windows: torch.Tensor, bot_id: int | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """What the model reads of windows, what it is to predict, and the documents that are masked apart, each [batch, seq_len]."""
+    read, targets = windows[:, :-1], windows[:, 1:]
+    tokens, targets = torch.where(read < 0, ~read, read), torch.where(targets < 0, IGNORED, targets)
+    return tokens, targets, None if bot_id is None else document_numbers(torch.where(read < 0, bot_id, read), bot_id)
+
+
+def _loss_of(model: Llama, hidden: torch.Tensor, targets: torch.Tensor, z_loss: float, uniform: torch.Tensor | None) -> torch.Tensor:
+    hidden, soft_cap = hidden.flatten(0, 1), model.config.logit_soft_cap
+    if uniform is not None:
+        drawn = draw_tokens(hidden, model.lm_head.weight, uniform.flatten(), model.vocab_size, soft_cap)
+        targets = torch.where(targets == IGNORED, IGNORED, drawn.view_as(targets))
+    return summed_cross_entropy(hidden, model.lm_head.weight, targets.flatten(), model.vocab_size, z_loss, soft_cap)
 
 
 def train_step(
@@ -131,22 +145,50 @@ def _gradients(
     uniform: torch.Tensor | None = None,
 ) -> float:
     """Fills the gradients of the mean loss over the `predicted` tokens of all processes, and returns that loss. `scale` is gone from both."""
-    total = torch.zeros((), dtype=torch.float64, device=windows.device)
     z_loss = training.z_loss if uniform is None else 0.0
     micro_batch_size = training.micro_batch_tokens // (windows.shape[1] - 1)
-    for at in range(0, len(windows), micro_batch_size):
-        rows = slice(at, at + micro_batch_size)
-        numbers, keys = (None if all_rows is None else all_rows[rows] for all_rows in (uniform, dropout_keys))
-        micro_loss = loss_sum(model, windows[rows], precision, bot_id, z_loss, numbers, keys)
-        # Gradients are summed over micro-batches and processes, so each term is divided by the global number of targets, once.
-        (micro_loss * (scale * world.loss_factor) / predicted).backward()
-        total += micro_loss.detach()
+    # Gradients are summed over micro-batches and processes, so each term is divided by the global number of targets, once.
+    total = add_gradients(model, windows, micro_batch_size, precision, bot_id, scale * world.loss_factor, predicted, z_loss, uniform, dropout_keys)
     world.sum_gradients(model)
     if scale != 1:
         for parameter in model.parameters():
             if parameter.grad is not None:
                 parameter.grad /= scale
-    return (world.sum(total) / predicted).item()
+    return (world.sum(world.from_last_stage(total)) / predicted).item()
+
+
+def add_gradients(
+    model: Llama,
+    windows: torch.Tensor,
+    micro_batch_size: int,
+    precision: Precision,
+    bot_id: int | None,
+    factor: float = 1.0,
+    divisor: torch.Tensor | float = 1.0,
+    z_loss: float = 0.0,
+    uniform: torch.Tensor | None = None,
+    dropout_keys: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Adds the gradients of `loss_sum` times factor / divisor, and returns that sum in float64, over micro-batches of so many windows."""
+    total = torch.zeros((), dtype=torch.float64, device=windows.device)
+    if isinstance(model, Pipelined):
+        tokens, targets, documents = _read(windows, bot_id)
+
+        def micro_loss_of(hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+            with autocast(precision, windows.device):
+                micro_loss = _loss_of(model, hidden, targets[rows], z_loss, None if uniform is None else uniform[rows])
+            total.add_(micro_loss.detach())
+            return micro_loss * factor / divisor
+
+        model.add_gradients(tokens, documents, dropout_keys, len(windows) // micro_batch_size, micro_loss_of)
+        return total
+    for at in range(0, len(windows), micro_batch_size):
+        rows = slice(at, at + micro_batch_size)
+        numbers, keys = (None if all_rows is None else all_rows[rows] for all_rows in (uniform, dropout_keys))
+        micro_loss = loss_sum(model, windows[rows], precision, bot_id, z_loss, numbers, keys)
+        (micro_loss * factor / divisor).backward()
+        total += micro_loss.detach()
+    return total
 
 
 def _clipped_norm(model: Llama, limit: float | None, world: World) -> float:

@@ -27,7 +27,7 @@ class UpdateProbe:
         self._parameters = [parameter.detach() for parameter in model.parameters()]
         self._parts = [local(parameter) for parameter in self._parameters]
         # What several processes hold counts once when their sums are added up, which is where the model is split.
-        holders = [1 if world.mesh is None else copies(parameter, world.size) for parameter in self._parameters]
+        holders = [1 if world.mesh is None else copies(parameter, world.holders) for parameter in self._parameters]
         sampled = zip(self._parts, self._samples(), holders, strict=True)
         self._scales = torch.cat([torch.full_like(sample, part.numel() / max(1, sample.numel()) / held) for part, sample, held in sampled])
         self._before: torch.Tensor | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 
 from trainer.model import Llama
-from trainer.parallel.pieces import whole_parameters
+from trainer.parallel.split import whole_parameters
 from trainer.parallel.world import World
 
 

@@ -146,7 +146,10 @@ def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None
     with SavedTensors(checkpoint.glob(OPTIMIZER_FILES)) as saved:
         tensors = {}
         for name, shape in saved.shapes.items():
-            parameter = parameters.get(name.partition("/")[2])
+            owner = name.partition("/")[2]
+            parameter = parameters.get(owner)
+            if parameter is None and owner in model.shapes:
+                continue  # it is in another stage
             held = region(parameter) if parameter is not None and parameter.shape == shape else None
             tensors[name] = saved.read(name, held)
     load_state_tensors(model, optimizers, tensors)

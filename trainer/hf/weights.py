@@ -8,12 +8,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from trainer.errors import TrainerError
-from trainer.model import Llama
+from trainer.model import HEAD, WITH_VOCABULARY, Llama
 from trainer.parallel.pieces import fill
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-HEAD = "lm_head.weight"
-WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
 
 
 def weights(model: Llama) -> dict[str, torch.Tensor]:
@@ -43,12 +41,12 @@ def weight_files(directory: Path) -> list[Path]:
 
 
 def load_weights(model: Llama, directory: Path) -> None:
-    """Copies a directory's tensors into the model, one at a time; padding rows become zero.
+    """Copies a directory's tensors into the model, those that are here, one at a time; padding rows become zero.
 
     A vocabulary may be larger than the model's: its last rows are left out. TrainerError when a tensor is missing, unknown or of another shape.
     """
     parameters = dict(model.named_parameters())
-    missing = set(parameters)
+    missing = set(model.shapes)
     with torch.no_grad():
         for name, tensor in _tensors(directory):
             if name == HEAD and model.config.tie_embeddings:
@@ -56,12 +54,13 @@ def load_weights(model: Llama, directory: Path) -> None:
             if name not in missing:
                 raise TrainerError(f"{directory}: the model has no tensor {name}, or it is there twice")
             missing.remove(name)
-            parameter = parameters[name]
-            rows = model.vocab_size if name in WITH_VOCABULARY else parameter.shape[0]
+            shape = model.shapes[name]
+            rows = model.vocab_size if name in WITH_VOCABULARY else shape[0]
             used = tensor[: model.vocab_size] if name in WITH_VOCABULARY else tensor
-            if used.shape != (needed := (rows, *parameter.shape[1:])):
+            if used.shape != (needed := (rows, *shape[1:])):
                 raise TrainerError(f"{directory}: {name} has shape {tuple(tensor.shape)}, the model needs {needed}")
-            fill(parameter, used)
+            if name in parameters:
+                fill(parameters[name], used)
     if missing:
         raise TrainerError(f"{directory}: tensors of the model are missing: {', '.join(sorted(missing))}")
 

@@ -1,5 +1,6 @@
 """From the configuration to optimizers, each parameter in exactly one group of one of them."""
 
+from collections.abc import Collection
 from typing import Any
 
 from torch import Tensor, nn
@@ -16,10 +17,13 @@ from trainer.optim.muon import Muon
 from trainer.optim.sophia import SophiaG
 
 
-def build(model: nn.Module, config: OptimizerConfig) -> list[Optimizer]:
-    """One optimizer, or with `muon` Muon and then AdamW; each group keeps its full learning rate as `base_lr`. TrainerError as check_patterns."""
+def build(model: nn.Module, config: OptimizerConfig, names: Collection[str] = ()) -> list[Optimizer]:
+    """One optimizer, or with `muon` Muon and then AdamW; each group keeps its full learning rate as `base_lr`. TrainerError as check_patterns.
+
+    `names` are those of the whole model's parameters where `model` is a part of it.
+    """
     parameters = dict(model.named_parameters())
-    check_patterns(list(parameters), config.groups)
+    check_patterns(list(names or parameters), config.groups)
     if config.kind != "muon":
         return [_optimizer(_groups(parameters, config), config)]
     hidden = {name: parameter for name, parameter in parameters.items() if is_hidden_matrix(name, parameter)}

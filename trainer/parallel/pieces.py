@@ -2,10 +2,9 @@
 
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
-from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
@@ -22,12 +21,6 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 def whole(tensor: torch.Tensor) -> torch.Tensor:
     """All of it, on every process. A collective where it is split."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def whole_parameters(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Each parameter by its name, one after the other. A collective where they are split."""
-    for name, parameter in model.named_parameters():
-        yield name, whole(parameter)
 
 
 def region(tensor: torch.Tensor) -> tuple[slice, ...]:

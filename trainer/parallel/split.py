@@ -1,5 +1,9 @@
 """A model split over processes, in place: tensor parallel, then FSDP2. The model's own code knows nothing of it."""
 
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate, Shard
@@ -15,6 +19,8 @@ from torch.distributed.tensor.parallel import (
 
 from trainer.config import ParallelConfig
 from trainer.model import Llama
+from trainer.parallel.pieces import whole
+from trainer.parallel.pipeline import Pipelined
 from trainer.parallel.world import World
 from trainer.precision import AUTOCAST, Precision
 
@@ -30,12 +36,22 @@ def split(model: Llama, world: World, parallel: ParallelConfig, precision: Preci
         _split_matrices(model, world.mesh["tp"])
     copies = world.mesh["dp_replicate"].size()
     data = world.mesh["dp_replicate", "dp_shard"] if copies > 1 else world.mesh["dp_shard"]
-    # What a single process multiplies in; residuals and what is added up stay in fp32.
-    policy = MixedPrecisionPolicy(AUTOCAST.get(precision), cast_forward_inputs=False)
+    # What a single process multiplies in; residuals and what is added up, gradients too, stay in fp32.
+    policy = MixedPrecisionPolicy(AUTOCAST.get(precision), reduce_dtype=torch.float32, cast_forward_inputs=False)
     for block in model.model.layers:
         fully_shard(block, mesh=data, reshard_after_forward=parallel.reshard_after_forward, mp_policy=policy)
-    # The loss reads the head after the forward pass: the root's weights stay until its backward pass is done.
-    fully_shard(model, mesh=data)
+    # The loss reads the head after the forward pass: a root's weights stay until its backward pass is done.
+    for root in _roots(model):
+        fully_shard(root, mesh=data)
+
+
+def whole_parameters(model: Llama) -> Iterator[tuple[str, torch.Tensor]]:
+    """Each parameter of the whole model by its name, on every process, one after the other. A collective where it is split."""
+    if isinstance(model, Pipelined):
+        yield from model.whole_parameters()
+    else:
+        for name, parameter in model.named_parameters():
+            yield name, whole(parameter)
 
 
 def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
@@ -63,16 +79,24 @@ def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
         plan |= {"self_attn.q_norm": norms, "self_attn.k_norm": norms}
     for block in model.model.layers:
         parallelize_module(block, mesh, plan)
-    around: dict[str, ParallelStyle] = {
-        "embed_tokens": PrepareModuleOutput(output_layouts=all_of_it, desired_output_layouts=split_sequence),
-        "norm": SequenceParallel(),
-    }
-    parallelize_module(model.model, mesh, around)
-    parallelize_module(model, mesh, {"model": PrepareModuleOutput(output_layouts=split_sequence, desired_output_layouts=all_of_it)})
+    around: list[tuple[str, ParallelStyle]] = [
+        ("embed_tokens", PrepareModuleOutput(output_layouts=all_of_it, desired_output_layouts=split_sequence)),
+        ("norm", SequenceParallel()),
+        ("norm", PrepareModuleOutput(output_layouts=split_sequence, desired_output_layouts=all_of_it)),
+    ]
+    for name, style in around:
+        if hasattr(model.model, name):
+            parallelize_module(model.model, mesh, {name: style})
 
 
 def release(model: Llama) -> None:
     """After forward passes without a backward pass: gives back what they have gathered, so that parameters are parts again."""
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.reshard()
+    for root in _roots(model):
+        for module in root.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+
+def _roots(model: Llama) -> Sequence[nn.Module]:
+    """What is called as a whole."""
+    return model.stages if isinstance(model, Pipelined) else [model]

@@ -18,6 +18,7 @@ BUCKET_ELEMENTS = 8 * 1024 * 1024
 # The last varies fastest: neighbours, which share a machine, have the most to tell each other.
 DIMENSIONS = ("dp_replicate", "dp_shard", "tp")
 DATA = DIMENSIONS[:2]
+STAGES = "pp"  # comes before them: stages have the least to tell each other
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,15 @@ class World:
     """One process's place among `size`. Every method is a collective: all processes call it, in the same order.
 
     `mesh` has the DIMENSIONS, and is there where the model is split; without it each process has all of the model and reads samples of its own.
-    `background` is then for what goes on beside training.
+    `background` is then for what goes on beside training. With several stages `mesh` is of the processes that have the same ones, and `pipeline` of
+    those that have the different ones of a copy.
     """
 
     rank: int
     size: int
     device: torch.device
     mesh: DeviceMesh | None = None
+    pipeline: DeviceMesh | None = None
     background: dist.ProcessGroup | None = None
 
     @property
@@ -41,12 +44,17 @@ class World:
     @property
     def data_size(self) -> int:
         """How many processes read different samples."""
-        return self.size if self.mesh is None else self.size // self.mesh["tp"].size()
+        return self.size if self.mesh is None else self.mesh.size() // self.mesh["tp"].size()
 
     @property
     def data_rank(self) -> int:
-        """This process's place among those; neighbours that split matrices have the same."""
-        return self.rank // (self.size // self.data_size)
+        """This process's place among those; neighbours that split matrices have the same, and so do the stages of a pipeline."""
+        return self.rank if self.mesh is None else self.rank % self.mesh.size() // self.mesh["tp"].size()
+
+    @property
+    def holders(self) -> int:
+        """How many processes have something of what this one has."""
+        return self.size if self.mesh is None else self.mesh.size()
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """In place, over the processes that read different samples."""
@@ -62,6 +70,12 @@ class World:
         """In place, over all processes."""
         if self.size > 1:
             dist.all_reduce(values)
+        return values
+
+    def from_last_stage(self, values: torch.Tensor) -> torch.Tensor:
+        """In place, what the process with the last stage has, where there are stages."""
+        if self.pipeline is not None:
+            dist.broadcast(values, group=self.pipeline.get_group(), group_src=self.pipeline.size() - 1)
         return values
 
     def any(self, flag: bool) -> bool:
@@ -81,7 +95,7 @@ class World:
         """The norm of all `tensors` together, such as weights or gradients, wherever their parts are."""
         if self.mesh is None:
             return torch.nn.utils.get_total_norm(tensors)
-        return self.sum_all(squares(tensors, self.size)).sqrt().float()
+        return self.sum_all(squares(tensors, self.holders)).sqrt().float()
 
     @property
     def loss_factor(self) -> int:
@@ -118,20 +132,22 @@ def join(parallel: ParallelConfig) -> World:
     meet(device, parallel.timeout_seconds)
     if not parallel.splits_model:
         return World(rank, size, device)
-    return World(rank, size, device, init_device_mesh(device.type, sizes, mesh_dim_names=DIMENSIONS), dist.new_group(backend="gloo"))
+    mesh = init_device_mesh(device.type, sizes, mesh_dim_names=(STAGES, *DIMENSIONS))
+    pipeline = mesh[STAGES] if parallel.pp > 1 else None
+    return World(rank, size, device, mesh[DIMENSIONS], pipeline, dist.new_group(backend="gloo"))
 
 
-def _sizes(parallel: ParallelConfig, processes: int) -> tuple[int, int, int]:
-    """Those of the DIMENSIONS."""
-    copy = parallel.dp_shard * parallel.tp
+def _sizes(parallel: ParallelConfig, processes: int) -> tuple[int, int, int, int]:
+    """Those of STAGES and the DIMENSIONS."""
+    copy = parallel.dp_shard * parallel.tp * parallel.pp
     copies = parallel.dp_replicate or max(1, processes // copy)
     if copies * copy != processes:
         wanted = f"dp_replicate {copies} x " if parallel.dp_replicate else "a multiple of "
         raise TrainerError(
-            f"training.parallel is for {wanted}dp_shard {parallel.dp_shard} x tp {parallel.tp} = {copies * copy} processes, and there are "
-            f"{processes}: start `torchrun --nproc-per-node={copies * copy} -m trainer ...`, or change training.parallel"
+            f"training.parallel is for {wanted}dp_shard {parallel.dp_shard} x tp {parallel.tp} x pp {parallel.pp} = {copies * copy} processes, "
+            f"and there are {processes}: start `torchrun --nproc-per-node={copies * copy} -m trainer ...`, or change training.parallel"
         )
-    return copies, parallel.dp_shard, parallel.tp
+    return parallel.pp, copies, parallel.dp_shard, parallel.tp
 
 
 def leave() -> None:

@@ -23,6 +23,10 @@ WAYS = {
     "tp-2": (2, {"tp": 2}),
     "copies of tp-2": (4, {"tp": 2}),
     "fsdp-2 x tp-2": (4, {"dp_shard": 2, "tp": 2}),
+    "pp-2": (2, {"pp": 2}),
+    "pp-2 interleaved": (2, {"pp": 2, "pp_stages": 2}),
+    "pp-2 x fsdp-2": (4, {"pp": 2, "dp_shard": 2}),
+    "pp-2 x tp-2": (4, {"pp": 2, "tp": 2}),
 }
 
 
@@ -36,7 +40,7 @@ def spread(settings: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_run_in_several_processes_is_that_of_one(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
     settings = spread(settings)
-    settings["training"]["model"] |= {"qk_norm": True, "tie_embeddings": way == "fsdp-4"}
+    settings["training"]["model"] |= {"qk_norm": True, "tie_embeddings": way == "fsdp-4", "n_layers": 4 if "interleaved" in way else 2}
     assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
     processes, parallel = WAYS[way]
     assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes

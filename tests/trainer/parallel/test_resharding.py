@@ -19,6 +19,7 @@ WAYS = {
     "fsdp-2 to one": [(2, {"dp_shard": 2}), (1, {})],
     "fsdp-4 to one to fsdp-2 to tp-2": [(4, {"dp_shard": 4}), (1, {}), (2, {"dp_shard": 2}), (2, {"tp": 2})],
     "one to fsdp-2 x tp-2 to copies of tp-2": [(1, {}), (4, {"dp_shard": 2, "tp": 2}), (4, {"tp": 2})],
+    "fsdp-2 to pp-2 to one to pp-2 x fsdp-2": [(2, {"dp_shard": 2}), (2, {"pp": 2}), (1, {}), (4, {"pp": 2, "dp_shard": 2})],
 }
 
 
