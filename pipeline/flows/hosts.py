@@ -127,4 +127,7 @@ class _Line:
 def _ssh(host: str, *python: str, stdin: int, stderr: int | None = None) -> "subprocess.Popen[bytes]":
     """Python with these arguments on `host`, as it is here. It ends, and with it the line, when this process is killed."""
     command = f"cd {shlex.quote(str(ROOT))} && exec {shlex.join([sys.executable, *python])}"
-    return subprocess.Popen([*SSH, "--", host, command], stdin=stdin, stderr=stderr, start_new_session=True, preexec_fn=stop_with_parent)
+    try:
+        return subprocess.Popen([*SSH, "--", host, command], stdin=stdin, stderr=stderr, start_new_session=True, preexec_fn=stop_with_parent)
+    except FileNotFoundError as error:
+        raise HostsError("launch.hosts needs ssh, which is not installed here") from error
