@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, Reason
 from pipeline.sources.rows import Row, RowReader
+from pipeline.stages.json_lines import cut_texts
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 WINDOW_BYTES = BATCH_BYTES + BATCH_BYTES // 8  # what is not text leaves about one batch
@@ -63,8 +64,6 @@ def windows(content: Iterable[bytes]) -> Iterator[bytes | None]:
 
 def _together(first: int, lines: bytes, reader: RowReader) -> Generator[pa.RecordBatch, None, int]:
     """The documents of whole lines, and how many lines that is. Texts are cut out and taken together; what is not good is looked at line by line."""
-    from pipeline.stages.json_lines import cut_texts  # numba takes half a second to import
-
     column, taken = reader.columns.text_column, 0
     cut = cut_texts(lines, column)
     spans: list[tuple[int, int, int, int, int]] = cut.spans.tolist()
