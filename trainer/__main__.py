@@ -4,6 +4,7 @@ import argparse
 import json
 import logging
 import os
+import signal
 import sys
 import warnings
 from dataclasses import asdict
@@ -21,8 +22,8 @@ def main(arguments: list[str]) -> int:
     """The exit status: 0 done, 2 for what the user can correct (one message on stderr), 75 stopped on request and resumable."""
     _with_environment(arguments)
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        # torchrun gives each process a session of its own, where nobody would find it when torchrun is killed.
-        stop_with_parent()
+        # torchrun gives each process a session of its own, where nobody would find it when torchrun is killed, and it may wait for the others.
+        stop_with_parent(signal.SIGKILL)
     # Under Dagster the run's own log says the same, message by message.
     level = logging.WARNING if os.environ.get("DAGSTER_PIPES_CONTEXT") else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)

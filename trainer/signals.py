@@ -28,6 +28,6 @@ class StopSignals:
         self.received = True
 
 
-def stop_with_parent() -> None:
-    """SIGTERM for this process when its parent dies, so that a trainer saves and goes instead of working on unseen."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+def stop_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
+    """A signal for this process when its parent dies: SIGTERM, and a trainer saves and goes instead of working on unseen."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)

@@ -14,7 +14,6 @@ import pytest
 from tests.integration.project import until
 from tests.trainer.runs import ROOT, outcome, write_config
 from trainer import launch, metrics
-from trainer.checkpoint import store
 
 BY_HAND = "--nproc-per-node=2", "--max-restarts=3"
 
@@ -49,18 +48,16 @@ def test_a_run_whose_processes_are_killed_ends_by_itself_in_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_when_torchrun_itself_is_killed_its_processes_save_and_go(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_when_torchrun_itself_is_killed_its_processes_go(settings: dict[str, Any], tmp_path: Path) -> None:
     settings["training"] |= {"max_tokens": 5000 * 256, "optimizer": {"kind": "adamw"}}
-    settings["training"]["evaluation"]["every_tokens"] = settings["training"]["checkpoint"]["every_tokens"] = 5000 * 256
     torchrun = torchrun_of(settings, tmp_path / "run")
     until(lambda: logged(tmp_path / "run") >= 3, 120)
     workers = children(torchrun.pid)
     assert len(workers) == 2
+    os.kill(workers[1], signal.SIGSTOP)  # the other waits for it
     torchrun.kill()
     torchrun.wait()
-    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 60)
-    (checkpoint,) = store.existing(tmp_path / "run/checkpoints")
-    assert store.step_of(checkpoint) == logged(tmp_path / "run")
+    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 10)
 
 
 def torchrun_of(settings: dict[str, Any], run_dir: Path, restarts: int = 3, by_hand: bool = False) -> subprocess.Popen[bytes]:
