@@ -16,6 +16,7 @@ from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.loop import DONE, run
+from trainer.parallel.split import whole_parameters
 from trainer.parallel.world import World, join, leave
 from trainer.precision import LossScale, resolve
 from trainer.schedule import lr_factor
@@ -93,16 +94,22 @@ def _steps(settings: dict[str, Any], rank: int, port: int, told: Any) -> None:
     config = RunConfig.model_validate(settings)
     session, results = Session.prepare(config, join(config.training.parallel)), []
     for number in range(4):
-        overflow = torch.inf if (number, rank) == (2, 1) else 1.0
-        hook = session.model.lm_head.weight.register_hook(lambda gradient, overflow=overflow: gradient * overflow)
-        results.append(session.take_step(torch.from_numpy(session.data.batch(number, rank, 2))))
-        hook.remove()
+        last_block = [*session.model.model.layers][-1]
+        hook = last_block.register_forward_hook(_overflow) if (number, rank) == (2, 1) else None
+        results.append(session.take_step(torch.from_numpy(session.data.batch(number, session.world.data_rank, session.world.data_size))))
+        if hook is not None:
+            hook.remove()
+    told.put((rank, results, sum(weights.double().sum().item() for _, weights in whole_parameters(session.model))))
     leave()
-    told.put((rank, results, sum(parameter.double().sum().item() for parameter in session.model.parameters())))
 
 
-def test_an_overflow_in_one_process_skips_the_step_in_all(settings: dict[str, Any]) -> None:
-    settings["training"] |= {"precision": "fp16", "optimizer": {"kind": "adamw", "lr": 1e-3}}
+def _overflow(block: nn.Module, inputs: Any, output: torch.Tensor) -> None:
+    output.register_hook(lambda gradient: gradient * torch.inf)
+
+
+@pytest.mark.parametrize("parallel", [{}, *(pytest.param(split, marks=pytest.mark.slow) for split in ({"dp_shard": 2}, {"tp": 2}, {"pp": 2}))])
+def test_an_overflow_in_one_process_skips_the_step_in_all(settings: dict[str, Any], parallel: dict[str, int]) -> None:
+    settings["training"] |= {"precision": "fp16", "optimizer": {"kind": "adamw", "lr": 1e-3}, "parallel": parallel}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["trainer.session"])
     with socket.socket() as free:

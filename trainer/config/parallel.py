@@ -7,7 +7,6 @@ from trainer.config.model import ModelConfig
 
 # Why an optimizer cannot update a model of which each process has a part.
 NOT_SPLIT = {
-    "muon": "it orthogonalises whole matrices",
     "lion": "its signs follow the last bits of sums, and were not compared with those of one process yet",
     "adafactor": "its moments are means of whole rows and columns",
     "adamw_8bit": "its moments are quantised in blocks that a part may cut",
@@ -54,5 +53,5 @@ class ParallelConfig(Config):
         if self.splits_model and optimizer in NOT_SPLIT:
             raise ValueError(
                 f"optimizer.kind {optimizer} cannot update parts of matrices ({NOT_SPLIT[optimizer]}): "
-                "choose adamw or sophia, or leave parallel.dp_shard, tp and pp at 1"
+                "choose adamw, sophia or muon, or leave parallel.dp_shard, tp and pp at 1"
             )

@@ -11,13 +11,17 @@ import torch
 from torch.optim import Optimizer
 
 from trainer.optim.trained import trained
+from trainer.parallel.pieces import local, region, whole
 from trainer.precision import multiplies_bf16
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 class Muon(Optimizer):
-    """Nesterov momentum and decoupled weight decay, for matrices only. One tensor of state for each parameter."""
+    """Nesterov momentum and decoupled weight decay, for matrices only. One tensor of state for each parameter.
+
+    Of matrices that are split each process has its part of the state, but gathers them one by one and orthogonalises them whole, as all others do.
+    """
 
     def __init__(self, groups: list[dict[str, Any]], momentum: float, iterations: int) -> None:
         super().__init__(groups, {"momentum": momentum, "iterations": iterations})
@@ -28,10 +32,10 @@ class Muon(Optimizer):
             if not state:
                 state["momentum_buffer"] = torch.zeros_like(parameter)
             momentum = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
-            update = orthogonalised(gradient.lerp(momentum, group["momentum"]), group["iterations"])
+            update = orthogonalised(whole(gradient.lerp(momentum, group["momentum"])), group["iterations"])
             rows, columns = parameter.shape
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            parameter.add_(update, alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)))
+            local(parameter).add_(update[region(parameter)], alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)))
 
 
 def orthogonalised(matrix: torch.Tensor, iterations: int) -> torch.Tensor:

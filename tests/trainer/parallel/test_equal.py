@@ -48,6 +48,38 @@ def test_a_run_in_several_processes_is_that_of_one(settings: dict[str, Any], tmp
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("way", "precision"), [("fsdp-2", "bf16"), ("fsdp-2", "fp16"), ("pp-2 x fsdp-2", "bf16")])
+def test_in_half_precision_a_split_run_stays_near_that_of_one_process(settings: dict[str, Any], tmp_path: Path, way: str, precision: str) -> None:
+    settings = spread(settings)
+    settings["training"]["precision"] = precision
+    processes, parallel = WAYS[way]
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
+    assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes
+    losses, others = ([record["loss"] for record in history(tmp_path / name)] for name in ("one", "many"))
+    assert losses == pytest.approx(others, rel=5e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["fsdp-2", "tp-2", "pp-2"])
+def test_compiled_blocks_of_a_split_model_compute_the_same(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
+    settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}, "compile": True}
+    processes, parallel = WAYS[way]
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
+    assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes
+    assert_same_run(tmp_path / "one", tmp_path / "many")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["fsdp-4", "copies of fsdp-2", "fsdp-2 x tp-2", "pp-2"])
+def test_muon_orthogonalises_what_it_does_in_one_process(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
+    settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "muon", "eps": 1e-4}}
+    processes, parallel = WAYS[way]
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
+    assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes
+    assert_same_run(tmp_path / "one", tmp_path / "many")
+
+
+@pytest.mark.slow
 def test_sophias_draws_and_curvature_are_those_of_one_process(settings: dict[str, Any], tmp_path: Path) -> None:
     settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "sophia", "lr": 3e-4, "sophia_interval": 3}}
     assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
