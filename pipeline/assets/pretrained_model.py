@@ -96,8 +96,8 @@ class _Follower:
     def _attempt(self) -> None:
         config = self.run.write_config()
         # Where a trainer on another machine can write.
-        messages = dg.PipesFileMessageReader(str(config.with_name("messages.jsonl")))
-        with dg.open_pipes_session(self.context, dg.PipesEnvContextInjector(), messages) as session:
+        reader = dg.PipesFileMessageReader(str(config.with_name("messages.jsonl")))
+        with dg.open_pipes_session(self.context, dg.PipesEnvContextInjector(), reader) as session:
             handled = 0
 
             def poll() -> bool:

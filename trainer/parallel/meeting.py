@@ -19,7 +19,7 @@ log = logging.getLogger("trainer")
 
 
 def meet(device: torch.device, timeout_seconds: float) -> None:
-    """Joins the process group of torchrun's environment variables, NCCL between GPUs, gloo between CPUs. It fails who waits longer for another."""
+    """Joins the process group of torchrun's environment variables, NCCL between GPUs, gloo between CPUs. Who waits longer for another fails."""
     several_nodes = int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1
     if several_nodes and "GLOO_SOCKET_IFNAME" not in os.environ and (interface := _interface_towards(os.environ["MASTER_ADDR"])):
         # Else gloo takes the interface that the machine's own name stands for, on many the loopback.
