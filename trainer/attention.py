@@ -16,8 +16,9 @@ Backend = Literal["math", "sdpa", "flex", "flash"]
 Mask = torch.Tensor | BlockMask
 
 # Up to here softmax(QK')V by plain matrix products is faster than SDPA's CPU kernel. bf16, Zen 5: 1.65 to 2.1 times up to 512. fp32, Zen 3, forward
-# and backward, compiled, 6 heads of 64: 1.1 times at 128, 1.2 at 256, 1.5 at 512, 1.0 at 1024, where SDPA keeps no scores too.
-MATH_MAX_LENGTH = 512
+# and backward, compiled, 6 heads of 64: 1.1 times at 128, 1.2 at 256, 1.5 at 512, 1.0 at 1024. But SDPA keeps no scores: at 512 in fp32 a step of
+# 16 windows and 6 layers took 2.8 GB by products instead of 2.1, and was at most 9% faster.
+MATH_MAX_LENGTH = {torch.bfloat16: 512, torch.float16: 512, torch.float32: 256}
 # Queries that are multiplied at once, with the keys up to the last of them: what the causal order hides from all of them is never computed.
 MATH_QUERIES = 128
 
@@ -41,7 +42,7 @@ def choose(wanted: Backend | Literal["auto"], device: torch.device, dtype: torch
         return wanted
     if device.type == "cuda" and masked:
         return "flex"
-    if sinks or (device.type == "cpu" and seq_len <= MATH_MAX_LENGTH):
+    if sinks or (device.type == "cpu" and seq_len <= MATH_MAX_LENGTH[dtype]):
         return "math"
     return "flash" if flash_fits and flash_is_there else "sdpa"
 

@@ -129,7 +129,7 @@ def test_the_backend_follows_from_device_type_length_and_masking(monkeypatch: py
     cpu, gpu, bf16 = torch.device("cpu"), torch.device("cuda"), torch.bfloat16
     assert choose("auto", cpu, bf16, 512, masked=False) == "math"
     assert choose("auto", cpu, bf16, 1024, masked=True) == "sdpa"
-    assert [choose("auto", cpu, torch.float32, length, masked=False) for length in (512, 513)] == ["math", "sdpa"]
+    assert [choose("auto", cpu, torch.float32, length, masked=False) for length in (256, 257)] == ["math", "sdpa"]
     assert choose("sdpa", cpu, bf16, 16, masked=False) == "sdpa"
     assert choose("auto", cpu, bf16, 1024, masked=True, sinks=True) == "math"
     assert choose("auto", gpu, bf16, 256, masked=True) == "flex"
