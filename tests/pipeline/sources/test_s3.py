@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.sources import Rejected, SourceError, open_source
-from pipeline.sources.files import FilesConfig
+from pipeline.sources import SourceError
 from pipeline.sources.stored import REMOTE_BLOCK_BYTES
+from tests.pipeline.sources.test_remote_files import read, source
 
 s3fs = pytest.importorskip("s3fs", reason="needs the extra `s3`")
 moto = pytest.importorskip("moto.server", reason="needs moto's server (pip install 'moto[server]')")
@@ -35,15 +35,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     s3fs.S3FileSystem.clear_instance_cache()
 
 
-def read(*paths: str) -> tuple[list[dict[str, Any]], list[Rejected]]:
-    source = open_source("c", FilesConfig(paths=paths))
-    rejects: list[Rejected] = []
-    return [row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()], rejects
-
-
 def fingerprints(path: str) -> dict[str, str]:
     s3fs.S3FileSystem.clear_instance_cache()  # another process, at another time
-    return {unit.name: unit.fingerprint for unit in open_source("c", FilesConfig(paths=(path,))).units()}
+    return {unit.name: unit.fingerprint for unit in source(path).units()}
 
 
 def test_a_glob_over_a_bucket_gives_its_documents_under_names_without_it(bucket: Any) -> None:

@@ -15,7 +15,7 @@ from trainer.loop import DONE, run
 STEPS = 50
 # Update ratios are of samples of the weights, which each process draws from its part.
 TOLERANCES = {"loss": 1e-5, "bits_per_byte": 1e-5, "grad_norm": 1e-4, "param_norm": 1e-5, "update_ratio": 0.2}
-WAYS = {
+WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "copies": (2, {}),
     "fsdp-2": (2, {"dp_shard": 2}),
     "fsdp-4": (4, {"dp_shard": 4, "reshard_after_forward": False}),
@@ -41,10 +41,7 @@ def spread(settings: dict[str, Any]) -> dict[str, Any]:
 def test_a_run_in_several_processes_is_that_of_one(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
     settings = spread(settings)
     settings["training"]["model"] |= {"qk_norm": True, "tie_embeddings": way == "fsdp-4", "n_layers": 4 if "interleaved" in way else 2}
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
-    processes, parallel = WAYS[way]
-    assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes
-    assert_same_run(tmp_path / "one", tmp_path / "many")
+    assert_is_that_of_one(settings, tmp_path, *WAYS[way])
 
 
 @pytest.mark.slow
@@ -52,9 +49,7 @@ def test_a_run_in_several_processes_is_that_of_one(settings: dict[str, Any], tmp
 def test_in_half_precision_a_split_run_stays_near_that_of_one_process(settings: dict[str, Any], tmp_path: Path, way: str, precision: str) -> None:
     settings = spread(settings)
     settings["training"]["precision"] = precision
-    processes, parallel = WAYS[way]
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
-    assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes
+    run_both(settings, tmp_path, *WAYS[way])
     losses, others = ([record["loss"] for record in history(tmp_path / name)] for name in ("one", "many"))
     assert losses == pytest.approx(others, rel=5e-4)
 
@@ -63,27 +58,30 @@ def test_in_half_precision_a_split_run_stays_near_that_of_one_process(settings: 
 @pytest.mark.parametrize("way", ["fsdp-2", "tp-2", "pp-2"])
 def test_compiled_blocks_of_a_split_model_compute_the_same(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
     settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}, "compile": True}
-    processes, parallel = WAYS[way]
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
-    assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes
-    assert_same_run(tmp_path / "one", tmp_path / "many")
+    assert_is_that_of_one(settings, tmp_path, *WAYS[way])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["fsdp-4", "copies of fsdp-2", "fsdp-2 x tp-2", "pp-2"])
 def test_muon_orthogonalises_what_it_does_in_one_process(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
     settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "muon", "eps": 1e-4}}
-    processes, parallel = WAYS[way]
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
-    assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes
-    assert_same_run(tmp_path / "one", tmp_path / "many")
+    assert_is_that_of_one(settings, tmp_path, *WAYS[way])
 
 
 @pytest.mark.slow
 def test_sophias_draws_and_curvature_are_those_of_one_process(settings: dict[str, Any], tmp_path: Path) -> None:
     settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "sophia", "lr": 3e-4, "sophia_interval": 3}}
+    assert_is_that_of_one(settings, tmp_path, *WAYS["fsdp-2"])
+
+
+def run_both(settings: dict[str, Any], tmp_path: Path, processes: int, parallel: dict[str, Any]) -> None:
+    """In one process, and in `processes` that are split like this: the directories `one` and `many`."""
     assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
-    assert train(settings, tmp_path / "many", 2, parallel={"dp_shard": 2}) == [DONE, DONE]
+    assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes
+
+
+def assert_is_that_of_one(settings: dict[str, Any], tmp_path: Path, processes: int, parallel: dict[str, Any]) -> None:
+    run_both(settings, tmp_path, processes, parallel)
     assert_same_run(tmp_path / "one", tmp_path / "many")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.hosts import Host, network
+from tests.integration.project import until
 from tests.trainer.parallel.test_equal import assert_same_run, spread
 from tests.trainer.runs import ROOT, write_config
 from trainer import launch, metrics
@@ -54,8 +55,7 @@ class Job:
 
     def step(self) -> int:
         """The last that was logged, going back when a lost step is done again."""
-        path = self.run_dir / "metrics.jsonl"
-        records = metrics.read(path) if path.exists() else []
+        records = metrics.read(self.run_dir / "metrics.jsonl")
         return int(records[-1]["step"]) if records else 0
 
     def starts(self) -> list[str]:
@@ -103,10 +103,7 @@ def test_a_node_that_comes_back_is_taken_in_again(long: dict[str, Any], nodes: l
     before = job.step()
     job.wait_for(before + 20)
     again = job.start(nodes[1])
-    deadline = time.monotonic() + 120
-    while len(job.starts()) < 5:
-        assert time.monotonic() < deadline, job.said.read_text()
-        time.sleep(0.1)
+    until(lambda: len(job.starts()) >= 5, 120, job.said.read_text)
     assert job.starts()[2:] == ["1", "2", "2"]
     for torchrun in (job.torchruns[0], again):
         torchrun.terminate()

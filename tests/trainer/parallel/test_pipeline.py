@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.trainer.parallel.processes import train
-from tests.trainer.parallel.test_equal import assert_same_run
+from tests.trainer.parallel.test_equal import assert_is_that_of_one
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
-from trainer.loop import DONE, run
+from trainer.loop import run
 from trainer.parallel.pipeline import divided
 
 INTERLEAVED = {"pp": 2, "pp_stages": 2}
@@ -47,12 +47,6 @@ def test_a_run_in_stages_is_that_of_one_process(deep: dict[str, Any], tmp_path: 
     processes, parallel, training = RUNS[name]
     deep["training"] |= training
     assert_is_that_of_one(deep, tmp_path, processes, parallel)
-
-
-def assert_is_that_of_one(settings: dict[str, Any], tmp_path: Path, processes: int, parallel: dict[str, int]) -> None:
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
-    assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes
-    assert_same_run(tmp_path / "one", tmp_path / "many")
 
 
 @pytest.mark.slow
