@@ -4,23 +4,26 @@ torch.optim.Muon iterates in bf16 everywhere; a CPU that only emulates bf16 take
 """
 
 import math
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
 
-from trainer.optim.trained import trained
 from trainer.parallel.pieces import local, region, whole
 from trainer.precision import multiplies_bf16
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+# Of matrices that are orthogonalised together: small ones keep neither cores nor a GPU busy alone, large ones do and would take memory.
+STACKED_ELEMENTS = 2**24
 
 
 class Muon(Optimizer):
     """Nesterov momentum and decoupled weight decay, for matrices only. One tensor of state for each parameter.
 
-    Of matrices that are split each process has its part of the state, but gathers them one by one and orthogonalises them whole, as all others do.
+    Of matrices that are split each process has its part of the state, but gathers them, a few at a time, and orthogonalises them whole, as
+    all others do.
     """
 
     def __init__(self, groups: list[dict[str, Any]], momentum: float, iterations: int) -> None:
@@ -28,24 +31,44 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        for group, parameter, state, gradient in trained(self):
-            if not state:
-                state["momentum_buffer"] = torch.zeros_like(parameter)
-            momentum = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
-            update = orthogonalised(whole(gradient.lerp(momentum, group["momentum"])), group["iterations"])
-            rows, columns = parameter.shape
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            local(parameter).add_(update[region(parameter)], alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)))
+        for group in self.param_groups:
+            for alike in stacks(group["params"]):
+                averages = torch.stack([whole(self._nesterov(parameter, group["momentum"])) for parameter in alike])
+                updates = orthogonalised(averages, group["iterations"])
+                for parameter, update in zip(alike, updates, strict=True):
+                    rows, columns = parameter.shape
+                    parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                    local(parameter).add_(update[region(parameter)], alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)))
+
+    def _nesterov(self, parameter: torch.Tensor, momentum: float) -> torch.Tensor:
+        state, gradient = self.state[parameter], parameter.grad
+        assert gradient is not None
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        average: torch.Tensor = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        return gradient.lerp(average, momentum)
 
 
-def orthogonalised(matrix: torch.Tensor, iterations: int) -> torch.Tensor:
-    """`matrix` [rows, columns] with singular values near 1, in bf16 where the hardware multiplies it, else in fp32."""
+def stacks(parameters: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Those that have a gradient, of one shape at a time: together at most STACKED_ELEMENTS, or one."""
+    shapes: dict[torch.Size, list[torch.Tensor]] = defaultdict(list)
+    for parameter in parameters:
+        if parameter.grad is not None:
+            shapes[parameter.shape].append(parameter)
+    for shape, alike in shapes.items():
+        count = max(1, STACKED_ELEMENTS // shape.numel())
+        for start in range(0, len(alike), count):
+            yield alike[start : start + count]
+
+
+def orthogonalised(matrices: torch.Tensor, iterations: int) -> torch.Tensor:
+    """`matrices` [n, rows, columns], each with singular values near 1, in bf16 where the hardware multiplies it, else in fp32."""
     a, b, c = COEFFICIENTS
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.to(torch.bfloat16 if multiplies_bf16(matrix.device) else torch.float32)
-    x = x.T if tall else x
-    x = x / x.norm().clamp(min=1e-7)
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.to(torch.bfloat16 if multiplies_bf16(matrices.device) else torch.float32)
+    x = x.mT if tall else x
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(iterations):
-        gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.T if tall else x
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x
