@@ -5,9 +5,9 @@ accelerate for the peer. Books, encyclopedia and technical documents go through 
 all learn from these tokens. Ours is `python -m trainer` with the model, batch, optimizer and schedule of the default recipe, compiled; the Trainer
 has a Llama of the same size in batches of as many tokens; nanoGPT has the model and batch that its README gives a CPU, and ours, compiled.
 
-How many steps fit into the seconds is found by a short run before. Seconds are those between the first step and the last, for all the same: without
-imports, compiling and evaluation. `--tokens` gives each as many tokens instead, which no other load on the machine can change, and `--ablations`
-is ours with one piece left out at a time. Each run is kept in DIRECTORY as it ends, so the same command goes on where it was stopped.
+How many tokens each trains on in the seconds is found before: all go step by step in turns, and the median step counts, without imports, compiling
+and evaluation. So what else the machine does while one of them trains changes nothing. `--tokens` gives each as many tokens instead, and
+`--ablations` is ours with one piece left out at a time. Each run is kept in DIRECTORY as it ends, so the same command goes on where it was stopped.
 """
 
 import argparse
@@ -18,7 +18,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,7 +28,9 @@ import torch
 import yaml
 from sidebyside import CORPORA, ROOT, Report, record
 from torch import nn
-from train_peers import Work, hugging_face, nanogpt, validation_loss
+from train_peers import FOREVER, Work, hugging_face, nanogpt, validation_loss
+from training_run import paced
+from turns import Turns, take_turns
 
 from pipeline.engine import LocalEngine
 from pipeline.flows import train
@@ -49,7 +50,8 @@ from trainer.shards import Shard
 
 NAMES = ("books", "enwiki", "techdocs")
 OURS, NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE = "groundwork", "nanoGPT", "nanoGPT, our size", "transformers Trainer"
-CALIBRATION_STEPS = 24
+PEERS = (NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE)
+WARMUP, TURNS = 3, 15
 # What of our settings is changed to leave a piece out. A tied head cannot have a learning rate of its own.
 EMBEDDING = {"pattern": "*embed_tokens*", "lr_multiplier": 25}
 ABLATIONS: dict[str, dict[str, Any]] = {
@@ -64,17 +66,15 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Job:
-    """One training: who, its seed, and how much; of `seconds` and `tokens` one is 0."""
+    """One training: who, its seed, and on how much."""
 
     name: str
     seed: int
-    seconds: float
     tokens: int
 
     def path(self, directory: Path) -> Path:
-        budget = f"{self.seconds:g}s" if self.seconds else f"{self.tokens}t"
         kept = "".join(letter if letter.isalnum() else "_" for letter in self.name)
-        return directory / "runs" / f"{kept}-{budget}-{self.seed}"
+        return directory / "runs" / f"{kept}-{self.tokens}t-{self.seed}"
 
 
 def prepare(directory: Path) -> RunConfig:
@@ -103,21 +103,6 @@ def _recipe() -> Recipe:
     return load_recipe(RECIPES / "default.yaml", {"corpora": corpora, "shards": {"validation_fraction": 0.02}})
 
 
-class Clock:
-    """When each step began. The first step, which may compile, is not counted but stands for as long as the others."""
-
-    def __init__(self) -> None:
-        self._begun: list[float] = []
-
-    def before_step(self) -> None:
-        self._begun.append(time.perf_counter())
-
-    def seconds(self, steps: int) -> float:
-        """What `steps` steps take, by those that were done until now."""
-        done = len(self._begun) - 1
-        return (time.perf_counter() - self._begun[1]) / done * steps
-
-
 class Judged(nn.Module):
     """A model of transformers that gives its loss as `validation_loss` asks for it."""
 
@@ -129,55 +114,43 @@ class Judged(nn.Module):
         return nn.functional.cross_entropy(self.model(tokens).logits.flatten(0, 1), targets.flatten())
 
 
-def peer(directory: Path, job: Job, vocab_size: int) -> Report:
-    """A peer's training in this process: `tokens`, `seconds`, and the `loss` in nats per held-out token."""
+def work_of(directory: Path, name: str, vocab_size: int) -> Work:
+    """What a peer does in one step."""
     work = Work(str(directory / "train.tokens"), vocab_size, layers=4, width=256, heads=4, seq_len=256, rows=8)
-    if job.name == NANOGPT:
-        work = replace(work, width=128, seq_len=64, rows=12)
+    return replace(work, width=128, seq_len=64, rows=12) if name == NANOGPT else work
 
-    def fit(steps: int, before_step: Callable[[], object]) -> nn.Module:
-        if job.name == HUGGING_FACE:
-            bf16 = multiplies_bf16(torch.device("cpu"))
-            return Judged(hugging_face(work, before_step, bf16, compiled=True, steps=steps, seed=job.seed))
-        return nanogpt(work, steps, before_step, compiled=True, lr=1e-3, warmup=min(100, steps // 10), beta2=0.99, seed=job.seed)
 
+def fit(work: Work, name: str, seed: int, steps: int, before_step: Callable[[], object]) -> nn.Module:
+    """A peer's training in this process."""
+    if name == HUGGING_FACE:
+        bf16 = multiplies_bf16(torch.device("cpu"))
+        return Judged(hugging_face(work, before_step, bf16, compiled=True, steps=steps, seed=seed))
+    return nanogpt(work, steps, before_step, compiled=True, lr=1e-3, warmup=min(100, steps // 10), beta2=0.99, seed=seed)
+
+
+def peer(directory: Path, job: Job, vocab_size: int) -> Report:
+    """A peer's training: `tokens`, and the `loss` in nats per held-out token."""
+    work = work_of(directory, job.name, vocab_size)
     steps = job.tokens // (work.rows * work.seq_len)
-    if job.seconds:
-        clock = Clock()
-        fit(CALIBRATION_STEPS, clock.before_step)
-        steps = max(2, round(job.seconds / clock.seconds(1)))
-    clock = Clock()
-    model = fit(steps, clock.before_step)
-    seconds = clock.seconds(steps)
-    return {
-        "tokens": steps * work.rows * work.seq_len,
-        "seconds": seconds,
-        "loss": validation_loss(model, directory / "validation.tokens", work.seq_len),
-    }
+    model = fit(work, job.name, job.seed, steps, lambda: None)
+    return {"tokens": steps * work.rows * work.seq_len, "loss": validation_loss(model, directory / "validation.tokens", work.seq_len)}
 
 
 def ours(directory: Path, job: Job, data: DataConfig) -> Report:
-    """A run of `python -m trainer`: `tokens`, `seconds`, `bits_per_byte`."""
-    tokens, path = job.tokens, job.path(directory)
-    if job.seconds:
-        without_validation = [corpus.model_copy(update={"validation": []}) for corpus in data.corpora]
-        calibration = path.with_name(f"{path.name}-calibration")
-        shutil.rmtree(calibration, ignore_errors=True)
-        steps = _trained(calibration, data.model_copy(update={"corpora": without_validation}), job, CALIBRATION_STEPS * 2048)
-        tokens = int(job.seconds * statistics.median(step["tokens_per_second"] for step in steps if step["kind"] == "train"))
-    records = _trained(path, data, job, tokens)
-    trained = [record for record in records if record["kind"] == "train"]
-    seconds = sum(record["step_ms"] for record in trained) / 1000
+    """A run of `python -m trainer`: `tokens`, `bits_per_byte`."""
+    path = job.path(directory)
+    subprocess.run(launch.command(configured(path, data, job)), check=True, cwd=ROOT, env=os.environ | launch.environment())
+    records = metrics.read(path / "metrics.jsonl")
     shutil.rmtree(path / "checkpoints")
-    return {"tokens": trained[-1]["tokens"], "seconds": seconds, "bits_per_byte": records[-1]["bits_per_byte"]}
+    return {"tokens": max(record["tokens"] for record in records), "bits_per_byte": records[-1]["bits_per_byte"]}
 
 
-def _trained(run_dir: Path, data: DataConfig, job: Job, tokens: int) -> list[Report]:
-    """The records of a run over `tokens`, or the whole steps in them, with the default recipe's settings and what the job changes of them."""
+def configured(run_dir: Path, data: DataConfig, job: Job) -> Path:
+    """The configuration of a run over the whole steps in the job's tokens: the default recipe's settings and what the job changes of them."""
     training = _recipe().training.model_dump(mode="json")
     training = merged(training, ABLATIONS.get(job.name, {}))
     batch = training["global_batch_tokens"]
-    tokens = tokens // batch * batch
+    tokens = job.tokens // batch * batch
     often = {"checkpoint": {"every_tokens": tokens}, "evaluation": {"every_tokens": tokens, "micro_batch_size": 32}, "samples": {"prompts": []}}
     length = {"max_tokens": tokens, "schedule": {"warmup_tokens": tokens // 50}}
     training = merged(training, {**often, **length, "seed": job.seed, "compile": "auto"})
@@ -185,8 +158,30 @@ def _trained(run_dir: Path, data: DataConfig, job: Job, tokens: int) -> list[Rep
     run_dir.mkdir(parents=True, exist_ok=True)
     path = run_dir / "given.yaml"
     path.write_text(yaml.safe_dump(config))
-    subprocess.run(launch.command(path), check=True, cwd=ROOT, env=os.environ | launch.environment())
-    return metrics.read(run_dir / "metrics.jsonl")
+    return path
+
+
+def tokens_per_second(directory: Path, data: DataConfig) -> dict[str, float]:
+    """Of each contender, by its median step when all take turns."""
+    kept = directory / "speeds.json"
+    if not kept.exists():
+        ours, works = _recipe().training, {name: work_of(directory, name, data.vocab_size) for name in PEERS}
+        config = configured(directory / "speed", data, Job(OURS, 1, ours.max_tokens))
+        contenders = {name: (_alone(directory, "--pace", name, str(data.vocab_size)), _environment()) for name in PEERS}
+        contenders[OURS] = (_alone(directory, "--pace", OURS, str(config)), launch.environment())
+        steps = take_turns(contenders, WARMUP, TURNS)
+        tokens = {OURS: ours.global_batch_tokens} | {name: work.rows * work.seq_len for name, work in works.items()}
+        kept.write_text(json.dumps({name: tokens[name] / taken["seconds"] for name, taken in steps.items()}))
+    speeds: dict[str, float] = json.loads(kept.read_text())
+    return speeds
+
+
+def pace(directory: Path, name: str, argument: str) -> None:
+    """One contender's steps in turns with the others'."""
+    if name == OURS:
+        paced(Path(argument))
+    else:
+        fit(work_of(directory, name, int(argument)), name, 1, FOREVER, Turns().next)
 
 
 def done(directory: Path, job: Job, data: DataConfig) -> Report:
@@ -194,8 +189,9 @@ def done(directory: Path, job: Job, data: DataConfig) -> Report:
     path = job.path(directory)
     kept = path.with_name(f"{path.name}.json")
     if not kept.exists():
-        if job.name in (NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE):
-            said = subprocess.run(_alone(directory, job, data), check=True, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True).stdout
+        if job.name in PEERS:
+            command = _alone(directory, "--one", json.dumps(asdict(job)), str(data.vocab_size))
+            said = subprocess.run(command, check=True, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True).stdout
             found = json.loads(said.splitlines()[-1])
             size, text_bytes = (directory / "validation.tokens").stat().st_size // 2, sum(corpus.validation_bytes for corpus in data.corpora)
             found["bits_per_byte"] = found.pop("loss") * (size - 1) / math.log(2) / text_bytes
@@ -204,14 +200,12 @@ def done(directory: Path, job: Job, data: DataConfig) -> Report:
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(asdict(job) | {"trained": found}))
     found = json.loads(kept.read_text())["trained"]
-    print(
-        f"{job.name}, seed {job.seed}: {found['bits_per_byte']:.4f} bits per byte, {found['tokens']:,} tokens, {found['seconds']:.0f} s", flush=True
-    )
+    print(f"{job.name}, seed {job.seed}: {found['bits_per_byte']:.4f} bits per byte, {found['tokens']:,} tokens", flush=True)
     return found
 
 
-def _alone(directory: Path, job: Job, data: DataConfig) -> list[str]:
-    return [sys.executable, __file__, str(directory), "--one", json.dumps(asdict(job)), str(data.vocab_size)]
+def _alone(directory: Path, *arguments: str) -> list[str]:
+    return [sys.executable, __file__, str(directory), *arguments]
 
 
 def _environment() -> dict[str, str]:
@@ -226,7 +220,6 @@ def summary(runs: Iterable[Report]) -> Report:
         "bits_per_byte": round(statistics.mean(bits), 4),
         "by_seed": [round(found, 4) for found in bits],
         "tokens": round(statistics.mean(run["tokens"] for run in runs)),
-        "seconds": round(statistics.mean(run["seconds"] for run in runs), 1),
     }
 
 
@@ -234,31 +227,41 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("directory", type=Path)
     budget = options.add_mutually_exclusive_group()
-    budget.add_argument("--seconds", type=float, default=0.0)
-    budget.add_argument("--tokens", type=int, default=0)
+    budget.add_argument("--seconds", type=float)
+    budget.add_argument("--tokens", type=int)
     options.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options.add_argument("--ablations", action="store_true", help="ours with one piece left out, instead of the peers")
     options.add_argument("--record", metavar="NAME", help="keep the report as results/NAME.json")
     options.add_argument("--one", nargs=2, metavar=("JOB", "VOCABULARY"), help=argparse.SUPPRESS)
+    options.add_argument("--pace", nargs=2, metavar=("NAME", "ARGUMENT"), help=argparse.SUPPRESS)
     chosen = options.parse_args()
     directory = chosen.directory.absolute()
     if chosen.one:
         print(json.dumps(peer(directory, Job(**json.loads(chosen.one[0])), int(chosen.one[1]))))
-        return
-    if not chosen.seconds and not chosen.tokens:
+    elif chosen.pace:
+        pace(directory, *chosen.pace)
+    elif chosen.seconds or chosen.tokens:
+        compare(directory, chosen)
+    else:
         options.error("say how much: --seconds 240, or --tokens 2457600")
+
+
+def compare(directory: Path, chosen: argparse.Namespace) -> None:
     config = prepare(directory)
-    names = [OURS, *(ABLATIONS if chosen.ablations else (NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE))]
+    names = [OURS, *(ABLATIONS if chosen.ablations else PEERS)]
+    speeds = tokens_per_second(directory, config.data) if chosen.seconds else {}
+    tokens = {name: int(chosen.seconds * speeds.get(name, speeds[OURS])) if chosen.seconds else chosen.tokens for name in names}
     runs: dict[str, list[Report]] = {name: [] for name in names}
     for seed in chosen.seeds:
         for name in names:
-            runs[name].append(done(directory, Job(name, seed, chosen.seconds, chosen.tokens), config.data))
+            runs[name].append(done(directory, Job(name, seed, tokens[name]), config.data))
     found = {name: summary(of) for name, of in runs.items()}
     for facts in found.values():
         facts["behind ours"] = round(facts["bits_per_byte"] - found[OURS]["bits_per_byte"], 4)
     held_out, compressors = compressed_bits_per_byte(held_out_text(config))
     report = {
         "budget": {"seconds": chosen.seconds} if chosen.seconds else {"tokens": chosen.tokens},
+        "tokens_per_s": {name: round(speed) for name, speed in speeds.items()},
         "seeds": chosen.seeds,
         "training_tokens": (directory / "train.tokens").stat().st_size // 2,
         "held_out_bytes": held_out,

@@ -15,11 +15,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 import training_run
 from sidebyside import Report, record, texts
-from train_peers import Work, hugging_face, nanogpt
+from train_peers import FOREVER, Work, hugging_face, nanogpt
 from turns import Turns, take_turns
 
 from pipeline.stages import tokenizer as bpe
@@ -28,7 +27,6 @@ from trainer.precision import multiplies_bf16
 from trainer.shards import bin_path
 
 VOCAB, LAYERS, WIDTH, HEADS, SEQ_LEN = 8192, 6, 384, 6, 512
-FOREVER = 1_000_000
 WARMUP = 2
 OURS = "groundwork"
 Contender = tuple[Sequence[str], Mapping[str, str]]
@@ -52,22 +50,6 @@ def prepare(directory: Path, rows: int) -> tuple[Path, Work]:
     tokenizer = bpe.train([pieces], bpe.TokenizerParams(vocab_size=VOCAB))
     config = training_run.write(directory, tokenizer, pieces[1:], pieces[0], training)
     return config, Work(str(bin_path(directory / "train")), VOCAB, LAYERS, WIDTH, HEADS, SEQ_LEN, rows)
-
-
-def ours(config: str) -> None:
-    """The run of `python -m trainer`; a step lasts from the request for its batch to that for the next one."""
-    from trainer import loop
-    from trainer.config import load_run_config
-
-    turns = Turns()
-
-    class Paced(loop.Prefetcher):
-        def batch(self, step: int) -> np.ndarray:
-            turns.next()
-            return super().batch(step)
-
-    loop.Prefetcher = Paced  # type: ignore[misc]
-    loop.run(load_run_config(Path(config)))
 
 
 def command(*arguments: str) -> Contender:
@@ -136,7 +118,7 @@ def _hugging_face(work: str, bf16: bool, compiled: bool) -> None:
 
 
 CONTENDERS = {
-    "ours": ours,
+    "ours": lambda config: training_run.paced(Path(config)),
     "nanogpt": _nanogpt,
     "products": _products,
     "hf-bf16": partial(_hugging_face, bf16=True, compiled=False),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import yaml
 from tokenizers import Tokenizer
+from turns import Turns
 
 from pipeline.stages import tokenizer as bpe
 from trainer.shards import ShardWriter
@@ -38,3 +39,19 @@ def write(directory: Path, tokenizer: Tokenizer, train: Iterable[str], validatio
     path = directory / "config.yaml"
     path.write_text(yaml.safe_dump({"run_dir": str(directory / "run"), "data": data, "training": training}))
     return path
+
+
+def paced(config: Path) -> None:
+    """The run of `python -m trainer` in turns with others; a step lasts from the request for its batch to that for the next one."""
+    from trainer import loop
+    from trainer.config import load_run_config
+
+    turns = Turns()
+
+    class Paced(loop.Prefetcher):
+        def batch(self, step: int) -> np.ndarray:
+            turns.next()
+            return super().batch(step)
+
+    loop.Prefetcher = Paced  # type: ignore[misc]
+    loop.run(load_run_config(config))
