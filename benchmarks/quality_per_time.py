@@ -51,7 +51,7 @@ from trainer.shards import Shard
 NAMES = ("books", "enwiki", "techdocs")
 OURS, NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE = "groundwork", "nanoGPT", "nanoGPT, our size", "transformers Trainer"
 PEERS = (NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE)
-WARMUP, TURNS = 3, 15
+WARMUP, TURNS = 3, 40
 # What of our settings is changed to leave a piece out. A tied head cannot have a learning rate of its own.
 EMBEDDING = {"pattern": "*embed_tokens*", "lr_multiplier": 25}
 ABLATIONS: dict[str, dict[str, Any]] = {
