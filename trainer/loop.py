@@ -42,12 +42,13 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
 
     `allow_changes` goes on from a checkpoint of other settings; `profile` leaves a trace of a few steps in the run's directory.
     """
-    with StopSignals() as stop, ExitStack() as stack:
+    with StopSignals() as stop, ExitStack() as to_the_end:
         world = join(config.training.parallel)
-        stack.callback(leave)
-        reporter = stack.enter_context(Reporter(world.is_main))
+        to_the_end.callback(leave)
+        reporter = to_the_end.enter_context(Reporter(world.is_main))
         try:
-            with room_on_disk(config.run_dir):
+            # What is closed writes its last lines, which a full disk has no room for either.
+            with room_on_disk(config.run_dir), ExitStack() as stack:
                 return _run(config, world, reporter, stop, stack, allow_changes, profile)
         except TrainerError as error:
             reporter.send("error", message=str(error))
