@@ -21,8 +21,10 @@ from pipeline.flows.tether import Order
 from trainer import launch
 from trainer.signals import stop_with_parent
 
-# No questions, and a host that is cut off is noticed within 15 seconds.
-SSH = ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
+# No questions, no connection that is shared with others and outlives its line, and a host that is cut off is noticed within 15 seconds.
+OPTIONS = ("BatchMode=yes", "ControlMaster=no", "ControlPath=none", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
+SSH = ("ssh", "-T", *(word for option in OPTIONS for word in ("-o", option)))
+ANSWER_SECONDS = 60  # to import the code, from a disk that many share
 SSH_FAILED = 255
 SIGNAL = 128  # a tether adds the number of the signal that killed its command
 PORTS = range(20_000, 30_000)  # below those that Linux gives to outgoing connections
@@ -79,13 +81,23 @@ class Hosts:
 
     def _leave_out_silent(self) -> None:
         asked = {host: _ssh(host, "-c", "import pipeline.flows.tether", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) for host in self.hosts}
-        said = {host: process.communicate()[1].decode().strip().rpartition("\n")[2] for host, process in asked.items()}
+        said = {host: _answer(process) for host, process in asked.items()}
         silent = [host for host, process in asked.items() if process.returncode]
         if silent and (not self._lost_one or len(silent) == len(self.hosts)):
             raise HostsError(f"launch.hosts: {silent[0]} cannot be used: {said[silent[0]]}")
         for host in silent:
             log.warning("%s: going on without it: %s", host, said[host])
             self.hosts.remove(host)
+
+
+def _answer(process: "subprocess.Popen[bytes]") -> str:
+    """The last line of what it complains of; it is killed when it takes too long."""
+    try:
+        return process.communicate(timeout=ANSWER_SECONDS)[1].decode(errors="replace").strip().rpartition("\n")[2]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return f"no answer in {ANSWER_SECONDS} seconds"
 
 
 class _Line:

@@ -66,7 +66,7 @@ class LaunchParams(Params):
         for host in self.hosts:
             if not re.fullmatch(HOST, host):
                 raise ValueError(f"{host!r} is no name of a host; write name or user@name")
-        twice = [host for host, times in Counter(self.hosts).items() if times > 1]
+        twice = [name for name, times in Counter(host.rpartition("@")[2] for host in self.hosts).items() if times > 1]
         if twice:
             raise ValueError(f"hosts: {twice[0]} is there twice; nproc_per_node says how many processes each has")
         return self

@@ -56,6 +56,8 @@ def _interface_towards(host: str) -> str | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 1))  # sends nothing
         address = probe.getsockname()[0]
+        if address.startswith("127."):
+            log.warning("%s is a loopback address on this machine: processes on others cannot reach it; give its address instead of its name", host)
         for _, name in socket.if_nameindex():
             try:
                 found = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()))[20:24]

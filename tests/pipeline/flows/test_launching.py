@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
     [
         ({"nproc_per_node": 2}, "nproc_per_node 2 needs kind: torchrun"),
         ({"hosts": ["a"]}, "hosts needs kind: torchrun"),
-        ({"kind": "torchrun", "hosts": ["a", "b", "a"]}, "hosts: a is there twice; nproc_per_node says how many processes each has"),
+        ({"kind": "torchrun", "hosts": ["a", "b", "me@a"]}, "hosts: a is there twice; nproc_per_node says how many processes each has"),
         ({"kind": "torchrun", "hosts": ["-oProxyCommand=x"]}, "'-oProxyCommand=x' is no name of a host"),
     ],
 )
