@@ -117,6 +117,7 @@ def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda s
 def remove(checkpoint: Path) -> None:
     # Renamed first: a kill in the middle of the removal must not leave half a checkpoint under its name.
     doomed = unpublished(checkpoint)
+    shutil.rmtree(doomed, ignore_errors=True)  # what a kill left of another one
     checkpoint.rename(doomed)
     shutil.rmtree(doomed)
 
