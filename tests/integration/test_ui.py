@@ -138,7 +138,7 @@ def test_a_person_makes_a_stage_stops_a_training_goes_on_and_looks_at_a_checkpoi
 
     again = cockpit.launch("pretrain")
     # Metrics, as they come; without the filter the list has only those rows that fit the window.
-    cockpit.open(f"/runs/{again.run_id}?logs=query:tokens/s")
+    cockpit.open(f"/runs/{again.run_id}?logs=tokens/s")
     cockpit.sees("tokens/s,")
     cockpit.picture("run")
     cockpit.until(cockpit.ended(again), 300)
