@@ -140,9 +140,9 @@ def ours(directory: Path, job: Job, data: DataConfig) -> Report:
     """A run of `python -m trainer`: `tokens`, `bits_per_byte`."""
     path = job.path(directory)
     subprocess.run(launch.command(configured(path, data, job)), check=True, cwd=ROOT, env=os.environ | launch.environment())
-    records = metrics.read(path / "metrics.jsonl")
     shutil.rmtree(path / "checkpoints")
-    return {"tokens": max(record["tokens"] for record in records), "bits_per_byte": records[-1]["bits_per_byte"]}
+    last = metrics.read(path / "metrics.jsonl")[-1]
+    return {name: last[name] for name in ("tokens", "bits_per_byte")}
 
 
 def configured(run_dir: Path, data: DataConfig, job: Job) -> Path:
@@ -165,12 +165,12 @@ def tokens_per_second(directory: Path, data: DataConfig) -> dict[str, float]:
     """Of each contender, by its median step when all take turns."""
     kept = directory / "speeds.json"
     if not kept.exists():
-        ours, works = _recipe().training, {name: work_of(directory, name, data.vocab_size) for name in PEERS}
-        config = configured(directory / "speed", data, Job(OURS, 1, ours.max_tokens))
+        training, works = _recipe().training, {name: work_of(directory, name, data.vocab_size) for name in PEERS}
+        config = configured(directory / "speed", data, Job(OURS, 1, training.max_tokens))
         contenders = {name: (_alone(directory, "--pace", name, str(data.vocab_size)), _environment()) for name in PEERS}
         contenders[OURS] = (_alone(directory, "--pace", OURS, str(config)), launch.environment())
         steps = take_turns(contenders, WARMUP, TURNS)
-        tokens = {OURS: ours.global_batch_tokens} | {name: work.rows * work.seq_len for name, work in works.items()}
+        tokens = {OURS: training.global_batch_tokens} | {name: work.rows * work.seq_len for name, work in works.items()}
         kept.write_text(json.dumps({name: tokens[name] / taken["seconds"] for name, taken in steps.items()}))
     speeds: dict[str, float] = json.loads(kept.read_text())
     return speeds
