@@ -1,10 +1,13 @@
 """What is installed beside this project: distributions, their files, and fair shares of a cap."""
 
+import csv
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
-from importlib.metadata import Distribution, PackageNotFoundError, PackagePath, distribution
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -14,6 +17,18 @@ from pipeline.sources.documents import SourceError
 
 PROJECT = "groundwork"
 Installation = tuple[tuple[str, int], ...]
+
+
+class File(NamedTuple):
+    """A distribution's file: the parts of its path as listed, the hash that the installer recorded or an empty string, and where it is."""
+
+    parts: tuple[str, ...]
+    recorded: str
+    path: Path
+
+    @property
+    def content_hash(self) -> str:
+        return self.recorded or file_sha256(self.path)
 
 
 def installation() -> Installation:
@@ -27,7 +42,7 @@ def distributions(packages: Sequence[str] | None) -> dict[str, Distribution]:
     What somebody installed beside them (test tools, an editor) changes nothing. A dependency that is not installed is left out;
     a named package that is not raises SourceError.
     """
-    names = _closure() if packages is None else {canonicalize_name(name) for name in packages}
+    names = _closure(installation()) if packages is None else {canonicalize_name(name) for name in packages}
     found: dict[str, Distribution] = {}
     for name in sorted(names):
         try:
@@ -38,7 +53,8 @@ def distributions(packages: Sequence[str] | None) -> dict[str, Distribution]:
     return found
 
 
-def _closure() -> set[str]:
+@lru_cache(maxsize=1)  # every corpus of this kind asks for it
+def _closure(_: Installation) -> frozenset[str]:
     try:
         todo = _requirements(distribution(PROJECT), frozenset())
     except PackageNotFoundError:
@@ -53,7 +69,7 @@ def _closure() -> set[str]:
             todo += _requirements(distribution(needed[0]), needed[1])
         except PackageNotFoundError:
             continue
-    return {name for name, _ in visited} - {PROJECT}
+    return frozenset(name for name, _ in visited) - {PROJECT}
 
 
 def _requirements(of: Distribution, extras: frozenset[str]) -> list[tuple[str, frozenset[str]]]:
@@ -65,14 +81,20 @@ def _requirements(of: Distribution, extras: frozenset[str]) -> list[tuple[str, f
     ]
 
 
-def located(file: PackagePath) -> Path:
-    """Where a distribution's file lies on this machine."""
-    return Path(str(file.locate()))
+def files(of: Distribution, wanted: Callable[[tuple[str, ...]], bool]) -> list[File]:
+    """The files whose parts are wanted, in order, without those that are not there any more."""
+    root = Path(str(of.locate_file("")))
+    found = (File(parts, recorded, root.joinpath(*parts)) for parts, recorded in _listed(of) if wanted(parts))
+    return sorted(file for file in found if file.path.is_file())
 
 
-def content_hash(file: PackagePath) -> str:
-    """The content hash that the installer recorded for a file, or its sha256."""
-    return f"{file.hash.mode}={file.hash.value}" if file.hash else file_sha256(located(file))
+def _listed(of: Distribution) -> Iterator[tuple[tuple[str, ...], str]]:
+    """All files as the installer listed them. `Distribution.files` makes a path object of each: half a second for 40,000."""
+    record = of.read_text("RECORD")
+    if record is not None:
+        yield from ((tuple(row[0].split("/")), row[1]) for row in csv.reader(record.splitlines()) if row)
+    else:
+        yield from ((file.parts, "") for file in of.files or [])
 
 
 def label(name: str, of: Distribution) -> str:

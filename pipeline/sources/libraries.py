@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import Distribution, PackagePath
+from importlib.metadata import Distribution
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from pydantic import Field
 from pipeline.fingerprint import fingerprint
 from pipeline.sources.documents import Batches, Document, Rejects, Unit
 from pipeline.sources.harvest import ENOUGH, module_documents, module_name, take
-from pipeline.sources.installed import Installation, content_hash, distributions, fair_shares, installation, label, located, shuffled
+from pipeline.sources.installed import File, Installation, distributions, fair_shares, files, installation, label, shuffled
 from pipeline.stages.params import Params
 
 SKIPPED = frozenset(
@@ -55,34 +55,35 @@ class LibraryDocsSource:
 def _units(config: LibraryDocsConfig, _: Installation) -> tuple[Unit, ...]:
     found = distributions(config.packages)
     modules = {name: _modules(of) for name, of in found.items()}
-    sizes = {name: sum(map(_estimate, files.values())) for name, files in modules.items()}
+    sizes = {name: sum(map(_estimate, held.values())) for name, held in modules.items()}
     shares = fair_shares(sizes, config.max_bytes)
     return tuple(Unit(name, _fingerprint(label(name, found[name]), modules[name], share), share) for name, share in sorted(shares.items()) if share)
 
 
-def _documents(origin: str, modules: dict[str, PackagePath], batches: Batches) -> Iterator[Document]:
+def _documents(origin: str, modules: dict[str, File], batches: Batches) -> Iterator[Document]:
     for name in shuffled(list(modules)):
-        source = located(modules[name]).read_bytes()
+        source = modules[name].path.read_bytes()
         if not any(mark in source[:MARK_BYTES].lower() for mark in GENERATED_MARKS):
             yield from module_documents(name, source, origin, batches)
 
 
-def _modules(of: Distribution) -> dict[str, PackagePath]:
+def _modules(of: Distribution) -> dict[str, File]:
     """The modules of a distribution by name, without tests, vendored copies, generated files and scripts."""
-    modules = [file for file in of.files or [] if file.suffix == ".py" and not _is_skipped(file)]
-    return {module_name(file.as_posix()): file for file in sorted(modules)}
+    return {module_name("/".join(file.parts)): file for file in files(of, _is_module)}
 
 
-def _is_skipped(file: PackagePath) -> bool:
-    named_test = file.name.startswith("test_") or file.name == "conftest.py"
-    importable = all(part.isidentifier() for part in (*file.parts[:-1], file.stem))
-    return not importable or named_test or not SKIPPED.isdisjoint(file.parts) or file.name.endswith(GENERATED_SUFFIXES)
+def _is_module(parts: tuple[str, ...]) -> bool:
+    name = parts[-1]
+    named_test = name.startswith("test_") or name == "conftest.py"
+    if not name.endswith(".py") or named_test or name.endswith(GENERATED_SUFFIXES) or not SKIPPED.isdisjoint(parts):
+        return False
+    return all(part.isidentifier() for part in (*parts[:-1], name.removesuffix(".py")))
 
 
-def _estimate(file: PackagePath) -> int:
+def _estimate(file: File) -> int:
     """About how much documentation a module holds, in bytes: what stands between triple quotes."""
-    return sum(map(len, located(file).read_bytes().split(b'"""')[1::2]))
+    return sum(map(len, file.path.read_bytes().split(b'"""')[1::2]))
 
 
-def _fingerprint(origin: str, modules: dict[str, PackagePath], share: int) -> str:
-    return fingerprint([origin, {name: content_hash(file) for name, file in modules.items()}, share])
+def _fingerprint(origin: str, modules: dict[str, File], share: int) -> str:
+    return fingerprint([origin, {name: file.content_hash for name, file in modules.items()}, share])

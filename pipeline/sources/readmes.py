@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import Distribution
-from pathlib import PurePosixPath
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from pydantic import Field
 from pipeline.fingerprint import fingerprint
 from pipeline.sources.documents import Batches, Document, Reason, Rejects, Unit, metadata_json, own_id
 from pipeline.sources.harvest import take
-from pipeline.sources.installed import Installation, distributions, installation, label, located, whole_shares
+from pipeline.sources.installed import Installation, distributions, files, installation, label, whole_shares
 from pipeline.stages.params import Params
 
 LICENCE_NAMES = ("license", "licence", "copying", "notice", "authors")
@@ -74,5 +73,8 @@ def _texts(of: Distribution) -> dict[str, bytes]:
     """The description, then the licences by their path in the distribution's metadata directory."""
     description = str(of.metadata.json.get("description", "")).strip()
     texts = {"description": description.encode(errors="surrogateescape")} if description else {}
-    licences = [file for file in of.files or [] if file.name.lower().startswith(LICENCE_NAMES) and file.parts[0].endswith(".dist-info")]
-    return texts | {PurePosixPath(*file.parts[1:]).as_posix(): located(file).read_bytes() for file in sorted(licences)}
+    return texts | {"/".join(file.parts[1:]): file.path.read_bytes() for file in files(of, _is_licence)}
+
+
+def _is_licence(parts: tuple[str, ...]) -> bool:
+    return parts[-1].lower().startswith(LICENCE_NAMES) and parts[0].endswith(".dist-info")
