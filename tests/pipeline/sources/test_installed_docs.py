@@ -114,6 +114,20 @@ def test_an_upgrade_is_seen_by_a_process_that_listed_the_package_before(kind: st
     assert any("It is so." in row["text"] for row in table(source, []).to_pylist())
 
 
+@pytest.mark.parametrize(("kind", "record"), [("library_docs", "RECORD"), ("package_readmes", "RECORD"), ("library_docs", "SOURCES.txt")])
+def test_a_listed_file_that_is_gone_is_passed_over(kind: str, record: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    install(tmp_path, "1.0", "It is there.")
+    about = tmp_path / "fresh_package-1.0.dist-info"
+    gone, there = ["gone.py", f"{about.name}/LICENSE"], ["fresh_package.py", f"{about.name}/METADATA"]
+    (about / "RECORD").unlink()
+    comma = ",," if record == "RECORD" else ""  # SOURCES.txt is what an egg has in its place
+    (about / record).write_text("".join(f"{place}{comma}\n" for place in gone + there))
+    rejects: list[Rejected] = []
+    assert any("It is there." in row["text"] for row in table(opened(kind, packages=["fresh-package"]), rejects).to_pylist())
+    assert rejects == []
+
+
 def install(site: Path, version: str, says: str) -> None:
     (site / "fresh_package.py").write_text(f'"""{says}"""\n')
     about = site / f"fresh_package-{version}.dist-info"
