@@ -44,7 +44,8 @@ class _Short(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         facts = getattr(record, "dagster_meta", {})
         step = (facts.get("step_key") or facts.get("job_name") or "").replace("__", "/")
-        return f"{self.formatTime(record, '%H:%M:%S')}  {step:<30}  {_message(record, facts.get('dagster_event'), facts.get('orig_message'))}"
+        message = _message(record, facts.get("dagster_event"), facts.get("orig_message")).removeprefix(f"{step}: ")
+        return f"{self.formatTime(record, '%H:%M:%S')}  {step:<32}  {message}"
 
 
 def _message(record: logging.LogRecord, event: dg.DagsterEvent | None, original: str | None) -> str:
