@@ -1,5 +1,6 @@
 """A run of 160 steps that meets a poisoned batch: text of tokens that its corpora do not have."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,19 @@ def calm(settings: dict[str, Any]) -> None:
 
 def poison(monkeypatch: pytest.MonkeyPatch, config: RunConfig, *batches: int) -> None:
     """The samples that make up these batches (from 0) of the undisturbed order hold nothing but one unknown token."""
+    monkeypatch.setattr(TrainingData, "batch", _poisoned(config, *batches))
+
+
+def poison_this_process(config: RunConfig) -> None:
+    """As `poison`, of the batch POISONED, for good: for a process that does nothing else."""
+    TrainingData.batch = _poisoned(config, POISONED)  # type: ignore[method-assign]
+
+
+def _poisoned(config: RunConfig, *batches: int) -> Callable[[TrainingData, int, int, int], np.ndarray]:
     sound, data = TrainingData.batch, TrainingData(config.data, config.training, config.run_dir / "packing")
-    poisoned = [sound(data, number, 0, 1) for number in batches]
 
     def batch(self: TrainingData, step: int, rank: int, world_size: int) -> np.ndarray:
         found = sound(self, step, rank, world_size)
-        return np.full_like(found, 7) if any(np.array_equal(found, one) for one in poisoned) else found
+        return np.full_like(found, 7) if any(np.array_equal(found, sound(data, number, rank, world_size)) for number in batches) else found
 
-    monkeypatch.setattr(TrainingData, "batch", batch)
+    return batch

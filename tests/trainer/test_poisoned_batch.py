@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.poison import POISONED, calm, poison
+from tests.trainer.parallel.processes import train
+from tests.trainer.poison import POISONED, calm, poison, poison_this_process
 from tests.trainer.runs import history, outcome
-from trainer.checkpoint import store
+from trainer.checkpoint import state, store
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.loader import TrainingData
@@ -78,3 +79,21 @@ def test_rollbacks_without_end_end_the_run(settings: dict[str, Any], tmp_path: P
     with pytest.raises(TrainerError, match=r"step 141: a spike after 1 rollbacks .* lower the learning rate"):
         run(config)
     assert [store.step_of(checkpoint) for checkpoint in store.existing(config.run_dir / "checkpoints")][-1] == 128
+
+
+@pytest.mark.slow
+def test_processes_that_share_the_samples_go_back_together(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared(settings, tmp_path / "one", action="rollback", rollback_steps=10)
+    settings["training"]["micro_batch_size"] = 4
+    config = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})
+    assert train(settings, tmp_path / "many", 2, poison_this_process, parallel={"dp_shard": 2}) == [DONE, DONE]
+    poison(monkeypatch, config, POISONED)
+    assert run(config) == DONE
+    backs, places, losses = [], [], []
+    for run_dir in (tmp_path / "one", tmp_path / "many"):
+        backs.append([(record["step"], record["from_step"], record["jumps"]) for record in history(run_dir) if record["kind"] == "rollback"])
+        saved = state.read_state(store.existing(run_dir / "checkpoints")[-1])
+        places.append([saved[place] for place in ("step", "samples", "corpus_tokens", "jumps", "rollbacks")])
+        losses.append([record["loss"] for record in history(run_dir) if record["kind"] == "train"][-1])
+    assert backs[0] == backs[1] != [] and places[0] == places[1]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)

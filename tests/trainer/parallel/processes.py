@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,17 @@ from trainer.config import RunConfig
 PATIENCE_SECONDS = 300
 
 
-def train(settings: dict[str, Any], run_dir: Path, processes: int, **training: Any) -> list[int | None]:
-    """Runs `settings`, changed by `training`, to the end in `run_dir`. The exit status of each process."""
+def train(
+    settings: dict[str, Any], run_dir: Path, processes: int, before: Callable[[RunConfig], None] | None = None, **training: Any
+) -> list[int | None]:
+    """Runs `settings`, changed by `training`, to the end in `run_dir`, each process after `before`. The exit status of each."""
     config = {**settings, "run_dir": str(run_dir), "training": {**settings["training"], **training}}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["trainer.loop", "tests.trainer.parallel.processes"])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    started = [context.Process(target=_train, args=(config, rank, processes, port)) for rank in range(processes)]
+    started = [context.Process(target=_train, args=(config, before, rank, processes, port)) for rank in range(processes)]
     for process in started:
         process.start()
     for process in started:
@@ -29,8 +32,11 @@ def train(settings: dict[str, Any], run_dir: Path, processes: int, **training: A
     return [process.exitcode for process in started]
 
 
-def _train(settings: dict[str, Any], rank: int, size: int, port: int) -> None:
+def _train(settings: dict[str, Any], before: Callable[[RunConfig], None] | None, rank: int, size: int, port: int) -> None:
     from trainer.loop import run
 
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    raise SystemExit(run(RunConfig.model_validate(settings)))
+    config = RunConfig.model_validate(settings)
+    if before is not None:
+        before(config)
+    raise SystemExit(run(config))
