@@ -18,7 +18,8 @@ TRAINED = "trained"
 def follow(averaging: AveragingConfig, optimizers: list[Optimizer], before: int, tokens: int) -> None:
     """After a step that began at `before` tokens seen and ended at `tokens`."""
     if isinstance(averaging, ExponentialAverage):
-        share = 1 - 0.5 ** ((tokens - before) / averaging.half_life_tokens)
+        # At first the mean of all weights so far: the first ones would count for more than all after them until the half-life has passed.
+        share = max(1 - 0.5 ** ((tokens - before) / averaging.half_life_tokens), (tokens - before) / tokens)
         for parameter, state in _states(optimizers):
             if AVERAGE in state:
                 state[AVERAGE].lerp_(parameter, share)
@@ -37,12 +38,21 @@ def fill(averaging: AveragingConfig, optimizers: list[Optimizer]) -> None:
         follow(averaging, optimizers, number * every, (number + 1) * every)
 
 
+def drop_others(averaging: AveragingConfig | None, optimizers: list[Optimizer]) -> None:
+    """Forgets averages of other settings, which nothing would follow any more."""
+    own = {AVERAGE} if isinstance(averaging, ExponentialAverage) else {f"{RECENT}{number}" for number in range(averaging.k if averaging else 0)}
+    for _, state in _states(optimizers):
+        for slot in _slots(state):
+            if slot not in own:
+                del state[slot]
+
+
 @contextmanager
 def averaged(optimizers: list[Optimizer]) -> Iterator[None]:
     """The model has its average weights while entered, if there are any yet."""
     with torch.no_grad():
         for parameter, state in _states(optimizers):
-            copies = [state[slot] for slot in sorted(state) if slot == AVERAGE or slot.startswith(RECENT)]
+            copies = [state[slot] for slot in _slots(state)]
             if copies:
                 state[TRAINED] = parameter.detach().clone()
                 parameter.copy_(sum(copies[1:], start=copies[0]) / len(copies))
@@ -65,3 +75,7 @@ def _states(optimizers: list[Optimizer]) -> Iterator[tuple[Tensor, dict[str, Ten
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 yield parameter, optimizer.state[parameter]
+
+
+def _slots(state: dict[str, Tensor]) -> list[str]:
+    return sorted(slot for slot in state if slot == AVERAGE or slot.startswith(RECENT))

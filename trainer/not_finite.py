@@ -1,6 +1,7 @@
 """What is left behind when a loss or a gradient is not finite: the batch, what is wrong in it, and what to try."""
 
 import json
+import math
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +12,7 @@ from safetensors.torch import save_file
 
 from trainer.checkpoint import store
 from trainer.durable import write_atomically
-from trainer.precision import Precision
+from trainer.precision import AUTOCAST, Precision
 from trainer.session import Session
 from trainer.step import NotFiniteError, loss_sum
 
@@ -20,29 +21,38 @@ LISTED = 8
 
 @dataclass(frozen=True)
 class Findings:
-    """Parameters that are not finite, and the losses of the batch's windows in nats per window: in the run's precision and in fp32."""
+    """Parameters that are not finite, and the losses of the batch's windows in nats per window: in the run's precision and in fp32.
+
+    `losses_in_fp32` is None of a split model that hands out its weights in fewer bits: fp32 cannot be tried there.
+    """
 
     weights: list[str]
     losses: list[float]
-    losses_in_fp32: list[float]
+    losses_in_fp32: list[float] | None
 
     @classmethod
     def of(cls, session: Session, windows: torch.Tensor) -> "Findings":
         """Every process asks about the same windows [rows, seq_len + 1]: a forward pass may need them all."""
         held = dict(session.model.named_parameters())
         weights = [name for name in session.model.shapes if session.world.any(name in held and not bool(held[name].isfinite().all()))]
-        return cls(weights, *(_losses(session, windows, precision) for precision in (session.precision, "fp32")))
+        rounds = session.training.parallel.splits_model and session.precision in AUTOCAST
+        return cls(weights, _losses(session, windows, session.precision), None if rounds else _losses(session, windows, "fp32"))
 
     def advice(self) -> str:
         if self.weights:
             named = ", ".join(self.weights[:LISTED]) + (f" and {len(self.weights) - LISTED} more" if len(self.weights) > LISTED else "")
             return f"not finite already before this step: {named}. Remove the newest checkpoint if it has them too, and lower the learning rate"
-        here, in_fp32 = (torch.tensor(losses).isfinite() for losses in (self.losses, self.losses_in_fp32))
-        if not bool(in_fp32.all()):
+        if self.losses_in_fp32 is not None and not _all_finite(self.losses_in_fp32):
             return "the loss is not finite in fp32 either: lower the learning rate, lengthen the warmup, or set training.z_loss"
-        if not bool(here.all()):
+        if not _all_finite(self.losses):
+            if self.losses_in_fp32 is None:
+                return "the loss is not finite: lower the learning rate, lengthen the warmup, set training.z_loss, or train in fp32"
             return "in fp32 the loss is finite: train in bf16 or fp32"
         return "the loss is finite, its gradient is not: lower the learning rate, lengthen the warmup, or train in fp32"
+
+
+def _all_finite(losses: list[float]) -> bool:
+    return all(map(math.isfinite, losses))
 
 
 def explain(session: Session, error: NotFiniteError, run_dir: Path) -> str:
@@ -68,7 +78,7 @@ def _report(session: Session, error: NotFiniteError, found: Findings, run_dir: P
         "windows": "in the .safetensors file: one row of seq_len + 1 token ids for each window; ~id stands for a token that is read, not predicted",
         "weights_not_finite": found.weights,
         "window_losses": [str(loss) for loss in found.losses],
-        "window_losses_in_fp32": [str(loss) for loss in found.losses_in_fp32],
+        "window_losses_in_fp32": found.losses_in_fp32 and [str(loss) for loss in found.losses_in_fp32],
         "precision": session.precision,
         "loss_scale": session.loss_scale.value,
         # Everything random is a function of the seed and the number of the sample.

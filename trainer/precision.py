@@ -1,7 +1,7 @@
 """The numbers that matrix products are computed in, over fp32 weights: autocast, TF32, and what fp16 needs beside; of fp8, see trainer.fp8."""
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import torch
@@ -54,10 +54,15 @@ class LossScale:
     value: float = 1.0
     good_steps: int = 0
     skipped_steps: int = 0
+    in_use: bool = False
 
     @classmethod
     def of(cls, precision: Precision) -> Self:
-        return cls(FIRST_SCALE if precision == "fp16" else 1.0)
+        return cls(FIRST_SCALE, in_use=True) if precision == "fp16" else cls()
+
+    def gone_on_from(self, saved: "LossScale") -> "LossScale":
+        """What a run takes over from a checkpoint: of another precision only how long the schedule has waited."""
+        return saved if saved.in_use == self.in_use else replace(self, skipped_steps=saved.skipped_steps)
 
     @property
     def can_shrink(self) -> bool:
@@ -68,7 +73,7 @@ class LossScale:
         """After each step."""
         if not finite:
             self.value, self.good_steps, self.skipped_steps = self.value / 2, 0, self.skipped_steps + 1
-        elif self.value > 1:
+        elif self.in_use:
             self.good_steps += 1
             if self.good_steps == GROWTH_STEPS:
                 self.value, self.good_steps = self.value * 2, 0

@@ -2,13 +2,15 @@
 
 import math
 
-from trainer.config import Curriculum, ScheduleConfig
+from trainer.config import ScheduleConfig, Stage
 
 
-def lr_factor(curriculum: Curriculum, tokens: int) -> float:
-    """What every learning rate is multiplied by in a step that ends at `tokens` seen. 0 < tokens <= max_tokens."""
-    stage = curriculum.stage_until(tokens)
-    return stage.lr_multiplier * share_of_peak(stage.schedule, tokens - stage.schedule_begin, stage.schedule_tokens)
+def lr_factor(stage: Stage, tokens: int) -> float:
+    """What every learning rate is multiplied by in a step of a stage that ends at `tokens` of the run, 0 < tokens <= max_tokens.
+
+    After steps skipped in fp16 the schedule waits, so `tokens` may be of before the stage: its own schedule is then where it begins.
+    """
+    return stage.lr_multiplier * share_of_peak(stage.schedule, max(1, tokens - stage.schedule_begin), stage.schedule_tokens)
 
 
 def share_of_peak(config: ScheduleConfig, tokens: int, max_tokens: int) -> float:

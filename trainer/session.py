@@ -177,6 +177,8 @@ class Session:
     def take_step(self, windows: torch.Tensor) -> StepResult:
         """The next step, on this process's windows [rows, seq_len + 1]. NotFiniteError as train_step."""
         before, training = self.tokens, self.training
+        if self.step == self.curriculum.stage(self.step).first_step:
+            self.spikes = SpikeDetector()  # other data or windows have another loss
         result = train_step(
             self.model,
             self.optimizers,
@@ -218,27 +220,27 @@ class Session:
         found = self.world.from_main(self._newest(checkpoints, allow_changes) if self.world.is_main else None)
         if not isinstance(found, Path):
             return None
-        saved = self._go_to(found)
-        changed = state.differences(saved["meaning"], self.meaning)
-        if changed:
-            log.warning("the settings changed after step %d: %s", self.step, "; ".join(changed))
-            at = {"step": self.step, "tokens": saved["tokens"], "corpus_tokens": saved["corpus_tokens"]}
-            self.changes = [*self.changes, {**at, "changed": changed}]
+        self._go_to(found)
         return found
 
-    def _go_to(self, checkpoint: Path) -> dict[str, Any]:
-        """Takes over everything from a checkpoint, and returns its state."""
+    def _go_to(self, checkpoint: Path) -> None:
+        """Takes over everything from a checkpoint, which may be of settings that are changed from there on."""
         saved = state.read_state(checkpoint)
         for optimizer in self.optimizers:
             optimizer.state.clear()
         state.restore(checkpoint, self.model, self.optimizers)
         averaging.put_back(self.optimizers)
+        averaging.drop_others(self.training.averaging, self.optimizers)
         self.step, self.loss, self.evaluation = saved["step"], saved["loss"], saved["evaluation"]
-        self.loss_scale = LossScale(**saved["loss_scale"])
+        self.loss_scale = LossScale.of(self.precision).gone_on_from(LossScale(**saved["loss_scale"]))
         self.spikes, self.metrics_bytes, self.changes = SpikeDetector(map(tuple, saved["spike_history"])), saved["metrics_bytes"], saved["changes"]
         self.jumps, self.rollbacks = [Jump(**jump) for jump in saved["jumps"]], saved["rollbacks"]
         self.data.jump(self.jumps)
-        return saved
+        changed = state.differences(saved["meaning"], self.meaning)
+        if changed:
+            log.warning("the settings changed after step %d: %s", self.step, "; ".join(changed))
+            at = {"step": self.step, "tokens": saved["tokens"], "corpus_tokens": saved["corpus_tokens"]}
+            self.changes = [*self.changes, {**at, "changed": changed}]
 
     def roll_back(self, checkpoints: Path) -> bool:
         """After a step that was a spike: goes back as training.spikes says; False where there is no checkpoint. Nothing may be in flight.

@@ -122,7 +122,7 @@ def train_step(
     spike = finite and spikes is not None and spikes.is_spike(loss, grad_norm)
     taken = finite and not (spike and training.spikes.action != "log")
 
-    factor = lr_factor(curriculum, curriculum.tokens(step + 1 - loss_scale.skipped_steps)) if taken else 0.0
+    factor = lr_factor(curriculum.stage(step), curriculum.tokens(step + 1 - loss_scale.skipped_steps)) if taken else 0.0
     if taken:
         set_learning_rates(optimizers, factor)
     for optimizer in optimizers:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from tests.trainer.runs import outcome
@@ -43,8 +44,8 @@ def course(settings: dict[str, Any], steps: int) -> tuple[Session, list[Weights]
 def expected(kind: str, seen: list[Weights], name: str) -> torch.Tensor:
     if kind == "last_k":
         return torch.stack([one[name].double() for one in seen[1::2][-3:]]).mean(0)
-    average = seen[0][name].double()
-    for one in seen[1:]:
+    average = torch.stack([one[name].double() for one in seen[:3]]).mean(0)  # of so few steps none counts for less yet
+    for one in seen[3:]:
         average = average * 0.5**0.5 + one[name].double() * (1 - 0.5**0.5)
     return average
 
@@ -88,3 +89,22 @@ def test_the_copies_are_part_of_the_memory_that_a_run_needs(settings: dict[str, 
         found = estimate(RunConfig.model_validate(settings), 1, ALONE.device)
         needed[kind and kind["kind"]] = round(found.optimizer / found.weights)
     assert needed == {None: 1, "ema": 2, "last_k": 4}
+
+
+@pytest.mark.parametrize("later", [None, {"kind": "last_k", "k": 2, "every_tokens": 2 * STEP_TOKENS}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_average_that_is_no_longer_wanted_is_not_evaluated_or_exported(settings: dict[str, Any], kind: str, later: dict[str, Any] | None) -> None:
+    settings["training"] |= {"averaging": KINDS[kind], "max_tokens": 8 * STEP_TOKENS, "checkpoint": {"every_tokens": 8 * STEP_TOKENS}}
+    assert run(RunConfig.model_validate(settings)) == DONE
+    settings["training"] |= {"averaging": later, "max_tokens": 12 * STEP_TOKENS}
+    config = RunConfig.model_validate(settings)
+    assert run(config, allow_changes=True) == DONE
+    checkpoint = store.existing(config.run_dir / "checkpoints")[-1]
+    slots = {key.partition("/")[0] for key in load_file(checkpoint / "optimizer.safetensors")}
+    assert {slot for slot in slots if slot.startswith(("average", "recent", "trained"))} == ({"recent_0", "recent_1", "trained"} if later else set())
+
+
+def test_an_average_that_the_run_is_too_short_for_is_refused(settings: dict[str, Any]) -> None:
+    settings["training"]["averaging"] = {"kind": "ema", "half_life_tokens": 10_000_000}
+    with pytest.raises(ValidationError, match=r"averaging.half_life_tokens 10000000 is more than max_tokens"):
+        RunConfig.model_validate(settings)

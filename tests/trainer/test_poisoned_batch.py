@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.trainer.parallel.processes import train
-from tests.trainer.poison import POISONED, calm, poison, poison_this_process
+from tests.trainer.poison import POISONED, STEPS, calm, poison, poison_this_process
 from tests.trainer.runs import history, outcome
 from trainer.checkpoint import state, store
 from trainer.config import RunConfig
@@ -97,3 +97,14 @@ def test_processes_that_share_the_samples_go_back_together(settings: dict[str, A
         losses.append([record["loss"] for record in history(run_dir) if record["kind"] == "train"][-1])
     assert backs[0] == backs[1] != [] and places[0] == places[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
+
+
+def test_the_first_step_of_a_stage_is_no_spike_however_much_harder_its_text(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(settings, tmp_path / "run", action="rollback", rollback_steps=10)
+    settings["training"]["stages"] = [{"name": "easy", "until_tokens": POISONED * 128}, {"name": "hard"}]
+    config = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "run")})
+    poison(monkeypatch, config, *range(POISONED, STEPS))
+    assert run(config) == DONE
+    assert not [record for record in history(config.run_dir) if record["kind"] == "rollback" or record.get("spike")]

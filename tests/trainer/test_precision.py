@@ -54,7 +54,7 @@ def test_an_overflow_changes_neither_weights_nor_schedule(fp16: Session) -> None
     skipped = step(fp16, 1)
     assert skipped.skipped and skipped.lr_factor == 0
     assert all(torch.equal(old, new) for old, new in zip(before, fp16.model.parameters(), strict=True))
-    assert fp16.loss_scale == LossScale(2.0**59, 0, 1)
+    assert fp16.loss_scale == LossScale(2.0**59, 0, 1, in_use=True)
     fp16.loss_scale.value = 2.0**10
     assert step(fp16, 2).lr_factor == pytest.approx(2 * first.lr_factor)
 
@@ -86,6 +86,24 @@ def test_a_run_resumed_after_overflows_goes_on_with_its_scale(settings: dict[str
     shutil.rmtree(store.existing(config.run_dir / "checkpoints")[-1])
     assert run(config) == DONE
     assert history() == expected
+
+
+@pytest.mark.parametrize(("first", "then"), [("fp16", "fp32"), ("bf16", "fp16")])
+def test_a_change_of_precision_begins_with_that_precisions_own_scale(settings: dict[str, Any], first: str, then: str) -> None:
+    settings["training"] |= {"precision": first, "max_tokens": 4 * 256, "checkpoint": {"every_tokens": 4 * 256}}
+    assert run(RunConfig.model_validate(settings)) == DONE
+    settings["training"]["precision"] = then
+    session = Session.prepare(RunConfig.model_validate(settings), ALONE)
+    session.resume(session.config.run_dir / "checkpoints", allow_changes=True)
+    assert session.loss_scale == LossScale.of(session.precision)
+
+
+def test_a_scale_that_had_to_go_down_to_one_grows_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "GROWTH_STEPS", 2)
+    scale = LossScale(1.0, in_use=True)
+    for _ in range(4):
+        scale.adapt(finite=True)
+    assert scale.value == 4
 
 
 def _steps(settings: dict[str, Any], rank: int, port: int, told: Any) -> None:
@@ -125,7 +143,7 @@ def test_an_overflow_in_one_process_skips_the_step_in_all(settings: dict[str, An
     assert list(map(repr, first)) == list(map(repr, second)) and weights == others
     assert [result.skipped for result in first] == [False, False, True, False]
     factors = [result.lr_factor for result in first]
-    assert factors[2] == 0 and factors[3] == pytest.approx(lr_factor(RunConfig.model_validate(settings).training.curriculum, 3 * 256))
+    assert factors[2] == 0 and factors[3] == pytest.approx(lr_factor(RunConfig.model_validate(settings).training.curriculum.stage(3), 3 * 256))
 
 
 def test_tf32_on_a_cpu_is_refused() -> None:

@@ -21,7 +21,10 @@ class SpikesConfig(Config):
 
 
 class ExponentialAverage(Config):
-    """After each step the average moves towards the weights, so that what is `half_life_tokens` old counts half. One more copy of the weights."""
+    """After each step the average moves towards the weights, so that what is `half_life_tokens` old counts half. One more copy of the weights.
+
+    While fewer steps are done than count in it, it is their mean.
+    """
 
     kind: Literal["ema"]
     half_life_tokens: int = Field(ge=1)

@@ -1,6 +1,6 @@
 """The stages of a run: stretches of its tokens that differ in data, length of windows, batch or learning rate. A run without any is one stage."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -71,15 +71,10 @@ class Curriculum:
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = tuple(stages)
         self._first_steps = [stage.first_step for stage in stages]
-        self._first_tokens = [stage.first_token for stage in stages]
 
     def stage(self, step: int) -> Stage:
         """The stage of step `step`; the last one has no end."""
         return self.stages[bisect_right(self._first_steps, step) - 1]
-
-    def stage_until(self, tokens: int) -> Stage:
-        """The stage of the step that ends at `tokens` > 0."""
-        return self.stages[bisect_left(self._first_tokens, tokens) - 1]
 
     @property
     def steps(self) -> int:

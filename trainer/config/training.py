@@ -113,6 +113,13 @@ class TrainingConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _averages_are_of_a_part_of_the_run(self) -> Self:
+        key = {"ema": "half_life_tokens", "last_k": "every_tokens"}[self.averaging.kind] if self.averaging else None
+        if key and getattr(self.averaging, key) > self.max_tokens:
+            raise ValueError(f"averaging.{key} {getattr(self.averaging, key)} is more than max_tokens {self.max_tokens}: set it below")
+        return self
+
+    @model_validator(mode="after")
     def _can_be_split(self) -> Self:
         for stage in self.curriculum.stages:
             self.parallel.check(self.model, stage.seq_len, self.optimizer.kind, self.dropout)

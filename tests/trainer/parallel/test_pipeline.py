@@ -60,6 +60,18 @@ def test_what_is_not_finite_is_found_in_any_stage(deep: dict[str, Any], tmp_path
     assert {field: ours[field] for field in told} == {field: theirs[field] for field in told}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", [{"dp_shard": 2}, {"tp": 2}, {"pp": 2}])
+def test_what_is_not_finite_in_bf16_on_a_split_model_is_explained_too(deep: dict[str, Any], tmp_path: Path, parallel: dict[str, int]) -> None:
+    groups = [{"pattern": "model.layers.4.mlp.*", "lr_multiplier": 1e3}]
+    deep["training"] |= {"precision": "bf16", "optimizer": {**ADAMW, "lr": 1e38, "groups": groups}}
+    assert train(deep, tmp_path / "many", 2, parallel=parallel) == [1, 1]
+    [left] = tmp_path.glob("many/not-finite/*.json")
+    told = json.loads(left.read_text())
+    assert told["weights_not_finite"] and told["window_losses_in_fp32"] is None
+    assert left.with_suffix(".safetensors").exists()
+
+
 def test_the_stage_with_the_head_has_fewer_blocks_and_none_is_empty() -> None:
     assert divided(8, 2, head=0.0) == [range(4), range(4, 8)]
     assert divided(16, 4, head=2.0) == [range(5), range(5, 9), range(9, 14), range(14, 16)]
