@@ -7,19 +7,20 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from trainer import launch
-from trainer.config import SamplesConfig, load_run_config
-from trainer.errors import TrainerError
-from trainer.signals import stop_with_parent
+from pydantic import ValidationError
 
-USER_ERROR = 2
+from trainer import launch
+from trainer.config import SamplesConfig, load_run_config, told
+from trainer.errors import NOT_PASSED, USER_ERROR, TrainerError
+from trainer.signals import stop_with_parent
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status: 0 done, 2 for what the user can correct (one message on stderr), 75 stopped on request and resumable."""
+    """The exit status: 0 done, 2 for what the user can correct (one message on stderr), 3 for a check not passed, 75 stopped and resumable."""
     _with_environment(arguments)
     if "TORCHELASTIC_RUN_ID" in os.environ:
         # torchrun gives each process a session of its own, where nobody would find it when torchrun is killed, and it may wait for the others.
@@ -65,12 +66,13 @@ def _evaluate(arguments: list[str]) -> int:
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("--config", type=Path, help="default: the config.yaml of the checkpoint's run directory")
     like = 'also print samples, for example {"prompts": ["Once upon a time"], "temperature": 0.7}'
-    parser.add_argument("--samples", type=SamplesConfig.model_validate_json, metavar="JSON", help=like)
+    parser.add_argument("--samples", metavar="JSON", help=like)
     options = parser.parse_args(arguments)
+    samples = _samples(lambda: SamplesConfig.model_validate_json(options.samples)) if options.samples else None
     config = load_run_config(options.config or options.checkpoint.resolve().parent.parent / "config.yaml")
     from trainer.evaluate import evaluate_checkpoint
 
-    print(json.dumps(evaluate_checkpoint(options.checkpoint, config, options.samples)))
+    print(json.dumps(evaluate_checkpoint(options.checkpoint, config, samples)))
     return 0
 
 
@@ -85,12 +87,21 @@ def _generate(arguments: list[str]) -> int:
     parser.add_argument("--top-p", type=float, default=defaults.top_p, help="1 keeps the whole distribution")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
+    settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
+    samples = _samples(lambda: SamplesConfig(prompts=[options.prompt], **settings))
     from trainer.generate import complete_from_checkpoint
 
-    settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
-    (written,) = complete_from_checkpoint(options.checkpoint, SamplesConfig(prompts=[options.prompt], **settings), options.seed)
+    (written,) = complete_from_checkpoint(options.checkpoint, samples, options.seed)
     print(written["text"])
     return 0
+
+
+def _samples(given: Callable[[], SamplesConfig]) -> SamplesConfig:
+    """TrainerError names the setting that cannot be."""
+    try:
+        return given()
+    except ValidationError as error:
+        raise TrainerError(f"samples: {told(error)}") from error
 
 
 def _check(arguments: list[str]) -> int:
@@ -99,8 +110,9 @@ def _check(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     from trainer.hf import check_with_transformers
 
-    print(json.dumps(asdict(check_with_transformers(options.export))))
-    return 0
+    found = check_with_transformers(options.export)
+    print(json.dumps({**asdict(found), "passed": found.passed}))
+    return 0 if found.passed else NOT_PASSED
 
 
 def _plan(arguments: list[str]) -> int:

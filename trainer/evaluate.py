@@ -1,7 +1,7 @@
 """Validation: every held-out token once, weighted by tokens, in nats per token and bits per byte of the text."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,19 @@ from trainer.windows import PADDING
 SAMPLE_SEED = 1
 
 
-def evaluate(model: Llama, data: DataConfig, training: TrainingConfig, precision: Precision, world: World) -> dict[str, Any] | None:
+class EvaluationStoppedError(Exception):
+    """It was given up before its end."""
+
+
+def evaluate(
+    model: Llama, data: DataConfig, training: TrainingConfig, precision: Precision, world: World, gives_up: Callable[[], bool] = lambda: False
+) -> dict[str, Any] | None:
     """`loss`, `perplexity`, `bits_per_byte`, `validation_tokens` (those predicted), `validation_bytes`, and the same under `per_corpus`.
 
     None when no corpus has validation shards. A stream of n tokens gives n - 1 predictions, in windows of seq_len; the last window is padded, not
     dropped. Bits per byte are all nats, those of [BOT] and [EOT] included, over ln 2 and the UTF-8 bytes of the text.
+
+    EvaluationStoppedError once `gives_up`, which all processes ask before each batch, says so.
     """
     corpora = [corpus for corpus in data.corpora if corpus.validation]
     if not corpora:
@@ -41,6 +49,9 @@ def evaluate(model: Llama, data: DataConfig, training: TrainingConfig, precision
         for row, corpus in enumerate(corpora):
             stream = TokenStream(corpus.validation)
             for windows in _batches(stream, training.seq_len, training.evaluation.micro_batch_size, world.data_rank, world.data_size):
+                if gives_up():
+                    release(model)
+                    raise EvaluationStoppedError
                 if int(windows.max()) >= data.vocab_size:
                     check_ids(data)
                 batch = torch.from_numpy(windows).to(world.device)

@@ -56,7 +56,10 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     path = directory / "tokenizer.json"
     if not path.is_file():
         raise TrainerError(f"{path}: no such file")
-    tokenizer = Tokenizer.from_file(str(path))
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # of no kind of its own
+        raise TrainerError(f"{path}: cannot be read as a tokenizer: {error}") from error
     tokenizer.encode_special_tokens = True
     return tokenizer
 

@@ -1,6 +1,7 @@
 """What the machine has and can do: memory, and the rate of its matrix products."""
 
 import os
+import re
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from trainer.precision import AUTOCAST, Precision
 
 # Products are measured with ever larger matrices until one takes this long; bf16 without hardware for it takes a thousand times as long as with it.
 MEASURED_SECONDS, MEASURED_TIMES = 2e-3, 3
+CGROUP = Path("/sys/fs/cgroup")
 
 
 def peak_flops(device: torch.device, precision: Precision) -> float:
@@ -19,7 +21,7 @@ def peak_flops(device: torch.device, precision: Precision) -> float:
     if device.type == "cuda" and precision in AUTOCAST:
         name = torch.cuda.get_device_name(device)
         for gpu in GPUS.values():
-            if gpu.device in name:
+            if re.search(rf"\b{re.escape(gpu.device)}\b", name):
                 return gpu.flops
     return _measured_flops(device, precision, torch.get_num_threads())
 
@@ -57,7 +59,9 @@ def free_memory(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[0]
     lines = Path("/proc/meminfo").read_text().splitlines()
     free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
+    limit, used, parts = (CGROUP / name for name in ("memory.max", "memory.current", "memory.stat"))
     if limit.exists() and (allowed := limit.read_text().strip()) != "max":
-        free = min(free, int(allowed) - int(used.read_text()))
+        # Files that were read count as used until somebody needs the room.
+        cached = sum(int(size) for name, size in map(str.split, parts.read_text().splitlines()) if name in ("active_file", "inactive_file"))
+        free = min(free, int(allowed) - int(used.read_text()) + cached)
     return free // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -13,10 +13,11 @@ import yaml
 
 from trainer.averaging import averaged
 from trainer.checkpoint import store
+from trainer.checkpoint.store import CheckpointError
 from trainer.config import RunConfig
 from trainer.durable import write_atomically
 from trainer.errors import TrainerError
-from trainer.evaluate import evaluate
+from trainer.evaluate import EvaluationStoppedError, evaluate
 from trainer.loader import Prefetcher
 from trainer.not_finite import explain
 from trainer.parallel.world import World, join, leave
@@ -79,7 +80,7 @@ def _run(config: RunConfig, world: World, reporter: Reporter, stop: StopSignals,
     if world.is_main:
         for checkpoint in store.existing(directory.checkpoints):
             if store.step_of(checkpoint) <= session.step:
-                send_checkpoint(reporter, checkpoint, session)
+                _announce_again(reporter, checkpoint, session)
     status = DONE
     if not session.is_complete:
         session.rehearse()
@@ -98,9 +99,17 @@ def _run(config: RunConfig, world: World, reporter: Reporter, stop: StopSignals,
     return status
 
 
+def _announce_again(reporter: Reporter, checkpoint: Path, session: Session) -> None:
+    """Whoever listens may have missed it. One that was damaged meanwhile is passed over: the run does not need it."""
+    try:
+        send_checkpoint(reporter, checkpoint, session)
+    except (CheckpointError, TrainerError) as error:
+        log.warning("left out: %s", error)
+
+
 def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: torch.profiler.profile | None, stop: StopSignals) -> int:
     training, world = session.training, session.world
-    _evaluate_late(session, recorder)
+    _evaluate_late(session, recorder, stop)
     batches = Prefetcher(session.data, world.data_rank, world.data_size)
     probe, stopping = UpdateProbe(session.model, world), False
     try:
@@ -129,13 +138,14 @@ def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: t
                 if is_back:
                     if recorder is not None:
                         recorder.rollback(result, reached)
-                    _evaluate_late(session, recorder)
+                    _evaluate_late(session, recorder, stop)
                     continue
 
             # The last step is followed by everything that ends a run, signal or not.
             stopping = not session.is_complete and world.any(stop.received)
             if not stopping and (session.is_complete or session.passes(training.evaluation.every_tokens)):
-                _evaluate(session, recorder)
+                _evaluate(session, recorder, stop)
+                stopping = not session.is_complete and world.any(stop.received)
             if stopping or saver.is_due():
                 saver.save(whole=stopping)
             saver.poll()
@@ -150,15 +160,27 @@ def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: t
     return DONE
 
 
-def _evaluate_late(session: Session, recorder: Recorder | None) -> None:
+def _evaluate_late(session: Session, recorder: Recorder | None, stop: StopSignals) -> None:
     """Makes up for an evaluation that a signal came before."""
     if session.step and session.passes(session.training.evaluation.every_tokens) and session.evaluation is None:
-        _evaluate(session, recorder)
+        _evaluate(session, recorder, stop)
 
 
-def _evaluate(session: Session, recorder: Recorder | None) -> None:
+def _evaluate(session: Session, recorder: Recorder | None, stop: StopSignals) -> None:
+    """A signal ends it, but for the last one, which belongs to the end: a run that goes on makes up for it."""
+    world = session.world
     with averaged(session.optimizers):
-        session.evaluation = evaluate(session.model, session.config.data, session.training, session.precision, session.world)
+        try:
+            session.evaluation = evaluate(
+                session.model,
+                session.config.data,
+                session.training,
+                session.precision,
+                world,
+                gives_up=lambda: not session.is_complete and world.any(stop.received),
+            )
+        except EvaluationStoppedError:
+            return
         if recorder is not None:
             if session.evaluation is not None:
                 recorder.evaluation(session.evaluation)

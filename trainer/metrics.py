@@ -30,15 +30,19 @@ class MetricsLog:
     def __init__(self, path: Path, tensorboard: Path, resumed_step: int, resumed_bytes: int) -> None:
         self._path, self._folder = path, tensorboard
         self._file = path.open("a", encoding="utf-8")
-        self._file.truncate(min(resumed_bytes, self._file.tell()))
+        self._cut(min(resumed_bytes, self._file.tell()))
         self._tensorboard = SummaryWriter(str(tensorboard), purge_step=resumed_step + 1)
 
     def go_back(self, step: int, size: int) -> None:
         """Forgets what came after `step`, when metrics.jsonl had `size` bytes."""
         self._file.flush()
-        self._file.truncate(size)
+        self._cut(size)
         self._tensorboard.close()
         self._tensorboard = SummaryWriter(str(self._folder), purge_step=step + 1)
+
+    def _cut(self, size: int) -> None:
+        self._file.truncate(size)
+        self._file.seek(0, os.SEEK_END)  # `tell` would still say how long it was, and so would the next checkpoint
 
     def close(self) -> None:
         self._file.close()

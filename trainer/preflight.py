@@ -12,8 +12,9 @@ import torch
 from torch._dynamo.exc import TorchDynamoException
 
 from trainer.checkpoint import store
-from trainer.config import CorpusShards, RunConfig, TrainingConfig
+from trainer.config import CorpusShards, DataConfig, RunConfig, TrainingConfig
 from trainer.errors import TrainerError
+from trainer.generate import load_tokenizer
 from trainer.hardware import free_memory
 from trainer.memory import estimate, rough
 from trainer.model import padded_vocab_size
@@ -38,10 +39,15 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
     """
     _check_batch(config, world.data_size)
     _check_tokenizer(config)
-    contents = {corpus.name: _check_shards(corpus, config.data.vocab_size) for corpus in config.data.corpora}
+    found = contents(config)
     _check_disk(config)
     _check_memory(config, world)
-    return contents
+    return found
+
+
+def contents(config: RunConfig) -> dict[str, str]:
+    """What names the content of each corpus' shards, by its name. TrainerError for shards that are damaged; reads what `check` says."""
+    return {corpus.name: _check_shards(corpus, config.data) for corpus in config.data.corpora}
 
 
 def _check_batch(config: RunConfig, data_size: int) -> None:
@@ -73,31 +79,40 @@ def _check_tokenizer(config: RunConfig) -> None:
             f"{path} has sha256 {found}, but the token shards were made with {config.data.tokenizer_sha256}: "
             "tokenize again, or point data.tokenizer at the tokenizer that made them"
         )
+    tokenizer, context = load_tokenizer(config.data.tokenizer), config.training.seq_len
+    for number, prompt in enumerate(config.training.samples.prompts):
+        tokens = len(tokenizer.encode(prompt, add_special_tokens=False).ids) + 1  # [BOT]
+        if tokens >= context:
+            raise TrainerError(
+                f"training.samples.prompts.{number} has {tokens} tokens, and training.seq_len {context} leaves no room to go on from it"
+            )
 
 
-def _check_shards(corpus: CorpusShards, vocab_size: int) -> str:
+def _check_shards(corpus: CorpusShards, data: DataConfig) -> str:
     try:
         shards = [Shard(prefix) for prefix in (*corpus.train, *corpus.validation)]
         if corpus.content is None:
-            return _hash_shards(corpus.name, shards, vocab_size)
+            return _hash_shards(corpus.name, shards, data)
         for shard in shards[:: -(-len(shards) // SAMPLED_SHARDS)]:
-            if shard.num_tokens and int(shard.tokens[:SAMPLED_TOKENS].max()) >= vocab_size:
-                shard.check_ids(vocab_size)
+            if shard.num_tokens and int(shard.tokens[:SAMPLED_TOKENS].max()) >= data.vocab_size:
+                shard.check_ids(data.vocab_size)
     except ShardError as error:
         raise TrainerError(f"corpus {corpus.name!r}: {error}") from error
     return corpus.content
 
 
-def _hash_shards(name: str, shards: list[Shard], vocab_size: int) -> str:
+def _hash_shards(name: str, shards: list[Shard], data: DataConfig) -> str:
     started = time.monotonic()
     digest = hashlib.sha256()
     for shard in shards:
         digest.update(idx_path(shard.prefix).read_bytes())
         for start in range(0, shard.num_tokens, BLOCK_TOKENS):
             block = shard.tokens[start : start + BLOCK_TOKENS]
-            if int(block.max()) >= vocab_size:
-                shard.check_ids(vocab_size)
+            if int(block.max()) >= data.vocab_size:
+                shard.check_ids(data.vocab_size)
             digest.update(block.data)
+        shard.check_index()
+        shard.check_ends(data.bot_id, data.eot_id)
     seconds, found = time.monotonic() - started, digest.hexdigest()
     if seconds > SLOW_SECONDS:
         log.info("corpus %r: all tokens read and hashed in %.0f s; `content: %s` beside its shards saves that next time", name, seconds, found)

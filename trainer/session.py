@@ -93,7 +93,7 @@ class Session:
         if precision == "fp8":
             fp8.convert(model.model.layers)
         split(model, world, training.parallel, precision)
-        meant = meaning(config, contents, pretrained.sha256 if pretrained else None)
+        meant = meaning(config, precision, contents, pretrained.sha256 if pretrained else None)
         optimizers, loss_scale = build(model, training.optimizer, model.shapes), LossScale.of(precision)
         return cls(config, meant, world, precision, attention, data, model, optimizers, loss_scale)
 
@@ -268,6 +268,11 @@ class Session:
 
     def _newest(self, checkpoints: Path, allow_changes: bool) -> Path | None:
         found, skipped = store.newest_valid(checkpoints, lambda checkpoint: state.verify(checkpoint, self.curriculum.steps))
+        if skipped and found is None:
+            raise TrainerError(
+                f"no checkpoint of {checkpoints} can be gone on from: {'; '.join(skipped)}. "
+                "Remove that directory to begin anew, or choose another run_dir"
+            )
         for reason in skipped:
             log.warning("skipped a checkpoint: %s", reason)
         if found is not None:

@@ -17,6 +17,7 @@ from typing import BinaryIO, Self
 import numpy as np
 
 from trainer.durable import sync
+from trainer.errors import TrainerError
 from trainer.mapping import map_file
 
 MAGIC = b"MMIDIDX\x00\x00"
@@ -29,7 +30,7 @@ MAX_DOCUMENT_TOKENS = 2**31 - 1
 CHECKED_TOGETHER = 1 << 20  # documents or tokens, so that checking takes no more memory for a larger shard
 
 
-class ShardError(Exception):
+class ShardError(TrainerError):
     """A token shard that cannot be read as one; the message names the file and what is wrong with it."""
 
 
@@ -246,7 +247,10 @@ class Shard:
             for places, wanted, what in ((begins, bot_id, "starts"), (lasts, eot_id, "ends")):
                 found = self.tokens[places]
                 for bad in np.flatnonzero(found != wanted)[:1]:
-                    raise ShardError(f"{bin_path(self.prefix)}: document {first + bad} {what} with id {found[bad]}, not with {wanted}")
+                    raise ShardError(
+                        f"{bin_path(self.prefix)}: document {first + bad} {what} with id {found[bad]}, not with {wanted}; "
+                        "this shard is of another tokenizer"
+                    )
 
 
 def _read_header(index: Path, descriptor: int) -> tuple[np.dtype, int]:

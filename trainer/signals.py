@@ -1,11 +1,14 @@
 """SIGTERM and SIGINT as a wish to stop after the step in progress, which the death of a parent is as well."""
 
 import ctypes
+import logging
 import signal
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+log = logging.getLogger("trainer")
 
 
 class StopSignals:
@@ -25,6 +28,8 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
+        if not self.received:
+            log.warning("%s: saving after what is in progress, then stopping", signal.Signals(number).name)
         self.received = True
 
 

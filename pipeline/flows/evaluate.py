@@ -20,6 +20,7 @@ from pipeline.store import Draft, File, Part, Store, Version, Work
 from trainer import launch
 from trainer.config import RunConfig, SamplesConfig, load_run_config
 from trainer.durable import write_atomically
+from trainer.errors import NOT_PASSED
 from trainer.shards import Shard
 from trainer.signals import stop_with_parent
 
@@ -93,11 +94,11 @@ def compressed_bits_per_byte(text: Iterable[bytes]) -> tuple[int, dict[str, floa
 
 
 def run_trainer(*arguments: str) -> str:
-    """Standard output of `python -m trainer ...`. Raises EvaluationError with the last line of its error output."""
+    """Standard output of `python -m trainer ...`, of a check also when it is not passed. Raises EvaluationError with the last line of its errors."""
     environment = {**os.environ, **launch.environment(None)}
     command = [sys.executable, "-m", "trainer", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent)
-    if ended.returncode:
+    if ended.returncode not in (0, NOT_PASSED):
         lines = ended.stderr.strip().splitlines() or ["it said nothing"]
         raise EvaluationError(f"`python -m trainer {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}")
     return ended.stdout

@@ -18,7 +18,7 @@ from pipeline.store import File, Part, Store, Version, Work
 from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
 from trainer.durable import write_atomically
 
-VERSION = "train-1"
+VERSION = "train-2"
 KEY = "pretrained_model"
 
 

@@ -76,13 +76,32 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
 
 def test_places_and_cadence_do_not_change_the_meaning_but_settings_and_data_do(tmp_path: Path) -> None:
     def hash_of(*overrides: str, shards: str = "content") -> str:
-        return config_hash(meaning(load(tmp_path, example(), *overrides), {"a": shards}))
+        return config_hash(meaning(load(tmp_path, example(), *overrides), "fp32", {"a": shards}))
 
     same = hash_of()
     assert hash_of("run_dir=elsewhere", "data.corpora.0.train=[moved]", "training.checkpoint.every_tokens=1", "training.threads=1") == same
     assert hash_of("training.seed=1") != same
     assert hash_of("data.corpora.0.weight=2") != same
     assert hash_of(shards="other") != same
+    assert config_hash(meaning(load(tmp_path, example()), "bf16", {"a": "content"})) != same  # what `auto` is on another machine
+
+
+def test_the_order_of_corpora_is_part_of_the_meaning_since_it_decides_the_order_of_samples(tmp_path: Path) -> None:
+    settings = example()
+    settings["data"]["corpora"].append({**settings["data"]["corpora"][0], "name": "b"})
+    one = meaning(load(tmp_path, settings), "fp32", {"a": "1", "b": "2"})
+    settings["data"]["corpora"].reverse()
+    assert config_hash(meaning(load(tmp_path, settings), "fp32", {"a": "1", "b": "2"})) != config_hash(one)
+
+
+def test_an_override_reaches_into_a_named_size_and_a_section_that_is_not_there(tmp_path: Path) -> None:
+    settings = example()
+    settings["training"]["model"] = "tiny"
+    settings["training"]["averaging"] = None
+    averaging = ("training.averaging.kind=ema", "training.averaging.half_life_tokens=64")
+    config = load(tmp_path, settings, "training.model.qk_norm=true", *averaging)
+    assert config.training.model.qk_norm and config.training.model.n_layers == 4
+    assert config.training.averaging and config.training.averaging.kind == "ema"
 
 
 def test_the_parameter_count_is_that_of_llama_7b() -> None:

@@ -25,6 +25,22 @@ def test_a_run_that_goes_on_forgets_what_its_checkpoint_does_not_vouch_for(tmp_p
     second.close()
 
 
+def test_a_checkpoint_saved_before_anything_was_written_again_vouches_for_what_is_there(tmp_path: Path) -> None:
+    path, folder = tmp_path / "metrics.jsonl", tmp_path / "tensorboard"
+    first = metrics.MetricsLog(path, folder, 0, 0)
+    first.write({"kind": "train", "step": 1, "loss": 2.0})
+    vouched = first.sync()
+    first.write({"kind": "train", "step": 2, "loss": 1.0})
+    first.close()
+    second = metrics.MetricsLog(path, folder, 1, vouched)
+    assert second.sync() == vouched == path.stat().st_size
+    second.write({"kind": "train", "step": 2, "loss": 1.5})
+    second.sync()
+    second.go_back(1, vouched)
+    assert second.sync() == vouched
+    second.close()
+
+
 def test_the_update_ratio_of_a_small_model_is_exact_and_of_a_large_one_close() -> None:
     torch.manual_seed(0)
     for size, tolerance in ((SAMPLED // 4, 1e-6), (100 * SAMPLED, 0.05)):

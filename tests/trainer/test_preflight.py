@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
-from trainer import preflight
+from trainer import hardware, preflight
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.loader import TrainingData
@@ -41,9 +41,17 @@ def _id_outside_the_vocabulary(settings: dict[str, Any], tmp_path: Path) -> None
     settings["data"]["corpora"][1]["validation"].append(str(tmp_path / "big"))
 
 
+def _documents_of_another_tokenizer(settings: dict[str, Any], tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "other", np.dtype("uint16")) as writer:
+        writer.add(np.array([1, 50, 60, 0]))
+    settings["data"]["corpora"][1]["train"].append(str(tmp_path / "other"))
+
+
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
+        (_documents_of_another_tokenizer, r"other\.bin: document 0 starts with id 1, not with 2; this shard is of another tok"),
+        (lambda settings, _: settings["training"].update(samples={"prompts": ["a", "the " * 40]}), r"prompts\.1 has \d+ tokens, .*seq_len 32"),
         (_other_tokenizer, r"tokenizer\.json has sha256 44136f.*made with"),
         (lambda settings, _: settings["data"].update(tokenizer="nowhere"), r"nowhere/tokenizer\.json: no such file"),
         (_truncated_shard, r"corpus 'prose': .*cut\.bin: 150 bytes, but its index counts 100 tokens"),
@@ -121,3 +129,11 @@ def test_what_the_first_batch_fails_with_is_explained(config: RunConfig, error: 
         error = BackendCompilerFailed(lambda: None, RuntimeError("no C++ compiler"), None)
     with pytest.raises(TrainerError, match=says), preflight.explained(config.training):
         raise error
+
+
+def test_memory_that_a_container_holds_in_files_it_has_read_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "CGROUP", tmp_path)
+    (tmp_path / "memory.max").write_text("4000000000")
+    (tmp_path / "memory.current").write_text("3900000000")
+    (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 900\nactive_file 99\n")
+    assert hardware.free_memory(torch.device("cpu")) == 100_000_999

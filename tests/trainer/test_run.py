@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.numpy import load_file
+import torch
+from safetensors.numpy import load_file, save_file
 
 from tests.trainer.runs import ROOT, history, outcome, start, write_config
-from trainer import launch, metrics
+from trainer import evaluate, launch, metrics
 from trainer.__main__ import main
 from trainer.checkpoint import store
-from trainer.config import RunConfig
+from trainer.config import RunConfig, load_run_config
 from trainer.errors import TrainerError
 from trainer.loop import DONE, RESUMABLE, run
+from trainer.model import Llama
 from trainer.rundir import RunDirectory
+from trainer.step import loss_sum
 
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
@@ -74,6 +77,47 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_b
     assert run(config) == DONE
     assert f"{newest}/optimizer.safetensors" in caplog.text
     assert outcome(config.run_dir) == expected
+
+
+def test_an_older_damaged_checkpoint_hinders_nobody(config: RunConfig) -> None:
+    run(config)
+    expected = outcome(config.run_dir)
+    older, newest = store.existing(config.run_dir / "checkpoints")
+    (older / "state.json").write_text("{")
+    (older / "manifest.json").unlink()
+    assert run(config) == DONE
+    assert outcome(config.run_dir) == expected and newest.exists()
+
+
+def test_a_run_none_of_whose_checkpoints_can_be_used_is_not_begun_anew_unasked(settings: dict[str, Any]) -> None:
+    settings["training"]["checkpoint"] = {"every_tokens": 4 * 256, "model_only": True}
+    config = RunConfig.model_validate(settings)
+    assert run(config) == DONE
+    before = history(config.run_dir)
+    settings["training"]["max_tokens"] = 16 * 256
+    with pytest.raises(TrainerError, match=r"no checkpoint of .*checkpoints can be gone on from: .*holds the model only.* Remove that directory"):
+        run(RunConfig.model_validate(settings))
+    assert history(config.run_dir) == before
+
+
+def test_a_signal_in_an_evaluation_ends_it_and_the_next_start_makes_up_for_it(
+    settings: dict[str, Any], config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(config)
+    config = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "stopped")})
+    asked: list[str] = []
+
+    def stopped_by(model: Llama, *others: Any) -> torch.Tensor:
+        asked.append("batch")
+        os.kill(os.getpid(), signal.SIGTERM)
+        return loss_sum(model, *others)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluate, "loss_sum", stopped_by)
+        assert run(config) == RESUMABLE
+    assert asked == ["batch"]
+    assert run(config) == DONE
+    assert outcome(config.run_dir) == outcome(Path(settings["run_dir"]))
 
 
 def test_a_complete_run_is_only_reported_again(config: RunConfig, caplog: pytest.LogCaptureFixture) -> None:
@@ -209,3 +253,38 @@ def test_evaluate_and_generate_are_commands(config: RunConfig, monkeypatch: pyte
     assert texts[0] == texts[1]
     assert main(["evaluate", str(config.run_dir / "nowhere"), "--config", str(config.run_dir / "config.yaml")]) == 2
     assert "nowhere/hf/config.json" in capsys.readouterr().err
+    assert main(["generate", checkpoint, "--prompt", "the", "--temperature", "-1"]) == 2
+    assert main(["evaluate", checkpoint, "--samples", '{"temprature": 1}']) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and "temperature: Input should be greater" in said[0] and "did you mean 'temperature'" in said[1]
+
+
+def test_a_check_that_is_not_passed_is_told_apart_by_its_exit_status(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in launch.environment(1).items():
+        monkeypatch.setenv(name, value)
+    run(config)
+    export = config.run_dir / "checkpoints/step-00000012/hf"
+    capsys.readouterr()
+    assert main(["check", str(export)]) == 0 and json.loads(capsys.readouterr().out)["passed"]
+    weights = load_file(export / "model.safetensors")
+    weights["model.norm.weight"][0] = float("nan")
+    save_file(weights, export / "model.safetensors", metadata={"format": "pt"})
+    assert main(["check", str(export)]) == 3 and not json.loads(capsys.readouterr().out)["passed"]
+
+
+def test_settings_given_relative_to_a_directory_hold_from_any(
+    settings: dict[str, Any], corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(corpus_dir)
+    settings["data"]["tokenizer"] = "tokenizer"
+    assert run(RunConfig.model_validate(settings)) == DONE
+    monkeypatch.chdir(tmp_path)
+    assert run(load_run_config(Path(settings["run_dir"]) / "config.yaml")) == DONE
+
+
+def test_a_run_directory_that_cannot_be_written_to_is_said(settings: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrainerError, match=r"run_dir .*file/run cannot be written to: Not a directory"):
+        run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "file/run")}))

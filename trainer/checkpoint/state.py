@@ -120,8 +120,11 @@ class Snapshot:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """state.json of a checkpoint. TrainerError when an earlier version of the trainer, which kept less in it, wrote it."""
-    state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    """state.json of a checkpoint. CheckpointError when it is damaged; TrainerError when an earlier version, which kept less in it, wrote it."""
+    try:
+        state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{checkpoint / 'state.json'}: cannot be read ({error})") from error
     missing = sorted({"meaning", "model_only", *(entry.name for entry in fields(Progress))} - state.keys())
     if missing:
         raise TrainerError(

@@ -1,9 +1,13 @@
 """What all of a run's configuration has in common: frozen, and an unknown key is an error that names the nearest one."""
 
 import difflib
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+
+# Absolute, so that what a run writes down of its settings holds from any directory.
+Place = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
 
 
 class Config(BaseModel):

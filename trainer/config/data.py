@@ -1,11 +1,10 @@
 """What a run learns from: the tokenizer and the token shards of each corpus."""
 
-from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from trainer.config.base import Config
+from trainer.config.base import Config, Place
 
 
 class CorpusShards(Config):
@@ -16,8 +15,8 @@ class CorpusShards(Config):
 
     name: str = Field(min_length=1)
     weight: float = Field(gt=0)
-    train: list[Path] = Field(min_length=1)
-    validation: list[Path] = Field(default=[])
+    train: list[Place] = Field(min_length=1)
+    validation: list[Place] = Field(default=[])
     validation_bytes: int = Field(default=0, ge=0)
     content: str | None = Field(default=None, min_length=1)
 
@@ -31,7 +30,7 @@ class CorpusShards(Config):
 class DataConfig(Config):
     """The tokenizer (a directory with tokenizer.json and tokenizer_config.json), its identity, and the corpora encoded with it."""
 
-    tokenizer: Path
+    tokenizer: Place
     tokenizer_sha256: str
     vocab_size: int = Field(ge=1)
     bot_id: int = Field(ge=0)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from trainer.config.base import Config
+from trainer.config.base import Config, Place
 from trainer.config.data import DataConfig
 from trainer.config.training import TrainingConfig
 from trainer.errors import TrainerError
@@ -17,7 +17,7 @@ from trainer.errors import TrainerError
 class RunConfig(Config):
     """One run. `lineage` is opaque: copied into each checkpoint."""
 
-    run_dir: Path
+    run_dir: Place
     data: DataConfig
     training: TrainingConfig
     lineage: dict[str, Any] = Field(default={})
@@ -43,17 +43,18 @@ OPERATIONAL = {
 }
 
 
-def meaning(config: RunConfig, shard_hashes: dict[str, str], pretrained: str | None = None) -> dict[str, Any]:
-    """What decides the weights, as plain JSON: settings without places, the content of the shards (`shard_hashes`, by corpus name) and of the
-    `pretrained` weights."""
+def meaning(config: RunConfig, precision: str, shard_hashes: dict[str, str], pretrained: str | None = None) -> dict[str, Any]:
+    """What decides the weights, as plain JSON: settings without places, the `precision` that `auto` stands for on this machine, the content of the
+    shards (`shard_hashes`, by corpus name) and of the `pretrained` weights."""
     data = config.data
     return {
-        "training": {**config.training.model_dump(mode="json", exclude=OPERATIONAL), "pretrained": pretrained},
+        "training": {**config.training.model_dump(mode="json", exclude=OPERATIONAL), "precision": precision, "pretrained": pretrained},
         "data": {
             "tokenizer_sha256": data.tokenizer_sha256,
             "vocab_size": data.vocab_size,
             "bot_id": data.bot_id,
             "eot_id": data.eot_id,
+            "order": [corpus.name for corpus in data.corpora],  # the first of two that lag behind equally gives the sample
             "corpora": {corpus.name: {"weight": corpus.weight, "shards": shard_hashes[corpus.name]} for corpus in data.corpora},
         },
     }
@@ -77,12 +78,13 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
-        problems = [
-            f"{'.'.join(map(str, problem['loc'])) or 'top level'}: {problem['msg'].removeprefix('Value error, ')}"
-            for problem in error.errors()
-            if problem["type"] != "default_factory_not_called"
-        ]
-        raise TrainerError(f"{path}: " + "; ".join(problems)) from error
+        raise TrainerError(f"{path}: {told(error)}") from error
+
+
+def told(error: ValidationError) -> str:
+    """What is wrong with which key, in one line."""
+    problems = (problem for problem in error.errors() if problem["type"] != "default_factory_not_called")
+    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'top level'}: {problem['msg'].removeprefix('Value error, ')}" for problem in problems)
 
 
 def _override(values: dict[str, Any], override: str) -> None:
@@ -93,7 +95,12 @@ def _override(values: dict[str, Any], override: str) -> None:
     at: Any = values
     try:
         for parent in parents:
-            at = at[int(parent)] if isinstance(at, list) else at.setdefault(parent, {})
+            place: Any = int(parent) if isinstance(at, list) else parent
+            if isinstance(at, dict) and at.get(parent) is None:
+                at[parent] = {}
+            elif parent == "model" and isinstance(at[parent], str):  # a size, to differ from in something
+                at[parent] = {"size": at[parent]}
+            at = at[place]
         at[int(last) if isinstance(at, list) else last] = yaml.safe_load(text)
     except (AttributeError, IndexError, TypeError, ValueError, yaml.YAMLError) as error:
         raise TrainerError(f"override {override!r} cannot be applied: {error}") from error
