@@ -28,6 +28,7 @@ from trainer.config import TrainingConfig
 
 RECIPES = Path(__file__).parent / "recipes"
 RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
+PRESETS = {"quality": "profile", "model": "size"}  # sections that a name alone can stand for, and the key that takes it
 
 
 class RecipeError(PipelineError):
@@ -182,10 +183,12 @@ def _anchored(recipe: Recipe, directory: Path) -> Recipe:
 
 
 def merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """`overrides` laid over `settings`: sections merge, everything else is replaced."""
+    """`overrides` laid over `settings`: sections merge, everything else is replaced. A named preset is a section."""
     result = dict(settings)
     for key, value in overrides.items():
         section = result.get(key)
+        if key in PRESETS and isinstance(section, str):
+            section = {PRESETS[key]: section}
         result[key] = merged(section, value) if isinstance(section, dict) and isinstance(value, dict) else value
     return result
 

@@ -1,12 +1,13 @@
 """Each saved step as an entry of the `checkpoint` asset, recorded while training goes on."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from pipeline.flows import train as train_flow
-from pipeline.flows.checkpoint_lineage import Checkpoint, planned
+from pipeline.flows.checkpoint_lineage import Checkpoint, planned, read
 from pipeline.recipe import Recipe
 
 CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")
@@ -41,7 +42,7 @@ def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapp
         "tokens": message["tokens"],
         **scores(message),
         **({"samples": samples_shown(samples)} if samples else {}),
-        **_lineage(planned(run.config, message["step"])),
+        **_lineage(_as_saved(run, message)),
         "path": dg.MetadataValue.path(message["path"]),
         "training run": run.name,
     }
@@ -53,6 +54,12 @@ def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapp
             tags={"dagster/data_version": message["data_version"], "dagster/code_version": train_flow.VERSION, **upstream},
         )
     )
+
+
+def _as_saved(run: train_flow.Run, message: Mapping[str, Any]) -> Checkpoint:
+    """What the checkpoint says of itself: after a rollback it saw other text than was planned. It may have been retired meanwhile."""
+    path = Path(message["path"])
+    return read(path) if (path / "lineage.json").is_file() else planned(run.config, message["step"])
 
 
 def scores(found: Mapping[str, Any]) -> dict[str, float]:
@@ -77,13 +84,13 @@ def per_corpus(evaluation: Mapping[str, Any]) -> dg.TableMetadataValue:
 
 def _lineage(one: Checkpoint) -> dict[str, Any]:
     """What `python -m pipeline lineage` says, in short."""
-    recipe, assets = one.lineage["recipe"], one.lineage["assets"]
+    recipe = one.lineage["recipe"]
     rows = [_corpus(one, corpus["name"]) for corpus in recipe["corpora"]]
     return {
         "corpora": dg.MetadataValue.table([dg.TableRecord(row) for row in rows]),
         "recipe": dg.MetadataValue.json(recipe),
         "code": one.lineage["git_commit"] or "not in a git checkout",
-        "libraries": ", ".join(f"{name} {version}" for name, version in assets["tokenizer"]["tools"].items()),
+        "libraries": ", ".join(f"{name} {version}" for name, version in one.libraries.items()) or "not known of a deleted step",
         "lineage": f"python -m pipeline lineage {one.name}",
     }
 

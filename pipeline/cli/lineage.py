@@ -25,14 +25,14 @@ class QuestionError(PipelineError):
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     lineage = commands.add_parser("lineage", help="what a checkpoint was made from; --corpus, --document: which checkpoints saw it")
     lineage.add_argument("checkpoint", metavar="CHECKPOINT", nargs="?", help="its directory, or its name in the UI: RUN-STEP")
-    lineage.add_argument("--corpus", metavar="C", help="the checkpoints that were trained on this corpus")
+    lineage.add_argument("--corpus", metavar="C", help="the checkpoints on disk that were trained on this corpus")
     lineage.add_argument("--version", metavar="V", help="with --corpus: at this data version of a stage, or revision of its source")
     lineage.add_argument("--document", metavar="ID", help="what became of this document, and the checkpoints that were trained on it")
     lineage.add_argument("--json", action="store_true", help="everything, as JSON")
     lineage.set_defaults(run=_lineage)
     reproduce = commands.add_parser("reproduce", help="the commands that make a checkpoint again, byte for byte, and what they need in a directory")
     reproduce.add_argument("checkpoint", metavar="CHECKPOINT", help="its directory, or its name in the UI: RUN-STEP")
-    reproduce.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help="the directory to make; the run goes there too")
+    reproduce.add_argument("-o", "--out", metavar="OUT", type=Path, help="the directory to make, ./RUN-STEP if not given; the run goes there too")
     reproduce.set_defaults(run=_reproduce)
 
 
@@ -68,19 +68,19 @@ def _reproduce(options: argparse.Namespace) -> None:
     from pipeline.recipe import recipe_path
 
     store = default_store()
-    print("\n".join(reproduction.write(store, checkpoint(store, options.checkpoint), options.out, recipe_path().parent.absolute())))
+    one = checkpoint(store, options.checkpoint)
+    print("\n".join(reproduction.write(store, one, options.out or Path(one.name), recipe_path().parent.absolute())))
 
 
 def described(one: "Checkpoint") -> Iterator[str]:
     """A checkpoint's lineage as text."""
-    lineage, training = one.lineage, one.lineage["training"]
+    lineage = one.lineage
     recipe, assets = lineage["recipe"], lineage["assets"]
-    libraries = training.get("libraries", {}) | assets["tokenizer"].get("tools", {})
     yield f"checkpoint   {one.name}, after {one.tokens:,} tokens"
     yield f"path         {one.path}" + ("" if one.saved else ", which was deleted since: this is what the run's own record says")
     yield f"recipe       {recipe['name']}"
     yield f"code         {_code(lineage['git_commit'])}"
-    yield f"libraries    {', '.join(f'{name} {version}' for name, version in sorted(libraries.items()))}"
+    yield f"libraries    {', '.join(f'{name} {version}' for name, version in sorted(one.libraries.items())) or 'not known of a deleted step'}"
     yield ""
     for corpus in recipe["corpora"]:
         yield from _corpus(one, corpus)
@@ -143,6 +143,7 @@ def _saw_corpus(found: "list[Checkpoint]", corpus: str) -> Iterator[str]:
         )
     if not found:
         yield f"no checkpoint on disk was trained on {corpus} at this version"
+    yield "of a step that was deleted, `python -m pipeline lineage RUN-STEP` still says what it was trained on"
 
 
 def _of_document(one: "Seen") -> dict[str, Any]:

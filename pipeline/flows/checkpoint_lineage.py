@@ -10,7 +10,7 @@ from pipeline.errors import PipelineError
 from pipeline.flows.saved_steps import NAME_LENGTH, RUNS
 from pipeline.store import Store
 from trainer.config import RunConfig, load_run_config
-from trainer.order import sample_order
+from trainer.order import Jump, sample_order
 
 OF_CORPUS = ("raw", "scrubbed", "signals", "languages", "quality", "contamination", "signatures")
 
@@ -47,6 +47,12 @@ class Checkpoint:
         """How many tokens of each corpus were trained on until then."""
         tokens: dict[str, int] = self.lineage["training"]["corpus_tokens"]
         return tokens
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """The versions that trained it; none of a step whose weights were deleted, since they may have changed on the way."""
+        libraries: dict[str, str] = self.lineage["training"].get("libraries", {})
+        return libraries
 
     def epochs(self, corpus: str) -> float:
         """How often the training tokens of a corpus were seen until then."""
@@ -113,16 +119,29 @@ def _runs(store: Store) -> list[Path]:
 
 
 def planned(config: RunConfig, step: int) -> Checkpoint:
-    """A step of a run, whether or not it is on disk: what it is made from follows from the run's configuration. Raises LineageError."""
+    """A step of a run, whether or not it is on disk: what it is made from follows from the run's configuration. Raises LineageError.
+
+    Which samples were left out after spikes is read from the run's newest checkpoint.
+    """
     training = config.training
     if not 0 < step <= training.steps:
         raise LineageError(f"run {config.run_dir.name} has steps 1 to {training.steps}, not {step}")
     curriculum, weights = training.curriculum, {corpus.name: corpus.weight for corpus in config.data.corpora}
-    tokens = sample_order(training, weights, [1] * len(weights)).tokens(curriculum.samples(step))
+    jumps = _jumps(config.run_dir)
+    order = sample_order(training, weights, [1] * len(weights)).jumping([Jump(**jump) for jump in jumps])
+    tokens = order.tokens(curriculum.samples(step))
     facts = {
         "step": step,
         "tokens": curriculum.tokens(step),
         "corpus_tokens": dict(zip(weights, tokens.tolist(), strict=True)),
+        "jumps": [jump for jump in jumps if jump["at"] < curriculum.samples(step)],
         "config": training.model_dump(mode="json"),
     }
     return Checkpoint(config.run_dir, step, {**config.lineage, "training": facts}, saved=False)
+
+
+def _jumps(run: Path) -> list[dict[str, int]]:
+    """Which samples a run left out after spikes until its newest checkpoint."""
+    saved = sorted(run.glob("checkpoints/step-*/lineage.json"))
+    jumps: list[dict[str, int]] = read(saved[-1].parent).lineage["training"].get("jumps", []) if saved else []
+    return jumps

@@ -13,7 +13,7 @@ from pipeline.store import File, Part, Store, Version, Work
 from trainer.config import ModelConfig
 from trainer.durable import write_atomically
 
-VERSION = "export-3"
+VERSION = "export-4"
 KEY = "exported_model"
 
 
@@ -47,6 +47,7 @@ def export(store: Store) -> Version:
 
 
 def _published(lineage: dict[str, Any]) -> dict[str, Any]:
-    """A lineage that tells where things lie as the recipe does: the trainer's settings name places on this machine."""
+    """A lineage without places: where things lie it tells as the recipe does, not as the trainer's settings do, and on which machines not at all."""
     told = {"pretrained": lineage["recipe"]["training"]["pretrained"]}
-    return lineage | {"training": lineage["training"] | {"config": lineage["training"]["config"] | told}}
+    recipe = {name: section for name, section in lineage["recipe"].items() if name != "launch"}
+    return lineage | {"recipe": recipe, "training": lineage["training"] | {"config": lineage["training"]["config"] | told}}

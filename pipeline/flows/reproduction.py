@@ -12,8 +12,9 @@ import yaml
 from pipeline.flows.checkpoint_lineage import Checkpoint, LineageError
 from pipeline.flows.lineage import ROOT
 from pipeline.flows.whole_directory import whole_directory
+from pipeline.recipe import RECIPE_VARIABLE
 from pipeline.sources.listing import is_url
-from pipeline.store import Store
+from pipeline.store import STORE_VARIABLE, Store
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
@@ -51,9 +52,17 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
     weights = recipe["training"].get("pretrained")
     if weights and weights["path"]:
         weights["path"] = str(relative_to / Path(weights["path"]).expanduser())
-    kept = {"every_tokens": one.tokens, "keep_every_tokens": one.tokens, "model_only": False}
-    recipe["training"]["checkpoint"] = kept
+    recipe["training"]["checkpoint"] = _saving(one, recipe["training"]["checkpoint"])
     return recipe
+
+
+def _saving(one: Checkpoint, before: dict[str, Any]) -> dict[str, Any]:
+    """When to save. A run that went back after spikes went back to what it had saved, so it saves then too."""
+    if not one.lineage["training"].get("jumps"):
+        return {"every_tokens": one.tokens, "keep_every_tokens": one.tokens, "model_only": False}
+    every = before.get("keep_every_tokens")
+    kept = every if every and one.tokens % every == 0 else one.tokens
+    return before | {"keep_every_tokens": kept, "model_only": False}
 
 
 def _outlived_its_corpora(one: Checkpoint) -> bool:
@@ -79,24 +88,31 @@ def _sums(one: Checkpoint) -> Iterator[str]:
 
 def _commands(one: Checkpoint, out: Path) -> Iterator[str]:
     commit = one.lineage["git_commit"]
-    yield f"# {one.name}: after {one.tokens:,} tokens"
+    yield f"# {one.name}: after {one.tokens:,} tokens, made again in {out}"
     if commit is None:
         yield "# The code was not in a git checkout, so nobody can say which it was: this uses the code that is here"
     elif commit.endswith("-dirty"):
         yield "# The code had changes that were not committed: expect the same bytes only if they do not matter"
     for corpus in one.lineage["recipe"]["corpora"]:
         inputs = one.lineage["assets"][f"corpora/{corpus['name']}/raw"]["inputs"]
+        if any(path.endswith("?...") for path in corpus["source"].get("paths", ())):
+            yield f"# corpus {corpus['name']} was read from URLs with a query, which is not recorded: complete them in {out / 'recipe.yaml'}"
         if "revision" not in inputs:
             yield f"# corpus {corpus['name']} must hold what it held then: it cannot be fetched at a revision"
     if one.lineage["recipe"]["training"].get("pretrained"):
         yield "# the pretrained weights must be what they were then"
-    python = one.lineage["assets"]["tokenizer"]["tools"]["python"]
+    if one.lineage["training"].get("jumps"):
+        by_the_clock = one.lineage["recipe"]["training"]["checkpoint"].get("every_minutes")
+        unless = ", which the clock decided: expect the same bytes only if it saves at the same steps" if by_the_clock else ""
+        yield f"# after a spike the run went back to a checkpoint, so this one saves as often as it did{unless}"
+    python = one.libraries.get("python") or one.lineage["assets"]["tokenizer"]["tools"]["python"]
     code = shlex.quote(str(out / "code"))
     yield f"git -C {shlex.quote(str(ROOT))} worktree add --detach {code} {(commit or 'HEAD').removesuffix('-dirty')}"
     yield f"make -C {code} setup PYTHON=python{python.rpartition('.')[0]}"
     yield f"cd {code}"
     yield f"mkdir {shlex.quote(str(out / 'home'))}"
-    yield f"export DAGSTER_HOME={shlex.quote(str(out / 'home'))} GROUNDWORK_RECIPE={shlex.quote(str(out / 'recipe.yaml'))}"
+    variables = {"DAGSTER_HOME": out / "home", STORE_VARIABLE: out / "home" / "store", RECIPE_VARIABLE: out / "recipe.yaml"}
+    yield "export " + " ".join(f"{name}={shlex.quote(str(place))}" for name, place in variables.items())
     if one.tokens < one.lineage["recipe"]["training"]["max_tokens"]:
         yield f"# trains on to the end; the checkpoint is there after {one.tokens:,} tokens, when you may stop it with Ctrl-C"
     yield ".venv/bin/dagster job execute -m pipeline.definitions -d . -j pretrain"

@@ -6,20 +6,27 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, field_serializer
 
 from pipeline.sources.documents import SourceError, Unit
-from pipeline.sources.stored import Hash, LocalFile, RemoteFile, StoredFile
+from pipeline.sources.stored import Hash, LocalFile, RemoteFile, StoredFile, without_queries
 from pipeline.stages.params import Params
 
 Files = dict[str, StoredFile]
 
 
 class Paths(Params):
-    """Where files are: paths, globs (`**` crosses directories), or URLs such as `s3://bucket/*.jsonl.zst`, also with globs."""
+    """Where files are: paths, globs (`**` crosses directories), or URLs such as `s3://bucket/*.jsonl.zst`, also with globs.
+
+    What is written down of URLs has no queries, so a URL that is signed anew is the same source.
+    """
 
     paths: tuple[str, ...] = Field(min_length=1)
     _directory: Path = PrivateAttr(default_factory=Path)  # private: where a corpus lies is no part of what it is
+
+    @field_serializer("paths")
+    def _shown(self, paths: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(without_queries, paths))
 
     def anchored(self, directory: Path) -> Self:
         """The same, with relative paths starting at `directory` instead of the working directory."""
@@ -47,11 +54,12 @@ def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) 
     for pattern in patterns:
         found = _remote(corpus, pattern, wanted) if is_url(pattern) else _local(pattern, wanted)
         if not found:
-            raise SourceError(f"corpus {corpus!r}: no file matches {pattern!r}")
+            raise SourceError(f"corpus {corpus!r}: no file matches {without_queries(pattern)!r}")
         for name, file in found.items():
             other = files.setdefault(name, file)
             if other is not file and other.place != file.place:
-                raise SourceError(f"corpus {corpus!r}: {other.place} and {file.place} are both named {name!r}; give one glob over a common directory")
+                places = f"{without_queries(other.place)} and {without_queries(file.place)}"
+                raise SourceError(f"corpus {corpus!r}: {places} are both named {name!r}; give one glob over a common directory")
     return dict(sorted(files.items()))
 
 
@@ -90,9 +98,9 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> Files:
     except FileNotFoundError:
         return {}
     except ImportError as error:
-        raise SourceError(f"corpus {corpus!r}: {pattern} needs a package that is not installed: {error}") from error
+        raise SourceError(without_queries(f"corpus {corpus!r}: {pattern} needs a package that is not installed: {error}")) from error
     except Exception as error:  # each file system raises its own
-        raise SourceError(f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}") from error
+        raise SourceError(without_queries(f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}")) from error
 
 
 def _full_info(filesystem: Any, place: str, info: dict[str, Any]) -> dict[str, Any]:

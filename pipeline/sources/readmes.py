@@ -71,7 +71,7 @@ def _homepage(of: Distribution) -> str | None:
 
 def _texts(of: Distribution) -> dict[str, bytes]:
     """The description, then the licences by their path in the distribution's metadata directory."""
-    description = str(of.metadata["Description"] or "").strip()
+    description = of.metadata["Description"].strip() if "Description" in of.metadata else ""
     texts = {"description": description.encode(errors="surrogateescape")} if description else {}
     return texts | {"/".join(file.parts[1:]): file.path.read_bytes() for file in files(of, _is_licence)}
 

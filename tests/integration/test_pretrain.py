@@ -82,6 +82,7 @@ def test_transformers_opens_the_export_and_its_logits_are_the_trainers(finished:
     from trainer.hf import load_model
 
     exported = finished.store.current("exported_model").path
+    assert "launch" not in json.loads((exported / "lineage.json").read_text())["recipe"]  # the machines it was trained on
     tokenizer = AutoTokenizer.from_pretrained(exported)
     ids = tokenizer("Return the number of items in a container.", return_tensors="pt").input_ids
     with torch.no_grad():

@@ -34,6 +34,7 @@ def test_the_printed_commands_make_the_same_checkpoint(make_project: Callable[[P
     # The environment is the one that this test runs in, instead of the same one installed anew.
     script = [f"ln -s {Path(sys.executable).parents[1]} {tmp_path / 'again' / 'code' / '.venv'}" if line == setup else line for line in printed]
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "GROUNDWORK"))}
+    bare["GROUNDWORK_STORE"] = str(project.store.root)  # as exported by who keeps the store elsewhere
     shutil.rmtree(project.home / "history")  # nothing of the first run is used
     subprocess.run(["bash", "-euc", "\n".join(script)], env=bare, cwd=tmp_path, check=True, timeout=900)
     made = tmp_path / "again" / "home" / "store" / "runs" / run.name / "checkpoints" / "step-00000024"

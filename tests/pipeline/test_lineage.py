@@ -3,8 +3,10 @@
 import itertools
 import json
 import os
+import platform
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,20 @@ import yaml
 
 from pipeline.assets import checkpoints
 from pipeline.cli import main
+from pipeline.cli.lineage import described
 from pipeline.engine import LocalEngine
-from pipeline.flows import train
-from pipeline.flows.checkpoint_lineage import run_config
+from pipeline.flows import reproduction, train
+from pipeline.flows.checkpoint_lineage import planned, read, run_config
 from pipeline.flows.dedup import deduplicate
 from pipeline.flows.shards import tokenize
 from pipeline.flows.tokenizer import tokenizer
 from pipeline.recipe import load_recipe
 from pipeline.store import STORE_VARIABLE, Store
-from tests.integration.project import TRAINING
+from tests.integration.project import ROOT, TRAINING
 from tests.pipeline.flows.corpora import TEXTS, prepare
 from trainer import launch
 from trainer.loader import TrainingData
+from trainer.order import Jump
 
 ENGINE = LocalEngine(workers=1)
 CORPORA = {"first": TEXTS[:15], "second": [*TEXTS[15:30], TEXTS[2]]}
@@ -138,10 +142,11 @@ def test_a_removed_document_says_why_and_was_never_trained_on(trained: tuple[Sto
     assert all(removed["duplicate_of"] in one["rejected"] and one["times"] == 0 for one in found)
 
 
-def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
+def entry(trained: tuple[Store, Path], checkpoint: Path) -> dict[str, Any]:
+    """The metadata of the entry that training adds when the trainer says that it saved step 24 there."""
     store = trained[0]
     run = train.plan(store, load_recipe(store.root.parent / "recipe.yaml"))
-    message = {"step": 24, "tokens": 24 * 512, "path": "step-00000024", "data_version": "weights"}
+    message = {"step": 24, "tokens": 24 * 512, "path": str(checkpoint), "data_version": "weights"}
 
     @dg.asset
     def training(context: dg.AssetExecutionContext) -> None:
@@ -151,11 +156,60 @@ def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
         assert dg.materialize([training], instance=instance).success
         event = instance.fetch_materializations(checkpoints.KEY, limit=1).records[0].asset_materialization
     assert event is not None
-    rows = {record.data["corpus"]: record.data for record in event.metadata["corpora"].value.records}
+    found = {name: value.value for name, value in event.metadata.items()}
+    return found | {"corpora": {record.data["corpus"]: record.data for record in found["corpora"].records}}
+
+
+def jumped(saved: Path, run: Path) -> dict[str, Any]:
+    """A copy in `run` of a checkpoint's lineage that says what it would after a rollback: 41 samples were left out after the first 8."""
+    lineage = json.loads((saved / "lineage.json").read_text())
+    config = run_config(saved.parents[1])
+    data = TrainingData(config.data, config.training, saved.parents[1] / "packing")
+    jumps = [{"at": 8, "samples": 41}]
+    order = data.order.jumping([Jump(**jump) for jump in jumps])
+    until = config.training.curriculum.samples(24)
+    taken = np.concatenate([order.windows(0, 8)[0], order.windows(8, until - 8)[0]])
+    tokens = {name: int((taken == corpus).sum()) * 64 for corpus, name in enumerate(order.names)}
+    assert tokens != lineage["training"]["corpus_tokens"]
+    lineage["training"] |= {"jumps": jumps, "corpus_tokens": tokens}
+    copy = run / "checkpoints" / saved.name
+    copy.mkdir(parents=True)
+    (copy / "lineage.json").write_text(json.dumps(lineage))
+    return tokens
+
+
+def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
+    store, run = trained
+    found = entry(trained, run / "checkpoints" / "step-00000024")
+    rows = found["corpora"]
     assert sum(row["tokens until then"] for row in rows.values()) == 24 * 512
     assert store.current("corpora/first/raw").data_version.startswith(rows["first"]["raw"])
     assert rows["second"]["kept by quality"] - rows["second"]["kept by dedup"] == 1
-    assert "torch" in event.metadata["libraries"].value
+    assert f"torch {version('torch')}" in found["libraries"] and f"python {platform.python_version()}" in found["libraries"]
+
+
+def test_the_entry_tells_what_was_trained_on_after_a_rollback(trained: tuple[Store, Path], tmp_path: Path) -> None:
+    tokens = jumped(trained[1] / "checkpoints" / "step-00000024", tmp_path / "run")
+    found = entry(trained, tmp_path / "run" / "checkpoints" / "step-00000024")
+    assert {name: row["tokens until then"] for name, row in found["corpora"].items()} == tokens
+
+
+def test_a_deleted_step_is_told_as_the_rollbacks_of_its_run_left_it(trained: tuple[Store, Path], tmp_path: Path) -> None:
+    tokens = jumped(trained[1] / "checkpoints" / "step-00000024", tmp_path / "run")
+    config = run_config(trained[1])
+    training = planned(config.model_copy(update={"run_dir": tmp_path / "run"}), 24).lineage["training"]
+    assert training["corpus_tokens"] == tokens and training["jumps"] == [{"at": 8, "samples": 41}]
+    assert planned(config, 24).lineage["training"]["corpus_tokens"] != tokens
+
+
+def test_a_checkpoint_tells_the_libraries_that_trained_it_and_not_those_of_its_tokenizer(trained: tuple[Store, Path], tmp_path: Path) -> None:
+    saved = read(trained[1] / "checkpoints" / "step-00000024")
+    frozen_long_ago = {"python": "3.10.1", "torch": "1.0"}
+    saved.lineage["assets"]["tokenizer"]["tools"] = frozen_long_ago
+    (libraries,) = [line for line in described(saved) if line.startswith("libraries")]
+    assert f"python {platform.python_version()}" in libraries and f"torch {version('torch')}" in libraries
+    commands = reproduction.write(trained[0], saved, tmp_path / "again", tmp_path)
+    assert any(line.endswith(f"PYTHON=python{platform.python_version().rpartition('.')[0]}") for line in commands)
 
 
 def test_reproduce_pins_the_recipe_to_the_step(
@@ -174,3 +228,36 @@ def test_reproduce_pins_the_recipe_to_the_step(
     assert subprocess.run(["sha256sum", "--check"], input=sums, text=True, cwd=run / "checkpoints" / "step-00000024", check=False).returncode == 0
     again = train.plan(store, recipe)
     assert again.config.run_dir == run  # it is the same run, by everything that decides the weights
+
+
+def test_reproduce_makes_a_directory_named_like_the_checkpoint_and_a_store_of_its_own(
+    trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    store, run = trained
+    monkeypatch.setenv(STORE_VARIABLE, str(store.root))
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", f"{run.name[:8]}-00000024"]) == 0
+    out = tmp_path / f"{run.name[:8]}-00000024"
+    said = capsys.readouterr().out
+    assert (out / "recipe.yaml").is_file() and str(out) in said.splitlines()[0]
+    (export,) = [line for line in said.splitlines() if line.startswith("export ")]
+    asked = f"{export}\n{sys.executable} -c 'from pipeline.store import default_store; print(default_store().root)'"
+    assert subprocess.run(["bash", "-euc", asked], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() == str(out / "home" / "store")
+
+
+def test_reproduce_of_a_run_that_went_back_after_a_spike_saves_as_the_run_did(trained: tuple[Store, Path], tmp_path: Path) -> None:
+    saved = read(trained[1] / "checkpoints" / "step-00000024")
+    saved.lineage["training"]["jumps"] = [{"at": 8, "samples": 41}]
+    checkpoint = reproduction.pinned(saved, tmp_path)["training"]["checkpoint"]
+    assert (checkpoint["every_tokens"], checkpoint["keep_last"], checkpoint["keep_every_tokens"]) == (4096, 2, 24 * 512)
+    assert "expect" not in " ".join(line for line in reproduction.write(trained[0], saved, tmp_path / "again", tmp_path) if "spike" in line)
+    saved.lineage["recipe"]["training"]["checkpoint"] |= {"every_tokens": None, "every_minutes": 30.0}
+    (note,) = [line for line in reproduction.write(trained[0], saved, tmp_path / "by the clock", tmp_path) if "spike" in line]
+    assert "the clock" in note
+
+
+def test_reproduce_says_which_urls_are_to_be_completed(trained: tuple[Store, Path], tmp_path: Path) -> None:
+    saved = read(trained[1] / "checkpoints" / "step-00000024")
+    saved.lineage["recipe"]["corpora"][0]["source"]["paths"] = ["https://store.example/first.jsonl?..."]
+    commands = reproduction.write(trained[0], saved, tmp_path / "again", tmp_path)
+    assert any("corpus first" in line and "complete them" in line for line in commands)

@@ -84,6 +84,23 @@ def test_a_profile_can_be_changed_in_one_threshold(tmp_path: Path) -> None:
     assert changed.quality.model_dump() | {"min_doc_words": named.quality.min_doc_words} == named.quality.model_dump()
 
 
+def test_an_override_keeps_the_rest_of_a_named_preset(tmp_path: Path) -> None:
+    named = load_recipe(write(tmp_path, quality="docs", training=TRAINING | {"model": "tiny"}))
+    overrides = {"quality": {"min_doc_words": 40}, "training": {"model": {"n_layers": 2}}}
+    changed = load_recipe(tmp_path / "recipe.yaml", overrides)
+    assert changed.quality == named.quality.model_copy(update={"min_doc_words": 40})
+    assert changed.training.model == named.training.model.model_copy(update={"n_layers": 2})
+    assert load_recipe(tmp_path / "recipe.yaml", {"training": {"model": "small"}}).training.model.d_model == 384
+
+
+def test_what_is_recorded_holds_no_signature_of_a_url(tmp_path: Path) -> None:
+    path = "https://store.example/notes.jsonl?sp=r&sig=SECRET"
+    recipe = load_recipe(write(tmp_path, corpora=[{"name": "notes", "source": {"kind": "files", "paths": [path]}}]))
+    assert recipe.corpora[0].source.patterns() == [path]
+    for recorded in (recipe.model_dump_json(), canonical_json(recipe)):
+        assert "SECRET" not in recorded and "https://store.example/notes.jsonl" in recorded
+
+
 def test_relative_paths_are_relative_to_the_recipe_and_no_machine_is_in_what_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path)
     monkeypatch.chdir("/")

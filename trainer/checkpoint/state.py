@@ -11,6 +11,7 @@ Nothing in training draws from a global random generator (initialisation is keye
 """
 
 import json
+import platform
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -114,7 +115,7 @@ class Snapshot:
             "jumps": [asdict(jump) for jump in progress.jumps],
             "config_hash": config_hash(self.meaning),
             "config": self.config.training.model_dump(mode="json"),
-            "libraries": {name: version(name) for name in LIBRARIES},
+            "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         }
         _write_json(directory / "lineage.json", {**self.config.lineage, "training": training})
 

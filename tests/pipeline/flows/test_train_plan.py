@@ -1,13 +1,14 @@
 """Which run a recipe means, and that what is said of a model is what it was made from."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from pipeline.flows import train
+from pipeline.flows import checks, train
 from pipeline.flows.checkpoint_lineage import planned
 from pipeline.flows.dedup import deduplicate
 from pipeline.flows.pretrained import WeightsError
@@ -79,6 +80,21 @@ def test_a_run_whose_checkpoint_is_gone_is_not_taken_for_finished(store: Store) 
     assert train.finished(store, run) is None
 
 
+def test_a_loss_that_is_no_number_fails_a_run_unless_fp16_skipped_its_step(store: Store) -> None:
+    def found(name: int, **last: Any) -> checks.Finding:
+        run = train.plan(store, recipe(seed=name))
+        model = finish(store, run)
+        records = [{"kind": "train", "step": 1, "loss": math.inf, "skipped": True}, {"kind": "train", "step": 2, "loss": 5.0}, {"step": 3, **last}]
+        (run.config.run_dir / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        return checks.finite(store, model)
+
+    skipped = found(1, kind="train", loss=math.nan, skipped=True)
+    assert skipped.passed and skipped.said == "all 1 losses are finite"
+    for name, kind, flag in ((2, "train", {"skipped": False}), (3, "evaluation", {})):
+        taken = found(name, kind=kind, loss=math.nan, **flag)
+        assert not taken.passed and "the losses of step 3 are no numbers" in taken.said
+
+
 def test_only_what_decides_the_weights_makes_another_run(store: Store) -> None:
     run = train.plan(store, recipe())
     again = train.plan(store, recipe(checkpoint={"every_tokens": 512, "keep_last": 9}, samples={"prompts": ["x"]}, threads=2, log_every_steps=7))
@@ -123,6 +139,25 @@ def test_shards_of_other_documents_than_those_in_use_are_not_trained_on(store: S
     train.plan(store, recipe())
 
 
+def test_shards_of_another_dedup_than_the_one_in_use_are_not_trained_on(store: Store) -> None:
+    decided = [part.data_version for part in store.current("dedup").parts]
+    deduplicate(store, ENGINE, recipe().corpus_names, DedupParams(threshold=0.5))
+    assert [part.data_version for part in store.current("dedup").parts] != decided
+    with pytest.raises(
+        StaleError, match=r"token_shards/\w+ was made from another version of dedup/(first|second)\..* run the job `retokenize` first"
+    ):
+        train.plan(store, recipe())
+    make_shards(store, recipe())
+    train.plan(store, recipe())
+
+
+def test_shards_stay_in_use_when_dedup_decides_the_same_again(store: Store) -> None:
+    before = store.current("dedup").fingerprint
+    deduplicate(store, ENGINE, recipe().corpus_names, DedupParams(threshold=0.79))
+    assert store.current("dedup").fingerprint != before
+    train.plan(store, recipe())
+
+
 def test_a_model_card_describes_the_documents_that_the_model_was_made_from(store: Store, tmp_path: Path) -> None:
     lineage = planned(train.plan(store, recipe(samples={"prompts": ['Say "']})).config, 32).lineage
     lineage["training"]["libraries"] = {"torch": "2.13.0"}
@@ -132,6 +167,16 @@ def test_a_model_card_describes_the_documents_that_the_model_was_made_from(store
     card = model_card(lineage, evaluation)
     assert "| first | 15 |" in card
     assert "\n````text\n```python\n" in card
+    assert "| batch | 512 tokens |\n| steps | 32 |" in card and "| stages |" not in card
     assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "text-generation"
     assert 'tokenizer("[BOT]Say \\"", return_tensors="pt")' in card
     assert str(tmp_path) not in json.dumps(lineage)
+
+
+def test_a_model_card_tells_the_stages_and_the_steps_of_all_of_them(store: Store) -> None:
+    stages = [{"name": "rough", "share": 0.25, "global_batch_tokens": 1024}, {"name": "best"}]
+    lineage = planned(train.plan(store, recipe(stages=stages)).config, 28).lineage
+    lineage["training"]["libraries"] = {"torch": "2.13.0"}
+    card = model_card(lineage, {"bits_per_byte": 3.0, "held_out_bytes": 10, "compressors": {"xz -9": 2.0}, "per_corpus": {}, "samples": []})
+    assert "| batch | 1,024, then 512 tokens |\n| steps | 28 |" in card
+    assert "| stages | rough 25%, best 75% |" in card

@@ -124,6 +124,17 @@ def test_a_download_that_breaks_off_goes_on_and_no_document_is_lost_or_doubled(w
     assert web.breaks == 0
 
 
+def test_a_signed_url_is_read_and_no_error_tells_its_signature(web: _Server, bucket: Any) -> None:
+    url = f"http://127.0.0.1:{web.server_address[1]}/a.jsonl?sp=r&sig=SECRET"
+    assert len(read(url)[0]) == 2000
+    web.breaks = 1000
+    missing, unknown = "memory://corpus/b.jsonl?sig=SECRET", "nowhere://b.jsonl?sig=SECRET"
+    for place, reason in ((url, r"broke off at byte 0"), (missing, "no file matches"), (unknown, "cannot be listed")):
+        with pytest.raises(SourceError, match=rf"[ab]\.jsonl\?\.\.\..*{reason}|{reason}.*[ab]\.jsonl\?\.\.\.") as caught:
+            read(place)
+        assert "SECRET" not in str(caught.value)
+
+
 def test_a_server_that_always_breaks_off_ends_the_reading_with_an_error_and_sets_nothing_aside(web: _Server) -> None:
     web.breaks = 1000
     with pytest.raises(SourceError, match=r"a\.jsonl broke off at byte 0; run again to go on"):
