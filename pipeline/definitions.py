@@ -53,11 +53,11 @@ defs = dg.Definitions(
     assets=[*to_shards, checkpoint_spec(recipe), *model, evaluated],
     jobs=jobs,
     sensors=[
-        corpora_changed_sensor("retokenize", [asset.key for asset in to_shards]),
+        corpora_changed_sensor("retokenize", [asset.key for asset in to_shards], beside="evaluate"),
         new_checkpoint_sensor("evaluate", training_job="pretrain"),
         failure_sensor(),
     ],
-    schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards])],
+    schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards], beside="evaluate")],
     resources={"workshop": Workshop()},
     loggers={"console": console},
     # The stages use every core themselves; a process for each step would only cost its start.

@@ -13,10 +13,11 @@ OF_DOCUMENTS = ("source", "raw", "scrubbed", "quality")  # what depends on nothi
 CHANGE_TAG = "groundwork/change"  # which change of which corpora a run was started for
 
 
-def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey]) -> dg.SensorDefinition:
+def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str) -> dg.SensorDefinition:
     """Looks every two minutes at the corpora; evaluation sets are looked at in each run.
 
-    A change whose run fails is not tried over and over: that is for the schedule, or for a person.
+    Waits while a run of any job but `beside` is under way: it works with the versions in use, which this one would change. A change whose run fails
+    is not tried over and over: that is for the schedule, or for a person.
     """
 
     @dg.sensor(
@@ -27,6 +28,8 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey]) -> dg.Senso
         description="Starts `retokenize` for the corpora whose source changed since it was read.",
     )
     def _sensor(context: dg.SensorEvaluationContext, workshop: Workshop) -> dg.SensorResult:
+        if busy := _busy(context.instance, beside):
+            return dg.SensorResult(skip_reason=busy)
         found = observe_flow.observe_all(workshop.store, workshop.recipe)
         events = [_observation(one) for one in found if one.state is State.OUTDATED]
         request = _request(found, assets)
@@ -38,8 +41,8 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey]) -> dg.Senso
     return _sensor
 
 
-def nightly_schedule(job_name: str, assets: list[dg.AssetKey]) -> dg.ScheduleDefinition:
-    """Off until it is turned on in the UI; tries again what failed in the day."""
+def nightly_schedule(job_name: str, assets: list[dg.AssetKey], beside: str) -> dg.ScheduleDefinition:
+    """Off until it is turned on in the UI; tries again what failed in the day. Waits as the sensor does, for the next night."""
 
     @dg.schedule(
         name="nightly_retokenize",
@@ -48,15 +51,18 @@ def nightly_schedule(job_name: str, assets: list[dg.AssetKey]) -> dg.ScheduleDef
         description="Starts `retokenize` each night for the corpora that are out of date.",
     )
     def _schedule(context: dg.ScheduleEvaluationContext, workshop: Workshop) -> dg.RunRequest | dg.SkipReason:
+        if busy := _busy(context.instance, beside):
+            return dg.SkipReason(busy)
         found = observe_flow.observe_all(workshop.store, workshop.recipe)
-        request = _request(found, assets)
-        if request is None:
-            return dg.SkipReason(_nothing_to_do(found))
-        if lost_runs.under_way(context.instance, tags={CHANGE_TAG: request.tags[CHANGE_TAG]}):
-            return dg.SkipReason("a run for this change is under way")
-        return request
+        return _request(found, assets) or dg.SkipReason(_nothing_to_do(found))
 
     return _schedule
+
+
+def _busy(instance: dg.DagsterInstance, beside: str) -> str:
+    """Which run is to be waited for; empty when there is none."""
+    names = [f"{run.job_name} ({run.run_id[:8]})" for run in lost_runs.under_way(instance) if run.job_name != beside]
+    return f"waits until this run has ended, which works with the data in use: {names[-1]}" if names else ""
 
 
 def _request(found: list[Observed], assets: list[dg.AssetKey]) -> dg.RunRequest | None:

@@ -7,6 +7,7 @@ from pipeline.assets.outcome import explained, materialized
 from pipeline.assets.pretrained_model import GPU_POOL
 from pipeline.assets.resources import Workshop
 from pipeline.flows import evaluate as evaluate_flow
+from pipeline.flows import train as train_flow
 from pipeline.flows.saved_steps import saved_steps
 
 KEY = dg.AssetKey(evaluate_flow.CHECKPOINT_KEY)
@@ -46,7 +47,7 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
         description="Starts `evaluate` for each checkpoint that is kept once its training has ended.",
     )
     def _sensor(context: dg.SensorEvaluationContext, workshop: Workshop) -> dg.SensorResult:
-        if lost_runs.under_way(context.instance, job=training_job):
+        if any(_trains(run, training_job) for run in lost_runs.under_way(context.instance)):
             return dg.SensorResult(skip_reason="a training is under way")
         known = set(context.instance.get_dynamic_partitions(checkpoints.CHECKPOINTS.name or ""))
         evaluated = context.instance.get_materialized_partitions(KEY)
@@ -56,3 +57,8 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
         return dg.SensorResult(requests) if requests else dg.SensorResult(skip_reason="every checkpoint that is kept has been evaluated")
 
     return _sensor
+
+
+def _trains(run: dg.DagsterRun, job: str) -> bool:
+    """A run of assets that somebody chose is of no job of ours."""
+    return dg.AssetKey(train_flow.KEY) in run.asset_selection if run.asset_selection else run.job_name == job

@@ -4,6 +4,7 @@ import dagster as dg
 
 from pipeline.assets import checkpoints, checks
 from pipeline.assets.outcome import explained, materialized
+from pipeline.assets.pretrained_model import GPU_POOL
 from pipeline.assets.resources import Workshop
 from pipeline.flows import evaluate as evaluate_flow
 
@@ -17,6 +18,7 @@ def evaluation_asset() -> dg.AssetsDefinition:
         group_name="model",
         kinds={"pytorch"},
         code_version=evaluate_flow.VERSION,
+        pool=GPU_POOL,
         check_specs=checks.specs(dg.AssetKey(evaluate_flow.KEY), checks.EVALUATION),
         description="Bits per byte on all held-out text, for each corpus and beside `xz -9`, and samples that the model writes.",
     )

@@ -4,7 +4,6 @@ import datetime
 import logging
 import os
 import platform
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ log = logging.getLogger(__name__)
 PROCESS_TAG = "groundwork/process"
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 UNDER_WAY = [status for status in dg.DagsterRunStatus if status not in ENDED]
+DEFINITIONS = "pipeline.definitions"
 CLAIMED_WITHIN = datetime.timedelta(minutes=10)  # a run that has started names its process within a second, or a minute on a machine at its limits
 
 
@@ -62,20 +62,28 @@ def process_of(run: dg.DagsterRun) -> Process | None:
     return Process.from_tag(process) if run_id == run.run_id else None
 
 
-def under_way(instance: dg.DagsterInstance, job: str | None = None, tags: Mapping[str, str] | None = None) -> bool:
-    """Whether a run that has not ended is of this job, or has these tags. Those whose process is gone are reported first."""
+def under_way(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    """The runs of this code that have not ended. Those whose process is gone are reported first."""
     report(instance)
-    return bool(instance.get_runs(dg.RunsFilter(job_name=job, tags=dict(tags or {}), statuses=UNDER_WAY), limit=1))
+    return [run for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)) if _is_ours(run)]
 
 
 def report(instance: dg.DagsterInstance) -> list[str]:
-    """Reports the runs whose process is gone as failed, and frees their pools; their ids."""
+    """Reports the runs whose process is gone as failed, or as canceled where somebody had stopped them, and frees their pools; their ids."""
     lost = [record.dagster_run for record in instance.get_run_records(dg.RunsFilter(statuses=UNDER_WAY)) if _is_lost(record)]
     for run in lost:
-        instance.report_run_failed(run, "The process of this run is gone: it was killed, or the machine went down. What was finished is kept.")
+        # One that failed is started again.
+        ended = instance.report_run_canceled if run.status is dg.DagsterRunStatus.CANCELING else instance.report_run_failed
+        ended(run, "The process of this run is gone: it was killed, or the machine went down. What was finished is kept.")
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-        log.warning("run %s was killed: reported as failed", run.run_id[:8])
+        log.warning("run %s was killed: reported as ended", run.run_id[:8])
     return [run.run_id for run in lost]
+
+
+def _is_ours(run: dg.DagsterRun) -> bool:
+    """Other projects can keep their runs in the same database."""
+    loaded = run.job_code_origin
+    return process_of(run) is not None or (loaded is not None and DEFINITIONS in loaded.repository_origin.code_pointer.describe())
 
 
 def _is_lost(record: dg.RunRecord) -> bool:
@@ -83,6 +91,8 @@ def _is_lost(record: dg.RunRecord) -> bool:
     process = process_of(run)
     if process is not None:
         return process.is_gone()
+    if not _is_ours(run):
+        return False
     # Runs that wait for the daemon, or are being started by it, are watched by the daemon.
     by_itself = run.status in (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED)
     return by_itself and datetime.datetime.now(datetime.UTC) - record.update_timestamp > CLAIMED_WITHIN

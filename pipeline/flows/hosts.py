@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import IO
 
 from pipeline.errors import PipelineError
 from pipeline.flows.subprocesses import GRACE_SECONDS, POLL_SECONDS, TrainerKilledError, deaf
@@ -47,7 +48,7 @@ class Hosts:
         self.threads = threads
         self._lost_one = False
 
-    def run(self, config: Path, variables: Mapping[str, str], poll: Callable[[], bool]) -> int:
+    def run(self, config: Path, variables: Mapping[str, str], poll: Callable[[], bool], errors: IO[bytes] | None = None) -> int:
         """As `Launcher.run`. HostsError when a host cannot be reached that was not lost."""
         self._leave_out_silent()
         forwarded = {name: value for name, value in os.environ.items() if name.startswith(FORWARDED)}
@@ -58,7 +59,7 @@ class Hosts:
             for host, name in zip(self.hosts, names, strict=True):
                 node = launch.Node(name, len(names), names[0], port, run_id)
                 command = launch.command(config, self.processes, node=node)
-                lines.append(_Line(host, Order(command, {**forwarded, **variables}, self.threads, self.processes)))
+                lines.append(_Line(host, Order(command, {**forwarded, **variables}, self.threads, self.processes), errors))
             while any(line.status is None for line in lines) and not any(line.status for line in lines) and poll():
                 for line in lines:
                     line.hold()
@@ -103,9 +104,9 @@ def _answer(process: "subprocess.Popen[bytes]") -> str:
 class _Line:
     """A torchrun on a host, which runs as long as this process holds the line."""
 
-    def __init__(self, host: str, order: Order) -> None:
+    def __init__(self, host: str, order: Order, errors: IO[bytes] | None) -> None:
         self.host = host
-        self._ssh = _ssh(host, "-m", "pipeline.flows.tether", stdin=subprocess.PIPE)
+        self._ssh = _ssh(host, "-m", "pipeline.flows.tether", stdin=subprocess.PIPE, stderr=errors)
         assert self._ssh.stdin is not None
         self._stdin = self._ssh.stdin
         self._write(json.dumps(asdict(order)).encode() + b"\n")
@@ -136,7 +137,7 @@ class _Line:
             self._ssh.wait()
 
 
-def _ssh(host: str, *python: str, stdin: int, stderr: int | None = None) -> "subprocess.Popen[bytes]":
+def _ssh(host: str, *python: str, stdin: int, stderr: int | IO[bytes] | None = None) -> "subprocess.Popen[bytes]":
     """Python with these arguments on `host`, as it is here. It ends, and with it the line, when this process is killed."""
     command = f"cd {shlex.quote(str(ROOT))} && exec {shlex.join([sys.executable, *python])}"
     try:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import IO, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
@@ -22,11 +22,11 @@ HOST = r"(\w[\w.-]*@)?\w[\w.-]*"  # and no option of ssh
 class Launcher(Protocol):
     """A way to start trainers. After a TrainerKilledError it can be asked again, and goes on with what is left."""
 
-    def run(self, config: Path, variables: Mapping[str, str], poll: Callable[[], bool]) -> int:
+    def run(self, config: Path, variables: Mapping[str, str], poll: Callable[[], bool], errors: IO[bytes] | None = None) -> int:
         """Trains until it ends and returns its exit status. TrainerKilledError when something else ended it.
 
-        Each process has `variables` in its environment. `poll` is called all the while and stops training by returning False; however this ends,
-        no trainer is left.
+        Each process has `variables` in its environment, and writes its standard error to `errors`, or where this process does. `poll` is called
+        all the while and stops training by returning False; however this ends, no trainer is left.
         """
 
 
@@ -37,9 +37,9 @@ class ThisMachine:
     processes: int
     threads: int | None
 
-    def run(self, config: Path, variables: Mapping[str, str], poll: Callable[[], bool]) -> int:
+    def run(self, config: Path, variables: Mapping[str, str], poll: Callable[[], bool], errors: IO[bytes] | None = None) -> int:
         environment = {**os.environ, **launch.environment(self.threads, self.processes), **variables}
-        status = run_group(launch.command(config, self.processes), environment, poll)
+        status = run_group(launch.command(config, self.processes), environment, poll, errors)
         if status < 0:
             killed = f"the trainer was killed by {signal.Signals(-status).name}"
             hint = ": is there enough memory?" if -status == signal.SIGKILL else ""

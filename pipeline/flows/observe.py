@@ -21,7 +21,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Observed:
-    """The version of a source now (of one that cannot be looked at: why) and since when what was made of it is in use."""
+    """The version of a source now (of one that cannot be looked at: why) and since when the token shards made of it are in use."""
 
     corpus: str
     version: str
@@ -42,7 +42,7 @@ def observe(store: Store, corpus: Corpus) -> Observed:
     if made_from is None or not store.has(shards):
         return Observed(corpus.name, version, State.NEW)
     state = State.UP_TO_DATE if version == made_from and _followed(store, corpus.name) else State.OUTDATED
-    return Observed(corpus.name, version, state, max(store.in_use_since(key) for key in (read, shards)))
+    return Observed(corpus.name, version, state, store.in_use_since(shards))
 
 
 def observe_all(store: Store, recipe: Recipe) -> list[Observed]:

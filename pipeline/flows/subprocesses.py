@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import IO
 
 from pipeline.errors import PipelineError
 from trainer.signals import stop_with_parent
@@ -15,16 +16,23 @@ POLL_SECONDS = 0.2
 GRACE_SECONDS = 40.0  # the trainer finishes its step and saves within this; torchrun gives its processes 30
 
 
-class TrainerKilledError(PipelineError):
-    """Something else ended the trainer: another attempt may well succeed."""
+class RetriableError(PipelineError):
+    """The trainer ended early, and not for a mistake of the user's: another attempt may well succeed."""
 
 
-def run_group(command: Sequence[str], environment: Mapping[str, str], poll: Callable[[], bool]) -> int:
+class TrainerKilledError(RetriableError):
+    """Something else ended the trainer."""
+
+
+def run_group(command: Sequence[str], environment: Mapping[str, str], poll: Callable[[], bool], errors: IO[bytes] | None = None) -> int:
     """Runs `command` in a session of its own and returns its exit status; `poll` is called all the while and stops it by returning False.
 
-    However this ends (an exception, Ctrl-C, a poll that says stop) the whole group is gone afterwards: SIGTERM, a grace, SIGKILL.
+    It writes its standard error to `errors`, or where this process does. However this ends (an exception, Ctrl-C, a poll that says stop) the whole
+    group is gone afterwards: SIGTERM, a grace, SIGKILL.
     """
-    process = subprocess.Popen(command, env=dict(environment), start_new_session=True, preexec_fn=stop_with_parent, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, env=dict(environment), start_new_session=True, preexec_fn=stop_with_parent, stdin=subprocess.DEVNULL, stderr=errors
+    )
     try:
         while process.poll() is None:
             if not poll():

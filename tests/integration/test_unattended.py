@@ -12,6 +12,8 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.code_pointer import CodePointer
+from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 
 from pipeline.assets import lost_runs
 from pipeline.assets.failures import WEBHOOK_VARIABLE, failure_sensor
@@ -120,18 +122,63 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
         assert instance.event_log_storage.claim_concurrency_slot("gpu", waiting, "model").is_claimed
 
 
+def of_module(name: str) -> JobPythonOrigin:
+    """What Dagster notes on a run of this module's definitions."""
+    return JobPythonOrigin("train", RepositoryPythonOrigin(sys.executable, CodePointer.from_module(name, "defs", None)))
+
+
 def test_a_run_that_never_named_its_process_is_not_under_way_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     @dg.asset
     def model() -> None: ...
 
     job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def("train")
     with dg.DagsterInstance.ephemeral() as instance:
-        instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags={"of": "a terminal"})
-        instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTING, tags={"of": "the daemon"})
-        assert lost_runs.under_way(instance, tags={"of": "a terminal"})
+
+        def under_way() -> set[str]:
+            return {run.tags["of"] for run in lost_runs.under_way(instance)}
+
+        for of, status in (("a terminal", dg.DagsterRunStatus.STARTED), ("the daemon", dg.DagsterRunStatus.STARTING)):
+            instance.create_run_for_job(job, status=status, tags={"of": of}, job_code_origin=of_module("pipeline.definitions"))
+        assert under_way() == {"a terminal", "the daemon"}
         monkeypatch.setattr(lost_runs, "CLAIMED_WITHIN", datetime.timedelta(0))
-        assert not lost_runs.under_way(instance, tags={"of": "a terminal"})
-        assert lost_runs.under_way(instance, job="train")
+        assert under_way() == {"the daemon"}
+
+
+def test_a_run_of_another_project_in_the_same_database_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dg.asset
+    def model() -> None: ...
+
+    job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def("train")
+    monkeypatch.setattr(lost_runs, "CLAIMED_WITHIN", datetime.timedelta(0))
+    with dg.DagsterInstance.ephemeral() as instance:
+        other = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, job_code_origin=of_module("billing.definitions"))
+        assert lost_runs.under_way(instance) == []
+        found = instance.get_run_by_id(other.run_id)
+        assert found and found.status is dg.DagsterRunStatus.STARTED
+
+
+def test_a_run_that_was_stopped_and_then_killed_stays_stopped() -> None:
+    @dg.asset
+    def model() -> None: ...
+
+    job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def("train")
+    code = """
+import sys
+from pipeline.assets.lost_runs import Process
+print(f"{sys.argv[1]} {Process.this().tag()}")
+"""
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.CANCELING)
+        tag = subprocess.run([sys.executable, "-c", code, run.run_id], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+        instance.add_run_tags(run.run_id, {lost_runs.PROCESS_TAG: tag})
+        assert lost_runs.report(instance) == [run.run_id]
+        found = instance.get_run_by_id(run.run_id)
+        assert found and found.status is dg.DagsterRunStatus.CANCELED  # one that failed is started again by the daemon
+
+
+def test_trainings_and_evaluations_take_turns(definitions: dg.Definitions) -> None:
+    for key in ("pretrained_model", "evaluation", "checkpoint_evaluation"):
+        assert definitions.get_assets_def(key).op.pool == "gpu"
 
 
 def test_the_launchpad_starts_with_the_recipes_own_settings(finished: Project, definitions: dg.Definitions) -> None:
@@ -163,10 +210,13 @@ def test_each_checkpoint_that_is_kept_is_evaluated_once(finished: Project, defin
         return result
 
     with dg.DagsterInstance.from_config(str(finished.home)) as instance:
-        job = definitions.resolve_job_def("pretrain")
-        training = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
-        assert "training is under way" in str(tick(instance).skip_reason)
-        instance.report_run_canceled(training)
+        from_a_terminal = instance.get_runs(dg.RunsFilter(job_name="pretrain", statuses=[dg.DagsterRunStatus.SUCCESS]))[0].job_code_origin
+        everything = definitions.resolve_implicit_global_asset_job_def()
+        for job, chosen in ((definitions.resolve_job_def("pretrain"), None), (everything, frozenset([dg.AssetKey("pretrained_model")]))):
+            started = {"status": dg.DagsterRunStatus.STARTED, "job_code_origin": from_a_terminal}
+            training = instance.create_run_for_job(job, asset_selection=chosen, **started)
+            assert "training is under way" in str(tick(instance).skip_reason)
+            instance.report_run_canceled(training)
         requests = tick(instance).run_requests or []
         keys = [request.partition_key for request in requests]
         assert [str(key)[-8:] for key in keys] == ["00000024", "00000032"]  # keep_last: 2

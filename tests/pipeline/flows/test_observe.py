@@ -46,8 +46,10 @@ def test_a_corpus_whose_source_changed_is_outdated_and_its_neighbour_is_not(stor
 
 def test_a_change_that_was_read_but_not_followed_to_the_shards_is_not_forgotten(store: Store, recipe: Recipe, tmp_path: Path) -> None:
     change(tmp_path / "first.jsonl")
+    before = observe_all(store, recipe)[0]
     collect(store, ENGINE, "first", recipe.corpus("first").source, 1_000_000)
     assert states(store, recipe) == [State.OUTDATED, State.UP_TO_DATE]
+    assert observe_all(store, recipe)[0] == before  # the same change
 
 
 def test_a_corpus_that_was_never_taken_to_shards_is_new(recipe: Recipe, tmp_path: Path) -> None:
