@@ -7,7 +7,7 @@ PRICES_AS_OF = "2025"
 
 @dataclass(frozen=True)
 class Gpu:
-    """`device`: what the driver's name for it contains. `flops`: the maker's dense peak in bf16 and fp16, a second. `memory` in bytes.
+    """`device`: whole words of the driver's name for it. `flops`: the maker's dense peak in bf16 and fp16, a second. `memory` in bytes.
 
     `price`: an assumed USD per GPU-hour, on demand, at PRICES_AS_OF.
     """
@@ -22,7 +22,7 @@ def _gpu(device: str, teraflops: float, gigabytes: int, price: float) -> Gpu:
     return Gpu(device, teraflops * 1e12, gigabytes * 10**9, price)
 
 
-# Where one name contains another, the longer comes first.
+# Where one name has the words of another, the longer comes first.
 GPUS = {
     "b200": _gpu("B200", 2250, 180, 5.00),
     "h200": _gpu("H200", 989, 141, 3.50),
@@ -33,6 +33,7 @@ GPUS = {
     "a100-40gb": _gpu("A100-SXM4-40GB", 312, 40, 1.30),
     "a100": _gpu("A100", 312, 80, 1.80),
     "l40s": _gpu("L40S", 362, 48, 1.00),
+    "l40": _gpu("L40", 181, 48, 0.90),
     "rtx4090": _gpu("RTX 4090", 165, 24, 0.40),
     "a10": _gpu("A10", 125, 24, 0.75),
     "l4": _gpu("L4", 121, 24, 0.70),

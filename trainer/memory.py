@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map_only
 
 from trainer import averaging
 from trainer.attention import choose, masks_documents
-from trainer.config import RunConfig
+from trainer.config import ExponentialAverage, RunConfig, TrainingConfig
 from trainer.model import Llama
 from trainer.optim.build import build
 from trainer.precision import AUTOCAST, resolve
@@ -57,12 +57,18 @@ class Memory:
         return f"{self.total / 1e6:,.0f} MB ({', '.join(f'{name} {size / 1e6:,.0f}' for name, size in parts.items() if size)})"
 
 
+def copies_with_averages(training: TrainingConfig) -> int:
+    """Copies of the weights in the optimizers' state while a checkpoint is made: the averages, and beside them the weights in training."""
+    averaging = training.averaging
+    return 0 if averaging is None else 2 if isinstance(averaging, ExponentialAverage) else averaging.k + 1
+
+
 def rough(config: RunConfig) -> int:
     """About what a run needs, in bytes, rather too much: everything that has a size, as often as could be."""
     training, vocab_size = config.training, config.data.vocab_size
     model, tokens = training.model, training.micro_batch_tokens
     block = 32 * model.d_model + 8 * model.d_ff + 8 * model.n_heads * training.seq_len
-    return 28 * model.parameters(vocab_size) + 4 * tokens * (model.n_layers * block + 8 * vocab_size)
+    return (28 + 8 * copies_with_averages(training)) * model.parameters(vocab_size) + 4 * tokens * (model.n_layers * block + 8 * vocab_size)
 
 
 def estimate(config: RunConfig, processes: int, device: torch.device) -> Memory:
@@ -72,7 +78,9 @@ def estimate(config: RunConfig, processes: int, device: torch.device) -> Memory:
     peak = max(forward_and_backward, update)
     copy = beside = 0
     if device.type == "cpu":
-        copy = weights + (0 if config.training.checkpoint.model_only else optimizer)
+        # With averages the weights in training are copied too: in memory gradients make room for them, which are gone by then.
+        trained = weights if config.training.averaging else 0
+        copy = weights + (0 if config.training.checkpoint.model_only else optimizer + trained)
         beside = LIBRARY_BYTES + int(HOLES * (peak + copy))
     return Memory(
         weights=weights,

@@ -1,5 +1,6 @@
 """loss.png: the training and validation loss over tokens."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,14 @@ def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
 
 
 def running_mean(values: np.ndarray, span: float) -> np.ndarray:
-    """Exponential over about `span` values, its start corrected for the missing past (as Adam does)."""
+    """Exponential over about `span` values, its start corrected for the missing past (as Adam does).
+
+    Passes over what is not finite, which only the losses of steps that fp16 skipped are: others end a run before they are recorded.
+    """
     decay = 1 - 1 / span
     total, weight, means = 0.0, 0.0, []
     for value in values.tolist():
-        total, weight = decay * total + value, decay * weight + 1
-        means.append(total / weight)
+        if math.isfinite(value):
+            total, weight = decay * total + value, decay * weight + 1
+        means.append(total / weight if weight else math.nan)
     return np.array(means)

@@ -16,7 +16,7 @@ from trainer.config import CorpusShards, DataConfig, RunConfig, TrainingConfig
 from trainer.errors import TrainerError
 from trainer.generate import load_tokenizer
 from trainer.hardware import free_memory
-from trainer.memory import estimate, rough
+from trainer.memory import copies_with_averages, estimate, rough
 from trainer.model import padded_vocab_size
 from trainer.parallel.world import World
 from trainer.shards import Shard, ShardError, idx_path
@@ -121,8 +121,7 @@ def _hash_shards(name: str, shards: list[Shard], data: DataConfig) -> str:
 
 def _check_disk(config: RunConfig) -> None:
     wanted = config.training.checkpoint
-    # fp32 weights and at most two moments.
-    checkpoint_bytes = (4 if wanted.model_only else 12) * config.training.model.parameters(padded_vocab_size(config.data.vocab_size))
+    checkpoint_bytes = _checkpoint_bytes(config)
     most = config.training.max_tokens
     made = min(config.training.steps, -(-most // (wanted.every_tokens or 1)))
     # Retention comes after the commit, so one more than are kept exists for a moment.
@@ -134,6 +133,13 @@ def _check_disk(config: RunConfig) -> None:
             f"{config.run_dir}: {free / 1e6:,.0f} MB free, but {missing} checkpoints of {checkpoint_bytes / 1e6:,.0f} MB are to be made; "
             "free some space, lower training.checkpoint.keep_last, or choose another run_dir"
         )
+
+
+def _checkpoint_bytes(config: RunConfig) -> int:
+    """All in fp32: the weights that are exported, at most two moments, and what averages take."""
+    training = config.training
+    copies = 1 if training.checkpoint.model_only else 3 + copies_with_averages(training)
+    return 4 * copies * training.model.parameters(padded_vocab_size(config.data.vocab_size))
 
 
 def _existing_parent(path: Path) -> Path:

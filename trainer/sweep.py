@@ -13,10 +13,11 @@ from typing import Any
 
 import yaml
 
-from trainer import launch
-from trainer.checkpoint.store import directory_for
+from trainer import launch, preflight
+from trainer.checkpoint.state import differences, read_state
+from trainer.checkpoint.store import CheckpointError, directory_for
 from trainer.compare import compare
-from trainer.config import OPERATIONAL, RunConfig, load_run_config
+from trainer.config import OPERATIONAL, RunConfig, load_run_config, meaning
 from trainer.errors import TrainerError
 from trainer.metrics import read
 from trainer.rundir import RunDirectory
@@ -36,19 +37,18 @@ class Trial:
     overrides: list[str]
     config: RunConfig
 
-    def is_done(self) -> bool:
-        """Whether its last checkpoint is there. TrainerError when that is of a run with other settings."""
-        directory = RunDirectory(self.config.run_dir)
-        if not directory_for(directory.checkpoints, self.config.training.steps).is_dir():
-            return False
-        made_with, wanted = (config.training.model_dump(exclude=OPERATIONAL) for config in (load_run_config(directory.config), self.config))
+    @property
+    def last_checkpoint(self) -> Path:
+        return directory_for(RunDirectory(self.config.run_dir).checkpoints, self.config.training.steps)
+
+    def changed(self, contents: dict[str, str]) -> list[str]:
+        """What differs from what its last checkpoint was made with. `contents` of the shards, by corpus. CheckpointError for a damaged one."""
+        made_by = load_run_config(RunDirectory(self.config.run_dir).config)
+        made_with, wanted = (config.training.model_dump(mode="json", exclude=OPERATIONAL) for config in (made_by, self.config))
         # A run writes down what its `auto` became.
-        other = [key for key, value in wanted.items() if value not in ("auto", made_with[key])]
-        if other:
-            raise TrainerError(
-                f"{directory.path}: was trained with another training.{other[0]} than it would be now; choose another run_dir, or remove it"
-            )
-        return True
+        wanted |= {key: made_with[key] for key, value in wanted.items() if value == "auto"}
+        data = meaning(self.config, self.config.training.precision, contents)["data"]
+        return [*differences(made_with, wanted, "training"), *differences(read_state(self.last_checkpoint)["meaning"]["data"], data, "data")]
 
 
 def main(arguments: list[str]) -> int:
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     directory = load_run_config(options.config).run_dir
     trials = combinations(options.config, directory, options.grid)
-    done = [trial.name for trial in trials if trial.is_done()]
+    done = finished(trials)
     failed = []
     for number, trial in enumerate(trials, start=1):
         if trial.name in done:
@@ -97,6 +97,31 @@ def combinations(config: Path, directory: Path, grid: Sequence[str]) -> list[Tri
     if len({trial.name for trial in trials}) < len(trials):
         raise TrainerError("two combinations of the sweep are the same: name each key once and each value once")
     return trials
+
+
+def finished(trials: Sequence[Trial]) -> list[str]:
+    """The names of those whose last checkpoint is there. TrainerError when it is of other settings or data.
+
+    Shards that do not say what their `content` is are read for that, once.
+    """
+    done, known = [], dict[str, dict[str, str]]()
+    for trial in trials:
+        if not trial.last_checkpoint.is_dir():
+            continue
+        data = trial.config.data.model_dump_json()
+        if data not in known:
+            known[data] = preflight.contents(trial.config)
+        try:
+            changed = trial.changed(known[data])
+        except CheckpointError:
+            continue  # the trainer says so, and makes it again
+        if changed:
+            raise TrainerError(
+                f"{trial.config.run_dir}: was trained with other settings than it would be now ({'; '.join(changed)}); "
+                "choose another run_dir, or remove it"
+            )
+        done.append(trial.name)
+    return done
 
 
 def _axis(text: str) -> tuple[str, list[Any]]:

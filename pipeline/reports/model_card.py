@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from pipeline.reports.funnel import DOCUMENTS, TOKENS, of_lineage
-from trainer.config import ModelConfig
+from trainer.config import ModelConfig, TrainingConfig
 
 FUNNEL = (*DOCUMENTS, *TOKENS)
 SOURCES = {
@@ -122,6 +122,8 @@ def _funnel_table(lineage: Mapping[str, Any]) -> str:
 
 def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int) -> str:
     optimizer, schedule = training["optimizer"], training["schedule"]
+    curriculum = TrainingConfig.model_validate(training).curriculum
+    batches = dict.fromkeys(f"{stage.global_batch_tokens:,}" for stage in curriculum.stages)
     rates = f"peak learning rate {optimizer['lr']:g}"
     if optimizer["kind"] == "muon":
         rates = f"peak learning rate {optimizer['muon_lr']:g}, AdamW's {optimizer['lr']:g}"
@@ -132,10 +134,12 @@ def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int) 
         "vocabulary": f"{vocab_size:,}, byte-level BPE",
         "optimizer": f"{optimizer['kind']}, {rates}, weight decay {optimizer['weight_decay']:g}",
         "schedule": f"{schedule['kind']}, {schedule['warmup_tokens']:,} tokens of warmup",
-        "batch": f"{training['global_batch_tokens']:,} tokens",
-        "steps": f"{training['max_tokens'] // training['global_batch_tokens']:,}",
+        "batch": f"{', then '.join(batches)} tokens",
+        "steps": f"{curriculum.steps:,}",
         "seed": str(training["seed"]),
     }
+    if training["stages"]:
+        rows["stages"] = ", ".join(f"{stage.name} {stage.tokens / training['max_tokens']:.0%}" for stage in curriculum.stages)
     return _table(("setting", "value"), rows.items(), numbers=False)
 
 

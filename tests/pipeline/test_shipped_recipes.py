@@ -27,7 +27,7 @@ TARGETS = {
     "gpu": Target((124e6, 140e6), GPUS["rtx4090"].memory),
     "llama-171m": Target((170e6, 172e6), memory=12 * 10**9),
     "gpu-1b": Target((1.1e9, 1.3e9), GPUS["h100"].memory, processes=8),
-    "7b": Target((6.6e9, 7e9), GPUS["b200"].memory, processes=8),
+    "7b": Target((6.6e9, 7e9), GPUS["h100"].memory, processes=8),
 }
 
 
@@ -56,7 +56,8 @@ def memory(recipe: Recipe) -> GpuMemory:
         training.optimizer.kind,
         attention="math" if training.seq_len <= 512 else "sdpa",
     )
-    return gpu_memory(work)
+    shards = training.parallel.dp_shard
+    return gpu_memory(work, "zero3" if shards > 1 else "ddp", shards)
 
 
 def test_every_recipe_that_ships_is_known_here() -> None:
@@ -76,6 +77,12 @@ def test_a_step_divides_among_the_processes_of_its_machine(name: str, recipe: Re
     training = recipe.training
     for stage in training.curriculum.stages:
         assert stage.global_batch_tokens % (training.seq_len * training.micro_batch_size * TARGETS[name].processes) == 0
+
+
+def test_a_model_that_is_split_is_started_in_as_many_processes(name: str, recipe: Recipe) -> None:
+    parallel = recipe.training.parallel
+    if parallel.splits_model:
+        assert recipe.launch.nproc_per_node == TARGETS[name].processes == parallel.dp_shard * parallel.tp * parallel.pp
 
 
 def test_the_schedule_warms_up_and_the_run_is_seen_and_saved_on_its_way(recipe: Recipe) -> None:

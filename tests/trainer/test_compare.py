@@ -1,21 +1,24 @@
 """Runs beside each other: figures, differing settings, curves."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from trainer.compare import main
 from trainer.errors import TrainerError
+from trainer.plot import running_mean
 
 
-def write_run(run: Path, settings: dict[str, Any], losses: list[float], speeds: list[float], step_tokens: int = 100) -> Path:
+def write_run(run: Path, settings: dict[str, Any], losses: list[float], speeds: list[float], step_tokens: int = 100, **recorded: Any) -> Path:
     run.mkdir(parents=True)
     (run / "config.yaml").write_text(yaml.safe_dump(settings))
     lines: list[dict[str, Any]] = [
-        {"kind": "train", "step": step, "tokens": step * step_tokens, "loss": loss, "tokens_per_second": speed}
+        {"kind": "train", "step": step, "tokens": step * step_tokens, "loss": loss, "tokens_per_second": speed, **recorded}
         for step, (loss, speed) in enumerate(zip(losses, speeds, strict=True), start=1)
     ]
     last = lines[-1]
@@ -46,6 +49,17 @@ def test_final_figures_and_only_the_settings_that_differ_are_told(runs: list[Pat
         ["training.optimizer.lr", "-", "0.01"],
     ]
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_steps_that_fp16_skipped_are_left_out_of_the_training_loss(
+    settings: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings["training"]["max_tokens"] = 500
+    losses = [math.nan, 5.0, math.inf, 4.0, math.nan]
+    run = write_run(tmp_path / "run", settings, losses, [100.0] * 5, skipped=True)
+    main([str(run), "--plot", str(tmp_path / "run.png")])
+    assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["run", "500", "100%", "4.0000"]
+    assert np.allclose(running_mean(np.array(losses), span=1.0), [math.nan, 5, 5, 4, 4], equal_nan=True)
 
 
 def test_a_corpus_is_compared_with_the_one_of_its_name(settings: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,11 @@ import torch
 
 from tests.trainer.runs import ROOT
 from trainer import launch
+from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
 from trainer.memory import Memory, estimate, rough
+from trainer.parallel.world import World
+from trainer.session import Session
 
 CPU = torch.device("cpu")
 
@@ -59,6 +62,20 @@ def test_each_part_follows_what_it_is_made_of(settings: dict[str, Any]) -> None:
     assert of(settings, model=model, checkpoint={"every_tokens": 1, "model_only": True}).copy == one.weights
     assert of(settings, model=model, micro_batch_size=8).activations == pytest.approx(2 * one.activations, rel=0.1)
     assert rough(config) > one.total - one.beside
+
+
+@pytest.mark.parametrize("averaging", [None, {"kind": "ema", "half_life_tokens": 512}, {"kind": "last_k", "k": 3, "every_tokens": 256}])
+def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(settings: dict[str, Any], averaging: dict[str, Any] | None) -> None:
+    settings["training"] |= {"averaging": averaging, "optimizer": {"kind": "adamw"}}
+    session = Session.prepare(RunConfig.model_validate(settings), World(0, 1, CPU))
+    for step in range(3):
+        session.take_step(torch.from_numpy(session.data.batch(step, 0, 1)))
+    snapshot = session.snapshot(Staging(), 0, model_only=False)
+    assert snapshot.model is not None and snapshot.optimizer is not None
+    copied = [*snapshot.model.parameters(), *snapshot.optimizer.values()]
+    estimated = of(settings)
+    assert estimated.copy == pytest.approx(sum(tensor.nbytes for tensor in copied), rel=0.01)
+    assert rough(session.config) > estimated.total - estimated.beside
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainer import metrics
+from trainer import hardware, metrics
 from trainer.parallel.world import World
 from trainer.updates import SAMPLED, UpdateProbe
 
@@ -39,6 +39,18 @@ def test_a_checkpoint_saved_before_anything_was_written_again_vouches_for_what_i
     second.go_back(1, vouched)
     assert second.sync() == vouched
     second.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "teraflops"),
+    [("NVIDIA L4", 121), ("NVIDIA L40", 181), ("NVIDIA L40S", 362), ("NVIDIA A100-SXM4-80GB", 312), ("NVIDIA H100 PCIe", 756), ("NVIDIA A10G", None)],
+)
+def test_the_peak_is_that_of_the_gpu_and_not_of_one_whose_name_begins_like_it(
+    name: str, teraflops: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+    monkeypatch.setattr(hardware, "_measured_flops", lambda *_: -1.0)
+    assert hardware.peak_flops(torch.device("cuda"), "bf16") == (-1.0 if teraflops is None else teraflops * 1e12)
 
 
 def test_the_update_ratio_of_a_small_model_is_exact_and_of_a_large_one_close() -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,22 @@ def test_a_run_that_cannot_work_says_why_and_touches_nothing(
     with pytest.raises(TrainerError, match=says):
         run(config)
     assert not config.run_dir.exists()
+
+
+@pytest.mark.parametrize("averaging", [None, {"kind": "ema", "half_life_tokens": 512}, {"kind": "last_k", "k": 3, "every_tokens": 512}])
+def test_checkpoints_take_the_room_that_was_asked_for(
+    settings: dict[str, Any], averaging: dict[str, Any] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings["training"] |= {"averaging": averaging, "optimizer": {"kind": "adamw"}}
+    run(RunConfig.model_validate(settings))
+    last = max((tmp_path / "run" / "checkpoints").iterdir())
+    written = 3 * sum(file.stat().st_size for file in last.rglob("*.safetensors"))
+    config = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "other")})
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda path: SimpleNamespace(free=1.05 * written))
+    preflight.check(config, ALONE)
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda path: SimpleNamespace(free=0.95 * written))
+    with pytest.raises(TrainerError, match="3 checkpoints of"):
+        preflight.check(config, ALONE)
 
 
 def test_processes_that_do_not_divide_the_batch_are_named(config: RunConfig) -> None:

@@ -1,5 +1,6 @@
 """A grid of runs: one directory each, finished ones left alone, interrupted ones gone on with."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,9 +64,44 @@ def test_a_run_that_fails_is_told_the_others_end_and_are_not_run_again(config_pa
     written = metrics.stat().st_mtime_ns
     assert main([str(config_path), "training.optimizer.lr=1e-3"]) == 0
     config_path.write_text(config_path.read_text().replace("seed: 5", "seed: 6"))
-    with pytest.raises(TrainerError, match=r"was trained with another training\.seed"):
+    with pytest.raises(TrainerError, match=r"was trained with other settings than it would be now \(training\.seed: 5 -> 6\)"):
         main([str(config_path), *grid])
     assert metrics.stat().st_mtime_ns == written
+
+
+def test_a_run_on_other_data_is_not_taken_for_done_but_one_on_the_same_data_elsewhere_is(
+    settings: dict[str, Any], config_path: Path, tmp_path: Path
+) -> None:
+    command = [str(config_path), "training.seed=1"]
+    shards = tmp_path / "shards"
+    shutil.copytree(Path(settings["data"]["corpora"][0]["train"][0]).parent, shards)
+    prose, code = settings["data"]["corpora"]
+    config_path.write_text(yaml.safe_dump({**settings, "data": {**settings["data"], "corpora": [{**prose, "content": "known"}, code]}}))
+    assert main(command) == 0
+    written = (tmp_path / "run" / "seed=1" / "metrics.jsonl").stat().st_mtime_ns
+
+    def main_with(prose: dict[str, Any], **data: Any) -> int:
+        moved = {**code, "train": [str(shards / Path(prefix).name) for prefix in code["train"]]}
+        config_path.write_text(yaml.safe_dump({**settings, "data": {**settings["data"], "corpora": [prose, moved], **data}}))
+        return main(command)
+
+    known = {**prose, "content": "known"}
+    assert main_with({**known, "train": prose["train"][:1]}) == 0  # what says its content is the same wherever it is
+    for change, says in (
+        ({"content": "other"}, r"data\.corpora\.prose\.shards: known -> other"),
+        ({"weight": 2}, r"data\.corpora\.prose\.weight: 3\.0 -> 2\.0"),
+        ({"name": "poems"}, r"data\.corpora\.poems: None -> "),
+    ):
+        with pytest.raises(TrainerError, match=says):
+            main_with({**known, **change})
+    with pytest.raises(TrainerError, match=r"data\.vocab_size: 300 -> 301"):
+        main_with(known, vocab_size=301)
+    with (shards / "code-0.bin").open("r+b") as tokens:
+        tokens.seek(4)
+        tokens.write(b"\x07\x00")
+    with pytest.raises(TrainerError, match=r"data\.corpora\.code\.shards: "):
+        main_with(known)
+    assert (tmp_path / "run" / "seed=1" / "metrics.jsonl").stat().st_mtime_ns == written
 
 
 @pytest.mark.slow

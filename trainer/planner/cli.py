@@ -19,6 +19,7 @@ from trainer.planner.shape import shaped
 from trainer.planner.text import describe
 from trainer.recompute import Recompute
 
+VOCABULARY = 50_000  # where nothing says how large it is
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 COUNT = re.compile(r"([0-9][0-9_.]*(?:e[+-]?[0-9]+)?)([kmbt]?)", re.IGNORECASE)
 
@@ -27,7 +28,9 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     law, machine = LAWS[options.law], _machine(options)
     training, vocab_size = _configured(options.params) if options.params and options.params.endswith((".yaml", ".yml")) else (None, None)
-    vocab_size = options.vocab_size or vocab_size or 50_000
+    if training and not (options.vocab_size or vocab_size):
+        print(f"{options.params} does not say how large its vocabulary is: {VOCABULARY:,} is assumed, give --vocab-size\n")
+    vocab_size = options.vocab_size or vocab_size or VOCABULARY
     seq_len = options.seq_len or (training.seq_len if training else 2048)
     seconds = options.days * DAY if options.days else machine.seconds_for(options.budget) if options.budget else None
     if training or options.params:
@@ -70,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     limit.add_argument("--days", type=_positive(float), help="days to train")
     limit.add_argument("--tokens", type=_count, help="tokens to train on; default: the compute-optimal number")
     parser.add_argument("--law", choices=LAWS, default="epoch", help="default: epoch")
-    parser.add_argument("--vocab-size", type=_positive(int), help="default: the file's, or 50,000")
+    parser.add_argument("--vocab-size", type=_positive(int), help=f"default: the file's, or {VOCABULARY:,}")
     parser.add_argument("--seq-len", type=_positive(int), help="default: the file's, or 2,048")
     parser.add_argument("--micro-batch-size", type=_positive(int), help="windows on one GPU at a time; default: the file's, or 8")
     parser.add_argument("--optimizer", choices=STATE_BYTES, help="default: the file's, or adamw")

@@ -15,7 +15,7 @@ FORMULAS: dict[Sharding, str] = {
     "ddp": "4P + 4P + state",
     "zero1": "4P + 4P + state/G",
     "zero2": "4P + 4P/G + state/G",
-    "zero3": "(4P + 4P + state)/G",
+    "zero3": "(4P + 4P + state)/G + gathered",
 }
 
 FP32, BF16 = 4, 2
@@ -49,6 +49,11 @@ class Workload:
         return self.model.parameters(self.rows)
 
     @property
+    def vocabulary_parameters(self) -> int:
+        """Those of the embedding and the head."""
+        return (1 if self.model.tie_embeddings else 2) * self.rows * self.model.d_model
+
+    @property
     def matrices(self) -> int:
         """Weights that are multiplied inside one block."""
         model = self.model
@@ -59,6 +64,7 @@ class Workload:
 class GpuMemory:
     """Bytes on one GPU. `bf16_weights`: the copies that matrix products read, with zero3 those of the blocks at work.
 
+    `gathered`: with zero3 embedding and head, which trainer.parallel.split leaves whole in fp32 until the backward pass ends, and their gradients.
     `logits`: a chunk of them and the gradient of the head. `total` is the moment when all are there, with gradients of an earlier micro-batch.
     """
 
@@ -66,22 +72,25 @@ class GpuMemory:
     gradients: int
     optimizer: int
     bf16_weights: int
+    gathered: int
     activations: int
     logits: int
 
     @property
     def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.bf16_weights + self.activations + self.logits
+        return self.weights + self.gradients + self.optimizer + self.bf16_weights + self.gathered + self.activations + self.logits
 
 
 def gpu_memory(work: Workload, sharding: Sharding = "ddp", gpus: int = 1) -> GpuMemory:
     """Uncompiled; a compiler keeps fewer activations. CUDA's libraries (about 1 GB) and what its allocator leaves unused come on top."""
     stage = SHARDINGS.index(sharding)
+    splits_weights = stage >= 3 and gpus > 1
     return GpuMemory(
         weights=FP32 * work.parameters // (gpus if stage >= 3 else 1),
         gradients=FP32 * work.parameters // (gpus if stage >= 2 else 1),
         optimizer=_state_bytes(work) // (gpus if stage >= 1 else 1),
-        bf16_weights=BF16 * (2 if stage >= 3 and gpus > 1 else work.model.n_layers) * work.matrices,
+        bf16_weights=BF16 * (2 if splits_weights else work.model.n_layers) * work.matrices,
+        gathered=2 * FP32 * work.vocabulary_parameters if splits_weights else 0,
         activations=_activation_bytes(work),
         logits=_logits_bytes(work),
     )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from trainer.config import ModelConfig
+from trainer.config.parallel import NOT_SPLIT
 from trainer.gpus import PRICES_AS_OF
 from trainer.planner.gpu_memory import FORMULAS, SHARDINGS, Sharding, Workload, gpu_memory, largest_micro_batch
 from trainer.planner.laws import FITTED_PARAMETERS, FITTED_TOKENS, LAWS, ScalingLaw
@@ -51,6 +52,7 @@ def _memory(machine: Machine, work: Workload) -> str:
         "gradients",
         "optimizer",
         "bf16",
+        "gathered",
         "activations",
         "logits",
         "total",
@@ -61,12 +63,15 @@ def _memory(machine: Machine, work: Workload) -> str:
     rows = [_memory_row(name, machine, work) for name in SHARDINGS]
     batch = f"micro-batch {work.micro_batch_size} x {work.seq_len}"
     note = f"Memory: {work.optimizer}, {batch}, activation checkpointing {work.activation_checkpointing}; `python -m trainer` works as ddp"
+    if machine.gpus > 1 and work.optimizer not in NOT_SPLIT:
+        note += f", with `training.parallel: {{dp_shard: {machine.gpus}}}` as zero3, after 4P on each GPU for a moment"
     return f"{note}\n{table(header, rows)}"
 
 
 def _memory_row(sharding: Sharding, machine: Machine, work: Workload) -> tuple[str, ...]:
     memory, available = gpu_memory(work, sharding, machine.gpus), machine.gpu.memory
-    parts = (memory.weights, memory.gradients, memory.optimizer, memory.bf16_weights, memory.activations, memory.logits, memory.total)
+    lasting = (memory.weights, memory.gradients, memory.optimizer, memory.bf16_weights, memory.gathered)
+    parts = (*lasting, memory.activations, memory.logits, memory.total)
     fits = "yes" if memory.total <= available else "no"
     largest = largest_micro_batch(work, sharding, machine.gpus, available)
     return (sharding, *(f"{part / 1e9:.2f}" for part in parts), fits, str(largest or "none"), FORMULAS[sharding])

@@ -1,18 +1,25 @@
 """The planner's memory against what autograd and the optimizers of the trainer keep."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from trainer.config import InitConfig, ModelConfig, OptimizerConfig, RunConfig
+from trainer.config import InitConfig, ModelConfig, OptimizerConfig, ParallelConfig, RunConfig
 from trainer.loss import summed_cross_entropy
 from trainer.memory import estimate
 from trainer.model import Llama
 from trainer.optim.build import build
+from trainer.parallel.split import split
+from trainer.parallel.world import DIMENSIONS, World
 from trainer.planner.gpu_memory import STATE_BYTES, Workload, gpu_memory, kept_block_bytes, largest_micro_batch
 from trainer.recompute import Recompute
+from trainer.step import loss_sum
 
 VOCAB = 1000
 MODEL = ModelConfig(n_layers=3, d_model=256, n_heads=4, n_kv_heads=2, d_ff=640)
@@ -87,6 +94,40 @@ def test_each_stage_of_zero_shares_one_more_part_among_the_gpus() -> None:
     assert [memory.optimizer for memory in stages[1:]] == [whole.optimizer // 8] * 3
     assert [memory.gradients for memory in stages[1:]] == [whole.gradients, whole.gradients // 8, whole.gradients // 8]
     assert [memory.weights for memory in stages[1:]] == [whole.weights, whole.weights, whole.weights // 8]
+
+
+@pytest.fixture
+def one_of_eight() -> Iterator[World]:
+    """A process whose seven neighbours are not there: what it is sent is no number, but takes the memory that it would."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=8)
+    yield World(0, 8, torch.device("cpu"), init_device_mesh("cpu", (1, 8, 1), mesh_dim_names=DIMENSIONS))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_embedding_and_head_are_counted_as_fsdp_gathers_them(one_of_eight: World, tied: bool) -> None:
+    shape = MODEL.model_copy(update={"tie_embeddings": tied})
+    model = Llama(shape, VOCAB, 128, "sdpa")
+    model.initialise(InitConfig(), seed=0)
+    split(model, one_of_eight, ParallelConfig(dp_shard=8), "bf16")
+    loss = loss_sum(model, torch.randint(0, VOCAB, (1, 129)), "bf16", None)
+    whole = {name: parameter for name, parameter in model.named_parameters() if ".layers." not in name}
+    gradients: list[torch.Tensor] = []
+    for parameter in whole.values():
+        parameter.register_post_accumulate_grad_hook(lambda parameter: gradients.append(parameter.grad))
+    held = sum(parameter.untyped_storage().nbytes() for parameter in whole.values())
+    loss.backward()
+    held += sum(gradient.nbytes for gradient in gradients)
+    gathered = gpu_memory(Workload(shape, VOCAB, 128, 1), "zero3", gpus=8).gathered
+    assert gathered == pytest.approx(held, rel=0.01)
+
+
+def test_a_large_vocabulary_takes_memory_on_every_gpu_however_many_share_the_weights() -> None:
+    llama = ModelConfig(n_layers=32, d_model=4096, n_heads=32, n_kv_heads=32, d_ff=11008)
+    work = Workload(llama, 128_000, 4096, 1)
+    parts = gpu_memory(work, "zero3", gpus=512)
+    assert parts.total > parts.activations + parts.logits + 2 * 4 * (2 * 128_000 * 4096)
+    assert gpu_memory(work, "zero3", gpus=1).total == gpu_memory(work).total
 
 
 def test_recomputing_activations_keeps_far_less_and_lets_larger_micro_batches_fit() -> None:

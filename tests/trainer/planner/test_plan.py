@@ -59,7 +59,7 @@ def test_a_named_model_is_planned_in_full_and_drawn(tmp_path: Path, capsys: pyte
     told = capsys.readouterr().out
     for heading in ("Time ", "Cost ", "GB on a GPU", "Compute-optimal for this size", "Training longer", "Same loss, cheaper to serve"):
         assert heading in told
-    assert "zero3" in told
+    assert "works as ddp, with `training.parallel: {dp_shard: 8}` as zero3" in told
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -85,10 +85,18 @@ def test_a_recipe_is_planned_as_it_stands(tmp_path: Path, capsys: pytest.Capture
     path.write_text(yaml.safe_dump({"training": training, "tokenizer": {"vocab_size": 4096}}))
     assert main(["--params", str(path), "--gpus", "1", "--gpu", "l4"]) == 0
     told = capsys.readouterr().out
-    assert "vocabulary 4,096" in told
+    assert "vocabulary 4,096" in told and "assumed, give" not in told
     assert "Tokens    410 k" in told
     assert "muon, micro-batch 4 x 256" in told
     assert "beyond what was fitted" in told
+    assert "works as ddp\n" in told
+    path.write_text(yaml.safe_dump({"training": training, "tokenizer": {"from": "gpt2"}}))
+    main(["--params", str(path)])
+    told = capsys.readouterr().out
+    assert f"{path} does not say how large its vocabulary is: 50,000 is assumed, give --vocab-size" in told
+    assert "vocabulary 50,000" in told
+    main(["--params", str(path), "--vocab-size", "50257"])
+    assert "assumed, give" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
