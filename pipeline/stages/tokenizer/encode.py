@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ class Boundaries:
     end: int
 
 
+@lru_cache(maxsize=2)  # each corpus asks
 def boundaries(tokenizer_json: str, tokenizer_config: str) -> Boundaries:
     """What the tokenizer's configuration calls bos_token and eos_token. Raises TokenizerError naming what is missing."""
     tokenizer, config = Tokenizer.from_str(tokenizer_json), json.loads(tokenizer_config)

@@ -1,6 +1,7 @@
 """gigatoken: some fifty times as fast as `tokenizers`, for the vocabularies with which its ids are the same."""
 
 import json
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 PLAIN_BPE = {"dropout": None, "continuing_subword_prefix": None, "end_of_word_suffix": None, "byte_fallback": False}
 
 
+@lru_cache(maxsize=2)  # each corpus asks
 def unsupported(tokenizer_json: str) -> str | None:
     """Why this tokenizer is left to `tokenizers`; None when gigatoken takes it."""
     import gigatoken  # slow to import, here and below: only where text is encoded
