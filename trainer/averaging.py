@@ -14,6 +14,13 @@ AVERAGE, RECENT = "average", "recent_"
 TRAINED = "trained"
 
 
+def slots(averaging: AveragingConfig | None) -> list[str]:
+    """What the averages, one copy of the weights each, are called in an optimizer's state."""
+    if averaging is None:
+        return []
+    return [AVERAGE] if isinstance(averaging, ExponentialAverage) else [f"{RECENT}{number}" for number in range(averaging.k)]
+
+
 @torch.no_grad()
 def follow(averaging: AveragingConfig, optimizers: list[Optimizer], before: int, tokens: int) -> None:
     """After a step that began at `before` tokens seen and ended at `tokens`."""
@@ -33,18 +40,16 @@ def follow(averaging: AveragingConfig, optimizers: list[Optimizer], before: int,
 
 def fill(averaging: AveragingConfig, optimizers: list[Optimizer]) -> None:
     """As `follow`, until there are all copies that there will be."""
-    copies, every = (1, 1) if isinstance(averaging, ExponentialAverage) else (averaging.k, averaging.every_tokens)
-    for number in range(copies):
+    every = 1 if isinstance(averaging, ExponentialAverage) else averaging.every_tokens
+    for number in range(len(slots(averaging))):
         follow(averaging, optimizers, number * every, (number + 1) * every)
 
 
 def drop_others(averaging: AveragingConfig | None, optimizers: list[Optimizer]) -> None:
     """Forgets averages of other settings, which nothing would follow any more."""
-    own = {AVERAGE} if isinstance(averaging, ExponentialAverage) else {f"{RECENT}{number}" for number in range(averaging.k if averaging else 0)}
     for _, state in _states(optimizers):
-        for slot in _slots(state):
-            if slot not in own:
-                del state[slot]
+        for slot in set(_averages(state)) - set(slots(averaging)):
+            del state[slot]
 
 
 @contextmanager
@@ -52,7 +57,7 @@ def averaged(optimizers: list[Optimizer]) -> Iterator[None]:
     """The model has its average weights while entered, if there are any yet."""
     with torch.no_grad():
         for parameter, state in _states(optimizers):
-            copies = [state[slot] for slot in _slots(state)]
+            copies = [state[slot] for slot in _averages(state)]
             if copies:
                 state[TRAINED] = parameter.detach().clone()
                 parameter.copy_(sum(copies[1:], start=copies[0]) / len(copies))
@@ -77,5 +82,5 @@ def _states(optimizers: list[Optimizer]) -> Iterator[tuple[Tensor, dict[str, Ten
                 yield parameter, optimizer.state[parameter]
 
 
-def _slots(state: dict[str, Tensor]) -> list[str]:
+def _averages(state: dict[str, Tensor]) -> list[str]:
     return sorted(slot for slot in state if slot == AVERAGE or slot.startswith(RECENT))

@@ -141,11 +141,10 @@ def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: t
                     _evaluate_late(session, recorder, stop)
                     continue
 
-            # The last step is followed by everything that ends a run, signal or not.
-            stopping = not session.is_complete and world.any(stop.received)
+            stopping = _is_stopped(session, stop)
             if not stopping and (session.is_complete or session.passes(training.evaluation.every_tokens)):
                 _evaluate(session, recorder, stop)
-                stopping = not session.is_complete and world.any(stop.received)
+                stopping = _is_stopped(session, stop)
             if stopping or saver.is_due():
                 saver.save(whole=stopping)
             saver.poll()
@@ -160,6 +159,11 @@ def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: t
     return DONE
 
 
+def _is_stopped(session: Session, stop: StopSignals) -> bool:
+    """Whether any process got a signal. The last step is followed by everything that ends a run, signal or not. A collective."""
+    return not session.is_complete and session.world.any(stop.received)
+
+
 def _evaluate_late(session: Session, recorder: Recorder | None, stop: StopSignals) -> None:
     """Makes up for an evaluation that a signal came before."""
     if session.step and session.passes(session.training.evaluation.every_tokens) and session.evaluation is None:
@@ -168,7 +172,6 @@ def _evaluate_late(session: Session, recorder: Recorder | None, stop: StopSignal
 
 def _evaluate(session: Session, recorder: Recorder | None, stop: StopSignals) -> None:
     """A signal ends it, but for the last one, which belongs to the end: a run that goes on makes up for it."""
-    world = session.world
     with averaged(session.optimizers):
         try:
             session.evaluation = evaluate(
@@ -176,8 +179,8 @@ def _evaluate(session: Session, recorder: Recorder | None, stop: StopSignals) ->
                 session.config.data,
                 session.training,
                 session.precision,
-                world,
-                gives_up=lambda: not session.is_complete and world.any(stop.received),
+                session.world,
+                gives_up=lambda: _is_stopped(session, stop),
             )
         except EvaluationStoppedError:
             return

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map_only
 
 from trainer import averaging
 from trainer.attention import choose, masks_documents
-from trainer.config import ExponentialAverage, RunConfig, TrainingConfig
+from trainer.config import RunConfig, TrainingConfig
 from trainer.model import Llama
 from trainer.optim.build import build
 from trainer.precision import AUTOCAST, resolve
@@ -59,8 +59,8 @@ class Memory:
 
 def copies_with_averages(training: TrainingConfig) -> int:
     """Copies of the weights in the optimizers' state while a checkpoint is made: the averages, and beside them the weights in training."""
-    averaging = training.averaging
-    return 0 if averaging is None else 2 if isinstance(averaging, ExponentialAverage) else averaging.k + 1
+    averages = len(averaging.slots(training.averaging))
+    return averages + 1 if averages else 0
 
 
 def rough(config: RunConfig) -> int:

@@ -84,8 +84,7 @@ def read(path: Path) -> Checkpoint:
 def checkpoints(store: Store) -> Iterator[Checkpoint]:
     """All on disk, run by run, each run's from the first step to the last."""
     for run in _runs(store):
-        for path in sorted(run.glob("checkpoints/step-*/lineage.json")):
-            yield read(path.parent)
+        yield from map(read, _saved(run))
 
 
 def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Checkpoint]:
@@ -112,6 +111,11 @@ def versions_of(one: Checkpoint, corpus: str) -> list[str]:
 def run_config(run: Path) -> RunConfig:
     """The configuration that a run was last started with."""
     return load_run_config(run / "config.yaml").model_copy(update={"run_dir": run})
+
+
+def _saved(run: Path) -> list[Path]:
+    """A run's checkpoints on disk, from the first step to the last."""
+    return [path.parent for path in sorted(run.glob("checkpoints/step-*/lineage.json"))]
 
 
 def _runs(store: Store) -> list[Path]:
@@ -142,6 +146,6 @@ def planned(config: RunConfig, step: int) -> Checkpoint:
 
 def _jumps(run: Path) -> list[dict[str, int]]:
     """Which samples a run left out after spikes until its newest checkpoint."""
-    saved = sorted(run.glob("checkpoints/step-*/lineage.json"))
-    jumps: list[dict[str, int]] = read(saved[-1].parent).lineage["training"].get("jumps", []) if saved else []
+    saved = _saved(run)
+    jumps: list[dict[str, int]] = read(saved[-1]).lineage["training"].get("jumps", []) if saved else []
     return jumps

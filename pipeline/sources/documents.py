@@ -1,6 +1,7 @@
 """What every source has in common: units to read, documents in batches, and what was set aside."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,8 +22,16 @@ DETAIL_CHARACTERS = 300
 OWN_ID = "id:"
 
 
+def without_queries(text: str) -> str:
+    """What can be shown: the query of a signed URL is a secret, and no error or lineage holds one."""
+    return re.sub(r"(\w://[^\s?]*)\?[^\s=]*=\S*?(?=['\"]?(?:\s|$))", r"\1?...", text)  # not the `?` of a glob
+
+
 class SourceError(PipelineError):
-    """A source that cannot be listed at all; the message says what to change."""
+    """A source that cannot be listed at all; the message says what to change, and shows no query of a URL."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(without_queries(message))
 
 
 class OfflineError(SourceError):

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, field_serializer
 
-from pipeline.sources.documents import SourceError, Unit
-from pipeline.sources.stored import Hash, LocalFile, RemoteFile, StoredFile, without_queries
+from pipeline.sources.documents import SourceError, Unit, without_queries
+from pipeline.sources.stored import Hash, LocalFile, RemoteFile, StoredFile
 from pipeline.stages.params import Params
 
 Files = dict[str, StoredFile]
@@ -54,12 +54,11 @@ def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) 
     for pattern in patterns:
         found = _remote(corpus, pattern, wanted) if is_url(pattern) else _local(pattern, wanted)
         if not found:
-            raise SourceError(f"corpus {corpus!r}: no file matches {without_queries(pattern)!r}")
+            raise SourceError(f"corpus {corpus!r}: no file matches {pattern!r}")
         for name, file in found.items():
             other = files.setdefault(name, file)
             if other is not file and other.place != file.place:
-                places = f"{without_queries(other.place)} and {without_queries(file.place)}"
-                raise SourceError(f"corpus {corpus!r}: {places} are both named {name!r}; give one glob over a common directory")
+                raise SourceError(f"corpus {corpus!r}: {other.place} and {file.place} are both named {name!r}; give one glob over a common directory")
     return dict(sorted(files.items()))
 
 
@@ -98,9 +97,9 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> Files:
     except FileNotFoundError:
         return {}
     except ImportError as error:
-        raise SourceError(without_queries(f"corpus {corpus!r}: {pattern} needs a package that is not installed: {error}")) from error
+        raise SourceError(f"corpus {corpus!r}: {pattern} needs a package that is not installed: {error}") from error
     except Exception as error:  # each file system raises its own
-        raise SourceError(without_queries(f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}")) from error
+        raise SourceError(f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}") from error
 
 
 def _full_info(filesystem: Any, place: str, info: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,11 +18,6 @@ TAGS = ("ETag", "etag", "Content-MD5", "md5Hash", "checksum")
 TIMES = ("mtime", "LastModified", "Last-Modified", "last_modified", "updated", "created")
 
 Hash = Callable[[Path], str]
-
-
-def without_queries(text: str) -> str:
-    """What can be shown: the query of a signed URL is a secret, and no error or lineage holds one."""
-    return re.sub(r"(\w://[^\s?]*)\?[^\s=]*=\S*", r"\1?...", text)  # not the `?` of a glob
 
 
 class StoredFile(Protocol):
@@ -148,7 +142,7 @@ class _Resuming(io.RawIOBase):
                 raise
             except Exception as error:  # each file system raises its own
                 last = error
-        raise SourceError(without_queries(f"{self._file.place} broke off at byte {self._position}; run again to go on: {last}")) from last
+        raise SourceError(f"{self._file.place} broke off at byte {self._position}; run again to go on: {last}") from last
 
     def _opened(self) -> BinaryIO:
         return cast(BinaryIO, self._file.filesystem.open(self._file.path, "rb", block_size=REMOTE_BLOCK_BYTES))
