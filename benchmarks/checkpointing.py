@@ -17,16 +17,16 @@ import numpy as np
 import torch
 
 from benchmarks.sidebyside import record
-from trainer import loop
 from trainer.checkpoint import store
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
+from trainer.data.shards import ShardWriter
 from trainer.parallel.world import World
-from trainer.recorder import Recorder
-from trainer.report import Reporter
-from trainer.rundir import RunDirectory
-from trainer.session import Session
-from trainer.shards import ShardWriter
+from trainer.run import loop
+from trainer.run.dagster_pipes import Reporter
+from trainer.run.recorder import Recorder
+from trainer.run.run_directory import RunDirectory
+from trainer.run.session import Session
 
 VOCAB = 8192
 # 100 M parameters with the embeddings, in steps of few tokens: what a save holds up is then the largest share that it can be.

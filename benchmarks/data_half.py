@@ -19,19 +19,19 @@ import zstandard
 from alone import alone, here
 from sidebyside import RESULTS, importable, record, sample, size_of, texts
 
-from pipeline.engine import LocalEngine
-from pipeline.flows.dedup import deduplicate
-from pipeline.flows.quality import judge
-from pipeline.flows.raw import collect
-from pipeline.flows.scrub import scrub
-from pipeline.flows.shards import ShardParams, tokenize
-from pipeline.flows.tokenizer import tokenizer
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import TokenizerParams
-from pipeline.store import Store
+from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.corpus.quality import judge
+from pipeline.steps.corpus.scrub import scrub
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.tokens.shards import ShardParams, tokenize
+from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store
 
 NAMES = ("enwiki", "techdocs", "labelled/neardup_articles_2500", "books")
 CORPUS = "sample"

@@ -17,7 +17,7 @@ import yaml
 from sidebyside import ROOT, record, texts
 
 from pipeline.stages import tokenizer as bpe
-from trainer import launch
+from trainer.system import launch
 
 VOCAB, SEQ_LEN, ROWS = 8192, 512, 8
 MODEL = {"n_layers": 6, "d_model": 384, "n_heads": 6, "n_kv_heads": 6, "d_ff": 1024, "tie_embeddings": True}

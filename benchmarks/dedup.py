@@ -18,10 +18,10 @@ from benchmarks import dedup_peers as peers
 from benchmarks.dedup_corpus import batch, parquet, stored, with_duplicates
 from benchmarks.dedup_truth import labelled, quality, similar_pairs
 from benchmarks.sidebyside import Contender, Report, importable, measure, record, sample, size_of
-from pipeline.engine import LocalEngine
-from pipeline.flows.dedup import deduplicate as dedup_flow
 from pipeline.stages.dedup import signatures
-from pipeline.store import Store
+from pipeline.steps.dedup.dedup import deduplicate as dedup_flow
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store
 
 PEER_MEGABYTES, SLOW_MEGABYTES, QUALITY_MEGABYTES = 10, 1, 12
 NAMES = ("enwiki", "techdocs", "labelled/neardup_articles_2500", "books")

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.sidebyside import documents
-from pipeline.fingerprint import combined
-from pipeline.flows.plain import KEEP_SCHEMA, TEXT_SCHEMA
-from pipeline.parquet import PartWriter
-from pipeline.store import Draft, Part, Store, Work
+from pipeline.steps.files.tables import KEEP_SCHEMA, TEXT_SCHEMA
+from pipeline.store.fingerprint import combined
+from pipeline.store.parquet import PartWriter
+from pipeline.store.versions import Draft, Part, Store, Work
 
 PART_DOCUMENTS, BATCH_DOCUMENTS = 1000, 250
 

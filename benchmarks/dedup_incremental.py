@@ -12,11 +12,11 @@ from pathlib import Path
 
 from benchmarks.dedup_corpus import PART_DOCUMENTS, stored, with_duplicates
 from benchmarks.sidebyside import Report, record, size_of
-from pipeline.engine import LocalEngine
-from pipeline.flows import evidence
-from pipeline.flows.dedup import deduplicate
 from pipeline.stages.dedup import DedupParams
-from pipeline.store import Store
+from pipeline.steps.dedup import verification
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store
 
 MEGABYTES, ADDED, REPEATS = 70, 1, 3
 
@@ -42,9 +42,9 @@ def history(engine: LocalEngine, texts: Sequence[str], more: Sequence[str]) -> R
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
         for name, corpora in steps:
-            before = store.current(evidence.KEY).path if found else None
+            before = store.current(verification.KEY).path if found else None
             took = seconds(store, engine, corpora)
-            after = store.current(evidence.KEY)
+            after = store.current(verification.KEY)
             anew = 0 if after.path == before else after.counts["clusters_verified_anew"]
             found[name] = {"seconds": took, "clusters": after.counts["clusters"], "clusters verified anew": anew}
     return found

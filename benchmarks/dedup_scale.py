@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.sidebyside import record
-from pipeline.flows.links import RANGE_KEYS, RunRange
-from pipeline.flows.signatures import RUN_SCHEMA
 from pipeline.stages.dedup import DedupParams, labels, linked, singletons, sort_band, unite
+from pipeline.steps.dedup.candidates import RANGE_KEYS, RunRange
+from pipeline.steps.dedup.signatures import RUN_SCHEMA
 
 PART_DOCUMENTS = 1_000_000
 DUPLICATES, PARTNERS = 0.3, 0.6  # the share of documents that are like an earlier one, and that of the bands in which they show it

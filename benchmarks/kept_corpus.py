@@ -5,9 +5,9 @@ from itertools import count
 
 import pyarrow as pa
 
-from pipeline.parquet import PartWriter
-from pipeline.stages.params import DOCUMENT_SCHEMA
-from pipeline.store import Draft, Part, Store, Work
+from pipeline.store.params import DOCUMENT_SCHEMA
+from pipeline.store.parquet import PartWriter
+from pipeline.store.versions import Draft, Part, Store, Work
 
 BATCH_BYTES = 6 << 20
 KEEP_SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("keep", pa.bool_(), nullable=False)])

@@ -17,10 +17,10 @@ from processes import peak_mb, scaling
 from sidebyside import Contender, Report, importable, measure, record, sample, size_of, texts
 from stored import CORPUS, stored
 
-from pipeline.engine import LocalEngine
-from pipeline.flows.scrub import scrub as scrub_flow
 from pipeline.stages.pii import PiiKind, PiiParams, scrub
-from pipeline.store import Store
+from pipeline.steps.corpus.scrub import scrub as scrub_flow
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store
 
 FILES = ("techdocs", "enwiki", "books", "labelled/neardup_articles_2500", "labelled/pii_presidio_synth_v2")
 MEGABYTES, BATCH_ROWS = 100, 500

@@ -17,11 +17,11 @@ from processes import peak_mb, scaling
 from sidebyside import Contender, Report, importable, measure, record, sample, size_of, texts
 from stored import CORPUS, stored
 
-from pipeline.engine import LocalEngine
-from pipeline.flows.quality import judge as judge_flow
 from pipeline.stages.quality import PROFILES, QualityParams, judge
 from pipeline.stages.quality import measure as signals_of
-from pipeline.store import Store
+from pipeline.steps.corpus.quality import judge as judge_flow
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store
 
 FILES = ("books", "enwiki", "techdocs", "labelled/neardup_articles_2500")
 MEGABYTES, SAMPLE_MEGABYTES, BATCH_ROWS = 100, 1.5, 500

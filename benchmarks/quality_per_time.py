@@ -32,21 +32,22 @@ from train_peers import FOREVER, Work, hugging_face, nanogpt, validation_loss
 from training_run import paced
 from turns import Turns, take_turns
 
-from pipeline.engine import LocalEngine
-from pipeline.flows import train
-from pipeline.flows.dedup import deduplicate
-from pipeline.flows.evaluate import compressed_bits_per_byte, held_out_text
-from pipeline.flows.quality import judge
-from pipeline.flows.raw import collect
-from pipeline.flows.scrub import scrub
-from pipeline.flows.shards import tokenize
-from pipeline.flows.tokenizer import tokenizer
-from pipeline.recipe import RECIPES, Recipe, load_recipe, merged
-from pipeline.store import Store
-from trainer import launch, metrics
+from pipeline.recipe.recipe import RECIPES, Recipe, load_recipe, merged
+from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.corpus.quality import judge
+from pipeline.steps.corpus.scrub import scrub
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.model.evaluate import compressed_bits_per_byte, held_out_text
+from pipeline.steps.tokens.shards import tokenize
+from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.steps.training import plan
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store
 from trainer.config import DataConfig, RunConfig
-from trainer.precision import multiplies_bf16
-from trainer.shards import Shard
+from trainer.data.shards import Shard
+from trainer.model.precision import multiplies_bf16
+from trainer.run import metrics
+from trainer.system import launch
 
 NAMES = ("books", "enwiki", "techdocs")
 OURS, NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE = "groundwork", "nanoGPT", "nanoGPT, our size", "transformers Trainer"
@@ -90,7 +91,7 @@ def prepare(directory: Path) -> RunConfig:
     for name in recipe.corpus_names:
         tokenize(store, engine, name, recipe.shards)
     engine.close()
-    config = train.plan(store, recipe).config
+    config = plan.plan(store, recipe).config
     for split in ("train", "validation"):
         prefixes = [prefix for corpus in config.data.corpora for prefix in getattr(corpus, split)]
         np.concatenate([Shard(prefix).tokens for prefix in prefixes]).astype(np.uint16).tofile(directory / f"{split}.tokens")

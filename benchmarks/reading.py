@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 import zstandard
 from sidebyside import Contender, documents, importable, measure, peak_megabytes, record
 
-from pipeline.engine import LocalEngine
-from pipeline.flows.raw import collect
 from pipeline.sources import FilesConfig
-from pipeline.store import Store
+from pipeline.steps.corpus.ingest import collect
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store
 
 NAMES = ("enwiki", "techdocs", "books")
 FILES = 8

@@ -19,8 +19,8 @@ import numpy as np
 from sidebyside import Contender, Report, importable, measure, record
 
 from trainer.config import CorpusShards, DataConfig, TrainingConfig
-from trainer.loader import TrainingData
-from trainer.shards import ShardWriter, TokenStream, bin_path, idx_path
+from trainer.data.loader import TrainingData
+from trainer.data.shards import ShardWriter, TokenStream, bin_path, idx_path
 
 SEQ_LEN, ROWS, BATCHES = 2048, 64, 40
 LENGTH = SEQ_LEN + 1

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from sidebyside import CORPORA
 
-from pipeline.engine import LocalEngine
-from pipeline.flows.raw import collect
-from pipeline.flows.scrub import scrub
 from pipeline.sources import FilesConfig
 from pipeline.stages.pii import PiiParams
-from pipeline.store import Store
+from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.corpus.scrub import scrub
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store
 
 CORPUS = "sample"
 PART_BYTES = 128_000_000

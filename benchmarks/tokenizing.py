@@ -25,12 +25,12 @@ from alone import alone, here, in_turns
 from sidebyside import Contender, documents, importable, measure, record, sample, size_of, texts
 from tokenizers import Tokenizer
 
-from pipeline.engine import LocalEngine
-from pipeline.flows.shards import ShardParams, tokenize
-from pipeline.flows.tokenizer import frozen, tokenizer
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.tokenizer.train import LLAMA3_PATTERN
-from pipeline.store import Store
+from pipeline.steps.tokens.shards import ShardParams, tokenize
+from pipeline.steps.tokens.tokenizer import frozen, tokenizer
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store
 
 NAMES = ("enwiki", "techdocs", "books")
 PARAMS = bpe.TokenizerParams(vocab_size=8192, sample_bytes=30_000_000)

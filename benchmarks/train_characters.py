@@ -24,7 +24,8 @@ from sidebyside import CORPORA, ROOT, record
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from train_peers import Work, nanogpt, validation_loss
 
-from trainer import launch, metrics
+from trainer.run import metrics
+from trainer.system import launch
 
 LAYERS, HEADS, WIDTH, SEQ_LEN, ROWS = 4, 4, 128, 64, 12
 TRAINING: dict[str, Any] = {

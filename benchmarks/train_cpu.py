@@ -22,9 +22,9 @@ from train_peers import FOREVER, Work, hugging_face, nanogpt
 from turns import Turns, take_turns
 
 from pipeline.stages import tokenizer as bpe
-from trainer import launch
-from trainer.precision import multiplies_bf16
-from trainer.shards import bin_path
+from trainer.data.shards import bin_path
+from trainer.model.precision import multiplies_bf16
+from trainer.system import launch
 
 VOCAB, LAYERS, WIDTH, HEADS, SEQ_LEN = 8192, 6, 384, 6, 512
 WARMUP = 2

@@ -25,9 +25,9 @@ from matplotlib import pyplot
 from sidebyside import RESULTS, ROOT, record
 from train_peers import FOREVER, Work, hugging_face, nanogpt
 
-from trainer import launch
 from trainer.config import ModelConfig
-from trainer.shards import ShardWriter, bin_path
+from trainer.data.shards import ShardWriter, bin_path
+from trainer.system import launch
 
 VOCAB = 50_304
 SIZES = {

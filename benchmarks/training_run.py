@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from turns import Turns
 
 from pipeline.stages import tokenizer as bpe
-from trainer.shards import ShardWriter
+from trainer.data.shards import ShardWriter
 
 PARAMS = bpe.TokenizerParams()
 
@@ -43,8 +43,8 @@ def write(directory: Path, tokenizer: Tokenizer, train: Iterable[str], validatio
 
 def paced(config: Path) -> None:
     """The run of `python -m trainer` in turns with others; a step lasts from the request for its batch to that for the next one."""
-    from trainer import loop
     from trainer.config import load_run_config
+    from trainer.run import loop
 
     turns = Turns()
 

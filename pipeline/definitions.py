@@ -5,22 +5,22 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.assets.automation import corpora_changed_sensor, nightly_schedule
 from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_asset, new_checkpoint_sensor
 from pipeline.assets.checkpoints import checkpoint_spec
-from pipeline.assets.console import console, explain_on_exit
 from pipeline.assets.corpora import corpus_assets
 from pipeline.assets.decontamination import decontamination_assets
 from pipeline.assets.dedup import dedup_asset
 from pipeline.assets.evaluation import evaluation_asset
 from pipeline.assets.exported_model import exported_model_asset
-from pipeline.assets.failures import failure_sensor
+from pipeline.assets.operations.alerts import failure_sensor
+from pipeline.assets.operations.console import console, explain_on_exit
+from pipeline.assets.operations.resources import Workshop, launchpad
+from pipeline.assets.operations.sensors import corpora_changed_sensor, nightly_schedule
 from pipeline.assets.pretrained_model import pretrained_model_asset
-from pipeline.assets.resources import Workshop, launchpad
 from pipeline.assets.sources import source_asset
 from pipeline.assets.token_shards import token_shards_asset
 from pipeline.assets.tokenizer import tokenizer_asset
-from pipeline.recipe import load_recipe, recipe_path
+from pipeline.recipe.recipe import load_recipe, recipe_path
 
 explain_on_exit()
 recipe = load_recipe(recipe_path())

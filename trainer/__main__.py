@@ -13,10 +13,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from trainer import launch
 from trainer.config import SamplesConfig, load_run_config, told
-from trainer.errors import NOT_PASSED, USER_ERROR, TrainerError
-from trainer.signals import stop_with_parent
+from trainer.system import launch
+from trainer.system.errors import NOT_PASSED, USER_ERROR, TrainerError
+from trainer.system.signals import stop_with_parent
 
 
 def main(arguments: list[str]) -> int:
@@ -56,7 +56,7 @@ def _train(arguments: list[str]) -> int:
     options = parser.parse_intermixed_args(arguments)
     config = load_run_config(options.config, options.overrides)
     # Imported only now: a mistake in the configuration is answered before torch is loaded.
-    from trainer.loop import run
+    from trainer.run.loop import run
 
     return run(config, options.allow_changes, options.profile)
 
@@ -70,7 +70,7 @@ def _evaluate(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     samples = _samples(lambda: SamplesConfig.model_validate_json(options.samples)) if options.samples else None
     config = load_run_config(options.config or options.checkpoint.resolve().parent.parent / "config.yaml")
-    from trainer.evaluate import evaluate_checkpoint
+    from trainer.run.evaluate import evaluate_checkpoint
 
     print(json.dumps(evaluate_checkpoint(options.checkpoint, config, samples)))
     return 0
@@ -89,7 +89,7 @@ def _generate(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
     samples = _samples(lambda: SamplesConfig(prompts=[options.prompt], **settings))
-    from trainer.generate import complete_from_checkpoint
+    from trainer.run.generate import complete_from_checkpoint
 
     (written,) = complete_from_checkpoint(options.checkpoint, samples, options.seed)
     print(written["text"])
@@ -116,19 +116,19 @@ def _check(arguments: list[str]) -> int:
 
 
 def _plan(arguments: list[str]) -> int:
-    from trainer.planner.cli import main
+    from trainer.tools.planner.cli import main
 
     return main(arguments)
 
 
 def _compare(arguments: list[str]) -> int:
-    from trainer.compare import main
+    from trainer.tools.compare import main
 
     return main(arguments)
 
 
 def _sweep(arguments: list[str]) -> int:
-    from trainer.sweep import main
+    from trainer.tools.sweep import main
 
     return main(arguments)
 

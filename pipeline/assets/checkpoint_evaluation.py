@@ -2,13 +2,14 @@
 
 import dagster as dg
 
-from pipeline.assets import checkpoints, lost_runs
-from pipeline.assets.outcome import explained, materialized
+from pipeline.assets import checkpoints
+from pipeline.assets.metadata import explained, materialized
+from pipeline.assets.operations import orphaned_runs
+from pipeline.assets.operations.resources import Workshop
 from pipeline.assets.pretrained_model import GPU_POOL
-from pipeline.assets.resources import Workshop
-from pipeline.flows import evaluate as evaluate_flow
-from pipeline.flows import train as train_flow
-from pipeline.flows.saved_steps import saved_steps
+from pipeline.steps.model import evaluate as evaluate_flow
+from pipeline.steps.training import plan as train_flow
+from pipeline.store.training_runs import saved_steps
 
 KEY = dg.AssetKey(evaluate_flow.CHECKPOINT_KEY)
 
@@ -47,7 +48,7 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
         description="Starts `evaluate` for each checkpoint that is kept once its training has ended.",
     )
     def _sensor(context: dg.SensorEvaluationContext, workshop: Workshop) -> dg.SensorResult:
-        if any(_trains(run, training_job) for run in lost_runs.under_way(context.instance)):
+        if any(_trains(run, training_job) for run in orphaned_runs.under_way(context.instance)):
             return dg.SensorResult(skip_reason="a training is under way")
         known = set(context.instance.get_dynamic_partitions(checkpoints.CHECKPOINTS.name or ""))
         evaluated = context.instance.get_materialized_partitions(KEY)

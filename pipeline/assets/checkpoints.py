@@ -6,9 +6,9 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.flows import train as train_flow
-from pipeline.flows.checkpoint_lineage import Checkpoint, planned, read
-from pipeline.recipe import Recipe
+from pipeline.recipe.recipe import Recipe
+from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
+from pipeline.steps.training import plan as train_flow
 
 CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")
 KEY = dg.AssetKey("checkpoint")

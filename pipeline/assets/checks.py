@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from pipeline.assets.resources import Workshop
-from pipeline.flows import checks
-from pipeline.flows.checks import Finding
-from pipeline.flows.dedup_guard import alarms
-from pipeline.store import Version
+from pipeline.assets.operations.resources import Workshop
+from pipeline.steps import checks
+from pipeline.steps.checks import Finding
+from pipeline.steps.dedup.limits import alarms
+from pipeline.store.versions import Version
 
 log = logging.getLogger(__name__)
 

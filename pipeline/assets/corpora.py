@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from pipeline.assets import checks
-from pipeline.assets.outcome import breakdown, drawn, explained, materialized
-from pipeline.assets.resources import Workshop
-from pipeline.flows import quality as quality_flow
-from pipeline.flows import raw as raw_flow
-from pipeline.flows import scrub as scrub_flow
-from pipeline.recipe import Corpus
+from pipeline.assets.metadata import breakdown, drawn, explained, materialized
+from pipeline.assets.operations.resources import Workshop
+from pipeline.recipe.recipe import Corpus
 from pipeline.stages import pii, quality
+from pipeline.steps.corpus import ingest as raw_flow
+from pipeline.steps.corpus import quality as quality_flow
+from pipeline.steps.corpus import scrub as scrub_flow
 
 
 def corpus_assets(corpus: Corpus) -> list[dg.AssetsDefinition]:

@@ -3,11 +3,11 @@
 import dagster as dg
 
 from pipeline.assets.corpora import corpus_key
-from pipeline.assets.outcome import breakdown, explained, materialized
-from pipeline.assets.resources import Workshop
-from pipeline.flows import decontamination as decontamination_flow
-from pipeline.recipe import Recipe
+from pipeline.assets.metadata import breakdown, explained, materialized
+from pipeline.assets.operations.resources import Workshop
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import decontamination
+from pipeline.steps.corpus import decontamination as decontamination_flow
 
 
 def decontamination_assets(recipe: Recipe) -> list[dg.AssetsDefinition]:

@@ -7,16 +7,16 @@ import dagster as dg
 
 from pipeline.assets import checks
 from pipeline.assets.corpora import corpus_key, reasons_table
-from pipeline.assets.outcome import breakdown, explained, materialized
-from pipeline.assets.resources import Workshop
-from pipeline.flows import dedup as dedup_flow
-from pipeline.flows import evidence
-from pipeline.flows.quality import reasons
-from pipeline.recipe import Recipe
+from pipeline.assets.metadata import breakdown, explained, materialized
+from pipeline.assets.operations.resources import Workshop
+from pipeline.recipe.recipe import Recipe
 from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
 from pipeline.stages import dedup
-from pipeline.store import Store, Version
+from pipeline.steps.corpus.quality import reasons
+from pipeline.steps.dedup import dedup as dedup_flow
+from pipeline.steps.dedup import verification
+from pipeline.store.versions import Store, Version
 
 
 def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
@@ -59,7 +59,7 @@ def _state(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]
     """What the next run finds again, on disk."""
     kept = {
         "signatures": sum(store.current(f"corpora/{name}/signatures").bytes for name in corpora),
-        "evidence": store.current(evidence.KEY).bytes,
+        "evidence": store.current(verification.KEY).bytes,
         "decisions": version.bytes,
     }
     return {f"{table} bytes per document": round(size / max(version.counts["documents"], 1), 1) for table, size in kept.items()}

@@ -3,10 +3,10 @@
 import dagster as dg
 
 from pipeline.assets import checkpoints, checks
-from pipeline.assets.outcome import explained, materialized
+from pipeline.assets.metadata import explained, materialized
+from pipeline.assets.operations.resources import Workshop
 from pipeline.assets.pretrained_model import GPU_POOL
-from pipeline.assets.resources import Workshop
-from pipeline.flows import evaluate as evaluate_flow
+from pipeline.steps.model import evaluate as evaluate_flow
 
 
 def evaluation_asset() -> dg.AssetsDefinition:

@@ -3,10 +3,10 @@
 import dagster as dg
 
 from pipeline.assets import checks
-from pipeline.assets.outcome import explained, materialized
-from pipeline.assets.resources import Workshop
-from pipeline.flows import export as export_flow
+from pipeline.assets.metadata import explained, materialized
+from pipeline.assets.operations.resources import Workshop
 from pipeline.reports.images import encoded
+from pipeline.steps.model import export as export_flow
 
 
 def exported_model_asset() -> dg.AssetsDefinition:

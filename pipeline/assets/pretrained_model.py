@@ -6,14 +6,14 @@ from dataclasses import asdict
 import dagster as dg
 
 from pipeline.assets import checkpoints, checks
-from pipeline.assets.follower import Follower
-from pipeline.assets.outcome import explained, materialized
-from pipeline.assets.resources import Workshop
-from pipeline.flows import train as train_flow
-from pipeline.recipe import Recipe
-from pipeline.reports import funnel, training
+from pipeline.assets.metadata import explained, materialized
+from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.trainer_process import Follower
+from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text, inline, inline_png
-from pipeline.store import Version
+from pipeline.steps.model import funnel, training_plots
+from pipeline.steps.training import plan as train_flow
+from pipeline.store.versions import Version
 
 GPU_POOL = "gpu"  # one at a time: dagster.yaml
 
@@ -52,7 +52,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
 
 def _pictures(run: train_flow.Run, version: Version) -> dict[str, dg.MarkdownMetadataValue]:
     def draw() -> dict[str, str]:
-        curves = training.draw(training.records(run.config.run_dir / "metrics.jsonl"))
+        curves = training_plots.draw(training_plots.records(run.config.run_dir / "metrics.jsonl"))
         return {"curves": as_text(curves), "from source to tokens": as_text(funnel.draw(funnel.of_lineage(run.config.lineage)))}
 
     return {title: inline(png, title) for title, png in version.report("training", "training-2", draw).items()}

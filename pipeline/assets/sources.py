@@ -3,10 +3,10 @@
 import dagster as dg
 
 from pipeline.assets.corpora import corpus_key
-from pipeline.assets.outcome import explained
-from pipeline.assets.resources import Workshop
-from pipeline.flows import observe as observe_flow
-from pipeline.recipe import Corpus
+from pipeline.assets.metadata import explained
+from pipeline.assets.operations.resources import Workshop
+from pipeline.recipe.recipe import Corpus
+from pipeline.steps.lineage import source_state as observe_flow
 
 
 def source_asset(corpus: Corpus) -> dg.SourceAsset:

@@ -4,10 +4,10 @@ import dagster as dg
 
 from pipeline.assets import checks
 from pipeline.assets.corpora import corpus_key
-from pipeline.assets.outcome import explained, materialized
-from pipeline.assets.resources import Workshop
-from pipeline.flows import shards as shards_flow
-from pipeline.recipe import Corpus
+from pipeline.assets.metadata import explained, materialized
+from pipeline.assets.operations.resources import Workshop
+from pipeline.recipe.recipe import Corpus
+from pipeline.steps.tokens import shards as shards_flow
 
 
 def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:

@@ -7,13 +7,13 @@ import dagster as dg
 from pydantic import Field
 
 from pipeline.assets.corpora import corpus_key
-from pipeline.assets.outcome import explained, materialized
-from pipeline.assets.resources import Workshop
-from pipeline.flows import tokenizer as tokenizer_flow
-from pipeline.recipe import Recipe
+from pipeline.assets.metadata import explained, materialized
+from pipeline.assets.operations.resources import Workshop
+from pipeline.recipe.recipe import Recipe
 from pipeline.reports import tokenizer as report
 from pipeline.reports.images import inline
 from pipeline.stages import tokenizer as bpe
+from pipeline.steps.tokens import tokenizer as tokenizer_flow
 
 
 class TokenizerConfig(dg.Config):

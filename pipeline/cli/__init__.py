@@ -5,15 +5,15 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pipeline.cli import corpora, export, lineage, model, plain, removed, shards, store, tokens
-from pipeline.errors import PipelineError
+from pipeline.cli import corpora, export, gc, inspect, inspect_shards, lineage, plain, summary, tokens
+from pipeline.store.errors import PipelineError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; a mistake that the user can set right is one line on standard error and exit status 2."""
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for family in (corpora, export, lineage, model, plain, removed, shards, store, tokens):
+    for family in (corpora, export, lineage, summary, plain, inspect, inspect_shards, gc, tokens):
         family.add_commands(commands)
     options = parser.parse_args(arguments)
     try:

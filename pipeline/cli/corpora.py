@@ -17,7 +17,7 @@ def _corpora(options: argparse.Namespace) -> None:
 
 
 def _ready_made() -> None:
-    from pipeline.sources.catalogue import ready_made
+    from pipeline.sources.hub.catalogue import ready_made
 
     print(f"{'name':<24}{'documents':>14}{'text':>12}  licence")
     for entry in ready_made():
@@ -26,12 +26,12 @@ def _ready_made() -> None:
 
 
 def _contributions(named: str) -> None:
-    from pipeline.flows import train
-    from pipeline.recipe import load_recipe, recipe_path
-    from pipeline.store import default_store
+    from pipeline.recipe.recipe import load_recipe, recipe_path
+    from pipeline.steps.training import plan
+    from pipeline.store.versions import default_store
 
     recipe = load_recipe(recipe_path(named))
-    rows = train.contributions(default_store(), recipe)
+    rows = plan.contributions(default_store(), recipe)
     print(f"{'corpus':<28}{'documents':>12}{'tokens':>16}{'share':>9}{'epochs':>9}")
     for row in rows:
         print(f"{row.corpus:<28}{row.documents:>12,}{row.tokens:>16,}{row.share:>9.1%}{row.epochs:>9.2f}")

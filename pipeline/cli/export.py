@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 
 SPLITS = ("train", "validation")
 PARQUET = "parquet"
@@ -34,10 +34,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _export(options: argparse.Namespace) -> None:
-    from pipeline.flows.export_documents import export_documents
-    from pipeline.flows.export_tokens import TokenFormat, export_tokens
-    from pipeline.recipe import load_recipe, recipe_path
-    from pipeline.store import default_store
+    from pipeline.recipe.recipe import load_recipe, recipe_path
+    from pipeline.steps.export.documents import export_documents
+    from pipeline.steps.export.tokens import TokenFormat, export_tokens
+    from pipeline.store.versions import default_store
 
     recipe, store = load_recipe(recipe_path()), default_store()
     for corpus in options.corpus or []:

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import PipelineError
-from pipeline.store import default_store
+from pipeline.store.errors import PipelineError
+from pipeline.store.versions import default_store
 
 if TYPE_CHECKING:
-    from pipeline.flows.checkpoint_lineage import Checkpoint
-    from pipeline.flows.document_lineage import Seen
+    from pipeline.steps.lineage.checkpoints import Checkpoint
+    from pipeline.steps.lineage.documents import Seen
 
 PARAMETERS = ("scrub", "quality", "dedup", "decontamination", "tokenizer", "shards", "mixture", "training")
 SHOWN = 12  # digits of a version
@@ -42,19 +42,19 @@ def _lineage(options: argparse.Namespace) -> None:
         raise QuestionError("lineage answers one question: name a CHECKPOINT, or --corpus, or --document")
     if options.version and not options.corpus:
         raise QuestionError("--version says which version of --corpus is meant")
-    from pipeline.flows import checkpoint_lineage
+    from pipeline.steps.lineage import checkpoints
 
     store = default_store()
     if options.checkpoint:
-        one = checkpoint_lineage.checkpoint(store, options.checkpoint)
+        one = checkpoints.checkpoint(store, options.checkpoint)
         answer: Any = {"checkpoint": one.name, "path": str(one.path), "saved": one.saved, **one.lineage}
         lines = described(one)
     elif options.corpus:
-        found = checkpoint_lineage.that_saw(store, options.corpus, options.version)
+        found = checkpoints.that_saw(store, options.corpus, options.version)
         answer = [_of_corpus(one, options.corpus) for one in found]
         lines = _saw_corpus(found, options.corpus)
     else:
-        from pipeline.flows.document_lineage import seen
+        from pipeline.steps.lineage.documents import seen
 
         answers = seen(store, options.document)
         answer = [_of_document(one) for one in answers]
@@ -63,9 +63,9 @@ def _lineage(options: argparse.Namespace) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> None:
-    from pipeline.flows import reproduction
-    from pipeline.flows.checkpoint_lineage import checkpoint
-    from pipeline.recipe import recipe_path
+    from pipeline.recipe.recipe import recipe_path
+    from pipeline.steps.lineage import reproduce as reproduction
+    from pipeline.steps.lineage.checkpoints import checkpoint
 
     store = default_store()
     one = checkpoint(store, options.checkpoint)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tqdm import tqdm
 
-from pipeline.engine import LocalEngine
-from pipeline.errors import PipelineError
+from pipeline.store.engine import LocalEngine
+from pipeline.store.errors import PipelineError
 
 if TYPE_CHECKING:
-    from pipeline.flows.plain import Outcome
+    from pipeline.steps.files.tables import Outcome
 
 # The kernels' modules take a second to import, so a command imports what it needs.
 PROCESSES_PAY_ABOVE = 200_000_000  # bytes of text: workers load the kernels again, and reading, which they do not share, is half of the work
@@ -40,8 +40,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _scrub(options: argparse.Namespace) -> None:
-    from pipeline.flows import plain
     from pipeline.stages.pii import PiiKind, PiiParams
+    from pipeline.steps.files import tables
 
     names = list(PiiKind) if options.kinds is None else options.kinds.split(",")
     unknown = [name for name in names if name not in list(PiiKind)]
@@ -49,16 +49,16 @@ def _scrub(options: argparse.Namespace) -> None:
         raise UsageError(f"--kinds: there is no kind {unknown[0]!r}; there are {', '.join(PiiKind)}")
     params = PiiParams(kinds=tuple(PiiKind(name) for name in names), replacement=options.replacement)
     with _engine() as engine, _input_bar("scrub") as progress:
-        outcome = plain.scrub(options.paths, options.out, params, engine, progress)
+        outcome = tables.scrub(options.paths, options.out, params, engine, progress)
     counts = outcome.counts
     rows = [("documents", counts["documents"]), ("with PII", counts["documents_with_pii"])]
     report([*rows, *_breakdown("PII", counts, "spans")], outcome)
 
 
 def _quality(options: argparse.Namespace) -> None:
-    from pipeline.flows import plain
     from pipeline.stages.language import LANGUAGES
     from pipeline.stages.quality import PROFILES
+    from pipeline.steps.files import tables
 
     if options.profile not in PROFILES:
         raise UsageError(f"--profile: there is no profile {options.profile!r}; there are {', '.join(PROFILES)}")
@@ -68,18 +68,18 @@ def _quality(options: argparse.Namespace) -> None:
         raise UsageError(f"--languages: {unknown[0]!r} is not a language that can be detected; there are {' '.join(sorted(LANGUAGES))}")
     params = PROFILES[options.profile].model_copy(update={"languages": languages})
     with _engine() as engine, _input_bar("quality") as progress:
-        outcome = plain.judge(options.paths, options.out, params, engine, progress)
+        outcome = tables.judge(options.paths, options.out, params, engine, progress)
     report(_kept_and_removed(outcome.counts), outcome)
 
 
 def _dedup(options: argparse.Namespace) -> None:
-    from pipeline.flows import plain
     from pipeline.stages.dedup import DedupParams
+    from pipeline.steps.files import tables
 
     if not 0 < options.threshold <= 1:
         raise UsageError(f"--threshold {options.threshold}: a similarity is above 0 and at most 1")
     with _engine() as engine, bar("reading") as progress:
-        outcome = plain.deduplicate(options.paths, options.out, DedupParams(threshold=options.threshold), _Shown(engine), progress)
+        outcome = tables.deduplicate(options.paths, options.out, DedupParams(threshold=options.threshold), _Shown(engine), progress)
     report(_kept_and_removed(outcome.counts), outcome)
 
 

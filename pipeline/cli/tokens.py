@@ -30,8 +30,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _train(options: argparse.Namespace) -> None:
     from pydantic import ValidationError
 
-    from pipeline.flows import plain_tokens
     from pipeline.stages.tokenizer import TokenizerParams
+    from pipeline.steps.files import tokens
 
     settings = {name: getattr(options, name) for name in ("vocab_size", "pattern", "single_digits", "sample_bytes")}
     try:
@@ -40,13 +40,13 @@ def _train(options: argparse.Namespace) -> None:
         first = error.errors()[0]
         raise UsageError(f"--{str(first['loc'][0]).replace('_', '-')} {first['input']}: {first['msg']}") from None
     with bar("reading") as progress:
-        outcome = plain_tokens.train_tokenizer(options.paths, options.out, params, progress)
+        outcome = tokens.train_tokenizer(options.paths, options.out, params, progress)
     report([("entries", params.vocab_size), ("documents", outcome.counts["documents"])], outcome)
 
 
 def _tokenize(options: argparse.Namespace) -> None:
-    from pipeline.flows import plain_tokens
     from pipeline.stages.tokenizer import ExistingTokenizer
+    from pipeline.steps.files import tokens
 
     if not 0 <= options.validation_fraction < 1:
         raise UsageError(f"--validation-fraction {options.validation_fraction}: a share is at least 0 and below 1")
@@ -54,7 +54,7 @@ def _tokenize(options: argparse.Namespace) -> None:
         raise UsageError(f"--shard-tokens {options.shard_tokens}: a shard holds at least 1 token")
     tokenizer = ExistingTokenizer(source=options.tokenizer, begin_of_text=options.begin_of_text, end_of_text=options.end_of_text)
     with bar("tokenize") as progress:
-        outcome = plain_tokens.tokenize(options.paths, options.out, tokenizer, options.validation_fraction, options.shard_tokens, progress)
+        outcome = tokens.tokenize(options.paths, options.out, tokenizer, options.validation_fraction, options.shard_tokens, progress)
     counts = outcome.counts
     splits = ("train", "validation") if counts["validation_documents"] else ("train",)
     rows = [(f"{split} {what}", counts[f"{split}_{what}"]) for split in splits for what in ("documents", "tokens", "shards")]

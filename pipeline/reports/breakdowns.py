@@ -1,8 +1,8 @@
 """How often each kind or rule occurred in a version, drawn."""
 
-from pipeline.reports import figures
 from pipeline.reports.images import as_text
-from pipeline.store import Version
+from pipeline.steps.model import figures
+from pipeline.store.versions import Version
 
 REPORT = "breakdown-1"
 SHOWN = 20

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.flows.dedup import DUPLICATES_OF
-from pipeline.flows.dedup_guard import by_corpus, corpus_of
-from pipeline.parquet import batches
 from pipeline.reports.images import encoded
-from pipeline.store import Store, Version
+from pipeline.steps.dedup.dedup import DUPLICATES_OF
+from pipeline.steps.dedup.limits import by_corpus, corpus_of
+from pipeline.store.parquet import batches
+from pipeline.store.versions import Store, Version
 
 REPORT = "dedup-1"
 BINS = 50

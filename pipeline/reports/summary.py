@@ -1,7 +1,7 @@
 """What a run ends by saying."""
 
-from pipeline.flows import evaluate as evaluate_flow
-from pipeline.store import Store
+from pipeline.steps.model import evaluate as evaluate_flow
+from pipeline.store.versions import Store
 
 
 def summary(store: Store) -> str:

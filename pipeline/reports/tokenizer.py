@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.flows.tokenizer import input_keys
-from pipeline.flows.tokenizer_usage import Usage, longest_tokens, usage
 from pipeline.reports.images import encoded
-from pipeline.store import Store, Version
+from pipeline.steps.tokens.tokenizer import input_keys
+from pipeline.steps.tokens.tokenizer_fit import Usage, longest_tokens, usage
+from pipeline.store.versions import Store, Version
 
 REPORT = "fit-1"
 LONGEST = 20

@@ -4,16 +4,16 @@ from typing import Annotated, Union
 
 from pydantic import Field
 
-from pipeline.fingerprint import file_sha256
 from pipeline.sources.documents import OfflineError, Reason, Rejected, Rejects, Source, SourceError, Unit, document_id
 from pipeline.sources.files import FilesConfig, FilesSource
-from pipeline.sources.hub import HubConfig, HubSource
-from pipeline.sources.libraries import LibraryDocsConfig, LibraryDocsSource
+from pipeline.sources.hub.dataset import HubConfig, HubSource
 from pipeline.sources.listing import Paths
-from pipeline.sources.readmes import PackageReadmesConfig, PackageReadmesSource
-from pipeline.sources.stdlib import StdlibDocsConfig, StdlibDocsSource
-from pipeline.sources.stored import Hash
-from pipeline.sources.warc import WarcConfig, WarcSource
+from pipeline.sources.open_file import Hash
+from pipeline.sources.python_docs.libraries import LibraryDocsConfig, LibraryDocsSource
+from pipeline.sources.python_docs.readmes import PackageReadmesConfig, PackageReadmesSource
+from pipeline.sources.python_docs.stdlib import StdlibDocsConfig, StdlibDocsSource
+from pipeline.sources.web.warc import WarcConfig, WarcSource
+from pipeline.store.fingerprint import file_sha256
 
 SourceConfig = Annotated[
     Union[StdlibDocsConfig, LibraryDocsConfig, PackageReadmesConfig, FilesConfig, WarcConfig, HubConfig],  # noqa: UP007 - one name for the schema

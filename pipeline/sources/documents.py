@@ -11,8 +11,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import PipelineError
-from pipeline.stages.params import DOCUMENT_SCHEMA
+from pipeline.store.errors import PipelineError
+from pipeline.store.params import DOCUMENT_SCHEMA
 
 BATCH_BYTES = 6 << 20
 LARGE_BYTES = BATCH_BYTES // 6

@@ -9,17 +9,17 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import field_validator
 
-from pipeline.fingerprint import combined, file_sha256
-from pipeline.sources.compression import COMPRESSED, BrokenCompressionError, blocks, format_of
-from pipeline.sources.csv_rows import read_csv
 from pipeline.sources.documents import Batches, Reason, Rejects, Unit
-from pipeline.sources.jsonl import not_an_array, read_jsonl
+from pipeline.sources.formats.compression import COMPRESSED, BrokenCompressionError, blocks, format_of
+from pipeline.sources.formats.csv_rows import read_csv
+from pipeline.sources.formats.jsonl import not_an_array, read_jsonl
+from pipeline.sources.formats.parquet_rows import read_parquet
+from pipeline.sources.formats.rows import Columns, RowReader
+from pipeline.sources.formats.streams import as_utf8
+from pipeline.sources.formats.text_files import read_text
 from pipeline.sources.listing import Files, Paths, listed, unit
-from pipeline.sources.parquet_rows import read_parquet
-from pipeline.sources.rows import Columns, RowReader
-from pipeline.sources.stored import Hash, StoredFile
-from pipeline.sources.streams import as_utf8
-from pipeline.sources.text_files import read_text
+from pipeline.sources.open_file import Hash, StoredFile
+from pipeline.store.fingerprint import combined, file_sha256
 
 TEXT = (".txt", ".md")
 JSON_LINES = (".jsonl", ".json", ".ndjson")

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, PrivateAttr, field_serializer
 
 from pipeline.sources.documents import SourceError, Unit, without_queries
-from pipeline.sources.stored import Hash, LocalFile, RemoteFile, StoredFile
-from pipeline.stages.params import Params
+from pipeline.sources.open_file import Hash, LocalFile, RemoteFile, StoredFile
+from pipeline.store.params import Params
 
 Files = dict[str, StoredFile]
 

@@ -16,7 +16,7 @@ from pipeline.stages.dedup.characters import MARK, WORD, characters
 from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.normalise import decode, normal_form, normalise
 from pipeline.stages.dedup.shingles import hash_words, longest, text_scratch, word_factors
-from pipeline.stages.params import Params
+from pipeline.store.params import Params
 
 VERSION = "decontamination-1"
 HITS_SCHEMA = pa.schema(

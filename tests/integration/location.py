@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from pipeline.assets.resources import Workshop
+from pipeline.assets.operations.resources import Workshop
 
 
 @dataclass

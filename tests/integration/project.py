@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.store import Store
+from pipeline.store.versions import Store
 
 ROOT = Path(__file__).parents[2]
 TRAINING = {

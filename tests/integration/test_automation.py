@@ -11,12 +11,12 @@ import dagster as dg
 import numpy as np
 import pytest
 
-from pipeline.assets import lost_runs
-from pipeline.assets.automation import CHANGE_TAG
-from pipeline.flows.shards import prefixes
+from pipeline.assets.operations import orphaned_runs
+from pipeline.assets.operations.sensors import CHANGE_TAG
+from pipeline.steps.tokens.shards import prefixes
 from tests.integration.location import Location
 from tests.integration.project import Project
-from trainer.shards import Shard
+from trainer.data.shards import Shard
 
 LAST = "zebra"  # in no other document
 
@@ -94,7 +94,7 @@ def test_one_change_starts_one_run_whoever_sees_it(site: Site) -> None:
 def test_the_data_of_a_run_is_not_changed_under_it(site: Site) -> None:
     def started(job: dg.JobDefinition) -> dg.DagsterRun:
         run = site.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
-        lost_runs.claim(site.instance, run)
+        orphaned_runs.claim(site.instance, run)
         return run
 
     site.change()

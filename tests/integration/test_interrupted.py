@@ -60,7 +60,7 @@ def test_killed_in_a_stage_it_goes_on_from_the_last_whole_part(
 @pytest.mark.slow
 def test_killed_in_an_evaluation_it_leaves_no_trainer_behind(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.yaml")  # read for ever
-    code = f"from pipeline.flows.evaluate import run_trainer; run_trainer({str(tmp_path / 'config.yaml')!r})"
+    code = f"from pipeline.steps.model.evaluate import run_trainer; run_trainer({str(tmp_path / 'config.yaml')!r})"
 
     def trains() -> bool:
         return subprocess.run(["pgrep", "-f", f"trainer {tmp_path}"], stdout=subprocess.DEVNULL, check=False).returncode == 0

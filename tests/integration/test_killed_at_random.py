@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from pipeline.assets.lost_runs import Process, process_of
+from pipeline.assets.operations.orphaned_runs import Process, process_of
 from tests.integration.project import ROOT, Project, until
 from tests.integration.test_interrupted import same_recipe, trainers
 from trainer.checkpoint import store as checkpoint_store

@@ -10,10 +10,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipeline.flows import train
+from pipeline.steps.training import plan
 from tests.hosts import Host, network
 from tests.integration.project import TRAINING, Project, until
-from trainer import metrics
+from trainer.run import metrics
 
 TOKENS = 65_536
 SSHD = "/usr/sbin/sshd"
@@ -71,7 +71,7 @@ def recorded(project: Project) -> set[int]:
 
 def ran_once(project: Project) -> bool:
     """Each step is in the history once, in order, whoever died in between."""
-    run_dir = train.result(project.store, project.store.current(train.KEY))["run_dir"]
+    run_dir = plan.result(project.store, project.store.current(plan.KEY))["run_dir"]
     steps = [record["step"] for record in metrics.read(run_dir / "metrics.jsonl") if record["kind"] == "train"]
     return steps == sorted(set(steps)) and steps[-1] == TOKENS // TRAINING["global_batch_tokens"]
 

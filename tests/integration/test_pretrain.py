@@ -11,8 +11,8 @@ import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from pipeline.flows.shards import prefixes
 from pipeline.reports.summary import summary
+from pipeline.steps.tokens.shards import prefixes
 from tests.integration.project import Project
 
 
@@ -112,7 +112,7 @@ def test_the_summary_says_where_the_model_is_and_how_good_it_is(finished: Projec
 def test_the_shards_hold_the_kept_text_between_begin_and_end(finished: Project) -> None:
     from tokenizers import Tokenizer
 
-    from trainer.shards import Shard
+    from trainer.data.shards import Shard
 
     tokenizer = Tokenizer.from_file(str(finished.store.current("tokenizer").path / "tokenizer.json"))
     bot, eot = (tokenizer.token_to_id(name) for name in ("[BOT]", "[EOT]"))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipeline.flows.shards import prefixes
+from pipeline.steps.tokens.shards import prefixes
 from tests.integration.project import Project
-from trainer.shards import Shard
+from trainer.data.shards import Shard
 
 pytest.importorskip("warcio", reason="needs the extra `web`")
 pytest.importorskip("resiliparse", reason="needs the extra `web`")

@@ -15,11 +15,11 @@ import pytest
 from dagster._core.code_pointer import CodePointer
 from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 
-from pipeline.assets import lost_runs
-from pipeline.assets.failures import WEBHOOK_VARIABLE, failure_sensor
-from pipeline.assets.outcome import explained
-from pipeline.assets.resources import Workshop
-from pipeline.errors import PipelineError
+from pipeline.assets.metadata import explained
+from pipeline.assets.operations import orphaned_runs
+from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE, failure_sensor
+from pipeline.assets.operations.resources import Workshop
+from pipeline.store.errors import PipelineError
 from tests.integration.project import ROOT, Project
 
 
@@ -109,16 +109,16 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
         instance.event_log_storage.initialize_concurrency_limit_to_default("gpu")
         with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder:
             assert holder.stdout and holder.stdout.readline() == "claimed\n"
-            assert lost_runs.report(instance) == []  # it lives
+            assert orphaned_runs.report(instance) == []  # it lives
             waiting = instance.create_run_for_job(job).run_id
             assert not instance.event_log_storage.claim_concurrency_slot("gpu", waiting, "model").is_claimed
             holder.kill()
-        assert lost_runs.report(instance) == [run.run_id]
+        assert orphaned_runs.report(instance) == [run.run_id]
         lost = instance.get_run_by_id(run.run_id)
         assert lost and lost.status is dg.DagsterRunStatus.FAILURE
         # One that is started again has the tags of the first until it names its own process.
         instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags={**lost.tags})
-        assert lost_runs.report(instance) == []
+        assert orphaned_runs.report(instance) == []
         assert instance.event_log_storage.claim_concurrency_slot("gpu", waiting, "model").is_claimed
 
 
@@ -135,12 +135,12 @@ def test_a_run_that_never_named_its_process_is_not_under_way_for_ever(monkeypatc
     with dg.DagsterInstance.ephemeral() as instance:
 
         def under_way() -> set[str]:
-            return {run.tags["of"] for run in lost_runs.under_way(instance)}
+            return {run.tags["of"] for run in orphaned_runs.under_way(instance)}
 
         for of, status in (("a terminal", dg.DagsterRunStatus.STARTED), ("the daemon", dg.DagsterRunStatus.STARTING)):
             instance.create_run_for_job(job, status=status, tags={"of": of}, job_code_origin=of_module("pipeline.definitions"))
         assert under_way() == {"a terminal", "the daemon"}
-        monkeypatch.setattr(lost_runs, "CLAIMED_WITHIN", datetime.timedelta(0))
+        monkeypatch.setattr(orphaned_runs, "CLAIMED_WITHIN", datetime.timedelta(0))
         assert under_way() == {"the daemon"}
 
 
@@ -149,10 +149,10 @@ def test_a_run_of_another_project_in_the_same_database_is_left_alone(monkeypatch
     def model() -> None: ...
 
     job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def("train")
-    monkeypatch.setattr(lost_runs, "CLAIMED_WITHIN", datetime.timedelta(0))
+    monkeypatch.setattr(orphaned_runs, "CLAIMED_WITHIN", datetime.timedelta(0))
     with dg.DagsterInstance.ephemeral() as instance:
         other = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, job_code_origin=of_module("billing.definitions"))
-        assert lost_runs.under_way(instance) == []
+        assert orphaned_runs.under_way(instance) == []
         found = instance.get_run_by_id(other.run_id)
         assert found and found.status is dg.DagsterRunStatus.STARTED
 
@@ -170,8 +170,8 @@ print(f"{sys.argv[1]} {Process.this().tag()}")
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.CANCELING)
         tag = subprocess.run([sys.executable, "-c", code, run.run_id], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-        instance.add_run_tags(run.run_id, {lost_runs.PROCESS_TAG: tag})
-        assert lost_runs.report(instance) == [run.run_id]
+        instance.add_run_tags(run.run_id, {orphaned_runs.PROCESS_TAG: tag})
+        assert orphaned_runs.report(instance) == [run.run_id]
         found = instance.get_run_by_id(run.run_id)
         assert found and found.status is dg.DagsterRunStatus.CANCELED  # one that failed is started again by the daemon
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.flows.export_tokens import TokenFormat, write
-from pipeline.flows.shard_sets import ShardSet
-from trainer.shards import ShardWriter, TokenStream
+from pipeline.steps.export.tokens import TokenFormat, write
+from pipeline.steps.tokens.shard_sets import ShardSet
+from trainer.data.shards import ShardWriter, TokenStream
 
 BOT, EOT, SEQ_LEN = 2, 3, 31
 

@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from trainer.config import RunConfig
-from trainer.shards import ShardWriter, token_dtype
+from trainer.data.shards import ShardWriter, token_dtype
 
 BOT, EOT, VOCAB = 2, 3, 300
 WORDS = ["the", "a", "model", "token", "of", "window", "reads", "writes", "shard", "and", "then", "loss", "is", "small", "every", "step", "in"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trainer.config import RunConfig
-from trainer.loader import TrainingData
+from trainer.data.loader import TrainingData
 
 STEPS, POISONED = 160, 140
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
-from trainer import launch, metrics
 from trainer.checkpoint import store
+from trainer.run import metrics
+from trainer.system import launch
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 import torch
 
-from trainer.model import Llama
-from trainer.parallel.split import whole_parameters
+from trainer.model.llama import Llama
+from trainer.parallel.parallelize import whole_parameters
 from trainer.parallel.world import World
 
 

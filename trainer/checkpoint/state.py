@@ -22,17 +22,17 @@ from torch.optim import Optimizer
 
 from trainer import hf
 from trainer.checkpoint import store
-from trainer.checkpoint.parts import Part, SavedTensors, save_parts
+from trainer.checkpoint.sharded_safetensors import Part, SavedTensors, save_parts
 from trainer.checkpoint.staging import Staging
 from trainer.checkpoint.store import CheckpointError
 from trainer.config import RunConfig, config_hash
-from trainer.errors import TrainerError
-from trainer.model import Llama
+from trainer.data.order import Jump
+from trainer.model.llama import Llama
+from trainer.model.precision import LossScale
 from trainer.optim.state import load_state_tensors, state_tensors
-from trainer.order import Jump
-from trainer.parallel.pieces import is_first_holder, local, region
+from trainer.parallel.dtensor import is_first_holder, local, region
 from trainer.parallel.world import World
-from trainer.precision import LossScale
+from trainer.system.errors import TrainerError
 
 LIBRARIES = ("torch", "numpy", "safetensors", "tokenizers")
 OPTIMIZER_FILES = "optimizer*.safetensors"

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from trainer.durable import sync
+from trainer.system.durable import sync
 
 MANIFEST = "manifest.json"
 NAME = re.compile(r"step-(\d{8,})")

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from safetensors import SafetensorError
 
 from trainer.checkpoint import store
-from trainer.errors import TrainerError
 from trainer.parallel.world import World
+from trainer.system.errors import TrainerError
 
 log = logging.getLogger("trainer")
 

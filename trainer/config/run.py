@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 from trainer.config.base import Config, Place
 from trainer.config.data import DataConfig
 from trainer.config.training import TrainingConfig
-from trainer.errors import TrainerError
+from trainer.system.errors import TrainerError
 
 
 class RunConfig(Config):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from trainer.errors import TrainerError
 from trainer.hf.export import load_model
 from trainer.hf.weights import weights
-from trainer.model import Cache, Llama
+from trainer.model.llama import Cache, Llama
+from trainer.system.errors import TrainerError
 
 TOKENS = 64
 # Of logits in fp32, as a share of the largest.

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainer.config import ModelConfig
-from trainer.errors import TrainerError
+from trainer.system.errors import TrainerError
 
 # A model that no stock architecture computes: a name that transformers refuses, and the settings that config.json has for it alone.
 OWN = "groundwork"

@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from trainer.attention import choose
 from trainer.hf.config import config_json, model_config, read_config
 from trainer.hf.weights import SINGLE, load_weights, weights
-from trainer.model import Llama
+from trainer.model.attention import choose
+from trainer.model.llama import Llama
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 

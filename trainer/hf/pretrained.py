@@ -8,9 +8,9 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from trainer.config import DataConfig, ModelConfig, PretrainedConfig
-from trainer.errors import TrainerError
 from trainer.hf.config import model_config, read_config
 from trainer.hf.weights import INDEX, SINGLE, weight_files
+from trainer.system.errors import TrainerError
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
-from trainer.errors import TrainerError
-from trainer.model import HEAD, WITH_VOCABULARY, Llama
-from trainer.parallel.pieces import fill
+from trainer.model.llama import HEAD, WITH_VOCABULARY, Llama
+from trainer.parallel.dtensor import fill
+from trainer.system.errors import TrainerError
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 

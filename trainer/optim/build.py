@@ -9,12 +9,12 @@ from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Optimizer
 
 from trainer.config import OptimizerConfig
-from trainer.errors import TrainerError
 from trainer.optim.adafactor import Adafactor
 from trainer.optim.groups import check_patterns, is_hidden_matrix, rate_and_decay
 from trainer.optim.lion import Lion
 from trainer.optim.muon import Muon
 from trainer.optim.sophia import SophiaG
+from trainer.system.errors import TrainerError
 
 
 def build(model: nn.Module, config: OptimizerConfig, names: Collection[str] = ()) -> list[Optimizer]:

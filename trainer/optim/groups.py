@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from trainer.config import OptimizerConfig, ParameterGroup
-from trainer.errors import TrainerError
+from trainer.system.errors import TrainerError
 
 
 def is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:

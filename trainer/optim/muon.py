@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from trainer.parallel.pieces import local, region, whole
-from trainer.precision import multiplies_bf16
+from trainer.model.precision import multiplies_bf16
+from trainer.parallel.dtensor import local, region, whole
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 # Of matrices that are orthogonalised together: small ones keep neither cores nor a GPU busy alone, large ones do and would take memory.

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from trainer.loss import soft_capped
+from trainer.model.loss import soft_capped
 from trainer.optim.trained import trained
 
 EPS = 1e-15

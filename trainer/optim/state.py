@@ -5,7 +5,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from trainer.parallel.pieces import as_part_of, local
+from trainer.parallel.dtensor import as_part_of, local
 
 QUANTIZED = ("codes", "scale", "qmap")
 

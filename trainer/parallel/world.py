@@ -10,9 +10,9 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config import ParallelConfig
-from trainer.errors import TrainerError
-from trainer.parallel.meeting import meet
-from trainer.parallel.pieces import squares
+from trainer.parallel.dtensor import squares
+from trainer.parallel.rendezvous import meet
+from trainer.system.errors import TrainerError
 
 BUCKET_ELEMENTS = 8 * 1024 * 1024
 # The last varies fastest: neighbours, which share a machine, have the most to tell each other.

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from pipeline.stages.params import Params
+from pipeline.store.params import Params
 
 VERSION = "dedup-2"
 

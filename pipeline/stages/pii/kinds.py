@@ -5,7 +5,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from pipeline.stages.params import Params
+from pipeline.store.params import Params
 
 
 class PiiKind(StrEnum):

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
 from pipeline.stages.language import LANGUAGES
-from pipeline.stages.params import Params
+from pipeline.store.params import Params
 
 VERDICTS_SCHEMA = pa.schema(
     [

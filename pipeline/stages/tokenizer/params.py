@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
-from pipeline.errors import PipelineError
-from pipeline.stages.params import Params
+from pipeline.store.errors import PipelineError
+from pipeline.store.params import Params
 
 ALPHABET_SIZE = 256  # every byte is a token, so any text can be encoded
 SPECIALS = 4  # unknown, padding, begin and end of text

@@ -8,13 +8,13 @@ import pytest
 import yaml
 
 from pipeline.assets.dedup import dedup_asset
-from pipeline.assets.resources import Workshop
+from pipeline.assets.operations.resources import Workshop
 from pipeline.assets.tokenizer import tokenizer_asset
-from pipeline.recipe import RECIPE_VARIABLE, load_recipe
-from pipeline.store import STORE_VARIABLE, Store
+from pipeline.recipe.recipe import RECIPE_VARIABLE, load_recipe
+from pipeline.store.versions import STORE_VARIABLE, Store
 from tests.integration.project import TRAINING
-from tests.pipeline.flows.corpora import TEXTS
-from tests.pipeline.flows.stored import put
+from tests.pipeline.steps.corpora import TEXTS
+from tests.pipeline.steps.stored import put
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline.sources import Rejected, SourceConfig, document_id
 from pipeline.sources.documents import BATCH_BYTES, METADATA_BYTES, Batches, Document, Reason, location, metadata_json, own_id
-from pipeline.stages.params import DOCUMENT_SCHEMA
+from pipeline.store.params import DOCUMENT_SCHEMA
 
 
 def test_a_documents_id_never_changes_between_releases() -> None:

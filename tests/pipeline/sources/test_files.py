@@ -21,10 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.sources import Reason, Rejected, SourceError, Unit, document_id, open_source
-from pipeline.sources import jsonl as jsonl_rows
 from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, location, own_id
 from pipeline.sources.files import FilesConfig, FilesSource
-from pipeline.sources.text_files import PIECE_BYTES, pieces, universal_newlines
+from pipeline.sources.formats import jsonl as jsonl_rows
+from pipeline.sources.formats.text_files import PIECE_BYTES, pieces, universal_newlines
 
 Row = dict[str, Any]
 

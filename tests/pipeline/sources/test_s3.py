@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.sources import SourceError
-from pipeline.sources.stored import REMOTE_BLOCK_BYTES
+from pipeline.sources.open_file import REMOTE_BLOCK_BYTES
 from tests.pipeline.sources.test_remote_files import read, source
 
 s3fs = pytest.importorskip("s3fs", reason="needs the extra `s3`")

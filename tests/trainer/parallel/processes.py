@@ -18,7 +18,7 @@ def train(
     """Runs `settings`, changed by `training`, to the end in `run_dir`, each process after `before`. The exit status of each."""
     config = {**settings, "run_dir": str(run_dir), "training": {**settings["training"], **training}}
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["trainer.loop", "tests.trainer.parallel.processes"])
+    context.set_forkserver_preload(["trainer.run.loop", "tests.trainer.parallel.processes"])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -33,7 +33,7 @@ def train(
 
 
 def _train(settings: dict[str, Any], before: Callable[[RunConfig], None] | None, rank: int, size: int, port: int) -> None:
-    from trainer.loop import run
+    from trainer.run.loop import run
 
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     config = RunConfig.model_validate(settings)

@@ -10,7 +10,7 @@ from tests.trainer.parallel.processes import train
 from tests.trainer.runs import history
 from trainer.checkpoint import state, store
 from trainer.config import RunConfig
-from trainer.loop import DONE, run
+from trainer.run.loop import DONE, run
 
 STEPS = 50
 # Update ratios are of samples of the weights, which each process draws from its part.

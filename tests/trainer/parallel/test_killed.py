@@ -13,7 +13,8 @@ import pytest
 
 from tests.integration.project import until
 from tests.trainer.runs import ROOT, outcome, write_config
-from trainer import launch, metrics
+from trainer.run import metrics
+from trainer.system import launch
 
 BY_HAND = "--nproc-per-node=2", "--max-restarts=3"
 

@@ -14,9 +14,10 @@ from tests.hosts import Host, network
 from tests.integration.project import until
 from tests.trainer.parallel.test_equal import assert_same_run, spread
 from tests.trainer.runs import ROOT, write_config
-from trainer import launch, metrics
 from trainer.config import RunConfig
-from trainer.loop import DONE, run
+from trainer.run import metrics
+from trainer.run.loop import DONE, run
+from trainer.system import launch
 
 # As docs/nodes.md has it, with less patience.
 PATIENCE = "last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3"

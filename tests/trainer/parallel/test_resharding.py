@@ -10,9 +10,9 @@ import torch
 from tests.trainer.parallel.processes import train
 from tests.trainer.parallel.test_equal import assert_same_run
 from trainer.checkpoint import store
-from trainer.checkpoint.parts import Part, SavedTensors, save_parts
+from trainer.checkpoint.sharded_safetensors import Part, SavedTensors, save_parts
 from trainer.config import RunConfig
-from trainer.loop import DONE, run
+from trainer.run.loop import DONE, run
 
 EVERY = 3  # steps between checkpoints, of 12 in all
 WAYS = {

@@ -6,10 +6,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from trainer import preflight
 from trainer.config import ParallelConfig, RunConfig
-from trainer.errors import TrainerError
 from trainer.parallel.world import World, join
+from trainer.run import preflight
+from trainer.system.errors import TrainerError
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""What an asset reports: its data version and the numbers that an operator asks for."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import dagster as dg
+
+from pipeline.reports import breakdowns
+from pipeline.reports.images import inline
+from pipeline.store.errors import PipelineError
+from pipeline.store.versions import Version
+
+log = logging.getLogger(__name__)
+
+Arguments = ParamSpec("Arguments")
+Outcome = TypeVar("Outcome")
+
+
+def materialized(version: Version, metadata: Mapping[str, Any], checked: Iterable[dg.AssetCheckResult] = ()) -> dg.MaterializeResult:
+    """The result of a stage: rows, bytes, seconds and MB/s of the work that made this version, and whether this run reused it.
+
+    What is `checked` of it is looked at last.
+    """
+    counts = version.counts
+    facts = dict(metadata)
+    if "documents" in counts:
+        facts["dagster/row_count"] = counts["documents"]
+    if "text_bytes" in counts:
+        facts["text bytes"] = counts["text_bytes"]
+        facts["MB/s"] = round(counts["text_bytes"] / 1e6 / max(version.seconds, 1e-3), 1)
+    facts |= {
+        "seconds": version.seconds,
+        "reused": version.reused,
+        "parts": len(version.parts),
+        "bytes on disk": version.bytes,
+        "path": dg.MetadataValue.path(str(version.path)),
+        "fingerprint": version.fingerprint[:16],
+    }
+    outcome = "up to date, nothing to do" if version.reused else f"done in {version.seconds:.1f} s"
+    log.info("%s", ", ".join([outcome, *(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if "/" not in name)]))
+    return dg.MaterializeResult(metadata=facts, data_version=dg.DataVersion(version.data_version), check_results=list(checked))
+
+
+def breakdown(counts: Mapping[str, int], prefix: str, what: str) -> dg.TableMetadataValue:
+    """The counts named `prefix/...` as a table, most frequent first."""
+    rows = sorted(((name.partition("/")[2], count) for name, count in counts.items() if name.startswith(f"{prefix}/")), key=lambda row: -row[1])
+    columns = [dg.TableColumn(what, "string"), dg.TableColumn("documents", "int")]
+    return dg.MetadataValue.table([dg.TableRecord({what: name, "documents": count}) for name, count in rows], dg.TableSchema(columns))
+
+
+def drawn(version: Version, prefix: str, title: str) -> dict[str, dg.MarkdownMetadataValue]:
+    """The counts named `prefix/...` as a picture called `title`, if there are any."""
+    png = breakdowns.bars(version, prefix, title)
+    return {title: inline(png, title)} if png else {}
+
+
+def explained(function: Callable[Arguments, Outcome]) -> Callable[Arguments, Outcome]:
+    """A mistake that the user can set right fails the step with its message, and no retry."""
+
+    @wraps(function)
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Outcome:
+        try:
+            return function(*args, **kwargs)
+        except PipelineError as error:
+            raise dg.Failure(str(error), allow_retries=False) from None
+
+    return run

@@ -1,0 +1,57 @@
+"""What a run says in the terminal: one line for each thing that a person wants to know. The UI keeps every event."""
+
+import logging
+import sys
+from types import TracebackType
+
+import dagster as dg
+
+from pipeline.store.errors import PipelineError
+
+
+@dg.logger({}, "One short line per message, on standard error.")
+def console(_: dg.InitLoggerContext) -> logging.Logger:
+    """Messages of the stages, and of Dagster only what went wrong."""
+    logger = logging.Logger("console", logging.INFO)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Short())
+    handler.addFilter(_is_news)
+    logger.addHandler(handler)
+    return logger
+
+
+def explain_on_exit() -> None:
+    """A command that ends because the recipe or its `-c` settings cannot be used says why, without a stack."""
+    usual = sys.excepthook
+
+    def explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, PipelineError | dg.DagsterInvalidConfigError):
+            print(f"error: {error}", file=sys.stderr)
+        else:
+            usual(kind, error, trace)
+
+    sys.excepthook = explain
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """One line for each step that comes after a failed one would bury the reason."""
+    return not (getattr(record, "dagster_meta", {}).get("orig_message") or "").startswith("Dependencies for step ")
+
+
+class _Short(logging.Formatter):
+    """`12:00:31  token_shards/docs  message`. A failed step is its error's message, with the stack only where the mistake is ours."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = getattr(record, "dagster_meta", {})
+        step = (facts.get("step_key") or facts.get("job_name") or "").replace("__", "/")
+        message = _message(record, facts.get("dagster_event"), facts.get("orig_message")).removeprefix(f"{step}: ")
+        return f"{self.formatTime(record, '%H:%M:%S')}  {step:<32}  {message}"
+
+
+def _message(record: logging.LogRecord, event: dg.DagsterEvent | None, original: str | None) -> str:
+    if event is not None and event.is_step_failure:
+        failure = event.step_failure_data
+        if failure.user_failure_data and failure.user_failure_data.description:
+            return f"FAILED: {failure.user_failure_data.description}"
+        return f"FAILED: {failure.error.to_string() if failure.error else original}"
+    return original or record.getMessage()

@@ -1,0 +1,156 @@
+"""Launches the trainer, follows it, and records its checkpoints while it works."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from pipeline.assets import checkpoints
+from pipeline.steps.training import plan as train_flow
+from pipeline.steps.training.launcher import Launcher
+from pipeline.steps.training.process_group import RetriableError, TrainerKilledError
+from pipeline.steps.training.stderr_tail import ErrorOutput
+from trainer.system.errors import USER_ERROR
+
+# Each goes on from the newest checkpoint. Dagster's own retry policy would also start a run again that a person stops.
+ATTEMPTS = 3
+ASK_SECONDS = 5.0  # between questions to Dagster's database, and until one that was not answered is asked again
+PATIENCE_SECONDS = 600.0  # how long the last messages of a trainer wait for a database that does not answer
+SHOWN_LINES = 20
+
+
+class Follower:
+    """Runs the trainer through Dagster Pipes and turns its messages into log lines and checkpoint entries, as they come.
+
+    A training of days outlives a database that is away for a while: messages wait for it.
+    """
+
+    def __init__(self, context: dg.AssetExecutionContext, run: train_flow.Run, launcher: Launcher):
+        self.context = context
+        self.run = run
+        self.launcher = launcher
+        self.last_checkpoint: Mapping[str, Any] = {}
+        self._samples: list[Mapping[str, Any]] = []  # written since the last checkpoint
+        self._reasons: list[str] = []  # that the trainer gave for its end
+        self._handled = 0  # messages of this attempt
+        self._wanted = True
+        self._ask_at = self._catch_up_at = 0.0
+
+    def train(self) -> None:
+        """Returns when training is done, started again where it ended early. TrainingError or RetriableError with the reason when it is not."""
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                self._attempt()
+                break
+            except RetriableError as error:
+                if not left or not self._is_wanted():
+                    raise
+                self.context.log.warning(f"started again: {error}")
+
+    def _attempt(self) -> None:
+        config = self.run.write_config()
+        self._reasons, self._handled = [], 0
+        # Where a trainer on another machine can write.
+        reader = dg.PipesFileMessageReader(str(config.with_name("messages.jsonl")))
+        with ErrorOutput() as output:
+            with dg.open_pipes_session(self.context, dg.PipesEnvContextInjector(), reader) as session:
+
+                def poll() -> bool:
+                    output.show()
+                    return self._follow(session.get_custom_messages())
+
+                try:
+                    status = self.launcher.run(config, session.get_bootstrap_env_vars(), poll, output.file)
+                except TrainerKilledError as error:
+                    raise TrainerKilledError(f"{error}{self._reason(output.ended(0)[1])}") from None
+            self._finish(session.get_custom_messages())
+            if status != 0:
+                status, lines = output.ended(status)
+                failure = train_flow.TrainingError if status == USER_ERROR else RetriableError
+                raise failure(f"the trainer ended with exit status {status}{self._reason(lines)}")
+        if self.last_checkpoint.get("tokens") != self.run.config.training.max_tokens:
+            raise train_flow.TrainingError("the trainer ended before the last step: run the job again to go on from the newest checkpoint")
+
+    def _reason(self, lines: Sequence[str]) -> str:
+        """As the trainer gave it or, where it could not, in its last lines."""
+        if self._reasons:
+            return f". {' '.join(self._reasons)}"
+        return "\n".join([". It wrote:", *lines[-SHOWN_LINES:]]) if lines else ""
+
+    def _follow(self, messages: Sequence[Mapping[str, Any]]) -> bool:
+        """Handles new messages; whether training is still wanted."""
+        now = time.monotonic()
+        if now >= self._catch_up_at:
+            try:
+                self._catch_up(messages)
+            except Exception as error:  # each kind of database has its own
+                _tell("what the trainer reports cannot be recorded now", error)
+                self._catch_up_at = now + ASK_SECONDS
+        if now >= self._ask_at:
+            self._wanted, self._ask_at = self._is_wanted(), now + ASK_SECONDS
+        return self._wanted
+
+    def _finish(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Handles the last messages, if need be when the database is back."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return self._catch_up(messages)
+            except Exception as error:
+                if time.monotonic() > deadline:
+                    raise
+                _tell("what the trainer reported cannot be recorded now", error)
+                time.sleep(ASK_SECONDS)
+
+    def _catch_up(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        for message in messages[self._handled :]:
+            self._handle(message)
+            self._handled += 1  # once a checkpoint is recorded, whether or not the line about it can be written
+            self.context.log.info(_line(message, self.run.config.training.max_tokens))
+
+    def _is_wanted(self) -> bool:
+        """A run that was force-terminated in the UI must not train on. While the database does not answer, it does."""
+        try:
+            state = self.context.instance.get_run_by_id(self.context.run.run_id)
+        except Exception as error:
+            _tell("whether this run was terminated cannot be seen now", error)
+            return True
+        return state is not None and not state.is_finished
+
+    def _handle(self, message: Mapping[str, Any]) -> None:
+        kind, step = message["kind"], message.get("step")
+        if kind == "checkpoint":
+            checkpoints.record(self.context, self.run, message, [sample for sample in self._samples if sample["step"] == step])
+            self.last_checkpoint = message
+            # Those of later steps can come first: a checkpoint is written while training goes on.
+            self._samples = [sample for sample in self._samples if sample["step"] > message["step"]]
+        elif kind == "sample":
+            self._samples.append(message)
+        elif kind == "error" and message["message"] not in self._reasons:  # once, however often torchrun tries
+            self._reasons.append(message["message"])
+
+
+def _tell(what: str, error: Exception) -> None:
+    """Past Dagster's log, which is in the same database."""
+    print(f"{what}: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+def _line(message: Mapping[str, Any], max_tokens: int) -> str:
+    """A message of the trainer as one line for people."""
+    tokens = f"{message['tokens']:,} of {max_tokens:,} tokens" if "tokens" in message else ""
+    match message["kind"]:
+        case "metrics":
+            left = f"{message['eta_seconds'] / 60:.1f} min left"
+            return f"{tokens}: loss {message['loss']:.3f}, {message['tokens_per_second']:,.0f} tokens/s, {left}"
+        case "evaluation":
+            return f"{tokens}: validation loss {message['loss']:.4f}, {message['bits_per_byte']:.4f} bits per byte"
+        case "checkpoint":
+            return f"{tokens}: checkpoint {message['path']}"
+        case "sample":
+            return f"sample: {message['text']!r}"
+    shown = {name: value for name, value in message.items() if name != "kind" and not isinstance(value, dict | list)}
+    return f"{message['kind']}: " + ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in shown.items()
+    )

@@ -1,0 +1,1 @@
+"""File formats: JSON lines, CSV, Parquet, plain text, and how they are compressed."""

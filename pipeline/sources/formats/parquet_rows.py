@@ -1,0 +1,56 @@
+"""Parquet files, row group by row group: a broken row group costs its rows, a broken file itself only."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.sources.documents import BATCH_BYTES, Reason
+from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_columns
+from pipeline.sources.formats.rows import RowReader
+from pipeline.sources.open_file import StoredFile
+
+PARQUET_ERRORS = (pa.ArrowException, OSError)
+
+
+def read_parquet(stored: StoredFile, reader: RowReader) -> Iterator[pa.RecordBatch]:
+    """The documents of a Parquet file; nested and binary columns beside the text are left out of the metadata. Raises OSError."""
+    with stored.open() as handle:
+        try:
+            # without the checksums a flipped bit would arrive as text
+            file = pq.ParquetFile(handle, page_checksum_verification=True)
+            schema = file.schema_arrow
+        except PARQUET_ERRORS as error:
+            reader.batches.reject(reader.file, None, Reason.BROKEN_PARQUET, _first_line(error))
+            return
+        if refused := no_text(schema, reader.columns):
+            reader.batches.reject(reader.file, None, *refused)
+            return
+        names = readable_columns(schema, reader.columns)
+        first = 1
+        for index in range(file.num_row_groups):
+            yield from _row_group(file, index, first, names, reader)
+            if reader.batches.done:
+                return
+            first += file.metadata.row_group(index).num_rows
+
+
+def _row_group(file: pq.ParquetFile, index: int, first: int, names: list[str], reader: RowReader) -> Iterator[pa.RecordBatch]:
+    group = file.metadata.row_group(index)
+    rows = max(1, min(group.num_rows, group.num_rows * BATCH_BYTES // max(group.total_byte_size, 1)))
+    number, end = first, first + group.num_rows
+    why = "the columns hold fewer rows than the file says"
+    try:
+        for batch in file.iter_batches(batch_size=rows, row_groups=[index], columns=names, use_threads=False):
+            yield from add_rows(number, batch, reader)
+            number += batch.num_rows
+            if reader.batches.done:
+                return
+    except PARQUET_ERRORS as error:
+        why = _first_line(error)
+    if number != end:
+        reader.batches.reject(reader.file, number, Reason.BROKEN_PARQUET, f"rows {number} to {end - 1} are lost: {why}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

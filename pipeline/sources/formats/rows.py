@@ -1,0 +1,164 @@
+"""Rows with text, from any format: which columns make the text, which is the id, and what is metadata."""
+
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, field_validator, model_validator
+
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, Document, Named, Reason, location, metadata_json, own_id
+from pipeline.store.params import Params
+
+Row = dict[str, object]
+DEFAULT_ID_COLUMN = "id"
+START_BYTES = 32
+
+
+class Columns(Params):
+    """The columns of a row. Without `id_column`, a text or number in `id` is used where there is one, else the row's place in its file.
+
+    `text_template` makes the text of several columns, as "{title}\\n\\n{text}" does; a row in which one of them is null is set aside. Without
+    `metadata_columns`, all other columns are metadata.
+    """
+
+    text_column: str = Field("text", min_length=1)
+    text_template: str | None = None
+    id_column: str | None = Field(None, min_length=1)
+    url_column: str = Field("url", min_length=1)
+    metadata_columns: tuple[str, ...] | None = None
+    max_documents: int | None = Field(None, ge=1)
+
+    @field_validator("text_template")
+    @classmethod
+    def _names_columns(cls, template: str | None) -> str | None:
+        if template is not None and not fields_of(template):
+            raise ValueError('names no column; write for example "{title}\\n\\n{text}", and {{ }} for braces in the text')
+        return template
+
+    @model_validator(mode="after")
+    def _one_text(self) -> "Columns":
+        if self.text_template is not None and "text_column" in self.model_fields_set:
+            raise ValueError("has both text_column and text_template; leave one out")
+        return self
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns that a row must have."""
+        return (self.text_column,) if self.text_template is None else fields_of(self.text_template)
+
+    def wants(self, column: str) -> bool:
+        """Whether a column beside those of the text is read."""
+        wanted = self.metadata_columns
+        return wanted is None or column in (*wanted, self.id_column or DEFAULT_ID_COLUMN, self.url_column)
+
+
+def fields_of(template: str) -> tuple[str, ...]:
+    """The columns that a template names, each once. Raises ValueError for anything but plain names in braces."""
+    fields = []
+    for _, name, style, conversion in string.Formatter().parse(template):
+        if name is None:
+            continue
+        if not name or style or conversion or any(mark in name for mark in ".["):
+            raise ValueError(f"{{{name}}} is no plain column name in braces")
+        fields.append(name)
+    return tuple(dict.fromkeys(fields))
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Turns the rows of one file into documents."""
+
+    file: str
+    columns: Columns
+    batches: Batches
+
+    def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
+        """Takes row `number` (from 1), which is emptied; a full batch comes out."""
+        text = self._text(number, row)
+        if text is None:
+            return
+        named = self.name(number, row)
+        if named is None:
+            self.batches.reject(self.file, number, Reason.BAD_ID, f"column {self.columns.id_column!r} holds neither a text nor a whole number")
+            return
+        self.batches.add(self.file, Document(named.source_id, text, number, self.file, named.url, named.metadata, named.own_id))
+        yield from self.batches.full()
+
+    @property
+    def takes_whole(self) -> bool:
+        """Whether `add_whole` may be called: each row is a document, and its text is in one column."""
+        return self.columns.text_template is None
+
+    def add_whole(self, numbers: Sequence[int], texts: pa.LargeBinaryArray, rows: Sequence[Row]) -> bool:
+        """Takes all of these rows, whose texts are already out of them, without a copy; none if one would be set aside. They are emptied."""
+        good = _good_texts(texts)
+        if good is None:
+            return False
+        named = [self.name(number, row) for number, row in zip(numbers, rows, strict=True)]
+        return None not in named and self.batches.add_whole(self.file, good, cast(list[Named], named))
+
+    def name(self, number: int, row: Row) -> Named | None:
+        """What row `number`, without its text, says of its document; the row is emptied. None when the column named as id holds none."""
+        source_id, own = self._id(number, row)
+        if source_id is None:
+            return None
+        url = row.get(self.columns.url_column)
+        if isinstance(url, str):
+            del row[self.columns.url_column]
+        known = row if self.columns.metadata_columns is None else {name: row[name] for name in self.columns.metadata_columns if name in row}
+        return Named(source_id, own, url if isinstance(url, str) else None, metadata_json(known))
+
+    def _text(self, number: int, row: Row) -> str | None:
+        template = self.columns.text_template
+        values = [row.pop(name, _ABSENT) for name in self._text_columns]
+        for name, value in zip(self._text_columns, values, strict=True):
+            if not isinstance(value, str) and (template is None or not _is_number(value)):
+                self._no_text(number, name, value)
+                return None
+        return str(values[0]) if template is None else template.format(**dict(zip(self._text_columns, values, strict=True)))
+
+    @cached_property
+    def _text_columns(self) -> tuple[str, ...]:
+        return self.columns.text_columns
+
+    def _no_text(self, number: int, column: str, text: object) -> None:
+        if text is _ABSENT:
+            self.batches.reject(self.file, number, Reason.NO_TEXT, f"no column {column!r}")
+        elif text is None:
+            self.batches.reject(self.file, number, Reason.NULL_TEXT, f"column {column!r} is null")
+        else:
+            self.batches.reject(self.file, number, Reason.TEXT_NOT_A_STRING, f"column {column!r} holds a {type(text).__name__}")
+
+    def _id(self, number: int, row: Row) -> tuple[str | None, bool]:
+        column = self.columns.id_column or DEFAULT_ID_COLUMN
+        value = row.get(column)
+        if isinstance(value, int | str) and not isinstance(value, bool) and value != "":
+            del row[column]
+            return own_id(str(value)), True
+        return (None, False) if self.columns.id_column else (location(self.file, number), False)
+
+
+def _good_texts(values: pa.LargeBinaryArray) -> pa.LargeStringArray | None:
+    """The same, if each is the text of a document: UTF-8, of a size that documents have, and no white space only."""
+    sizes = pc.min_max(pc.binary_length(values)).as_py()
+    if values.null_count or not sizes["min"] or sizes["max"] > MAX_DOCUMENT_BYTES:
+        return None
+    try:
+        texts = values.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return None
+    starts = pc.binary_slice(values, 0, START_BYTES).to_pylist()
+    # what shows a visible character in its first bytes is not white space, and only the rest need be looked at
+    blank = (row for row, start in enumerate(starts) if not b"!" <= start[:1] <= b"~" and not start.decode(errors="ignore").strip())
+    return None if any(texts[row].as_py().isspace() for row in blank) else texts
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_ABSENT = object()

@@ -1,0 +1,232 @@
+"""Data sets of the Hugging Face hub, streamed file by file at one commit."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import Field, field_validator
+
+from pipeline.sources.documents import Batches, OfflineError, Reason, Rejects, SourceError, Unit
+from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_columns
+from pipeline.sources.formats.rows import Columns, RowReader
+from pipeline.sources.hub.line_joined_documents import JoinedRows
+from pipeline.store.fingerprint import combined
+
+if TYPE_CHECKING:  # both take half a second and more to import
+    from datasets import DatasetBuilder, IterableDataset
+
+ROWS_AT_ONCE = 256
+PATHS_AT_ONCE = 500
+BROKEN = (ValueError, pa.ArrowException)  # what the formats raise for broken data, as against a broken connection
+
+
+NOT_SETTINGS = ("name", "version", "data_dir", "data_files", "description")  # of a builder's configuration
+
+
+class HubConfig(Columns):
+    """One split of a data set. `revision` is a branch, tag or commit; without it, the newest commit. `HF_TOKEN` opens gated data sets.
+
+    Where rows are lines of documents, `document_start` is a regular expression for the line that begins one.
+    """
+
+    kind: Literal["hub"] = "hub"
+    name: str = Field(min_length=1)
+    config: str | None = Field(None, min_length=1)
+    split: str = Field("train", min_length=1)
+    revision: str | None = Field(None, min_length=1)
+    document_start: str | None = None
+
+    @field_validator("document_start")
+    @classmethod
+    def _compiles(cls, pattern: str | None) -> str | None:
+        try:
+            re.compile(pattern or "")
+        except re.error as error:
+            raise ValueError(f"is no regular expression: {error}") from error
+        return pattern
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """One unit per data file, fingerprinted by its content as the hub knows it; one for all when `max_documents` makes each depend on those before.
+
+    A unit is read at the commit that it names, whatever the branch has become meanwhile. Files are streamed in ranges of some megabytes, and a range
+    that breaks off is asked for again, so neither the disk nor memory holds the data set. With HF_HUB_OFFLINE, files come from the hub's cache.
+    """
+
+    corpus: str
+    config: HubConfig
+    version: ClassVar[str] = "hub-3"
+
+    def units(self) -> list[Unit]:
+        commit = self._commit()
+        builder = self._builder(commit)
+        files = {self._path(url, commit): url for url in self._urls(builder)}
+        self._check_text(builder, next(iter(files.values())))
+        sizes, contents = self._contents(list(files), commit)
+        settings = _settings(builder)
+        if self.config.max_documents is not None:
+            name = f"{self.config.split}-first-{self.config.max_documents}"
+            made_from = combined([settings, *(f"{path} {contents[path]}" for path in files)])
+            return [Unit(name, made_from, sum(sizes.values()), commit)]
+        return [Unit(path, combined([settings, contents[path]]), sizes[path], commit) for path in sorted(files)]
+
+    def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        """Raises SourceError when the download breaks off: what is missing then is no bad input, and another attempt may get it."""
+        commit = unit.revision or self._commit()
+        builder = self._builder(commit)
+        batches = Batches(self.corpus, rejects, self.config.max_documents)
+        for url in self._urls(builder):
+            path = self._path(url, commit)
+            if batches.done or (self.config.max_documents is None and path != unit.name):
+                continue
+            reader = self._reader(path, batches)
+            try:
+                yield from _read(_stream(builder, self.config.split, url), reader)
+            except BROKEN as error:
+                batches.reject(path, None, Reason.BROKEN_DATA, f"what comes before the break was read: {_first_line(error)}")
+            except Exception as error:  # as in _commit
+                raise self._error(f"broke off in {path}; run again to go on: {_first_line(error)}") from error
+            if isinstance(reader, JoinedRows):
+                yield from reader.rest()
+        yield from batches.rest()
+
+    def _reader(self, path: str, batches: Batches) -> RowReader:
+        start = self.config.document_start
+        return RowReader(path, self.config, batches) if start is None else JoinedRows(path, self.config, batches, re.compile(start))
+
+    def _commit(self) -> str:
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
+
+        if _offline():
+            return self._cached(self.config.revision).name
+        try:
+            commit = HfApi().dataset_info(self.config.name, revision=self.config.revision, token=token()).sha
+        except GatedRepoError as error:
+            raise self._error("is gated; accept its terms on its page and set HF_TOKEN") from error
+        except RevisionNotFoundError as error:
+            raise self._error(f"has no revision {self.config.revision!r}") from error
+        except RepositoryNotFoundError as error:
+            raise self._error("does not exist or is private; check `name`, or set HF_TOKEN") from error
+        except HFValidationError as error:
+            raise self._error(f"is no name of a data set: {_first_line(error)}") from error
+        except Exception as error:  # the HTTP library's own errors, which change with it
+            raise self._error(f"cannot be found, the hub at {HfApi().endpoint} does not answer: {_first_line(error)}") from error
+        if commit is None:
+            raise self._error("has no commit to read")
+        return str(commit)
+
+    def _cached(self, revision: str | None) -> Path:
+        """The folder of the hub's cache that holds a revision; it is named like the commit."""
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+        try:
+            return Path(snapshot_download(self.config.name, repo_type="dataset", revision=revision, local_files_only=True))
+        except (LocalEntryNotFoundError, HFValidationError) as error:
+            message = "is not in the hub's cache, and HF_HUB_OFFLINE is set; once, with a connection: hf download --repo-type dataset"
+            raise OfflineError(str(self._error(f"{message} {self.config.name}"))) from error
+
+    def _builder(self, commit: str) -> "DatasetBuilder":
+        from datasets import load_dataset_builder
+
+        try:
+            if _offline():
+                return load_dataset_builder(str(self._cached(commit)), self.config.config)
+            return load_dataset_builder(self.config.name, self.config.config, revision=commit, token=token())
+        except Exception as error:  # missing files, unknown configs, scripts: each of another class
+            raise self._error(f"cannot be opened: {_first_line(error)}") from error
+
+    def _urls(self, builder: "DatasetBuilder") -> list[str]:
+        """The data files of the split, in the order of their paths."""
+        files = builder.config.data_files or {}
+        if self.config.split not in files:
+            raise self._error(f"has no split {self.config.split!r}; there are {', '.join(map(str, files))}")
+        return sorted(str(url) for url in files[self.config.split])
+
+    def _check_text(self, builder: "DatasetBuilder", url: str) -> None:
+        try:
+            features = _stream(builder, self.config.split, url).features
+        except BROKEN:
+            return  # reading will set the file aside
+        except Exception as error:  # as in _commit
+            raise self._error(f"cannot be read: {_first_line(error)}") from error
+        refused = no_text(features.arrow_schema, self.config) if features else None
+        if refused:
+            raise self._error(f"has no text to read: {refused[1]}; set `text_column` or `text_template`")
+
+    def _path(self, url: str, commit: str) -> str:
+        """The path in the repository: `hf://datasets/org/name@commit/data/a.parquet` -> `data/a.parquet`; a file elsewhere keeps its address."""
+        if _offline() and Path(url).is_relative_to(self._cached(commit)):
+            return Path(url).relative_to(self._cached(commit)).as_posix()
+        return url.partition("@")[2].partition("/")[2] or url
+
+    def _contents(self, paths: list[str], commit: str) -> tuple[dict[str, int], dict[str, str]]:
+        """Bytes of each file, and what the hub calls its content: equal for equal content. Of files elsewhere nothing is known but the commit."""
+        from huggingface_hub import HfApi
+
+        sizes, contents = dict.fromkeys(paths, 0), dict.fromkeys(paths, commit)
+        if _offline():
+            blobs = {path: (self._cached(commit) / path).resolve() for path in paths}  # the cache's links lead to files named by content
+            return {path: blob.stat().st_size for path, blob in blobs.items()}, {path: blob.name for path, blob in blobs.items()}
+        try:
+            for start in range(0, len(paths), PATHS_AT_ONCE):
+                some = paths[start : start + PATHS_AT_ONCE]
+                for info in HfApi().get_paths_info(self.config.name, some, repo_type="dataset", revision=commit, token=token()):
+                    sizes[info.path] = getattr(info, "size", 0)
+                    contents[info.path] = info.lfs.sha256 if getattr(info, "lfs", None) else getattr(info, "blob_id", commit)
+        except Exception as error:  # as in _commit
+            raise self._error(f"cannot be listed: {_first_line(error)}") from error
+        return sizes, contents
+
+    def _error(self, what: str) -> SourceError:
+        return SourceError(f"corpus {self.corpus!r}: data set {self.config.name!r} {what}")
+
+
+def _stream(builder: "DatasetBuilder", split: str, url: str) -> "IterableDataset":
+    """One data file, opened with all the settings that the data set's card gives."""
+    from datasets.data_files import DataFilesDict, DataFilesList
+
+    builder.config.data_files = DataFilesDict({split: DataFilesList([url], [()])})
+    return builder.as_streaming_dataset(split=split)
+
+
+def _read(stream: "IterableDataset", reader: RowReader) -> Iterator[pa.RecordBatch]:
+    number = 1
+    for table in stream.with_format("arrow").iter(batch_size=ROWS_AT_ONCE):
+        if refused := no_text(table.schema, reader.columns):
+            reader.batches.reject(reader.file, number, *refused)
+            return
+        for batch in table.select(readable_columns(table.schema, reader.columns)).combine_chunks().to_batches():
+            yield from add_rows(number, batch, reader)
+            number += batch.num_rows
+        if reader.batches.done:
+            return
+
+
+def _settings(builder: "DatasetBuilder") -> str:
+    """How the data set's card says its files are to be read."""
+    config = builder.config
+    return " ".join(
+        [type(config).__name__, *(f"{field.name}={getattr(config, field.name)!r}" for field in fields(config) if field.name not in NOT_SETTINGS)]
+    )
+
+
+def _offline() -> bool:
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
+
+
+def token() -> str | Literal[False]:
+    """From the environment only, never the one that a login saved on this machine."""
+    return os.environ.get("HF_TOKEN") or False
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,43 @@
+"""Data sets whose rows are lines: joined to documents again, which a heading begins."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Document, location
+from pipeline.sources.formats.rows import Row, RowReader
+
+
+@dataclass(frozen=True)
+class JoinedRows(RowReader):
+    """A row that matches `start` whole begins a document. A document that goes on in the next file becomes two; ids are first rows."""
+
+    start: re.Pattern[str]
+    _lines: list[str] = field(default_factory=list)
+    _where: dict[str, int] = field(default_factory=lambda: {"first": 1, "characters": 0})
+
+    @property
+    def takes_whole(self) -> bool:
+        return False
+
+    def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
+        line = self._text(number, row)
+        if line is None:
+            return
+        if self.start.fullmatch(line.strip()) or self._where["characters"] > MAX_DOCUMENT_BYTES:
+            yield from self.rest()
+        if not self._lines:
+            self._where.update(first=number, characters=0)
+        self._lines.append(line if line.endswith("\n") else f"{line}\n")
+        self._where["characters"] += len(line)
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Takes the document in hand, if it says anything; a full batch comes out."""
+        text = "".join(self._lines).strip()
+        self._lines.clear()
+        if text and not self.batches.done:
+            first = self._where["first"]
+            self.batches.add(self.file, Document(location(self.file, first), text, first, self.file))
+            yield from self.batches.full()

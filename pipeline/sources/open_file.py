@@ -1,0 +1,148 @@
+"""Files where they lie: on this machine, or behind any URL that fsspec opens."""
+
+import hashlib
+import io
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, cast
+
+from pipeline.sources.documents import SourceError
+from pipeline.store.fingerprint import READ_SIZE, file_sha256
+
+REMOTE_BLOCK_BYTES = 8 << 20
+ATTEMPTS = 5
+FIRST_WAIT_SECONDS = 0.5
+TAGS = ("ETag", "etag", "Content-MD5", "md5Hash", "checksum")
+TIMES = ("mtime", "LastModified", "Last-Modified", "last_modified", "updated", "created")
+
+Hash = Callable[[Path], str]
+
+
+class StoredFile(Protocol):
+    """A file that can be opened any number of times. The methods raise OSError."""
+
+    @property
+    def place(self) -> str:
+        """Its path or URL; equal for one file under two names."""
+        ...
+
+    @property
+    def directory(self) -> bool: ...
+
+    def open(self) -> BinaryIO: ...
+
+    def size(self) -> int | None:
+        """In bytes; None where a web server does not say."""
+        ...
+
+    def fingerprint(self, sha256: Hash = file_sha256) -> str:
+        """Changes with the content: its hash, or the tag or the time that an object store gives with its size."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    path: Path
+
+    @property
+    def place(self) -> str:
+        return str(self.path.resolve())
+
+    @property
+    def directory(self) -> bool:
+        return self.path.is_dir()
+
+    def open(self) -> BinaryIO:
+        return self.path.open("rb")
+
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+    def fingerprint(self, sha256: Hash = file_sha256) -> str:
+        return sha256(self.path)
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """`info` is what its file system says of it."""
+
+    filesystem: Any
+    path: str
+    info: dict[str, Any]
+
+    @property
+    def place(self) -> str:
+        return str(self.filesystem.unstrip_protocol(self.path))
+
+    @property
+    def directory(self) -> bool:
+        return bool(self.info.get("type") == "directory")
+
+    def open(self) -> BinaryIO:
+        return io.BufferedReader(_Resuming(self), READ_SIZE)
+
+    def size(self) -> int | None:
+        size = self.info.get("size")
+        return None if size is None else int(size)
+
+    def fingerprint(self, sha256: Hash = file_sha256) -> str:
+        for name in (*TAGS, *TIMES):
+            if self.info.get(name):
+                return f"{name.lower()} {self.info[name]} {self.size()}"
+        digest = hashlib.sha256()
+        with self.open() as file:
+            while block := file.read(READ_SIZE):
+                digest.update(block)
+        return digest.hexdigest()
+
+
+class _Resuming(io.RawIOBase):
+    """A remote file that is opened again where it broke off. Raises SourceError when it breaks off time and again: that is no bad input."""
+
+    def __init__(self, file: RemoteFile):
+        self._file = file
+        self._position = 0
+        self._handle = self._opened()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self._handle.seekable())
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = int(self._handle.seek(offset, whence))
+        return self._position
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        content = self._persistently(lambda: self._handle.read(len(buffer)))
+        buffer[: len(content)] = content
+        self._position += len(content)
+        return len(content)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._handle.close()
+        super().close()
+
+    def _persistently(self, read: Callable[[], bytes]) -> bytes:
+        for attempt in range(ATTEMPTS):
+            try:
+                if attempt:
+                    time.sleep(FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
+                    self._handle = self._opened()
+                    self._handle.seek(self._position)
+                return read()
+            except (FileNotFoundError, PermissionError):
+                raise
+            except Exception as error:  # each file system raises its own
+                last = error
+        raise SourceError(f"{self._file.place} broke off at byte {self._position}; run again to go on: {last}") from last
+
+    def _opened(self) -> BinaryIO:
+        return cast(BinaryIO, self._file.filesystem.open(self._file.path, "rb", block_size=REMOTE_BLOCK_BYTES))

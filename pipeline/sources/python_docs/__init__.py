@@ -1,0 +1,1 @@
+"""Documentation that comes with Python and with the installed packages."""

@@ -1,0 +1,1 @@
+"""Web archives: WARC records and the text of their pages."""

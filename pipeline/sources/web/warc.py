@@ -1,0 +1,163 @@
+"""Web archives: the pages of WARC files as their main text, and the texts of WET files as they are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, Document, Reason, Rejects, Unit, metadata_json, own_id
+from pipeline.sources.formats.compression import BrokenCompressionError, blocks, format_of
+from pipeline.sources.formats.streams import BlockStream
+from pipeline.sources.listing import Files, Paths, listed, unit
+from pipeline.sources.open_file import Hash
+from pipeline.sources.web.pages import PageExtractor
+from pipeline.store.fingerprint import combined, file_sha256
+
+if TYPE_CHECKING:  # the extra `web`
+    from warcio.recordloader import ArcWarcRecord
+
+FORMATS = (".warc", ".wet")
+PAGES = ("text/html", "application/xhtml+xml")
+TEXT = "text/plain"
+MAX_PAGE_BYTES = 16 << 20
+ABOUT_THE_CRAWL = ("warcinfo", "request", "metadata")  # records that hold no content, which are passed over
+
+
+class WarcConfig(Paths):
+    """WARC and WET files, also compressed. A page that gives no text within `page_seconds` is set aside."""
+
+    kind: Literal["warc"] = "warc"
+    page_seconds: float = Field(10.0, gt=0)
+    max_documents: int | None = Field(None, ge=1)
+
+
+@dataclass(frozen=True)
+class WarcSource:
+    """One unit per file, or one for all with `max_documents`. A document's id is that of its record, wherever the record lies."""
+
+    corpus: str
+    config: WarcConfig
+    sha256: Hash = file_sha256
+    version: ClassVar[str] = "warc-2"
+
+    def units(self) -> list[Unit]:
+        found = [unit(name, file, self.sha256) for name, file in self._files.items()]
+        if self.config.max_documents is None:
+            return found
+        made_from = combined(f"{one.name} {one.fingerprint}" for one in found)
+        return [Unit(f"first-{self.config.max_documents}", made_from, sum(one.bytes for one in found))]
+
+    def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        batches = Batches(self.corpus, rejects, self.config.max_documents)
+        names = [unit.name] if self.config.max_documents is None else list(self._files)
+        with PageExtractor(self.config.page_seconds) as extractor:
+            for name in names:
+                if not batches.done:
+                    yield from self._read_file(name, _Records(name, batches, extractor))
+        yield from batches.rest()
+
+    def _read_file(self, name: str, records: "_Records") -> Iterator[pa.RecordBatch]:
+        try:
+            if name not in self._files:
+                raise FileNotFoundError(2, "the file is gone")
+            yield from records.read(blocks(self._files[name], format_of(name)[1]))
+        except BrokenCompressionError as error:
+            records.batches.reject(name, None, Reason.BROKEN_COMPRESSION, f"what comes before the break was read: {error}")
+        except PermissionError:
+            records.batches.reject(name, None, Reason.NO_PERMISSION, "no permission to read the file")
+        except OSError as error:
+            records.batches.reject(name, None, Reason.UNREADABLE, error.strerror or type(error).__name__)
+
+    @cached_property
+    def _files(self) -> Files:
+        return listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)
+
+
+@dataclass(frozen=True)
+class _Records:
+    """Turns the records of one file into documents; `row` is the number of the record from 1."""
+
+    file: str
+    batches: Batches
+    extractor: PageExtractor
+
+    def read(self, content: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+        from warcio.archiveiterator import ArchiveIterator
+        from warcio.exceptions import ArchiveLoadFailed
+
+        number = 0
+        try:
+            for number, record in enumerate(ArchiveIterator(BlockStream(content)), start=1):
+                self._add(number, record)
+                yield from self.batches.full()
+                if self.batches.done:
+                    return
+        except (ArchiveLoadFailed, ValueError) as error:
+            self.batches.reject(self.file, number + 1, Reason.BROKEN_RECORD, f"no record can be read from here on: {error}")
+
+    def _add(self, number: int, record: "ArcWarcRecord") -> None:
+        if record.rec_type == "response" and record.http_headers is not None:
+            self._add_page(number, record)
+        elif record.rec_type == "conversion":
+            content = self._content(number, record, MAX_DOCUMENT_BYTES)
+            if content is not None:
+                self._add_text(number, record, content)
+        elif record.rec_type not in ABOUT_THE_CRAWL:
+            self.batches.reject(self.file, number, Reason.NOT_A_PAGE, f"a record of type {record.rec_type} without the page of an HTTP response")
+
+    def _add_page(self, number: int, record: "ArcWarcRecord") -> None:
+        status = record.http_headers.get_statuscode()
+        kind, _, parameters = (record.http_headers.get_header("Content-Type") or "").partition(";")
+        if status != "200" or kind.strip().lower() not in (*PAGES, TEXT):
+            self.batches.reject(self.file, number, Reason.NOT_A_PAGE, f"HTTP status {status}, content type {kind.strip() or 'not given'}")
+            return
+        content = self._content(number, record, MAX_PAGE_BYTES)
+        if content is None:
+            return
+        if kind.strip().lower() == TEXT:
+            self._add_text(number, record, content)
+            return
+        page = self.extractor.extract(content, _charset(parameters))
+        if isinstance(page, tuple):
+            self.batches.reject(self.file, number, *page)
+        else:
+            self._document(number, record, page.text, page.charset)
+
+    def _add_text(self, number: int, record: "ArcWarcRecord", content: bytes) -> None:
+        try:
+            self._document(number, record, content.decode(), "utf-8")
+        except UnicodeDecodeError as error:
+            self.batches.reject(self.file, number, Reason.INVALID_UTF8, f"byte {error.start} of the record: {error.reason}")
+
+    def _content(self, number: int, record: "ArcWarcRecord", limit: int) -> bytes | None:
+        """The content without its HTTP encodings, or None after setting it aside."""
+        content: bytes = record.content_stream().read(limit + 1)
+        if len(content) > limit:
+            self.batches.reject(self.file, number, Reason.TOO_LONG, f"more than {limit} bytes")
+            return None
+        if record.raw_stream.limit > 0:
+            self.batches.reject(self.file, number, Reason.BROKEN_RECORD, f"the record ends {record.raw_stream.limit} bytes early")
+            return None
+        return content
+
+    def _document(self, number: int, record: "ArcWarcRecord", text: str, charset: str) -> None:
+        headers = record.rec_headers
+        known: dict[str, Any] = {"date": headers.get_header("WARC-Date"), "charset": charset}
+        record_id = (headers.get_header("WARC-Record-ID") or "").strip("<>")
+        if not record_id:
+            self.batches.reject(self.file, number, Reason.BAD_ID, "the record has no WARC-Record-ID")
+            return
+        url = headers.get_header("WARC-Target-URI")
+        self.batches.add(self.file, Document(own_id(record_id), text, number, self.file, url and url.strip("<>"), metadata_json(known), own_id=True))
+
+
+def _charset(parameters: str) -> str:
+    """Of `charset="UTF-8"; boundary=x`, UTF-8; '' when there is none."""
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip("\"'")
+    return ""

@@ -1,0 +1,1 @@
+"""One corpus: from its source to a verdict for each document."""

@@ -1,0 +1,151 @@
+"""Evaluation sets and the documents that quality keeps -> corpora/<name>/contamination: which of them quote an evaluation set."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, field_validator
+
+from pipeline.sources import Paths, SourceConfig
+from pipeline.stages import decontamination, pii
+from pipeline.steps.corpus.ingest import collect
+from pipeline.store.engine import Engine
+from pipeline.store.errors import PipelineError
+from pipeline.store.params import Params
+from pipeline.store.parquet import PartWriter, batches, kept_batches
+from pipeline.store.parts import PartTask, add, derive, part_tasks
+from pipeline.store.versions import File, Part, Store, Version, Work
+
+KEY = "evaluation_ngrams"
+REASON = "contaminated"
+PART_BYTES = 128_000_000
+VERDICTS_SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("keep", pa.bool_(), nullable=False)])
+
+
+class DecontaminationError(PipelineError):
+    """Evaluation sets that documents cannot be compared with."""
+
+
+class EvaluationSet(Params):
+    """Text that a model will be tested on."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    source: SourceConfig
+
+
+class Decontamination(decontamination.NgramParams):
+    """Documents that share words with an evaluation set: removed, or only reported."""
+
+    action: Literal["remove", "report"] = "remove"
+    sets: tuple[EvaluationSet, ...] = Field(min_length=1)
+
+    @property
+    def ngrams(self) -> decontamination.NgramParams:
+        """What decides which documents are hit."""
+        return decontamination.NgramParams(ngram=self.ngram, min_words=self.min_words)
+
+    def anchored(self, directory: Path) -> "Decontamination":
+        """The same, with relative paths starting at `directory`."""
+        sets = tuple(one.model_copy(update={"source": one.source.anchored(directory)}) if isinstance(one.source, Paths) else one for one in self.sets)
+        return self.model_copy(update={"sets": sets})
+
+    @field_validator("sets")
+    @classmethod
+    def _names_are_unique(cls, sets: tuple[EvaluationSet, ...]) -> tuple[EvaluationSet, ...]:
+        names = [one.name for one in sets]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two evaluation sets are named {twice[0]!r}; every set needs a name of its own")
+        return sets
+
+
+def index(store: Store, engine: Engine, params: Decontamination, scrubbing: pii.PiiParams) -> Version:
+    """The n-grams of all sets. Evaluation texts are scrubbed like the documents, else a quote with an address in it would not be found."""
+    # A corpus has no '.' in its name, so that a set may be called like one.
+    versions = [collect(store, engine, f"evaluation.{one.name}", one.source, PART_BYTES) for one in params.sets]
+    names = [one.name for one in params.sets]
+    settings = {"ngrams": params.ngrams, "scrub": scrubbing, "sets": names}
+    work = Work(KEY, f"{decontamination.VERSION} {pii.VERSION}", settings, {version.key: version.data_version for version in versions})
+    with store.making(work) as draft:
+        if isinstance(draft, Version):
+            return draft
+        found = decontamination.ngrams(_texts(versions, scrubbing), params.ngrams)
+        _check_all_say_something(names, np.bincount(found.sets, minlength=len(names)), params)
+        path = draft.path / "ngrams.arrow"
+        table = pa.table({name: pa.LargeListArray.from_arrays([0, len(column)], pa.array(column)) for name, column in found._asdict().items()})
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+        counts = {f"documents/{name}": version.counts["documents"] for name, version in zip(names, versions, strict=True)}
+        files = {"ngrams": File.of(path, draft.path)}
+        return draft.publish([Part("ngrams", work.fingerprint, files, {"ngrams": len(found.hashes), **counts})])
+
+
+def _check_all_say_something(names: Sequence[str], ngrams: np.ndarray, params: Decontamination) -> None:
+    for name, count in zip(names, ngrams.tolist(), strict=True):
+        if not count:
+            raise DecontaminationError(
+                f"evaluation set {name!r} has no text of {params.min_words} words or more, so nothing can be looked for: "
+                "name the column that holds its text, or lower decontamination.min_words"
+            )
+
+
+def _texts(versions: Sequence[Version], scrubbing: pii.PiiParams) -> Iterator[tuple[int, pa.Array]]:
+    for number, version in enumerate(versions):
+        for path in version.files("documents"):
+            for batch in batches(path):
+                yield number, pii.scrub(batch, scrubbing)[0].column("text")
+
+
+def find(store: Store, engine: Engine, corpus: str, params: Decontamination) -> Version:
+    """Tables `contamination`, the hits, and `verdicts`, which keeps the documents without one."""
+    scrubbed, quality, ngrams = (store.current(key) for key in (f"corpora/{corpus}/scrubbed", f"corpora/{corpus}/quality", KEY))
+    inputs = {version.key: version.data_version for version in (scrubbed, quality, ngrams)}
+    names = [one.name for one in params.sets]
+    settings = {"sets": names, "ngrams": ngrams.data_version}  # all of the n-grams concern each part
+    work = Work(contamination_key(corpus), decontamination.VERSION, settings, inputs)
+    tasks = part_tasks(work, [(scrubbed, "documents"), (quality, "verdicts")])
+    return derive(store, engine, work, tasks, _Search(ngrams.files("ngrams")[0], tuple(names)))
+
+
+def contamination_key(corpus: str) -> str:
+    return f"corpora/{corpus}/contamination"
+
+
+def keys(corpora: Sequence[str]) -> list[str]:
+    """What was searched, what for, and what was found."""
+    searched = (f"corpora/{corpus}/{stage}" for corpus in corpora for stage in ("scrubbed", "quality"))
+    return [KEY, *searched, *map(contamination_key, corpora)]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Looks for the n-grams in one part."""
+
+    ngrams: Path
+    names: tuple[str, ...]
+
+    def __call__(self, task: PartTask, directory: Path) -> Part:
+        against = _loaded(self.ngrams)
+        counts = {"documents": 0, REASON: 0, **{f"{REASON}/{name}": 0 for name in self.names}}
+        with PartWriter(directory, task.name, {"contamination": decontamination.HITS_SCHEMA, "verdicts": VERDICTS_SCHEMA}) as writer:
+            for batch in kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]):
+                hits = decontamination.contamination(batch, against, list(self.names))
+                clean = pc.invert(pc.is_in(batch.column("id"), value_set=hits.column("id")))
+                writer.write("contamination", hits)
+                writer.write("verdicts", pa.RecordBatch.from_arrays([batch.column("id"), clean], schema=VERDICTS_SCHEMA))
+                add(counts, {"documents": batch.num_rows, REASON: batch.num_rows - pc.sum(clean).as_py()})
+                add(counts, {f"{REASON}/{name}": sum(pc.equal(hits.column("set"), name).to_pylist()) for name in self.names})
+        return Part(task.name, task.fingerprint, writer.files, counts)
+
+
+@lru_cache(maxsize=1)
+def _loaded(path: Path) -> decontamination.Filter:
+    """Mapped, and made ready once in a process."""
+    batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+    columns = {name: np.asarray(batch.column(name).values) for name in decontamination.Ngrams._fields}
+    return decontamination.prepared(decontamination.Ngrams(**columns))

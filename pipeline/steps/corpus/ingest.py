@@ -1,0 +1,194 @@
+"""A source -> corpora/<name>/raw: its documents in parts, and what could not be read, set aside with file, row and reason."""
+
+import hashlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import itemgetter
+
+import pyarrow as pa
+
+from pipeline.sources import OfflineError, Rejected, SourceConfig, Unit, open_source
+from pipeline.steps.corpus.duplicate_ids import REJECTS_SCHEMA, set_aside_repeated_ids
+from pipeline.store.engine import Engine
+from pipeline.store.errors import PipelineError
+from pipeline.store.file_hashes import FileHashes
+from pipeline.store.fingerprint import combined
+from pipeline.store.params import DOCUMENT_SCHEMA
+from pipeline.store.parquet import PartWriter
+from pipeline.store.parts import add, tally, text_bytes
+from pipeline.store.versions import Draft, Part, Store, Version, Work, total_counts
+
+log = logging.getLogger(__name__)
+VERSION = "raw-2"
+PIECES_PER_PART = 8  # how finely large batches are cut, so that a part is at most an eighth over its size
+
+
+class CorpusError(PipelineError):
+    """A corpus that nothing can be made of; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Units that are read together: one large unit alone, or small ones that share a part."""
+
+    name: str
+    units: tuple[Unit, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(unit.bytes for unit in self.units)
+
+
+def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, part_bytes: int) -> Version:
+    """The raw version of a corpus: tables `documents` and `rejects`. Only units whose fingerprint changed are read again.
+
+    Offline, the documents read last stay in use. Raises SourceError when the source cannot be listed, CorpusError when it holds no document.
+    """
+    source = open_source(corpus, config, FileHashes(store.root).sha256)
+    code_version, params = f"{VERSION} {source.version}", {"source": config, "part_bytes": part_bytes}
+    try:
+        units = source.units()
+    except OfflineError as error:
+        return _in_use(store, key(corpus), code_version, params, error)
+    work = Work(key(corpus), code_version, params, _inputs(units))
+    with store.making(work) as draft:
+        if isinstance(draft, Version):
+            return draft
+        tasks = [_Reading(draft, corpus, config, bucket, part_bytes) for bucket in buckets(units, part_bytes)]
+        finished = {task.bucket.name: task.finished() for task in tasks}
+        parts = [part for found in finished.values() for part in found]
+        todo = [task for task in tasks if not finished[task.bucket.name]]
+        for read in engine.map(_Reading.read, todo, input_bytes=sum(task.bucket.bytes for task in todo), what=work.key):
+            parts.extend(read)
+        parts = set_aside_repeated_ids(draft, parts)
+        counts = total_counts(parts)
+        if not counts.get("documents"):
+            raise CorpusError(
+                f"corpus {corpus!r} is empty: {len(units)} files gave no document ({counts.get('set_aside', 0)} rows set aside). Check its `source`"
+            )
+        return draft.publish(parts)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Reads one bucket into parts `<bucket>.0000`, ...; the part `<bucket>.rejects` closes it."""
+
+    draft: Draft
+    corpus: str
+    config: SourceConfig
+    bucket: Bucket
+    part_bytes: int
+
+    def finished(self) -> list[Part]:
+        """All parts of the bucket if they are there already, else none."""
+        closing = self.draft.finished(f"{self.bucket.name}.rejects", self._fingerprint("rejects"))
+        if closing is None:
+            return []
+        parts = [self.draft.finished(self._name(index), self._fingerprint(str(index))) for index in range(closing.counts["parts"])]
+        whole = [part for part in parts if part is not None]
+        return [*whole, closing] if len(whole) == len(parts) else []
+
+    def read(self) -> list[Part]:
+        """Reads the units in order; a part that an interrupted attempt finished is passed over, not written again."""
+        source = open_source(self.corpus, self.config)
+        rejects: list[Rejected] = []
+        stream = (batch for unit in self.bucket.units for batch in source.read(unit, rejects))
+        parts = [self._write(index, group) for index, group in groupby(_numbered(stream, self.part_bytes), key=itemgetter(0))]
+        return [*parts, self._close(rejects, len(parts))]
+
+    def _write(self, index: int, group: Iterator[tuple[int, pa.RecordBatch]]) -> Part:
+        name, made_from = self._name(index), self._fingerprint(str(index))
+        part = self.draft.finished(name, made_from)
+        if part is not None:
+            for _ in group:
+                continue
+            return part
+        counts = {"documents": 0, "text_bytes": 0}
+        with PartWriter(self.draft.path, name, {"documents": DOCUMENT_SCHEMA}) as writer:
+            for _, batch in group:
+                writer.write("documents", batch)
+                add(counts, {"documents": batch.num_rows, "text_bytes": text_bytes(batch)})
+        part = Part(name, made_from, writer.files, counts)
+        self.draft.keep(part)
+        return part
+
+    def _close(self, rejects: list[Rejected], parts: int) -> Part:
+        name = f"{self.bucket.name}.rejects"
+        table = pa.RecordBatch.from_pylist([asdict(reject) for reject in rejects], schema=REJECTS_SCHEMA)
+        with PartWriter(self.draft.path, name, {"rejects": REJECTS_SCHEMA}) as writer:
+            writer.write("rejects", table)
+        counts = {"parts": parts, "set_aside": len(rejects), **tally(table.column("reason"), "set_aside")}
+        part = Part(name, self._fingerprint("rejects"), writer.files, counts)
+        self.draft.keep(part)
+        return part
+
+    def _name(self, index: int) -> str:
+        return f"{self.bucket.name}.{index:04d}"
+
+    def _fingerprint(self, which: str) -> str:
+        return self.draft.work.part_fingerprint([which, *(f"{unit.name} {unit.fingerprint}" for unit in self.bucket.units)])
+
+
+def _numbered(stream: Iterator[pa.RecordBatch], part_bytes: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Each batch with the number of the part that it belongs to; a part is closed once it holds `part_bytes` of text."""
+    index = filled = 0
+    for batch in stream:
+        rows = max(1, batch.num_rows * part_bytes // (PIECES_PER_PART * max(text_bytes(batch), 1)))
+        for start in range(0, batch.num_rows, rows):
+            piece = batch.slice(start, rows)
+            if filled >= part_bytes:
+                index, filled = index + 1, 0
+            filled += text_bytes(piece)
+            yield index, piece
+
+
+def buckets(units: Sequence[Unit], part_bytes: int) -> list[Bucket]:
+    """Large units stand alone; small ones are spread by the hash of their name, so that adding one changes one bucket.
+
+    The number of buckets is a power of two: it changes only when the corpus doubles.
+    """
+    small = [unit for unit in units if unit.bytes < part_bytes]
+    spread = 1 << max(0, (sum(unit.bytes for unit in small) // part_bytes).bit_length() - 1)
+    shared: dict[str, list[Unit]] = {}
+    for unit in sorted(small, key=lambda unit: unit.name):
+        shared.setdefault(f"{int(_name_hash(unit), 16) % spread:05d}-of-{spread:05d}", []).append(unit)
+    alone = [Bucket(_name_hash(unit), (unit,)) for unit in units if unit.bytes >= part_bytes]
+    return [*(Bucket(name, tuple(members)) for name, members in sorted(shared.items())), *alone]
+
+
+def _name_hash(unit: Unit) -> str:
+    return hashlib.blake2b(unit.name.encode(), digest_size=8).hexdigest()
+
+
+def key(corpus: str) -> str:
+    return f"corpora/{corpus}/raw"
+
+
+def observe(store: Store, corpus: str, config: SourceConfig) -> str:
+    """What the source holds now, as one hash: the input `source` of the raw version that `collect` would make. Raises SourceError."""
+    return _inputs(open_source(corpus, config, FileHashes(store.root).sha256).units())["source"]
+
+
+def revision(version: Version) -> str | None:
+    """The commit that a raw version was read at, of a source that has commits."""
+    found: str | None = version.manifest["inputs"].get("revision")
+    return found
+
+
+def _inputs(units: Sequence[Unit]) -> dict[str, str]:
+    """The hash of what the units hold, and the commit that they are read at."""
+    source = combined(f"{unit.name} {unit.fingerprint}" for unit in sorted(units, key=lambda unit: unit.name))
+    commit = next((unit.revision for unit in units if unit.revision), None)
+    return {"source": source, "revision": commit} if commit else {"source": source}
+
+
+def _in_use(store: Store, raw: str, code_version: str, params: object, error: OfflineError) -> Version:
+    """The version in use, if these settings made it; else `error`."""
+    inputs = store.current(raw).manifest["inputs"] if store.has(raw) else {}
+    version = store.reuse(Work(raw, code_version, params, inputs))
+    if version is None:
+        raise error
+    log.warning("%s: the version in use stays, whatever its source holds now: %s", raw, error)
+    return version

@@ -1,0 +1,1 @@
+"""Duplicates across all corpora: signatures, candidates, verification, decisions."""

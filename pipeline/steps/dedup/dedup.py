@@ -1,0 +1,116 @@
+"""The documents of all corpora -> dedup: one decision for each, with its evidence.
+
+Incremental: signatures, their sorted runs and verified clusters are found again where nothing changed, and so are the decisions of each part.
+What a change costs is the signatures of the parts that changed, one pass over the runs (396 bytes for each document), and the text of the
+clusters that it touches. In memory are 32 bytes for each document, and for each of those that have candidates about 100 and the id.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.stages import dedup
+from pipeline.steps.corpus import decontamination
+from pipeline.steps.dedup import verification
+from pipeline.steps.dedup.candidates import link
+from pipeline.steps.dedup.signatures import Signed, laid_out, sign
+from pipeline.store import staleness
+from pipeline.store.engine import Engine
+from pipeline.store.kept_documents import decision_name
+from pipeline.store.parquet import PartWriter, batches
+from pipeline.store.parts import add, tally
+from pipeline.store.versions import Draft, Part, Store, Version, Work
+
+KEY = "dedup"
+DUPLICATES_OF = "duplicates_of"  # the counts of removed duplicates by the corpus of the document that stays
+
+
+def deduplicate(store: Store, engine: Engine, corpora: Sequence[str], params: dedup.DedupParams, decontaminated: bool = False) -> Version:
+    """Table `decisions`, in one part for each part of each corpus. Of duplicates the one in the earlier corpus stays, then the longer, then by id.
+
+    With `decontaminated`, documents that quote an evaluation set are removed first: no other goes because it is like one of them.
+    """
+    if decontaminated:
+        staleness.check({key: store.current(key) for key in decontamination.keys(corpora)})
+    versions = [sign(store, engine, corpus, params, decontaminated) for corpus in corpora]
+    inputs = {version.key: version.data_version for version in versions}
+    # The order decides which of two duplicates stays. An input and no setting, since most parts remain as they are when a corpus is added.
+    work = Work(KEY, dedup.VERSION, params, {"corpora in order": ", ".join(corpora), **inputs})
+    with store.making(work) as draft:
+        if isinstance(draft, Version):
+            return draft
+        signed = laid_out(store, corpora, versions, decontaminated)
+        clusters = dedup.clustered(link(engine, signed, params))
+        decided = dedup.decide(clusters, verification.verify(store, engine, signed, clusters, params))
+        return draft.publish(_parts(draft, engine, signed, decided))
+
+
+def _parts(draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.RecordBatch) -> list[Part]:
+    rows = decided.column("row").to_numpy()
+    # Rows are counted in the part, so that it is the same wherever it lies.
+    homes = np.searchsorted([piece.start + piece.rows for piece in signed], decided.column("survivor").to_numpy(), side="right")
+    decided = decided.drop_columns("survivor").append_column("home", pa.array([signed[home].corpus for home in homes], pa.string()))
+    parts, todo = [], []
+    for piece in signed:
+        here = piece.among(rows)
+        local = decided.slice(here.start, here.stop - here.start)
+        local = local.set_column(0, "row", pc.subtract(local.column("row"), piece.start))
+        task = _Decisions(piece, local, draft.work.part_fingerprint([piece.part.fingerprint, piece.part.files["signatures"].sha256, _content(local)]))
+        part = draft.finished(task.name, task.fingerprint)
+        if part is None:
+            todo.append(task)
+        else:
+            parts.append(part)
+    input_bytes = sum(task.piece.signatures.stat().st_size for task in todo)
+    for part in engine.map(partial(_Decisions.part, directory=draft.path), todo, input_bytes=input_bytes, what="dedup decisions"):
+        draft.keep(part)
+        parts.append(part)
+    return parts
+
+
+def _content(decided: pa.RecordBatch) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, decided.schema) as writer:
+        writer.write_batch(decided.take(pa.array(range(decided.num_rows), pa.int64())))  # a slice would bring its neighbours
+    return hashlib.sha256(sink.getvalue()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Decisions:
+    """The decisions on one part; `decided` those of its linked documents: `row` counts the documents of the part, `home` is the survivor's corpus."""
+
+    piece: Signed
+    decided: pa.RecordBatch
+    fingerprint: str
+
+    @property
+    def name(self) -> str:
+        return decision_name(self.piece.corpus, self.piece.part.name)
+
+    def part(self, directory: Path) -> Part:
+        """Writes the table, row group by row group of the signatures."""
+        counts = {"documents": 0, "kept": 0, "removed": 0}
+        start = 0
+        with PartWriter(directory, self.name, {"decisions": dedup.DECISION_SCHEMA}) as writer:
+            for batch in batches(self.piece.signatures, ["id"]):
+                self._write(writer, counts, dedup.decisions(batch.column("id"), self.decided, start))
+                start += batch.num_rows
+            for verdicts in self.piece.sources[2:]:
+                for batch in batches(verdicts):
+                    removed = batch.filter(pc.invert(batch.column("keep")))
+                    self._write(writer, counts, dedup.without_comparison(removed.column("id"), decontamination.REASON))
+        removed = self.decided.filter(pc.invert(self.decided.column("keep")))
+        add(counts, tally(removed.column("home"), DUPLICATES_OF))
+        return Part(self.name, self.fingerprint, writer.files, counts)
+
+    def _write(self, writer: PartWriter, counts: dict[str, int], decisions: pa.RecordBatch) -> None:
+        writer.write("decisions", decisions)
+        kept = pc.sum(decisions.column("keep")).as_py() or 0
+        add(counts, {"documents": decisions.num_rows, "kept": kept, "removed": decisions.num_rows - kept})
+        add(counts, tally(decisions.column("reason"), "removed"))

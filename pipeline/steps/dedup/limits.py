@@ -1,0 +1,81 @@
+"""A dedup that removes more than anyone expects: which corpus or cluster, with examples. What it allows changes no decision."""
+
+from collections.abc import Iterator
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from pipeline.store.params import Params
+from pipeline.store.parts import add
+from pipeline.store.versions import Part, Version
+
+EXAMPLES = 3
+REPORT = "largest-1"
+
+
+class DedupGuard(Params):
+    """What dedup may remove before a person should look at it."""
+
+    max_lost_share: float = Field(0.8, gt=0, le=1, description="Share of its documents that a corpus may lose.")
+    max_cluster_size: int = Field(10_000, ge=1, description="Documents that one kept document may stand for.")
+
+
+def alarms(version: Version, guard: DedupGuard) -> list[str]:
+    """One sentence for each corpus beyond the guard and for the largest clusters that are; none when all is well."""
+    return [*_lost(version, guard.max_lost_share), *_clusters(version, guard.max_cluster_size)]
+
+
+def by_corpus(version: Version) -> dict[str, dict[str, int]]:
+    """The counts of the decisions on each corpus."""
+    totals: dict[str, dict[str, int]] = {}
+    for part in version.parts:
+        add(totals.setdefault(corpus_of(part), {}), part.counts)
+    return totals
+
+
+def corpus_of(part: Part) -> str:
+    """The corpus that a part of the decisions is about."""
+    return part.name.partition(".")[0]
+
+
+def _lost(version: Version, max_share: float) -> Iterator[str]:
+    for corpus, counts in by_corpus(version).items():
+        share = counts["removed"] / max(counts["documents"], 1)
+        if share > max_share:
+            removed = pc.field("keep") == pc.scalar(False)
+            parts = [part for part in version.parts if corpus_of(part) == corpus and part.counts["removed"]]
+            ids = _ids(version, parts[0], removed)
+            yield (
+                f"corpus {corpus!r} loses {counts['removed']:,} of {counts['documents']:,} documents ({share:.0%}, allowed are {max_share:.0%}), "
+                f"among them {ids}: look at them with `python -m pipeline inspect near --corpus {corpus}`, "
+                "then change the corpora or raise dedup_guard.max_lost_share"
+            )
+
+
+def _clusters(version: Version, max_size: int) -> Iterator[str]:
+    for size, kept, corpus, removed in version.report("largest_clusters", REPORT, lambda: _largest(version)):
+        if size > max_size:
+            yield (
+                f"{kept} of corpus {corpus!r} stands for {size:,} documents (allowed are {max_size:,}), among them {removed}: "
+                "if they are no duplicates, raise dedup.threshold, else dedup_guard.max_cluster_size"
+            )
+
+
+def _largest(version: Version) -> list[tuple[int, str, str, str]]:
+    """The largest clusters: how many documents, the id and corpus of the one that stays, ids of some that go."""
+    found: list[tuple[int, str, str]] = []
+    for part in version.parts:
+        table = pq.read_table(version.file(part, "decisions"), columns=["id", "cluster"], filters=pc.field("keep") & (pc.field("cluster") > 1))
+        found = sorted([*found, *((row["cluster"], row["id"], corpus_of(part)) for row in table.to_pylist())], reverse=True)[:EXAMPLES]
+    clusters = []
+    for size, kept, corpus in found:
+        same = pc.field("duplicate_of") == kept
+        holder = next(part for part in version.parts if pq.read_table(version.file(part, "decisions"), columns=["id"], filters=same).num_rows)
+        clusters.append((size, kept, corpus, _ids(version, holder, same)))
+    return clusters
+
+
+def _ids(version: Version, part: Part, where: pc.Expression) -> str:
+    found = pq.read_table(version.file(part, "decisions"), columns=["id"], filters=where).column("id")
+    return ", ".join(found.slice(0, EXAMPLES).to_pylist())

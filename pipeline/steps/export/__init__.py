@@ -1,0 +1,1 @@
+"""What leaves the store: clean documents and token files for other programs."""

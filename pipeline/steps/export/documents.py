@@ -1,0 +1,96 @@
+"""The clean corpora as Parquet files that `datasets.load_dataset` opens."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.stages.tokenizer import share_of
+from pipeline.steps.export.manifest import record
+from pipeline.store import staleness
+from pipeline.store.atomic_directory import whole_directory
+from pipeline.store.kept_documents import kept_documents
+from pipeline.store.params import DOCUMENT_SCHEMA
+from pipeline.store.parquet import COMPRESSION_LEVEL
+from pipeline.store.parts import add, text_bytes
+from pipeline.store.versions import Store
+
+SCHEMA = pa.schema([pa.field("corpus", pa.string(), nullable=False), *DOCUMENT_SCHEMA])
+STAGES = ("scrubbed", "signals", "quality", "signatures")
+FILE_BYTES = 256_000_000  # of text in one file
+Counts = dict[str, int]
+
+
+def export_documents(
+    store: Store, corpora: Sequence[str], splits: Sequence[str], validation_fraction: float, out: Path, progress: Callable[[int], object]
+) -> Counts:
+    """Makes `out`: every document that quality and dedup keep, as `<split>/<corpus>-<number>.parquet`, and a README.md that tells `datasets` so.
+
+    Splits are those of the token shards. Memory is that of one row group. `progress` is told bytes of text. Raises StoreError, StaleError and
+    OutputError.
+    """
+    versions = {key: store.current(key) for key in ("dedup", *(f"corpora/{corpus}/{stage}" for corpus in corpora for stage in STAGES))}
+    staleness.check(versions)
+    counts: Counts = {f"{split}_{what}": 0 for split in splits for what in ("documents", "text_bytes")}
+    with whole_directory(out) as directory:
+        for corpus in corpora:
+            with _Files(directory, corpus, "train") as train, _Files(directory, corpus, "validation") as validation:
+                for batch in kept_documents(store, corpus, DOCUMENT_SCHEMA.names):
+                    held_out = share_of(batch.column("id"), "validation") < validation_fraction
+                    for files, chosen in ((train, ~held_out), (validation, held_out)):
+                        if files.split in splits:
+                            rows = batch.filter(pa.array(chosen))
+                            files.write(rows)
+                            add(counts, {f"{files.split}_documents": rows.num_rows, f"{files.split}_text_bytes": text_bytes(rows)})
+                    progress(text_bytes(batch))
+        (directory / "README.md").write_text(_card(directory, corpora), encoding="utf-8")
+        record(directory, "parquet", versions.values(), counts)
+    return counts
+
+
+@dataclass
+class _Files:
+    """The files of one corpus and split, the next one begun when FILE_BYTES of text are in one."""
+
+    out: Path
+    corpus: str
+    split: str
+    number: int = 0
+    size: int = 0
+    writer: pq.ParquetWriter | None = field(default=None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+    def write(self, documents: pa.RecordBatch) -> None:
+        if not documents.num_rows:
+            return
+        if self.writer is not None and self.size >= FILE_BYTES:
+            self.writer.close()
+            self.writer, self.size, self.number = None, 0, self.number + 1
+        if self.writer is None:
+            path = self.out / self.split / f"{self.corpus}-{self.number:05d}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.writer = pq.ParquetWriter(path, SCHEMA, compression="zstd", compression_level=COMPRESSION_LEVEL)
+        columns = [pa.repeat(self.corpus, documents.num_rows), *(documents.column(name) for name in DOCUMENT_SCHEMA.names)]
+        self.writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+        self.size += text_bytes(documents)
+
+
+def _card(out: Path, corpora: Sequence[str]) -> str:
+    """One configuration with everything and one for each corpus; without it, `datasets` would guess splits from the names of the corpora."""
+    lines = ["---", "configs:"]
+    for name, pattern in (("default", "*"), *((corpus, f"{corpus}-*") for corpus in corpora)):
+        found = [split for split in ("train", "validation") if any((out / split).glob(f"{pattern}.parquet"))]
+        if found:
+            lines += [f"- config_name: {name}", "  data_files:"]
+            lines += [line for split in found for line in (f"  - split: {split}", f"    path: {split}/{pattern}.parquet")]
+    return "\n".join([*lines, "---", "", "Columns: corpus, id, text, source, url, metadata (JSON). Exported by Groundwork.", ""])

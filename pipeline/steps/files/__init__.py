@@ -1,0 +1,1 @@
+"""The stages applied to plain files, without Dagster or a store."""

@@ -1,0 +1,151 @@
+"""Asked of the store: what a checkpoint was made from, and which checkpoints saw a corpus."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.store.errors import PipelineError
+from pipeline.store.training_runs import NAME_LENGTH, RUNS
+from pipeline.store.versions import Store
+from trainer.config import RunConfig, load_run_config
+from trainer.data.order import Jump, sample_order
+
+OF_CORPUS = ("raw", "scrubbed", "signals", "languages", "quality", "contamination", "signatures")
+
+
+class LineageError(PipelineError):
+    """What was asked for is not there; the message says what is."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A saved step and its lineage. `saved`: whether it is still on disk; of others the run's own record is all there is."""
+
+    run: Path
+    step: int
+    lineage: dict[str, Any]
+    saved: bool
+
+    @property
+    def name(self) -> str:
+        """As in the UI."""
+        return f"{self.run.name[:NAME_LENGTH]}-{self.step:08d}"
+
+    @property
+    def path(self) -> Path:
+        return self.run / "checkpoints" / f"step-{self.step:08d}"
+
+    @property
+    def tokens(self) -> int:
+        tokens: int = self.lineage["training"]["tokens"]
+        return tokens
+
+    @property
+    def corpus_tokens(self) -> dict[str, int]:
+        """How many tokens of each corpus were trained on until then."""
+        tokens: dict[str, int] = self.lineage["training"]["corpus_tokens"]
+        return tokens
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """The versions that trained it; none of a step whose weights were deleted, since they may have changed on the way."""
+        libraries: dict[str, str] = self.lineage["training"].get("libraries", {})
+        return libraries
+
+    def epochs(self, corpus: str) -> float:
+        """How often the training tokens of a corpus were seen until then."""
+        return self.corpus_tokens.get(corpus, 0) / max(self.lineage["assets"][f"token_shards/{corpus}"]["counts"]["train_tokens"], 1)
+
+
+def checkpoint(store: Store, named: str) -> Checkpoint:
+    """By its path, or by its name in the UI (`<run>-<step>`, also `<run>/<step>`); the run's first digits do. Raises LineageError."""
+    path = Path(named)
+    if (path / "lineage.json").is_file():
+        return read(path.resolve())
+    run_name, _, step = named.replace("/", "-").rpartition("-")
+    runs = [run for run in _runs(store) if run.name.startswith(run_name)] if run_name and step.isdigit() else []
+    if len(runs) > 1:
+        raise LineageError(f"{named!r} may be of several runs: {', '.join(run.name for run in runs)}")
+    if not runs:
+        newest = ", ".join(one.name for one in list(checkpoints(store))[-3:]) or "none"
+        raise LineageError(f"{named!r} is no checkpoint: give its directory, or its name in the UI, such as one of these: {newest}")
+    directory = runs[0] / "checkpoints" / f"step-{int(step):08d}"
+    return read(directory) if (directory / "lineage.json").is_file() else planned(run_config(runs[0]), int(step))
+
+
+def read(path: Path) -> Checkpoint:
+    """The checkpoint in this directory."""
+    lineage = json.loads((path / "lineage.json").read_text(encoding="utf-8"))
+    return Checkpoint(path.parents[1], lineage["training"]["step"], lineage, saved=True)
+
+
+def checkpoints(store: Store) -> Iterator[Checkpoint]:
+    """All on disk, run by run, each run's from the first step to the last."""
+    for run in _runs(store):
+        yield from map(read, _saved(run))
+
+
+def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Checkpoint]:
+    """Those trained on a corpus, at a version if given: the first digits of a data version of any of its stages, or of its source's revision."""
+    found: list[Checkpoint] = []
+    known: set[str] = set()
+    for one in checkpoints(store):
+        known |= one.corpus_tokens.keys()
+        if one.corpus_tokens.get(corpus) and (version is None or any(name.startswith(version) for name in versions_of(one, corpus))):
+            found.append(one)
+    if corpus not in known:
+        raise LineageError(f"no checkpoint on disk was trained on a corpus {corpus!r}; there are {', '.join(sorted(known)) or 'no checkpoints'}")
+    return found
+
+
+def versions_of(one: Checkpoint, corpus: str) -> list[str]:
+    """What a corpus was: the data version of each of its stages, what its source held and its revision."""
+    assets = one.lineage["assets"]
+    keys = [*(f"corpora/{corpus}/{stage}" for stage in OF_CORPUS), f"token_shards/{corpus}"]
+    source = assets[f"corpora/{corpus}/raw"].get("inputs", {})
+    return [*(assets[key]["data_version"] for key in keys if key in assets), *source.values()]
+
+
+def run_config(run: Path) -> RunConfig:
+    """The configuration that a run was last started with."""
+    return load_run_config(run / "config.yaml").model_copy(update={"run_dir": run})
+
+
+def _saved(run: Path) -> list[Path]:
+    """A run's checkpoints on disk, from the first step to the last."""
+    return [path.parent for path in sorted(run.glob("checkpoints/step-*/lineage.json"))]
+
+
+def _runs(store: Store) -> list[Path]:
+    return sorted(path.parent for path in (store.root / RUNS).glob("*/config.yaml"))
+
+
+def planned(config: RunConfig, step: int) -> Checkpoint:
+    """A step of a run, whether or not it is on disk: what it is made from follows from the run's configuration. Raises LineageError.
+
+    Which samples were left out after spikes is read from the run's newest checkpoint.
+    """
+    training = config.training
+    if not 0 < step <= training.steps:
+        raise LineageError(f"run {config.run_dir.name} has steps 1 to {training.steps}, not {step}")
+    curriculum, weights = training.curriculum, {corpus.name: corpus.weight for corpus in config.data.corpora}
+    jumps = _jumps(config.run_dir)
+    order = sample_order(training, weights, [1] * len(weights)).jumping([Jump(**jump) for jump in jumps])
+    tokens = order.tokens(curriculum.samples(step))
+    facts = {
+        "step": step,
+        "tokens": curriculum.tokens(step),
+        "corpus_tokens": dict(zip(weights, tokens.tolist(), strict=True)),
+        "jumps": [jump for jump in jumps if jump["at"] < curriculum.samples(step)],
+        "config": training.model_dump(mode="json"),
+    }
+    return Checkpoint(config.run_dir, step, {**config.lineage, "training": facts}, saved=False)
+
+
+def _jumps(run: Path) -> list[dict[str, int]]:
+    """Which samples a run left out after spikes until its newest checkpoint."""
+    saved = _saved(run)
+    jumps: list[dict[str, int]] = read(saved[-1]).lineage["training"].get("jumps", []) if saved else []
+    return jumps

@@ -1,0 +1,151 @@
+"""Asked of the store: what became of a document, and which checkpoints were trained on it.
+
+Exact, down to the window: the document's place in the shards follows from the tables of its part, and whether the order of samples had come to a
+window by some step is worked out backwards from the window. Of a run that was told to go on with another order, it is the last order's answer.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.stages import tokenizer as bpe
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, checkpoints, run_config
+from pipeline.steps.tokens.shards import prefixes
+from pipeline.steps.tokens.split_writer import TRAIN, VALIDATION
+from pipeline.store.kept_documents import decision_name
+from pipeline.store.parquet import kept_batches
+from pipeline.store.versions import Part, Store, Version
+from trainer.data.loader import TrainingData
+from trainer.data.order import Jump
+from trainer.data.shards import Shard
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a document ended up: why it was not kept, or in which shard as which document, and its tokens in the corpus' stream of that split."""
+
+    corpus: str
+    rejected: str | None = None
+    split: str = TRAIN
+    shard: Path | None = None
+    number: int = 0
+    begin: int = 0
+    end: int = 0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How many of the `windows` that hold some of a document a checkpoint was trained on, and how often all together."""
+
+    checkpoint: Checkpoint
+    place: Place
+    windows: int = 0
+    seen: int = 0
+    times: int = 0
+
+
+def seen(store: Store, document: str) -> list[Seen]:
+    """For each checkpoint on disk whose corpora hold the document. Raises LineageError when none do."""
+    by_shards: dict[tuple[Path, str], list[Checkpoint]] = defaultdict(list)
+    for one in checkpoints(store):
+        by_shards[one.run, str(one.lineage["assets"])].append(one)
+    found = [answer for (run, _), together in by_shards.items() for answer in _of_run(store, run, together, document)]
+    if not found:
+        raise LineageError(f"no checkpoint on disk was made from corpora that hold a document {document!r}: is it set aside, or of another store?")
+    return found
+
+
+def _of_run(store: Store, run: Path, together: list[Checkpoint], document: str) -> Iterator[Seen]:
+    place = locate(store, together[0].lineage["assets"], document)
+    if place is None:
+        return
+    if place.shard is None or place.split != TRAIN:
+        yield from (Seen(one, place) for one in together)
+        return
+    config = run_config(run)
+    data = TrainingData(config.data, config.training, run / "packing")
+    corpus = data.order.names.index(place.corpus)
+    windows = data.holding(corpus, place.begin, place.end)
+    for one in together:
+        order = data.order.jumping([Jump(**jump) for jump in one.lineage["training"].get("jumps", [])])
+        times = order.times_seen(corpus, windows, config.training.curriculum.samples(one.step))
+        yield Seen(one, place, len(windows), int((times > 0).sum()), int(times.sum()))
+
+
+def locate(store: Store, assets: dict[str, Any], document: str) -> Place | None:
+    """Where the document is in the versions that a lineage names; None when no corpus holds it."""
+
+    def version(key: str) -> Version:
+        return store.open(key, Path(assets[key]["path"]).name)
+
+    for corpus in (key.split("/")[1] for key in assets if key.startswith("token_shards/")):
+        scrubbed = version(f"corpora/{corpus}/scrubbed")
+        part = _holding(scrubbed, document)
+        if part is not None:
+            quality, dedup, shards = version(f"corpora/{corpus}/quality"), version("dedup"), version(f"token_shards/{corpus}")
+            tables = [_file(quality, part.name, "verdicts"), _file(dedup, decision_name(corpus, part.name), "decisions")]
+            reason = _rejected(tables, document)
+            return Place(corpus, reason) if reason else _in_shards(corpus, scrubbed.file(part, "documents"), tables, shards, part.name, document)
+    return None
+
+
+def _holding(scrubbed: Version, document: str) -> Part | None:
+    for part in scrubbed.parts:
+        if pq.read_table(scrubbed.file(part, "documents"), columns=["id"], filters=pc.field("id") == document).num_rows:
+            return part
+    return None
+
+
+def _file(version: Version, part: str, table: str) -> Path:
+    return next(version.file(one, table) for one in version.parts if one.name == part)
+
+
+def _rejected(tables: list[Path], document: str) -> str | None:
+    """Why it was not kept."""
+    verdicts, decisions = tables
+    same = pc.field("id") == document
+    (verdict,) = pq.read_table(verdicts, filters=same).to_pylist()
+    if not verdict["keep"]:
+        return f"rejected by quality: {verdict['rule']}"
+    (decision,) = pq.read_table(decisions, columns=["keep", "reason", "duplicate_of"], filters=same).to_pylist()
+    return None if decision["keep"] else f"removed by dedup: {decision['reason']}, for {decision['duplicate_of']}"
+
+
+def _in_shards(corpus: str, documents: Path, tables: list[Path], shards: Version, part: str, document: str) -> Place:
+    """Shards hold what is kept, in the order of the part, each split's apart."""
+    fraction = shards.manifest["params"]["validation_fraction"]
+    held_out = bool(bpe.share_of(pa.array([document]), "validation")[0] < fraction)
+    split, empty = VALIDATION if held_out else TRAIN, _empty(_file(shards, part, "shards"))
+    if document in empty:
+        return Place(corpus, "without text")
+    number = 0
+    for batch in kept_batches(documents, tables, ["id"]):
+        ids = batch.column("id")
+        before = ids.to_pylist().index(document) if pc.any(pc.equal(ids, document)).as_py() else len(ids)
+        same_split = (bpe.share_of(ids, "validation") < fraction) == held_out
+        with_text = np.array([one not in empty for one in ids.to_pylist()])
+        number += int((same_split & with_text)[:before].sum())
+        if before < len(ids):
+            break
+    begin = 0
+    for prefix in prefixes(shards, split):
+        shard = Shard(prefix)
+        if prefix.name.rpartition(".")[0] == part:
+            if number < shard.num_documents:
+                begin += int(shard.lengths[:number].sum(dtype=np.int64))
+                return Place(corpus, None, split, prefix, number, begin, begin + int(shard.lengths[number]))
+            number -= shard.num_documents
+        begin += shard.num_tokens
+    raise LineageError(f"{shards.path} has fewer documents than were kept: `python -m pipeline inspect-shards --verify` says what is wrong")
+
+
+def _empty(record: Path) -> set[str]:
+    return set(json.loads(record.read_text(encoding="utf-8"))["empty_documents"])

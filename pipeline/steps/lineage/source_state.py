@@ -1,0 +1,68 @@
+"""What a corpus's source holds now, beside what its token shards were made from."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from pipeline.recipe.recipe import Corpus, Recipe
+from pipeline.sources import OfflineError
+from pipeline.steps.corpus import ingest
+from pipeline.steps.dedup import dedup
+from pipeline.store import staleness
+from pipeline.store.errors import PipelineError
+from pipeline.store.versions import Store
+
+
+class State(Enum):
+    """How a corpus stands."""
+
+    NEW = auto()  # never taken to token shards
+    UP_TO_DATE = auto()
+    OUTDATED = auto()  # its source has changed, or a run that should have followed a change did not come to its end
+    UNKNOWN = auto()  # its source cannot be looked at now
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The version of a source now (of one that cannot be looked at: why) and since when the token shards made of it are in use."""
+
+    corpus: str
+    version: str
+    state: State
+    in_use_since: int = 0
+
+
+def observe(store: Store, corpus: Corpus) -> Observed:
+    """Looks at the source without reading its documents. Offline, a corpus that was read counts as unchanged. Raises SourceError."""
+    read, shards = ingest.key(corpus.name), f"token_shards/{corpus.name}"
+    made_from = store.current(read).manifest["inputs"]["source"] if store.has(read) else None
+    try:
+        version = ingest.observe(store, corpus.name, corpus.source)
+    except OfflineError:
+        if made_from is None:
+            raise
+        version = made_from
+    if made_from is None or not store.has(shards):
+        return Observed(corpus.name, version, State.NEW)
+    state = State.UP_TO_DATE if version == made_from and _followed(store, corpus.name) else State.OUTDATED
+    return Observed(corpus.name, version, state, store.in_use_since(shards))
+
+
+def observe_all(store: Store, recipe: Recipe) -> list[Observed]:
+    """All corpora; one that cannot be looked at hides no other."""
+    found = []
+    for corpus in recipe.corpora:
+        try:
+            found.append(observe(store, corpus))
+        except PipelineError as error:
+            found.append(Observed(corpus.name, str(error), State.UNKNOWN))
+    return found
+
+
+def _followed(store: Store, corpus: str) -> bool:
+    """Whether everything up to the token shards was made from the raw documents in use."""
+    stages = [f"corpora/{corpus}/{stage}" for stage in ("raw", "scrubbed", "signals", "quality", "signatures")]
+    try:
+        staleness.check({key: store.current(key) for key in (*stages, dedup.KEY, f"token_shards/{corpus}")})
+    except PipelineError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""What a trained model is worth and how it is handed over: evaluation, export, model card."""

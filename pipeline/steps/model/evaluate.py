@@ -1,0 +1,104 @@
+"""A finished run -> evaluation: bits per byte on all held-out text beside what compressors need for it, and samples."""
+
+import bz2
+import json
+import lzma
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from pipeline.steps.training import plan as train_flow
+from pipeline.store.errors import PipelineError
+from pipeline.store.fingerprint import file_sha256
+from pipeline.store.training_runs import checkpoint_path
+from pipeline.store.versions import Draft, File, Part, Store, Version, Work
+from trainer.config import RunConfig, SamplesConfig, load_run_config
+from trainer.data.shards import Shard
+from trainer.system import launch
+from trainer.system.durable import write_atomically
+from trainer.system.errors import NOT_PASSED
+from trainer.system.signals import stop_with_parent
+
+VERSION = "evaluate-1"
+KEY = "evaluation"
+CHECKPOINT_KEY = "checkpoint_evaluation"
+
+
+class EvaluationError(PipelineError):
+    """The trainer could not evaluate a checkpoint."""
+
+
+def evaluate(store: Store, samples: SamplesConfig) -> Version:
+    """Evaluates the final checkpoint of the run in use: `evaluation.json`."""
+    model = store.current(train_flow.KEY)
+    with store.making(Work(KEY, VERSION, {"samples": samples}, {model.key: model.data_version})) as draft:
+        if isinstance(draft, Version):
+            return draft
+        result = train_flow.result(store, model)
+        config = result["run_dir"] / "config.yaml"
+        facts = _evaluated(result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
+        facts["held_out_bytes"], facts["compressors"] = compressed_bits_per_byte(held_out_text(load_run_config(config)))
+        return _published(draft, facts, {"held_out_bytes": facts["held_out_bytes"]})
+
+
+def evaluate_checkpoint(store: Store, name: str) -> Version:
+    """Losses of one saved step, on the held-out text of its own run: `evaluation.json`. Raises CheckpointGoneError, EvaluationError."""
+    checkpoint = checkpoint_path(store, name)
+    weights = {"checkpoint": file_sha256(checkpoint / "manifest.json")}
+    with store.making(Work(f"{CHECKPOINT_KEY}/{name}", VERSION, {}, weights)) as draft:
+        if isinstance(draft, Version):
+            return draft
+        facts = _evaluated(checkpoint, checkpoint.parents[1] / "config.yaml")
+        return _published(draft, facts, {"validation_tokens": facts["validation_tokens"]})
+
+
+def _evaluated(checkpoint: Path, config: Path, *options: str) -> dict[str, Any]:
+    return json.loads(run_trainer("evaluate", str(checkpoint), "--config", str(config), *options))
+
+
+def _published(draft: Draft, facts: dict[str, Any], counts: dict[str, int]) -> Version:
+    path = draft.path / "evaluation.json"
+    write_atomically(path, json.dumps(facts, indent=1, ensure_ascii=False))
+    return draft.publish([Part(KEY, draft.work.fingerprint, {"evaluation": File.of(path, draft.path)}, counts)])
+
+
+def read(version: Version) -> dict[str, Any]:
+    """What an evaluation found."""
+    return json.loads((version.path / "evaluation.json").read_text(encoding="utf-8"))
+
+
+def held_out_text(config: RunConfig) -> Iterator[bytes]:
+    """The validation documents that a run is evaluated on, decoded, shard by shard. Byte-level BPE gives back every byte."""
+    tokenizer = Tokenizer.from_file(str(config.data.tokenizer / "tokenizer.json"))
+    for prefix in (prefix for corpus in config.data.corpora for prefix in corpus.validation):
+        shard = Shard(prefix)
+        documents = [shard.document(i)[1:-1].tolist() for i in range(shard.num_documents)]
+        yield "".join(tokenizer.decode_batch(documents, skip_special_tokens=False)).encode()
+
+
+def compressed_bits_per_byte(text: Iterable[bytes]) -> tuple[int, dict[str, float]]:
+    """The bytes of `text`, end to end, and what general compressors need for each: a model that needs more has learnt little."""
+    size = 0
+    compressors: dict[str, lzma.LZMACompressor | bz2.BZ2Compressor] = {"xz -9": lzma.LZMACompressor(preset=9), "bzip2 -9": bz2.BZ2Compressor(9)}
+    compressed = dict.fromkeys(compressors, 0)
+    for piece in text:
+        size += len(piece)
+        for name, compressor in compressors.items():
+            compressed[name] += len(compressor.compress(piece))
+    return size, {name: 8 * (compressed[name] + len(compressor.flush())) / size for name, compressor in compressors.items()}
+
+
+def run_trainer(*arguments: str) -> str:
+    """Standard output of `python -m trainer ...`, of a check also when it is not passed. Raises EvaluationError with the last line of its errors."""
+    environment = {**os.environ, **launch.environment(None)}
+    command = [sys.executable, "-m", "trainer", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent)
+    if ended.returncode not in (0, NOT_PASSED):
+        lines = ended.stderr.strip().splitlines() or ["it said nothing"]
+        raise EvaluationError(f"`python -m trainer {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}")
+    return ended.stdout

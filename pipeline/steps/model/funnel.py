@@ -1,0 +1,54 @@
+"""What became of the documents and bytes of each corpus on the way from its source to tokens."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pipeline.steps.model import figures
+
+DOCUMENTS = ("documents", "kept by quality", "kept by dedup")
+BYTES = ("bytes read", "bytes scrubbed", "bytes tokenized")
+TOKENS = ("train tokens", "validation tokens")
+Counts = Callable[[str], Mapping[str, int]]  # of an asset, by its key
+
+
+def of_lineage(lineage: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """The funnel of what a checkpoint was made from, never of what is in use now."""
+    return funnel([corpus["name"] for corpus in lineage["recipe"]["corpora"]], lambda key: lineage["assets"][key]["counts"])
+
+
+def funnel(corpora: Sequence[str], counts: Counts) -> dict[str, dict[str, int]]:
+    """For each corpus its documents after each stage, bytes of text and tokens, named as in DOCUMENTS, BYTES and TOKENS."""
+    table = {}
+    for name in corpora:
+        raw, scrubbed, quality = (counts(f"corpora/{name}/{stage}") for stage in ("raw", "scrubbed", "quality"))
+        shards = counts(f"token_shards/{name}")
+        documents = (raw["documents"], quality["kept"], shards["train_documents"] + shards["validation_documents"])
+        text = (raw["text_bytes"], scrubbed["text_bytes"], shards["train_text_bytes"] + shards["validation_text_bytes"])
+        tokens = (shards["train_tokens"], shards["validation_tokens"])
+        table[name] = dict(zip(DOCUMENTS + BYTES + TOKENS, documents + text + tokens, strict=True))
+    return table
+
+
+def draw(table: Mapping[str, Mapping[str, int]]) -> bytes:
+    """A PNG: documents and bytes after each stage, one bar each, stacked by corpus."""
+    drawing = figures.figure(9, 3.4)
+    tokens = sum(row[name] for row in table.values() for name in TOKENS)
+    documents, text = drawing.subplots(1, 2)
+    _stacked(documents, table, DOCUMENTS, 1, "documents")
+    _stacked(text, table, BYTES, 1e6, f"MB of text, {tokens:,} tokens in the end")
+    documents.legend(frameon=False, fontsize=8, loc="lower right")
+    return figures.png(drawing)
+
+
+def _stacked(axes: Any, table: Mapping[str, Mapping[str, int]], stages: Sequence[str], unit: float, title: str) -> None:
+    ends = [0.0] * len(stages)
+    colours = figures.colours(table)
+    for corpus, row in table.items():
+        widths = [row[stage] / unit for stage in stages]
+        axes.barh(stages, widths, left=ends, color=colours[corpus], label=corpus)
+        ends = [end + width for end, width in zip(ends, widths, strict=True)]
+    for stage, end in enumerate(ends):
+        share = end / ends[0] if ends[0] else 0.0
+        axes.text(end, stage, f" {end:,.0f}  {share:.0%}" if unit == 1 else f" {end:,.2f}  {share:.0%}", va="center", fontsize=8)
+    axes.invert_yaxis()
+    axes.set(title=title, xlim=(0, 1.3 * max(ends[0], 1e-9)))

@@ -1,0 +1,182 @@
+"""The model card: what the model is, what it was made from, how well it does. Markdown with the hub's front matter."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from pipeline.steps.model.funnel import DOCUMENTS, TOKENS, of_lineage
+from trainer.config import ModelConfig, TrainingConfig
+
+FUNNEL = (*DOCUMENTS, *TOKENS)
+SOURCES = {
+    "stdlib_docs": "documentation of Python's standard library",
+    "library_docs": "docstrings of Python packages",
+    "package_readmes": "descriptions and licences of Python packages",
+    "files": "files",
+    "warc": "web archives",
+}
+
+
+def model_card(lineage: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
+    """The text of README.md in an export. Everything comes from the lineage of the checkpoint, never from what is in use now."""
+    recipe, done = lineage["recipe"], lineage["training"]
+    training = recipe["training"]
+    model = ModelConfig.model_validate(training["model"])
+    vocab_size = lineage["assets"]["tokenizer"]["counts"]["entries"]
+    prompts = training["samples"]["prompts"]
+    prompt = (recipe["tokenizer"]["begin_of_text"] or "") + (prompts[0] if prompts else "")
+    return f"""---
+{_front_matter(recipe)}---
+
+# {recipe["name"]}
+
+A decoder-only language model of {model.parameters(vocab_size):,} parameters{_beginning(training)}, trained on {done["tokens"]:,} tokens
+with a context of {training["seq_len"]:,}. It continues text; it was not taught to answer questions or to follow instructions.
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+here = "."  # this directory, or its name on the hub
+model, tokenizer = AutoModelForCausalLM.from_pretrained(here), AutoTokenizer.from_pretrained(here)
+inputs = tokenizer({json.dumps(prompt, ensure_ascii=False)}, return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs, max_new_tokens=60)[0]))
+```
+
+## Data
+
+{_sources(lineage)}
+
+{_funnel_table(lineage)}
+
+![Documents and bytes after each stage](funnel.png)
+
+E-mail addresses, telephone and card numbers, IP addresses, keys and other personal data were replaced by placeholders before anything else saw the
+text. Documents of low quality and duplicates, exact and near (Jaccard similarity from {recipe["dedup"]["threshold"]:g} on), were left out.
+
+## Training
+
+{_settings(training, model, vocab_size)}
+
+Seen in training:
+
+{_seen(lineage)}
+
+![Training and validation loss](loss.png)
+
+![Validation loss by corpus, learning rate, throughput, gradient norm](training.png)
+
+## Evaluation
+
+All {evaluation["held_out_bytes"]:,} bytes of held-out text, none of it seen in training, in bits per byte (less is better):
+
+{_bits_per_byte(evaluation)}
+
+## Samples
+
+{_samples(evaluation["samples"])}
+
+## Limits
+
+The model repeats what its text says, mistakes and prejudices included, and makes up what it does not know. The rules that look for personal data miss
+some. Nothing but held-out loss was measured.
+
+## Where it comes from
+
+Made with Groundwork, {_code(lineage["git_commit"])}, with {_libraries(done["libraries"])}.
+`lineage.json` holds the recipe, and the version, parameters and counts of every stage of every corpus.
+"""
+
+
+def _front_matter(recipe: Mapping[str, Any]) -> str:
+    """What the hub shows beside a model and finds it by."""
+    facts: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["groundwork"]}
+    datasets = [corpus["source"]["name"] for corpus in recipe["corpora"] if corpus["source"]["kind"] == "hub"]
+    base = (recipe["training"]["pretrained"] or {}).get("repo")
+    return yaml.safe_dump(facts | ({"datasets": datasets} if datasets else {}) | ({"base_model": base} if base else {}), sort_keys=False)
+
+
+def _beginning(training: Mapping[str, Any]) -> str:
+    pretrained = training["pretrained"]
+    return "" if pretrained is None else f", begun from the weights of `{pretrained['repo'] or pretrained['path']}`"
+
+
+def _sources(lineage: Mapping[str, Any]) -> str:
+    raw = {corpus["name"]: lineage["assets"][f"corpora/{corpus['name']}/raw"] for corpus in lineage["recipe"]["corpora"]}
+    return "\n".join(
+        f"- {corpus['name']}: {_source(corpus['source'], raw[corpus['name']]['inputs'].get('revision'))}" for corpus in lineage["recipe"]["corpora"]
+    )
+
+
+def _source(source: Mapping[str, Any], revision: str | None) -> str:
+    if source["kind"] == "hub":
+        parts = ", ".join(part for part in (source["config"], source["split"], f"revision {revision}" if revision else None) if part)
+        return f"[{source['name']}](https://huggingface.co/datasets/{source['name']}) ({parts})"
+    return SOURCES[source["kind"]]
+
+
+def _funnel_table(lineage: Mapping[str, Any]) -> str:
+    return _table(("corpus", *FUNNEL), ([name, *(f"{numbers[column]:,}" for column in FUNNEL)] for name, numbers in of_lineage(lineage).items()))
+
+
+def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int) -> str:
+    optimizer, schedule = training["optimizer"], training["schedule"]
+    curriculum = TrainingConfig.model_validate(training).curriculum
+    batches = dict.fromkeys(f"{stage.global_batch_tokens:,}" for stage in curriculum.stages)
+    rates = f"peak learning rate {optimizer['lr']:g}"
+    if optimizer["kind"] == "muon":
+        rates = f"peak learning rate {optimizer['muon_lr']:g}, AdamW's {optimizer['lr']:g}"
+    rows = {
+        "layers, width": f"{model.n_layers}, {model.d_model}",
+        "attention heads": f"{model.n_heads}, {model.n_kv_heads} of keys and values" + (", QK-norm" if model.qk_norm else ""),
+        "feed-forward width": f"{model.d_ff:,}",
+        "vocabulary": f"{vocab_size:,}, byte-level BPE",
+        "optimizer": f"{optimizer['kind']}, {rates}, weight decay {optimizer['weight_decay']:g}",
+        "schedule": f"{schedule['kind']}, {schedule['warmup_tokens']:,} tokens of warmup",
+        "batch": f"{', then '.join(batches)} tokens",
+        "steps": f"{curriculum.steps:,}",
+        "seed": str(training["seed"]),
+    }
+    if training["stages"]:
+        rows["stages"] = ", ".join(f"{stage.name} {stage.tokens / training['max_tokens']:.0%}" for stage in curriculum.stages)
+    return _table(("setting", "value"), rows.items(), numbers=False)
+
+
+def _seen(lineage: Mapping[str, Any]) -> str:
+    """How much of each corpus, and how often."""
+    counts = {name: lineage["assets"][f"token_shards/{name}"]["counts"]["train_tokens"] for name in lineage["training"]["corpus_tokens"]}
+    rows = ([name, f"{seen:,}", f"{seen / max(counts[name], 1):.2f}"] for name, seen in lineage["training"]["corpus_tokens"].items())
+    return _table(("corpus", "tokens", "epochs"), rows)
+
+
+def _bits_per_byte(evaluation: Mapping[str, Any]) -> str:
+    rows = {"**this model**": evaluation["bits_per_byte"], **evaluation["compressors"]}
+    rows |= {f"this model, {name}": found["bits_per_byte"] for name, found in evaluation["per_corpus"].items()}
+    return _table(("", "bits per byte"), ([name, f"{bits:.3f}"] for name, bits in rows.items()))
+
+
+def _samples(samples: Sequence[Mapping[str, str]]) -> str:
+    return "\n\n".join(f"`{sample['prompt']}`\n\n{_fenced(sample['text'])}" for sample in samples) or "None were asked for."
+
+
+def _fenced(text: str) -> str:
+    """As code, with a fence longer than any in the text."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _code(commit: str | None) -> str:
+    return "which was not in a git checkout" if commit is None else f"commit `{commit}`"
+
+
+def _libraries(libraries: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(libraries.items()))
+
+
+def _table(names: Sequence[str], rows: Iterable[Iterable[str]], numbers: bool = True) -> str:
+    """Markdown; columns of numbers are set to the right."""
+    rule = "|---|" + ("---:|" if numbers else "---|") * (len(names) - 1)
+    return "\n".join([f"| {' | '.join(names)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)])

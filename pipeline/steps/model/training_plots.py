@@ -1,0 +1,50 @@
+"""What a training run did beside its loss: validation by corpus, learning rate, throughput, gradients."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.steps.model import figures
+
+
+def records(metrics: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl up to one that a kill cut short."""
+    found = []
+    for line in metrics.read_text(encoding="utf-8").splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found
+
+
+def draw(found: Sequence[Mapping[str, Any]]) -> bytes:
+    """A PNG of four curves over million tokens."""
+    train = [record for record in found if record["kind"] == "train"]
+    evaluations = [record for record in found if record["kind"] == "evaluation"]
+    drawing = figures.figure(9, 5.6)
+    (losses, rates), (speeds, gradients) = drawing.subplots(2, 2)
+    for corpus, colour in figures.colours(evaluations[-1]["per_corpus"] if evaluations else ()).items():
+        values = [record["per_corpus"][corpus]["loss"] for record in evaluations]
+        losses.plot(_millions(evaluations), values, "o-", markersize=3, color=colour, label=corpus)
+    if evaluations:
+        losses.legend(frameon=False, fontsize=8)
+    losses.set(title="validation loss by corpus (nats per token)")
+    for axes, field, title in (
+        (rates, "lr", "learning rate of the first group"),
+        (speeds, "tokens_per_second", "tokens per second"),
+        (gradients, "grad_norm", "gradient norm before clipping"),
+    ):
+        axes.plot(_millions(train), [record[field] for record in train], color=figures.COLOURS[0], linewidth=1)
+        axes.set(title=title, ylim=(0, None))
+    for axes in drawing.axes:
+        axes.grid(alpha=0.25)
+        axes.locator_params(axis="x", nbins=6)
+    for axes in (speeds, gradients):
+        axes.set(xlabel="million tokens")
+    return figures.png(drawing)
+
+
+def _millions(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    return [row["tokens"] / 1e6 for row in rows]

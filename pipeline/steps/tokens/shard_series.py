@@ -1,0 +1,67 @@
+"""One split of one part as a series of shards of at most so many tokens."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from trainer.data.shards import ShardWriter
+
+
+@dataclass
+class Shard:
+    """A shard that was written: where, and what is in it."""
+
+    prefix: Path
+    documents: int = 0
+    tokens: int = 0
+    text_bytes: int = 0
+
+
+class ShardSeries:
+    """Writes `<directory>/<name>.00000.bin` and so on. A document never spans shards; one of more than `max_tokens` has a shard of its own.
+
+    Where there is no document there is no shard. On an error the shard in the making leaves nothing behind.
+    """
+
+    def __init__(self, directory: Path, name: str, dtype: np.dtype, max_tokens: int):
+        self.shards: list[Shard] = []
+        self._prefix = directory / name
+        self._dtype = dtype
+        self._max_tokens = max_tokens
+        self._writer: ShardWriter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._writer is not None:
+            self._writer.__exit__(kind, error, trace)
+            self._writer = None
+
+    def add(self, ids: np.ndarray, lengths: np.ndarray, text_bytes: np.ndarray) -> None:
+        """Documents laid end to end in `ids`: how many ids each has, and how many bytes of text it was."""
+        stops = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        first = 0
+        while first < len(lengths):
+            room = self._max_tokens - (self.shards[-1].tokens if self._writer else 0)
+            fitting = int(np.searchsorted(stops, stops[first] + room, side="right")) - 1
+            if fitting <= first and self._writer:
+                self.__exit__(None, None, None)
+                continue
+            until = max(fitting, first + 1)
+            writer, shard = self._open()
+            writer.add_documents(ids[stops[first] : stops[until]], lengths[first:until])
+            shard.documents += until - first
+            shard.tokens += int(stops[until] - stops[first])
+            shard.text_bytes += int(text_bytes[first:until].sum())
+            first = until
+
+    def _open(self) -> tuple[ShardWriter, Shard]:
+        if self._writer is None:
+            shard = Shard(self._prefix.with_name(f"{self._prefix.name}.{len(self.shards):05d}"))
+            self._writer = ShardWriter(shard.prefix, self._dtype)
+            self.shards.append(shard)
+        return self._writer, self.shards[-1]

@@ -1,0 +1,151 @@
+"""Where token shards are and what made them: those in the store by their manifest, those in a directory by their names."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from pipeline.stages.tokenizer import Boundaries, boundaries
+from pipeline.steps.tokens.shards import prefixes
+from pipeline.steps.tokens.split_writer import SPLITS
+from pipeline.store.errors import PipelineError
+from pipeline.store.fingerprint import file_sha256
+from pipeline.store.versions import Store, Version
+from trainer.data.shards import Shard, ShardError, bin_path, idx_path
+
+RECORD = "shards.json"
+
+
+class ShardSetError(PipelineError):
+    """Token shards that are not there, or that do not belong to the tokenizer they are read with."""
+
+
+@dataclass(frozen=True)
+class ShardSet:
+    """The token shards of one corpus and split, in the order in which they are read.
+
+    `sha256`: what a manifest says of their files, by path; `text_bytes`: how much text they hold, if that is known.
+    """
+
+    corpus: str
+    split: str
+    prefixes: tuple[Path, ...]
+    sha256: Mapping[Path, str] = field(default_factory=dict)
+    text_bytes: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.corpus} {self.split}".strip()
+
+
+def stored(version: Version, split: str) -> ShardSet:
+    """What a version of `token_shards/<corpus>` holds of a split."""
+    hashes = {version.path / file.path: file.sha256 for part in version.parts for file in part.files.values()}
+    return ShardSet(version.key.partition("/")[2], split, tuple(prefixes(version, split)), hashes, version.counts[f"{split}_text_bytes"])
+
+
+def in_place(path: Path, splits: Sequence[str]) -> list[ShardSet]:
+    """The shards at `path`: a directory, with or without `train` and `validation` in it, or one shard by its name. Raises ShardSetError."""
+    whole = path.with_suffix("") if path.suffix in (".bin", ".idx") else path
+    if idx_path(whole).is_file():
+        return [ShardSet(str(whole), "", (whole,))]
+    recorded = _recorded(path)
+    indexes = {*path.rglob("*.idx"), *(file for file in recorded if file.suffix == ".idx")}
+    found = []
+    for split in splits if any((path / split).is_dir() for split in SPLITS) else [""]:
+        here = tuple(index.with_suffix("") for index in sorted(indexes) if index.is_relative_to(path / split))
+        text_bytes = sum(recorded[index][1] for index in map(idx_path, here) if index in recorded)
+        hashes = {file: sha256 for file, (sha256, _) in recorded.items()}
+        found.append(ShardSet(str(path), split, here, hashes, text_bytes or None))
+    found = [shards for shards in found if shards.prefixes]
+    if not found:
+        raise ShardSetError(f"{path}: no token shard is there; a shard is a .bin and an .idx of the same name")
+    return found
+
+
+def _recorded(path: Path) -> dict[Path, tuple[str, int]]:
+    """What `python -m pipeline tokenize` noted of the files that it wrote to a directory: sha256, and the bytes of text of their shard."""
+    record = path / RECORD
+    if not record.is_file():
+        return {}
+    try:
+        shards = json.loads(record.read_text(encoding="utf-8"))["shards"]
+        return {path / name: (sha256, shard["text_bytes"]) for shard in shards for name, sha256 in shard["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ShardSetError(f"{record} is not what `tokenize` writes ({type(error).__name__}: {error}); without it hashes are not checked") from error
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer and what shards are checked by. `ends` is None when its configuration does not say."""
+
+    directory: Path
+    tokenizer: Tokenizer
+    ends: Boundaries | None
+
+    @property
+    def size(self) -> int:
+        return max(self.tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+
+    @property
+    def special_ids(self) -> list[int]:
+        return sorted(number for number, token in self.tokenizer.get_added_tokens_decoder().items() if token.special)
+
+    def text(self, ids: list[int]) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=False)
+
+
+def vocabulary(path: Path) -> Vocabulary:
+    """The tokenizer in a directory, or a tokenizer.json. Raises ShardSetError."""
+    file = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        content = file.read_text(encoding="utf-8")
+        tokenizer = Tokenizer.from_str(content)
+    except Exception as error:  # the library raises nothing more specific
+        raise ShardSetError(f"{file}: cannot be read as a tokenizer.json: {error}") from error
+    config = file.with_name("tokenizer_config.json")
+    settings = config.read_text(encoding="utf-8") if config.is_file() else "{}"
+    named = all(json.loads(settings).get(key) for key in ("bos_token", "eos_token"))
+    return Vocabulary(file.parent, tokenizer, boundaries(content, settings) if named else None)
+
+
+def vocabulary_of(store: Store, versions: Sequence[Version]) -> Vocabulary:
+    """The tokenizer that made stored shards. Raises ShardSetError when another one is in use now."""
+    tokenizer = store.current("tokenizer")
+    for version in versions:
+        if version.manifest["inputs"]["tokenizer"] != tokenizer.data_version:
+            raise ShardSetError(f"{version.key} was made with another tokenizer than the one in use now: run the job `retokenize` first")
+    return vocabulary(tokenizer.path)
+
+
+def vocabulary_beside(path: Path) -> Vocabulary | None:
+    """The tokenizer that lies with shards in a directory, if one does."""
+    for place in (path, path / "tokenizer", path.parent, path.parent / "tokenizer"):
+        if (place / "tokenizer.json").is_file():
+            return vocabulary(place)
+    return None
+
+
+def problems(prefix: Path, sha256: Mapping[Path, str], known: Vocabulary | None) -> Iterator[str]:
+    """What is wrong with a shard, by file and document, the first of each kind. Reads every byte; memory does not grow with the shard."""
+    for path in (bin_path(prefix), idx_path(prefix)):
+        expected = sha256.get(path)
+        if expected and path.is_file() and (found := file_sha256(path)) != expected:
+            yield f"{path}: sha256 is {found}, but the manifest says {expected}"
+    try:
+        shard = Shard(prefix)
+        shard.check_index()
+    except ShardError as error:
+        yield str(error)
+        return
+    checks = [] if known is None else [partial(shard.check_ids, known.size)]
+    if known is not None and known.ends is not None:
+        checks.append(partial(shard.check_ends, known.ends.begin, known.ends.end))
+    for check in checks:
+        try:
+            check()
+        except ShardError as error:
+            yield str(error)

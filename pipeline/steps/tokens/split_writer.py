@@ -1,0 +1,70 @@
+"""Documents -> the shards of both splits, and the record of what is in each."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.stages import tokenizer as bpe
+from pipeline.steps.tokens.shard_series import ShardSeries
+from pipeline.store.prefetch import ahead
+from pipeline.store.versions import File
+from trainer.data.shards import bin_path, idx_path, token_dtype
+from trainer.system.durable import write_atomically
+
+TRAIN, VALIDATION = SPLITS = ("train", "validation")
+COUNTED = ("documents", "tokens", "text_bytes")
+
+
+class SplitShards:
+    """Writes `<directory>/<split>/<name>.00000.bin` and `.idx`, and on. Documents without text are left out, and named in the record.
+
+    With the fast encoder, some documents are encoded a second time by `tokenizers`: MismatchError leaves no shard in the making behind.
+    """
+
+    def __init__(self, directory: Path, name: str, encoder: bpe.Encoder, validation_fraction: float, shard_tokens: int):
+        self.directory = directory
+        self.dtype = token_dtype(encoder.max_id)
+        self.empty: list[str] = []
+        self._encoder = encoder
+        self._validation_fraction = validation_fraction
+        self._series = {split: ShardSeries(directory / split, name, self.dtype, shard_tokens) for split in SPLITS}
+        self._checked = bpe.Checked()
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Takes the columns `id` and `text` of each batch."""
+        with self._series[TRAIN], self._series[VALIDATION]:
+            # One batch is read while another is encoded and a third written.
+            for document_ids, sizes, ids, lengths in ahead(map(self._encode, ahead(iter(batches)))):
+                held_out = bpe.share_of(document_ids, "validation") < self._validation_fraction
+                for split, chosen in ((TRAIN, ~held_out & (sizes > 0)), (VALIDATION, held_out & (sizes > 0))):
+                    self._series[split].add(ids[np.repeat(chosen, lengths)], lengths[chosen], sizes[chosen])
+
+    def _encode(self, batch: pa.RecordBatch) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+        document_ids, texts = batch.column("id"), batch.column("text")
+        sizes = pc.binary_length(texts).to_numpy()
+        self.empty += document_ids.filter(pa.array(sizes == 0)).to_pylist()
+        ids, lengths = self._encoder.encode(texts)
+        if self._encoder.fast:
+            self._encoder.check(document_ids, texts, self._checked.choose(document_ids, sizes), ids, lengths)
+        return document_ids, sizes, ids, lengths
+
+    def finish(self, record: Path, facts: dict[str, Any]) -> tuple[dict[str, File], dict[str, int]]:
+        """Writes the record: documents, tokens, bytes of text and hashes of each shard beside `facts`. All files by table, and counts."""
+        counts = {f"{split}_{what}": 0 for split in SPLITS for what in (*COUNTED, "shards")} | {"empty_documents": len(self.empty)}
+        files: dict[str, File] = {}
+        shards = []
+        for split, series in self._series.items():
+            for number, shard in enumerate(series.shards):
+                pair = {path.suffix: File.of(path, self.directory) for path in (bin_path(shard.prefix), idx_path(shard.prefix))}
+                files |= {f"{split}.{number:05d}{suffix}": file for suffix, file in pair.items()}
+                contents = {what: getattr(shard, what) for what in COUNTED}
+                for what, count in (*contents.items(), ("shards", 1)):
+                    counts[f"{split}_{what}"] += count
+                shards.append({"files": {file.path: file.sha256 for file in pair.values()}, **contents})
+        write_atomically(record, json.dumps({"dtype": self.dtype.name, **facts, "shards": shards, "empty_documents": self.empty}, indent=1))
+        return files | {"shards": File.of(record, self.directory)}, counts

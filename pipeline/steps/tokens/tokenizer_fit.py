@@ -1,0 +1,78 @@
+"""How well the tokenizer fits each corpus: measured on held-out text, which it was not trained on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from tokenizers import Tokenizer
+
+from pipeline.stages import tokenizer as bpe
+from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.store.kept_documents import kept_documents
+from pipeline.store.versions import Store, Version
+
+SAMPLE_BYTES = 2_000_000  # of each corpus
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What became of the sample of one corpus. `counts` [largest id + 1]: how often each token occurs."""
+
+    corpus: str
+    documents: int
+    text_bytes: int
+    words: int
+    counts: np.ndarray
+
+    @property
+    def tokens(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def bytes_per_token(self) -> float:
+        return self.text_bytes / max(self.tokens, 1)
+
+    @property
+    def fertility(self) -> float:
+        """Tokens per word, words being what white space separates."""
+        return self.tokens / max(self.words, 1)
+
+    @property
+    def coverage(self) -> float:
+        """Share of the vocabulary that occurs."""
+        return float((self.counts > 0).mean())
+
+
+def usage(store: Store, corpora: Sequence[str], version: Version, validation_fraction: float) -> list[Usage]:
+    """For each corpus, its first held-out documents of up to SAMPLE_BYTES; begin and end of text are not counted."""
+    found = frozen(version.path)
+    encoder = bpe.Encoder(found.tokenizer_json, found.boundaries, fast=bpe.unsupported(found.tokenizer_json) is None)
+    return [_of_corpus(store, corpus, encoder, validation_fraction) for corpus in corpora]
+
+
+def _of_corpus(store: Store, corpus: str, encoder: bpe.Encoder, validation_fraction: float) -> Usage:
+    documents = size = words = 0
+    counts = np.zeros(encoder.max_id + 1, np.int64)
+    for batch in kept_documents(store, corpus):
+        held_out = bpe.share_of(batch.column("id"), "validation") < validation_fraction
+        texts = batch.column("text").filter(pa.array(held_out))
+        ids, lengths = encoder.encode(texts)
+        counts += np.bincount(ids, minlength=len(counts))
+        counts[encoder.ends.begin] -= len(lengths)
+        counts[encoder.ends.end] -= len(lengths)
+        words += sum(len(text.split()) for text in texts.to_pylist())
+        documents += len(texts)
+        size += pc.sum(pc.binary_length(texts)).as_py() or 0
+        if size >= SAMPLE_BYTES:
+            break
+    return Usage(corpus, documents, size, words, counts)
+
+
+def longest_tokens(version: Version, number: int) -> list[str]:
+    """The longest entries as text, longest first; special tokens left out."""
+    tokenizer = Tokenizer.from_str(frozen(version.path).tokenizer_json)
+    special = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    entries = sorted(((len(token), entry) for token, entry in tokenizer.get_vocab().items() if token not in special), reverse=True)
+    return [tokenizer.decode([entry], skip_special_tokens=False) for _, entry in entries[:number]]

@@ -1,0 +1,1 @@
+"""From token shards to a running trainer: its plan, its mixture, its processes."""

@@ -1,0 +1,77 @@
+"""A child process group that never outlives the step that started it."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO
+
+from pipeline.store.errors import PipelineError
+from trainer.system.signals import stop_with_parent
+
+POLL_SECONDS = 0.2
+GRACE_SECONDS = 40.0  # the trainer finishes its step and saves within this; torchrun gives its processes 30
+
+
+class RetriableError(PipelineError):
+    """The trainer ended early, and not for a mistake of the user's: another attempt may well succeed."""
+
+
+class TrainerKilledError(RetriableError):
+    """Something else ended the trainer."""
+
+
+def run_group(command: Sequence[str], environment: Mapping[str, str], poll: Callable[[], bool], errors: IO[bytes] | None = None) -> int:
+    """Runs `command` in a session of its own and returns its exit status; `poll` is called all the while and stops it by returning False.
+
+    It writes its standard error to `errors`, or where this process does. However this ends (an exception, Ctrl-C, a poll that says stop) the whole
+    group is gone afterwards: SIGTERM, a grace, SIGKILL.
+    """
+    process = subprocess.Popen(
+        command, env=dict(environment), start_new_session=True, preexec_fn=stop_with_parent, stdin=subprocess.DEVNULL, stderr=errors
+    )
+    try:
+        while process.poll() is None:
+            if not poll():
+                break
+            time.sleep(POLL_SECONDS)
+    finally:
+        with deaf():
+            stop_group(process)
+            poll()
+    return process.returncode
+
+
+def stop_group(process: "subprocess.Popen[bytes]") -> None:
+    """SIGTERM to the group, a grace, SIGKILL to what is left of it."""
+    if process.poll() is None:
+        _signal_group(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+    _signal_group(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return  # nobody is left
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Ctrl-C reaches a step twice; the second must not cut short the saving of the last checkpoint."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""Versions on disk: content-addressed, published whole, reused. What every layer above stands on."""

@@ -1,0 +1,126 @@
+"""Maps a function over parts: in this process when the work is small, else in local worker processes. The results are the same bytes either way."""
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Protocol, TypeVar
+
+from pydantic import Field
+
+from pipeline.store.errors import PipelineError
+from pipeline.store.params import Params
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
+
+PROCESSES_PAY_ABOVE = 32_000_000  # bytes of input: two workers take about a second to start, the kernels do 50 MB/s and more
+REPORT_EVERY_SECONDS = 5.0
+
+
+class WorkerLostError(PipelineError):
+    """A worker process ended before its task did."""
+
+
+class EngineParams(Params):
+    """Where the work runs."""
+
+    workers: int | None = Field(None, ge=1, description="Worker processes; as many as there are cores when not set.")
+
+
+class Engine(Protocol):
+    """What a flow needs: results in the order of the tasks, and the first error raised as it is."""
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str) -> Iterator[Result]: ...
+
+
+class LocalEngine:
+    """Worker processes on this machine, started once they pay and kept until `close`. They end with this process, even when it is killed."""
+
+    def __init__(self, workers: int | None = None, processes_pay_above: int = PROCESSES_PAY_ABOVE):
+        self.workers = workers or len(os.sched_getaffinity(0))
+        self.processes_pay_above = processes_pay_above
+        self._pool: ProcessPoolExecutor | None = None
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str) -> Iterator[Result]:
+        """`function` (importable, not a closure) of each task; `input_bytes` decides whether processes pay, `what` names the work in the log.
+
+        Raises WorkerLostError when a worker process is killed, as the system does when memory runs out.
+        """
+        progress = _Progress(what, len(tasks))
+        if self.workers == 1 or len(tasks) < 2 or input_bytes < self.processes_pay_above:
+            results: Iterator[Result] = map(function, tasks)
+        else:
+            results = self._in_processes(function, tasks)
+        try:
+            for result in results:
+                progress.done_one()
+                yield result
+        except BrokenProcessPool as error:
+            self.close()
+            raise WorkerLostError(
+                f"{what}: a worker process was killed, most likely because memory ran out: lower engine.workers or raw.part_bytes and run again"
+            ) from error
+
+    def _in_processes(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        if self._pool is None:
+            # Forking after compiled kernels or tokenizers have run can hang.
+            self._pool = ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+        waiting = iter(enumerate(tasks))
+        running: dict[Future[Result], int] = {}
+        finished: dict[int, Result] = {}
+        following = 0
+        while following < len(tasks):
+            while len(running) < 2 * self.workers and (item := next(waiting, None)) is not None:
+                running[self._pool.submit(function, item[1])] = item[0]
+            if following not in finished:
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    finished[running.pop(future)] = future.result()
+                continue
+            yield finished.pop(following)
+            following += 1
+
+    def close(self) -> None:
+        """Ends the worker processes."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+
+def _end_with_parent() -> None:
+    """In a worker: Ctrl-C is the parent's business, and its death, however it came, is the end; the pool alone would wait for work for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class _Progress:
+    """Says now and then how far the work is and what is left."""
+
+    def __init__(self, what: str, total: int):
+        self.what = what
+        self.total = total
+        self.done = 0
+        self.started = self.reported = time.monotonic()
+
+    def done_one(self) -> None:
+        self.done += 1
+        now = time.monotonic()
+        if now - self.reported >= REPORT_EVERY_SECONDS and self.done < self.total:
+            self.reported = now
+            left = (now - self.started) / self.done * (self.total - self.done)
+            log.info("%s: %d of %d parts, about %.0f s left", self.what, self.done, self.total, left)

@@ -1,0 +1,87 @@
+"""Reading and writing the Parquet files of a part: zstd, whole under their final name or absent, memory bounded by a batch."""
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.store.versions import File
+from trainer.system.durable import sync
+
+UNIQUE = frozenset({"id", "text", "url", "metadata"})  # hardly a value occurs twice: a dictionary and the extremes cost time and save nothing
+COMPRESSION_LEVEL = 1  # zstd-1 writes 388 MB/s and zstd-3 220, for 5% smaller files
+
+
+class PartWriter:
+    """Writes the tables of one part below `directory`; on a clean exit `files` holds what was published."""
+
+    def __init__(self, directory: Path, name: str, schemas: Mapping[str, pa.Schema]):
+        self.directory = directory
+        self.files: dict[str, File] = {}
+        self.rows = dict.fromkeys(schemas, 0)
+        self._paths = {table: directory / table / f"{name}.parquet" for table in schemas}
+        self._temporary = {table: path.with_name(f".{path.name}.{os.getpid()}") for table, path in self._paths.items()}
+        self._writers: dict[str, pq.ParquetWriter] = {}
+        for table, schema in schemas.items():
+            self._temporary[table].parent.mkdir(parents=True, exist_ok=True)
+            repeating = [column for column in schema.names if column not in UNIQUE]
+            self._writers[table] = pq.ParquetWriter(
+                self._temporary[table],
+                schema,
+                compression="zstd",
+                compression_level=COMPRESSION_LEVEL,
+                use_dictionary=repeating,
+                write_statistics=repeating,
+            )
+
+    def __enter__(self) -> "PartWriter":
+        return self
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """One row group per batch."""
+        if batch.num_rows:
+            self._writers[table].write_batch(batch)
+            self.rows[table] += batch.num_rows
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        for table, temporary in self._temporary.items():
+            if error is not None:
+                temporary.unlink(missing_ok=True)
+                continue
+            sync(temporary)
+            temporary.rename(self._paths[table])
+            self.files[table] = File.of(self._paths[table], self.directory)
+
+
+def batches(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The row groups of a file, one at a time, each as one batch."""
+    with pq.ParquetFile(path) as file:
+        for index in range(file.num_row_groups):
+            table = file.read_row_group(index, columns=columns, use_threads=False).combine_chunks()
+            yield from table.to_batches()
+
+
+def kept_batches(documents: Path, verdicts: list[Path], columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The documents that every verdict table (`id`, `keep`) keeps, joined on id."""
+    keep = [kept_ids(path) for path in verdicts]
+    for batch in batches(documents, columns):
+        chosen = [pc.is_in(batch.column("id"), value_set=ids) for ids in keep]
+        kept = reduce(pc.and_, chosen) if chosen else pa.repeat(True, batch.num_rows)
+        # Filtering copies the text: once, and not where everything stays.
+        remaining = batch if pc.all(kept).as_py() else batch.filter(kept)
+        if remaining.num_rows:
+            yield remaining
+
+
+def kept_ids(verdicts: Path) -> pa.Array:
+    """The ids that a verdict table keeps."""
+    with pq.ParquetFile(verdicts) as file:
+        table = file.read(columns=["id", "keep"], use_threads=False)
+    return table.filter(table.column("keep")).column("id").combine_chunks()

@@ -1,0 +1,75 @@
+"""One version made part by part: finished parts are reused, the rest goes through the engine, the whole is published at once."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.store.engine import Engine
+from pipeline.store.versions import Part, Store, Version, Work
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """What one part is made from: `fingerprint` names the result, `inputs` are the files to read, `bytes` their size."""
+
+    name: str
+    fingerprint: str
+    inputs: tuple[Path, ...]
+    bytes: int
+
+
+def derive(store: Store, engine: Engine, work: Work, tasks: Sequence[PartTask], function: Callable[[PartTask, Path], Part]) -> Version:
+    """The version of `work`: `function(task, directory)` writes the files of one part below `directory` and returns it."""
+    with store.making(work) as draft:
+        if isinstance(draft, Version):
+            return draft
+        finished = {task.name: draft.finished(task.name, task.fingerprint) for task in tasks}
+        todo = [task for task in tasks if finished[task.name] is None]
+        parts = [part for part in finished.values() if part is not None]
+        for part in engine.map(_Into(function, draft.path), todo, input_bytes=sum(task.bytes for task in todo), what=work.key):
+            draft.keep(part)
+            parts.append(part)
+        return draft.publish(parts)
+
+
+def part_tasks(work: Work, sources: Sequence[tuple[Version, str]]) -> list[PartTask]:
+    """One task for each part of the first (version, table), reading the parts of the same name from all of them."""
+    by_name = [({part.name: part for part in version.parts}, version, table) for version, table in sources]
+    tasks = []
+    for name in [name for name, part in by_name[0][0].items() if sources[0][1] in part.files]:
+        found = [(version, parts[name], table) for parts, version, table in by_name]
+        files = [part.files[table] for _, part, table in found]
+        inputs = tuple(version.file(part, table) for version, part, table in found)
+        tasks.append(PartTask(name, work.part_fingerprint([file.sha256 for file in files]), inputs, sum(file.bytes for file in files)))
+    return tasks
+
+
+def tally(column: pa.Array | pa.ChunkedArray, prefix: str) -> dict[str, int]:
+    """How often each value occurs, as counts named `prefix/value`, sorted by name."""
+    counted = pc.value_counts(column.drop_null())
+    return dict(sorted((f"{prefix}/{entry['values']}", entry["counts"]) for entry in counted.to_pylist()))
+
+
+def add(totals: dict[str, int], counts: dict[str, int]) -> None:
+    """Adds counts in place."""
+    for name, count in counts.items():
+        totals[name] = totals.get(name, 0) + count
+
+
+def text_bytes(documents: pa.RecordBatch) -> int:
+    """UTF-8 bytes of the text column."""
+    return pc.sum(pc.binary_length(documents.column("text"))).as_py() or 0
+
+
+@dataclass(frozen=True)
+class _Into:
+    """`function` with its directory, picklable for worker processes."""
+
+    function: Callable[[PartTask, Path], Part]
+    directory: Path
+
+    def __call__(self, task: PartTask) -> Part:
+        return self.function(task, self.directory)

@@ -1,0 +1,185 @@
+"""What Dagster does with a trainer: shows what it says, keeps what it saves, starts it again where that may help, and says why where it does not."""
+
+import json
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from pipeline.assets import trainer_process
+from pipeline.assets.checkpoints import KEY
+from pipeline.assets.metadata import explained
+from pipeline.steps.training import plan
+from pipeline.steps.training.launcher import LaunchParams
+from pipeline.store.versions import Store
+from tests.integration.project import until
+from tests.pipeline.steps.corpora import TEXTS, prepare
+from tests.pipeline.steps.training.test_plan import make_shards, recipe
+
+BEGIN = """import json, os, signal, sys, time
+from pathlib import Path
+attempts = Path(__file__).with_name("attempts")
+attempts.write_text(attempts.read_text() + "x" if attempts.exists() else "x")
+attempt = len(attempts.read_text())
+"""
+LAST = {
+    "kind": "checkpoint",
+    "step": 32,
+    "tokens": 16_384,
+    "loss": 5.0,
+    "validation_loss": 5.0,
+    "bits_per_byte": 3.0,
+    "data_version": "v",
+    "path": "/x",
+}
+Train = Callable[..., dg.ExecuteInProcessResult]
+
+
+def sends(*messages: dict[str, Any], after_each: str = "pass") -> str:
+    """Python that reports these to Dagster as the trainer does."""
+    return f"""from trainer.run.dagster_pipes import Reporter
+with Reporter(True) as reporter:
+    for message in json.loads({json.dumps(json.dumps(messages))}):
+        reporter.send(**message)
+        {after_each}
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    directory = tmp_path_factory.mktemp("followed")
+    store = Store(directory / "store")
+    prepare(store, directory / "first.jsonl", TEXTS[:15])
+    prepare(store, directory / "second.jsonl", TEXTS[15:])
+    make_shards(store, recipe())
+    return store
+
+
+@pytest.fixture
+def trains(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
+    """Follows a program in the place of the trainer; its attempts are noted beside it."""
+    monkeypatch.setattr(trainer_process, "ASK_SECONDS", 0.1)
+
+    def train_with(program: str, instance: dg.DagsterInstance, *under: str) -> dg.ExecuteInProcessResult:
+        script = tmp_path / "program.py"
+        script.write_text(BEGIN + program)
+        monkeypatch.setattr("trainer.system.launch.command", lambda *_, **__: [sys.executable, *under, str(script)])
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+        run = plan.plan(store, recipe())
+
+        @dg.asset
+        @explained
+        def model(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+            trainer_process.Follower(context, run, LaunchParams().launcher(1)).train()
+            return dg.MaterializeResult()
+
+        return dg.materialize([model], instance=instance, raise_on_error=False)
+
+    return train_with
+
+
+def attempts(tmp_path: Path) -> int:
+    return len((tmp_path / "attempts").read_text())
+
+
+def reason(result: dg.ExecuteInProcessResult) -> str:
+    (failure,) = [event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure]
+    assert failure and failure.description
+    return failure.description
+
+
+def entry(instance: dg.DagsterInstance) -> dg.AssetMaterialization:
+    (record,) = instance.fetch_materializations(KEY, limit=2).records
+    assert record.asset_materialization
+    return record.asset_materialization
+
+
+def test_a_trainer_that_something_stopped_or_that_failed_goes_on_in_another_attempt(trains: Train, tmp_path: Path) -> None:
+    program = "if attempt == 1: sys.exit(75)\nif attempt == 2: raise RuntimeError('CUDA error')\n" + sends(LAST)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = trains(program, instance)
+        assert result.success and attempts(tmp_path) == 3
+        assert entry(instance).metadata["step"].value == 32
+        said = [event.message for event in instance.all_logs(result.run_id)]
+    assert [text for text in said if "started again" in text and "exit status 75" in text]
+    assert [text for text in said if "started again" in text and "RuntimeError: CUDA error" in text]
+
+
+def test_a_mistake_of_the_users_is_told_in_the_trainers_words_and_not_tried_again(
+    trains: Train, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        why = reason(trains("print('trainer: no GPU has room for this', file=sys.stderr)\nsys.exit(2)", instance))
+    assert why == "the trainer ended with exit status 2. It wrote:\ntrainer: no GPU has room for this" and attempts(tmp_path) == 1
+    assert "trainer: no GPU has room for this\n" in capfd.readouterr().err
+
+
+def test_under_torchrun_the_reason_is_the_trainers_and_not_torchruns(trains: Train) -> None:
+    program = "print('trainer: no GPU has room for this', file=sys.stderr)\nsys.exit(2)"
+    with dg.DagsterInstance.ephemeral() as instance:
+        why = reason(trains(program, instance, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"))
+    assert why.startswith("the trainer ended with exit status 2") and why.endswith("no GPU has room for this")
+    assert "ChildFailedError" not in why
+
+
+def test_what_a_trainer_says_itself_is_the_reason(trains: Train, tmp_path: Path) -> None:
+    program = sends({"kind": "error", "message": "rank 0: out of memory"}) + "print('noise', file=sys.stderr)\nsys.exit(1)"
+    with dg.DagsterInstance.ephemeral() as instance:
+        why = reason(trains(program, instance))
+    assert why == "the trainer ended with exit status 1. rank 0: out of memory" and attempts(tmp_path) == trainer_process.ATTEMPTS
+
+
+def test_a_training_that_a_person_ends_is_not_started_again(trains: Train, tmp_path: Path) -> None:
+    program = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\nPath(__file__).with_name('ready').touch()\ntime.sleep(60)"
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def end() -> None:
+            until((tmp_path / "ready").exists, 30)
+            instance.report_run_canceled(instance.get_runs()[0])
+
+        person = threading.Thread(target=end)
+        person.start()
+        result = trains(program, instance)
+        person.join()
+    assert not result.success and attempts(tmp_path) == 1
+
+
+def test_training_outlives_a_database_that_is_away(trains: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    back = tmp_path / "back"
+    failed: Counter[str] = Counter()
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def fails_at_first(name: str) -> Callable[..., Any]:
+            usual = getattr(instance, name)
+
+            def asked(*args: Any, **kwargs: Any) -> Any:
+                if back.exists() or not (tmp_path / "attempts").exists():
+                    return usual(*args, **kwargs)
+                failed[name] += 1
+                if len(failed) == 2 and min(failed.values()) > 1:
+                    back.touch()
+                raise OperationalError("SELECT", {}, Exception("the server is restarting"))
+
+            return asked
+
+        for name in ("get_run_by_id", "fetch_materializations"):
+            monkeypatch.setattr(instance, name, fails_at_first(name))
+        waits = f"while not Path({str(back)!r}).exists(): time.sleep(0.05)"
+        assert trains(sends({**LAST, "step": 8, "tokens": 4096}, LAST, after_each=waits), instance).success
+        keys = {str(record.partition_key)[-2:] for record in instance.fetch_materializations(KEY, limit=9).records}
+    assert attempts(tmp_path) == 1 and keys == {"08", "32"}
+
+
+def test_samples_of_a_later_step_are_shown_with_its_checkpoint(trains: Train) -> None:
+    sample = {"kind": "sample", "step": 32, "tokens": 16_384, "prompt": "Return the", "text": "value of x"}
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert trains(sends(sample, {**LAST, "step": 8, "tokens": 4096}, LAST), instance).success
+        shown = {record.partition_key: record.asset_materialization for record in instance.fetch_materializations(KEY, limit=9).records}
+    found = {str(key)[-2:]: "samples" in (one.metadata if one else {}) for key, one in shown.items()}
+    assert found == {"08": False, "32": True}

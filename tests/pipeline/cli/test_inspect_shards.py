@@ -1,0 +1,232 @@
+"""`python -m pipeline inspect-shards` and `export`: what a user sees, and what other programs open."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from tokenizers import Tokenizer
+
+from pipeline.cli import main
+from pipeline.recipe.recipe import RECIPES
+from pipeline.stages.dedup import DedupParams
+from pipeline.stages.tokenizer import TokenizerParams
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.tokens.shards import ShardParams, prefixes, tokenize
+from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.store.kept_documents import kept_documents
+from pipeline.store.versions import Store
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from trainer.data.shards import Shard, bin_path, idx_path
+
+SHARDS = ShardParams(validation_fraction=0.2, shard_tokens=20_000)
+CORPORA = {"first": TEXTS[:15], "test_second": TEXTS[12:]}  # `datasets` takes a file called test_... for a test split unless told
+SPLITS = ("train", "validation")
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recipe of two corpora and a store in which they became shards."""
+    directory = tmp_path_factory.mktemp("project")
+    recipe = yaml.safe_load((RECIPES / "default.yaml").read_text())
+    recipe["corpora"] = [{"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA]
+    recipe["shards"] = SHARDS.model_dump()
+    (directory / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    store = Store(directory / "store")
+    for name, texts in CORPORA.items():
+        prepare(store, directory / f"{name}.jsonl", texts)
+    deduplicate(store, ENGINE, list(CORPORA), DedupParams())
+    tokenizer(store, "test", list(CORPORA), TokenizerParams(vocab_size=600), SHARDS.validation_fraction)
+    for name in CORPORA:
+        tokenize(store, ENGINE, name, SHARDS)
+    return directory
+
+
+@pytest.fixture
+def project(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(made, tmp_path / "project"))
+
+
+@pytest.fixture
+def run(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(project / "recipe.yaml"))
+    monkeypatch.setenv("GROUNDWORK_STORE", str(project / "store"))
+
+    def run(*arguments: Path | str) -> tuple[int, str]:
+        status = main([*map(str, arguments)])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    return run
+
+
+def texts(store: Store, corpus: str, split: str) -> list[str]:
+    """The documents of a corpus' shards, decoded."""
+    decoder = Tokenizer.from_file(str(store.current("tokenizer").path / "tokenizer.json"))
+    shards = map(Shard, prefixes(store.current(f"token_shards/{corpus}"), split))
+    return [decoder.decode(shard.document(i)[1:-1].tolist(), skip_special_tokens=False) for shard in shards for i in range(shard.num_documents)]
+
+
+def shard_of(project: Path, corpus: str) -> Path:
+    return prefixes(Store(project / "store").current(f"token_shards/{corpus}"), "train")[0]
+
+
+def test_every_corpus_is_counted_and_its_first_documents_are_shown(run: Run, project: Path) -> None:
+    status, said = run("inspect-shards", "--documents", "2")
+    assert status == 0
+    store = Store(project / "store")
+    for corpus in CORPORA:
+        counts = store.current(f"token_shards/{corpus}").counts
+        for split in SPLITS:
+            block = said.partition(f"{corpus} {split}\n")[2]
+            assert f"tokens                {counts[f'{split}_tokens']:,} uint16" in block
+            assert f"bytes per token       {counts[f'{split}_text_bytes'] / counts[f'{split}_tokens']:.3f}" in block
+            shown = texts(store, corpus, split)[:2]
+            assert [f"[BOT]{text.splitlines()[0]}" in block for text in shown] == [True] * len(shown)
+
+
+def test_one_split_of_one_corpus(run: Run) -> None:
+    said = run("inspect-shards", "first", "--split", "validation", "--documents", "0")[1]
+    assert said.splitlines()[0] == "first validation"
+    assert said.count("tokens per document") == 1
+    assert "document 0" not in said
+
+
+def test_sound_shards_are_said_to_be(run: Run) -> None:
+    status, said = run("inspect-shards", "--verify", "--documents", "0")
+    assert status == 0
+    assert said.count("sound: hashes, lengths, offsets, ids below 600, begin and end of every document") == 4
+
+
+def _change_token(prefix: Path, document: int, place: int, token: int) -> None:
+    shard = Shard(prefix)
+    start = int(shard.lengths[:document].sum())
+    tokens = np.fromfile(bin_path(prefix), np.uint16)
+    tokens[start + (int(shard.lengths[document]) + place if place < 0 else place)] = token
+    tokens.tofile(bin_path(prefix))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said_of_it"),
+    [
+        (lambda prefix: _change_token(prefix, 2, 5, 599), [".bin: sha256 is"]),
+        (lambda prefix: _change_token(prefix, 2, 5, 600), [".bin: sha256 is", ".bin: document 2 holds id 600, but the vocabulary has 600"]),
+        (lambda prefix: _change_token(prefix, 1, 0, 77), [".bin: sha256 is", ".bin: document 1 starts with id 77, not with 2"]),
+        (lambda prefix: _change_token(prefix, 1, -1, 77), [".bin: sha256 is", ".bin: document 1 ends with id 77, not with 3"]),
+        (lambda prefix: idx_path(prefix).write_bytes(idx_path(prefix).read_bytes()[:-8]), [".idx: sha256 is", "truncated"]),
+        (lambda prefix: bin_path(prefix).unlink(), [".bin: no such file"]),
+    ],
+)
+def test_damage_is_named_by_file_and_document(run: Run, project: Path, damage: Callable[[Path], object], said_of_it: list[str]) -> None:
+    prefix = shard_of(project, "test_second")
+    damage(prefix)
+    status, said = run("inspect-shards", "--verify")
+    wrong = [line for line in said.splitlines() if "WRONG" in line]
+    assert status == 2
+    assert f"error: {len(said_of_it)} problem" in said
+    assert len(wrong) == len(said_of_it)
+    for line, expected in zip(wrong, said_of_it, strict=True):
+        assert expected in line
+        assert prefix.name in line
+
+
+def test_a_directory_of_shards_is_read_with_the_tokenizer_beside_it(run: Run, tmp_path: Path) -> None:
+    run("export", "--format", "megatron", "-o", tmp_path / "out", "--corpus", "first")
+    status, said = run("inspect-shards", tmp_path / "out" / "first", "--split", "train", "--verify")
+    assert status == 0
+    assert "sound: lengths, offsets, ids below 600, begin and end of every document" in said
+    assert "[BOT]" in said
+    shutil.rmtree(tmp_path / "out" / "tokenizer")
+    bare = run("inspect-shards", tmp_path / "out" / "first", "--verify")[1]
+    assert "not checked: ids, for which --tokenizer is needed" in bare
+    assert "[BOT]" not in bare
+
+
+def test_what_tokenize_wrote_is_checked_against_its_record(run: Run, project: Path, tmp_path: Path) -> None:
+    out, known = tmp_path / "out", Store(project / "store").current("tokenizer").path
+    run("tokenize", project / "first.jsonl", "-o", out, "--tokenizer", known, "--shard-tokens", "20000")
+    sound = run("inspect-shards", out, "--verify", "--documents", "0")
+    assert sound[0] == 0
+    assert "sound: hashes, lengths, offsets, ids below 600, begin and end of every document" in sound[1]
+    assert "bytes per token" in sound[1]
+    first, second = sorted(out.rglob("*.bin"))[:2]
+    _change_token(first.with_suffix(""), 0, 5, 599)
+    for suffix in (".bin", ".idx"):
+        second.with_suffix(suffix).unlink()
+    status, said = run("inspect-shards", out, "--verify")
+    assert status == 2
+    assert f"{first.name}: sha256 is" in said
+    assert f"{second.with_suffix('.idx').name}: no such file" in said
+
+
+def test_what_cannot_be_inspected_is_said(run: Run, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert run("inspect-shards", "third")[0] == 2
+    assert "third: no such path, and no corpus of this name has token shards" in run("inspect-shards", "third")[1]
+    assert "no token shard is there" in run("inspect-shards", empty)[1]
+    assert "cannot be read as a tokenizer.json" in run("inspect-shards", "--tokenizer", empty)[1]
+
+
+def test_datasets_opens_the_kept_documents_in_the_splits_of_the_shards(run: Run, project: Path, tmp_path: Path) -> None:
+    from datasets import load_dataset
+
+    out, cache = tmp_path / "clean", str(tmp_path / "cache")
+    assert run("export", "--format", "parquet", "-o", out)[0] == 0
+    everything = load_dataset(str(out), cache_dir=cache)
+    store = Store(project / "store")
+    assert set(everything) == set(SPLITS)
+    assert everything["train"].column_names == ["corpus", "id", "text", "source", "url", "metadata"]
+    for corpus in CORPORA:
+        one = load_dataset(str(out), corpus, cache_dir=cache)
+        for split in SPLITS:
+            rows = [row for row in everything[split] if row["corpus"] == corpus]
+            assert [row["text"] for row in rows] == texts(store, corpus, split)
+            assert one[split]["id"] == [row["id"] for row in rows]
+        kept = [name for batch in kept_documents(store, corpus) for name in batch.column("id").to_pylist()]
+        assert sorted(name for split in SPLITS for name in one[split]["id"]) == sorted(kept)
+
+
+@pytest.mark.parametrize("chosen", ["megatron", "datatrove", "llmc", "nanogpt"])
+def test_tokens_are_exported_with_their_tokenizer_and_what_they_were_made_from(run: Run, project: Path, tmp_path: Path, chosen: str) -> None:
+    out, store = tmp_path / "out", Store(project / "store")
+    status, said = run("export", "--format", chosen, "-o", out)
+    tokens = sum(store.current(f"token_shards/{corpus}").counts["train_tokens"] for corpus in CORPORA)
+    assert status == 0
+    assert f"train tokens{tokens:>34,}" in said
+    assert (out / "tokenizer" / "tokenizer.json").read_bytes() == (store.current("tokenizer").path / "tokenizer.json").read_bytes()
+    record = json.loads((out / "export.json").read_text())
+    assert record["made_from"]["token_shards/first"] == store.current("token_shards/first").data_version
+    assert record["made_from"]["tokenizer"] == store.current("tokenizer").data_version
+
+
+def test_one_corpus_and_one_split_are_exported_when_asked_for(run: Run, project: Path, tmp_path: Path) -> None:
+    run("export", "--format", "nanogpt", "-o", tmp_path / "out", "--corpus", "test_second", "--split", "train")
+    counts = Store(project / "store").current("token_shards/test_second").counts
+    assert (tmp_path / "out" / "train.bin").stat().st_size == 2 * counts["train_tokens"]
+    assert not (tmp_path / "out" / "val.bin").exists()
+
+
+def test_an_export_leaves_what_is_there_alone_and_nothing_half_made(run: Run, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("")
+    assert "is there already: name another directory" in run("export", "--format", "parquet", "-o", tmp_path / "out")[1]
+    unknown = run("export", "--format", "llmc", "--corpus", "third", "-o", tmp_path / "new")[1]
+    assert "there is no corpus 'third'; there are first, test_second" in unknown
+    bin_path(shard_of(project, "test_second")).unlink()
+    status, said = run("export", "--format", "llmc", "-o", tmp_path / "new")
+    assert status == 2
+    assert "no such file" in said
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "project"}
+
+
+def test_documents_judged_in_another_version_are_not_exported(run: Run, project: Path, tmp_path: Path) -> None:
+    prepare(Store(project / "store"), project / "first.jsonl", TEXTS[:9])
+    status, said = run("export", "--format", "parquet", "-o", tmp_path / "out")
+    assert status == 2
+    assert "was made from another version of corpora/first/" in said

@@ -1,0 +1,116 @@
+"""The recipes that ship: each loads by its name and fits the machine that it is for."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from pipeline.recipe.recipe import RECIPES, Recipe, load_recipe, recipe_path
+from pipeline.stages.tokenizer import TokenizerParams
+from trainer.system.gpus import GPUS
+from trainer.tools.planner.gpu_memory import GpuMemory, Workload, gpu_memory
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a recipe says it is: parameters from and to, and its machine, `memory` bytes for each of `processes`."""
+
+    parameters: tuple[float, float]
+    memory: int
+    processes: int = 1
+
+
+TARGETS = {
+    "tiny": Target((1e6, 2e6), memory=2 * 10**9),
+    "default": Target((7e6, 8e6), memory=4 * 10**9),
+    "curriculum": Target((7e6, 8e6), memory=4 * 10**9),
+    "local": Target((16e6, 18e6), memory=8 * 10**9),
+    "gpu": Target((124e6, 140e6), GPUS["rtx4090"].memory),
+    "llama-171m": Target((170e6, 172e6), memory=12 * 10**9),
+    "gpu-1b": Target((1.1e9, 1.3e9), GPUS["h100"].memory, processes=8),
+    "7b": Target((6.6e9, 7e9), GPUS["h100"].memory, processes=8),
+}
+
+
+@pytest.fixture(params=sorted(TARGETS))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def recipe(name: str) -> Recipe:
+    return load_recipe(recipe_path(name))
+
+
+def vocab_size(recipe: Recipe) -> int:
+    assert isinstance(recipe.tokenizer, TokenizerParams)
+    return recipe.tokenizer.vocab_size
+
+
+def memory(recipe: Recipe) -> GpuMemory:
+    training = recipe.training
+    work = Workload(
+        training.model,
+        vocab_size(recipe),
+        training.seq_len,
+        training.micro_batch_size,
+        training.optimizer.kind,
+        attention="math" if training.seq_len <= 512 else "sdpa",
+    )
+    shards = training.parallel.dp_shard
+    return gpu_memory(work, "zero3" if shards > 1 else "ddp", shards)
+
+
+def test_every_recipe_that_ships_is_known_here() -> None:
+    assert {path.stem for path in RECIPES.glob("*.yaml")} == set(TARGETS)
+
+
+def test_the_model_has_the_parameters_that_its_name_promises(name: str, recipe: Recipe) -> None:
+    fewest, most = TARGETS[name].parameters
+    assert fewest <= recipe.training.model.parameters(vocab_size(recipe)) <= most
+
+
+def test_training_fits_its_machine_with_a_tenth_to_spare(name: str, recipe: Recipe) -> None:
+    assert memory(recipe).total < 0.9 * TARGETS[name].memory
+
+
+def test_a_step_divides_among_the_processes_of_its_machine(name: str, recipe: Recipe) -> None:
+    training = recipe.training
+    for stage in training.curriculum.stages:
+        assert stage.global_batch_tokens % (training.seq_len * training.micro_batch_size * TARGETS[name].processes) == 0
+
+
+def test_it_is_started_in_as_many_processes_as_its_machine_has_and_its_model_is_split_over(name: str, recipe: Recipe) -> None:
+    parallel, processes = recipe.training.parallel, TARGETS[name].processes
+    if processes > 1:
+        assert recipe.launch.nproc_per_node == processes
+    if parallel.splits_model:
+        assert parallel.dp_shard * parallel.tp * parallel.pp == processes
+
+
+def test_the_schedule_warms_up_and_the_run_is_seen_and_saved_on_its_way(recipe: Recipe) -> None:
+    training = recipe.training
+    assert 0 < training.schedule.warmup_tokens <= 0.05 * training.max_tokens
+    for every in (training.checkpoint.every_tokens, training.evaluation.every_tokens):
+        assert every is not None
+        assert 2 <= training.max_tokens / every <= 100
+
+
+def test_token_ids_take_two_bytes(recipe: Recipe) -> None:
+    assert vocab_size(recipe) <= 65_536
+
+
+def test_the_171m_model_is_trained_as_its_article_says() -> None:
+    recipe = load_recipe(recipe_path("llama-171m"))
+    training = recipe.training
+    assert (training.model.n_layers, training.seq_len, training.global_batch_tokens, vocab_size(recipe)) == (12, 512, 8 * 512, 50_000)
+    assert (training.optimizer.kind, training.optimizer.lr) == ("adamw", 1e-3)
+    assert training.schedule.warmup_tokens == 1000 * training.global_batch_tokens
+
+
+def test_the_curriculum_reads_rough_text_first_and_the_best_last_while_the_rate_falls() -> None:
+    training = load_recipe(recipe_path("curriculum")).training
+    shares = {stage.name: stage.tokens / training.max_tokens for stage in training.curriculum.stages}
+    assert shares == {"foundation": 0.4, "knowledge": 0.3, "reasoning": 0.2, "synthesis": 0.1}
+    best = [(stage.weights or {}).get("stdlib_docs", 0) / sum((stage.weights or {}).values()) for stage in training.stages]
+    assert best == sorted(best) and best[-1] == 1
+    assert training.schedule.decay_fraction == shares["synthesis"]

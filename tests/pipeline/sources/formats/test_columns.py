@@ -1,0 +1,87 @@
+"""Which columns make a document, and files that are not UTF-8."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pipeline.sources import Rejected, open_source
+from pipeline.sources.documents import document_id, own_id
+from pipeline.sources.files import FilesConfig
+from pipeline.sources.formats.streams import as_utf8
+
+ROWS = [
+    {"key": 7, "title": "A title", "body": "A body with {braces}", "link": "http://a/", "year": 1999, "junk": "x"},
+    {"key": 8, "title": None, "body": "No title", "link": None, "year": 2000, "junk": "x"},
+]
+MAPPING: dict[str, Any] = {
+    "text_template": "{title} ({year})\n\n{body}",
+    "id_column": "key",
+    "url_column": "link",
+    "metadata_columns": ["junk"],
+}
+
+
+def read(path: Path, **config: Any) -> tuple[list[dict[str, Any]], list[tuple[int | None, str]]]:
+    source = open_source("c", FilesConfig(paths=(str(path),), **config))
+    rejects: list[Rejected] = []
+    rows = [row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()]
+    return rows, [(reject.row, str(reject.reason)) for reject in rejects]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_template_and_named_columns_make_the_document(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    else:
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    rows, rejects = read(path, **MAPPING)
+    assert rows == [
+        {
+            "id": document_id("c", own_id("7")),
+            "text": "A title (1999)\n\nA body with {braces}",
+            "source": path.name,
+            "url": "http://a/",
+            "metadata": '{"junk":"x"}',
+        }
+    ]
+    assert rejects == [(2, "null_text")]
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"text_template": "no column"}, "names no column"),
+        ({"text_template": "{title.upper}"}, "is no plain column name"),
+        ({"text_template": "{0[a]}"}, "is no plain column name"),
+        ({"text_template": "{}"}, "is no plain column name"),
+        ({"text_template": "{a}", "text_column": "b"}, "both text_column and text_template"),
+        ({"encoding": "utf-9"}, "'utf-9' is no encoding"),
+    ],
+)
+def test_a_mapping_that_cannot_work_is_refused_at_once(config: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        FilesConfig(paths=("a",), **config)
+
+
+def test_files_in_other_encodings_arrive_and_their_invalid_rows_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes('{"text": "Grüße"}\n{"text": "naïve"}\n'.encode("latin-1"))
+    assert [row["text"] for row in read(tmp_path / "a.jsonl", encoding="latin-1")[0]] == ["Grüße", "naïve"]
+    (tmp_path / "b.jsonl").write_bytes('{"text": "吾輩"}\n'.encode("shift_jis") + b'{"text": "\x81\x20"}\n' + '{"text": "猫"}\n'.encode("shift_jis"))
+    rows, rejects = read(tmp_path / "b.jsonl", encoding="shift_jis")
+    assert ([row["text"] for row in rows], rejects) == (["吾輩", "猫"], [(2, "invalid_utf8")])
+    (tmp_path / "c.csv").write_bytes("text,n\r\nŽluťoučký,1\r\n".encode("utf-16"))
+    assert [row["text"] for row in read(tmp_path / "c.csv", encoding="utf-16")[0]] == ["Žluťoučký"]
+
+
+@given(st.text(st.characters(codec="utf-16")), st.sampled_from(["utf-16", "utf-8-sig", "gb18030", "utf-32"]), st.integers(1, 7))
+def test_any_text_in_any_encoding_is_the_same_in_utf8_wherever_blocks_end(text: str, encoding: str, size: int) -> None:
+    content = text.encode(encoding)
+    assert b"".join(as_utf8(iter([content[start : start + size] for start in range(0, len(content), size)]), encoding)).decode() == text

@@ -1,0 +1,159 @@
+"""Web archives: pages as text, and what no page, a broken file or a page that never ends leaves of its neighbours."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("warcio", reason="needs the extra `web`")
+pytest.importorskip("resiliparse", reason="needs the extra `web`")
+
+from pipeline.sources import Rejected, WarcConfig, open_source
+from pipeline.sources.documents import document_id, own_id
+from pipeline.sources.web.pages import Page, PageExtractor
+
+CRAWL = Path(__file__).parents[5] / "shared" / "corpora" / "warc" / "dolma_sample-0000.warc.gz"
+STORY = "<p>" + "The lighthouse keeper wrote a line in his book each night. " * 8 + "</p>"
+
+
+def record(kind: str, url: str, block: bytes, **headers: str) -> bytes:
+    fields = {
+        "WARC-Type": kind,
+        "WARC-Record-ID": f"<urn:uuid:{url}>",
+        "WARC-Date": "2024-01-01T00:00:00Z",
+        "WARC-Target-URI": url,
+        "Content-Length": str(len(block)),
+        **headers,
+    }
+    return b"WARC/1.0\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode() + b"\r\n" + block + b"\r\n\r\n"
+
+
+def page(url: str, body: bytes, status: str = "200 OK", kind: str = "text/html", **headers: str) -> bytes:
+    http = {"Content-Type": kind, **headers}
+    lines = f"HTTP/1.1 {status}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in http.items()) + "\r\n"
+    return record("response", url, lines.encode() + body, **{"Content-Type": "application/http; msgtype=response"})
+
+
+def html(text: str, head: str = "") -> str:
+    return f"<html><head><title>t</title>{head}</head><body><main><h1>Title</h1><p>{text}</p></main></body></html>"
+
+
+def read(path: Path, **config: Any) -> tuple[list[dict[str, Any]], list[tuple[int | None, str]]]:
+    source = open_source("c", WarcConfig(paths=(str(path),), **config))
+    rejects: list[Rejected] = []
+    rows = [row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()]
+    return rows, [(reject.row, str(reject.reason)) for reject in rejects]
+
+
+def zipped(*records: bytes) -> bytes:
+    """As crawls are: one gzip member a record."""
+    return b"".join(map(gzip.compress, records))
+
+
+@pytest.mark.skipif(not CRAWL.exists(), reason="needs ../shared/corpora/warc, which is not part of the project")
+def test_a_crawl_gives_the_main_text_of_every_page() -> None:
+    rows, rejects = read(CRAWL)
+    assert (len(rows), rejects) == (22, [(47, "not_a_page"), (48, "not_a_page")])
+    team = next(row for row in rows if row["url"] == "https://www.semanticscholar.org/research/research-team")
+    assert team["text"].startswith("Meet Our Team\n\nSemantic Scholar Research Team\n\nWe are an interdisciplinary research team")
+    assert json.loads(team["metadata"]) == {"date": "2024-04-25T16:24:44Z", "charset": "utf-8"}
+    assert not [row["url"] for row in rows if "<div" in row["text"] or "function(" in row["text"]]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "kind", "head"),
+    [
+        ("iso-8859-1", "text/html; charset=ISO-8859-1", ""),
+        ("windows-1251", "text/html", '<meta charset="windows-1251">'),
+        ("shift_jis", 'text/html; charset="nonsense"', ""),
+        ("utf-8", "text/html", ""),
+    ],
+)
+def test_the_charset_comes_from_the_header_the_page_or_its_bytes(tmp_path: Path, encoding: str, kind: str, head: str) -> None:
+    said = {"iso-8859-1": "Crème brûlée à la façon de", "windows-1251": "Съешь же ещё этих мягких французских булок"}
+    text = said.get(encoding, "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。") * 20
+    (tmp_path / "a.warc").write_bytes(page("http://a/", html(text, head).encode(encoding), kind=kind))
+    rows, rejects = read(tmp_path / "a.warc")
+    assert rejects == []
+    assert text in rows[0]["text"]
+
+
+def test_texts_of_a_wet_file_arrive_as_they_are_under_their_records_ids(tmp_path: Path) -> None:
+    wet = zipped(
+        record("warcinfo", "x", b"software: y"),
+        record("conversion", "http://a/", "Zwölf Boxkämpfer\n".encode()),
+        record("conversion", "http://b/", b"\xff"),
+    )
+    (tmp_path / "a.warc.wet.gz").write_bytes(wet)
+    rows, rejects = read(tmp_path / "*.wet.gz")
+    assert [(row["id"], row["text"], row["url"]) for row in rows] == [
+        (document_id("c", own_id("urn:uuid:http://a/")), "Zwölf Boxkämpfer\n", "http://a/")
+    ]
+    assert rejects == [(3, "invalid_utf8")]
+
+
+def test_what_is_no_page_is_counted_and_its_neighbours_arrive(tmp_path: Path) -> None:
+    good = page("http://good/", html(STORY).encode())
+    unzipped = gzip.compress(html(STORY).encode())
+    (tmp_path / "a.warc.gz").write_bytes(
+        zipped(
+            page("http://gone/", html(STORY).encode(), status="404 Not Found"),
+            page("http://image/", b"\x89PNG", kind="image/png"),
+            record("request", "http://good/", b"GET / HTTP/1.1\r\n\r\n"),
+            page("http://zipped/", unzipped, **{"Content-Encoding": "gzip"}),
+            page("http://empty/", b"<html><body></body></html>"),
+            good,
+        )
+    )
+    rows, rejects = read(tmp_path / "a.warc.gz")
+    assert [row["url"] for row in rows] == ["http://zipped/", "http://good/"]
+    assert rejects == [(1, "not_a_page"), (2, "not_a_page"), (5, "empty_text")]
+
+
+def test_records_of_other_kinds_are_counted_unless_they_are_about_the_crawl(tmp_path: Path) -> None:
+    kinds = ("warcinfo", "request", "metadata", "resource", "revisit", "continuation", "response")
+    records = [record(kind, f"http://{kind}/", b"content") for kind in kinds]
+    (tmp_path / "a.warc.gz").write_bytes(zipped(*records, page("http://good/", html(STORY).encode())))
+    rows, rejects = read(tmp_path / "a.warc.gz")
+    assert [row["url"] for row in rows] == ["http://good/"]
+    assert rejects == [(number, "not_a_page") for number in (4, 5, 6, 7)]
+
+
+def test_of_a_truncated_crawl_what_comes_before_the_break_arrives_and_the_break_is_named(tmp_path: Path) -> None:
+    pages = [page(f"http://{n}/", html(f"{n} {STORY}").encode()) for n in range(5)]
+    (tmp_path / "a.warc.gz").write_bytes(zipped(*pages)[:-40])
+    rows, rejects = read(tmp_path / "a.warc.gz")
+    assert [row["url"] for row in rows] == [f"http://{n}/" for n in range(4)]
+    assert rejects == [(None, "broken_compression")]
+    (tmp_path / "b.warc").write_bytes(b"".join(pages)[:-400])
+    rows, rejects = read(tmp_path / "b.warc")
+    assert ([row["url"] for row in rows], rejects) == ([f"http://{n}/" for n in range(4)], [(5, "broken_record")])
+
+
+def test_a_page_that_takes_too_long_is_named_and_the_next_one_arrives(tmp_path: Path) -> None:
+    endless = html("<p>word <b>word</b> " * 700_000).encode()
+    (tmp_path / "a.warc").write_bytes(page("http://endless/", endless) + page("http://good/", html(STORY).encode()))
+    rows, rejects = read(tmp_path / "a.warc", page_seconds=0.25)
+    assert ([row["url"] for row in rows], rejects) == (["http://good/"], [(1, "page_took_too_long")])
+
+
+def test_a_page_that_brings_the_extraction_down_costs_that_page_only() -> None:
+    with PageExtractor(seconds=2) as extractor:
+        assert extractor._worker is None
+        assert isinstance(extractor.extract(html(STORY).encode(), ""), Page)
+        assert extractor._worker is not None
+        extractor._worker.kill()
+        reason = extractor.extract(html(STORY).encode(), "")
+        assert isinstance(reason, tuple)
+        assert (str(reason[0]), reason[1]) == ("page_broke_extraction", "the extraction ended with SIGKILL")
+        assert isinstance(extractor.extract(html(STORY).encode(), ""), Page)
+        nested = extractor.extract(b"<div>" * 1_000_000, "")
+        assert isinstance(nested, Page) or str(nested[0]) in ("page_broke_extraction", "page_took_too_long")
+        assert isinstance(extractor.extract(html(STORY).encode(), ""), Page)
+
+
+def test_max_documents_of_a_crawl(tmp_path: Path) -> None:
+    (tmp_path / "a.warc").write_bytes(b"".join(page(f"http://{n}/", html(f"{n} {STORY}").encode()) for n in range(5)))
+    assert len(read(tmp_path / "a.warc", max_documents=2)[0]) == 2

@@ -1,0 +1,176 @@
+"""Byte-level BPE gives back every text, never a control id from inside one, and the same vocabulary and ids however fast."""
+
+import json
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.sources.files import FilesConfig, FilesSource
+from pipeline.stages import tokenizer as bpe
+
+CORPORA = Path(__file__).parents[5] / "shared" / "corpora"
+
+TEXTS = [text for _, text in sorted(topics.items())][:40]
+PARAMS = bpe.TokenizerParams(vocab_size=600)
+TRAINED = bpe.train([TEXTS], PARAMS)
+FILES = bpe.files(TRAINED, PARAMS)
+ENDS = bpe.boundaries(FILES["tokenizer.json"], FILES["tokenizer_config.json"])
+ENCODER = bpe.Encoder(FILES["tokenizer.json"], ENDS, fast=True)
+
+
+def encode(texts: list[str]) -> list[list[int]]:
+    ids, lengths = ENCODER.encode(pa.array(texts, pa.large_string()))
+    return [document.tolist() for document in np.split(ids, np.cumsum(lengths)[:-1])]
+
+
+@settings(deadline=None)  # the first call loads libraries
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5))
+def test_any_text_comes_back_from_its_ids(texts: list[str]) -> None:
+    for text, ids in zip(texts, encode(texts), strict=True):
+        assert ids[0] == ENDS.begin and ids[-1] == ENDS.end
+        assert TRAINED.decode(ids[1:-1], skip_special_tokens=False) == text
+
+
+def test_the_name_of_a_special_token_inside_a_text_is_plain_text() -> None:
+    (ids,) = encode(["before [EOT] after [BOT][PAD][UNK]"])
+    assert not {TRAINED.token_to_id(name) for name in PARAMS.specials} & set(ids[1:-1])
+
+
+def test_training_twice_gives_the_same_files() -> None:
+    again = bpe.train([TEXTS[:20], TEXTS[20:]], PARAMS)
+    assert bpe.files(again, PARAMS) == bpe.files(TRAINED, PARAMS)
+
+
+def test_a_vocabulary_that_the_text_cannot_support_is_refused_with_the_one_it_can() -> None:
+    with pytest.raises(bpe.VocabularyError, match=r"vocab_size is 5000, but the text supports only \d+ entries: set it to \d+ or less"):
+        bpe.train([["too little text to find five thousand pairs in"]], bpe.TokenizerParams(vocab_size=5000))
+
+
+@pytest.fixture(scope="module", params=[(pattern, digits) for pattern in ("gpt2", "llama3") for digits in (False, True)])
+def both(request: pytest.FixtureRequest) -> tuple[bpe.Encoder, bpe.Encoder]:
+    """The fast encoder and `tokenizers`, with a vocabulary in which digits, spaces and the names of special tokens were worth merging."""
+    pattern, digits = request.param
+    params = bpe.TokenizerParams.model_validate({"vocab_size": 900, "pattern": pattern, "single_digits": digits, "end_of_text": "EOT"})
+    files = bpe.files(bpe.train([[*TEXTS, "EOT \t EOT  12  345   6789\r\n\r\n 1 ''s 'S \u00a0\u3000 " * 50]], params), params)
+    ends = bpe.boundaries(files["tokenizer.json"], files["tokenizer_config.json"])
+    unsupported = bpe.unsupported(files["tokenizer.json"])
+    assert (unsupported is not None) == (pattern == "gpt2" and digits)
+    fast, slow = (bpe.Encoder(files["tokenizer.json"], ends, fast and not unsupported) for fast in (True, False))
+    return fast, slow
+
+
+def assert_same(both: tuple[bpe.Encoder, bpe.Encoder], texts: list[str]) -> None:
+    """Of a batch by the fast encoder, of one document at a time by the other."""
+    fast, slow = both
+    ids, lengths = fast.encode(pa.array(texts, pa.large_string()))
+    for text, start, length in zip(texts, np.cumsum(lengths) - lengths, lengths, strict=True):
+        alone, _ = slow.encode(pa.array([text], pa.large_string()))
+        assert ids[start : start + length].tolist() == alone.tolist(), repr(text[:200])
+
+
+PIECES = [
+    "'s",
+    "'LL",
+    " ",
+    "  ",
+    "\t",
+    "\n",
+    "\r\n",
+    "\u00a0",
+    "\u3000",
+    "1",
+    "12",
+    "123",
+    "1234",
+    "²",
+    "Ⅷ",
+    "১",
+    "a",
+    "Zz",
+    "é",
+    "e\u0301",
+    "ß",
+    "中文",
+]
+PIECES += ["中文", "😀", "\u200b", "\u200d", "\x00", "\ufeff", ".", "...", "--", "_", "<|", "|>", "EOT", "[BOT]", "[PAD]", "\U0010ffff", "I'd've"]
+
+
+@settings(deadline=None)
+@given(texts=st.lists(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=30).map("".join), min_size=1, max_size=5))
+def test_the_fast_encoder_gives_the_ids_of_tokenizers(both: tuple[bpe.Encoder, bpe.Encoder], texts: list[str]) -> None:
+    assert_same(both, texts)
+
+
+@pytest.mark.skipif(not CORPORA.exists(), reason="the sample corpora are not there")
+def test_the_fast_encoder_gives_the_ids_of_tokenizers_on_naughty_strings(both: tuple[bpe.Encoder, bpe.Encoder]) -> None:
+    assert_same(both, (CORPORA / "bad_inputs" / "blns" / "blns.txt").read_text(encoding="utf-8").split("\n"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CORPORA.exists(), reason="the sample corpora are not there")
+@pytest.mark.parametrize("name", ["books", "enwiki", "techdocs", "labelled/neardup_articles_2500", "labelled/pii_presidio_synth_v2"])
+def test_the_fast_encoder_gives_the_ids_of_tokenizers_on_all_sample_corpora(both: tuple[bpe.Encoder, bpe.Encoder], name: str) -> None:
+    if not both[0].fast:
+        pytest.skip("this pattern is left to `tokenizers`")
+    for batch in FilesSource("sample", FilesConfig(paths=(str(CORPORA / f"{name}.jsonl.zst"),))).read_all([]):
+        (fast, lengths), (slow, _) = (encoder.encode(batch.column("text")) for encoder in both)
+        stops = np.cumsum(lengths)
+        wrong = np.searchsorted(stops, np.flatnonzero(fast != slow)[:1], side="right")
+        assert not wrong.size, batch.column("id")[int(wrong[0])]
+
+
+def test_a_tokenizer_that_the_fast_encoder_would_get_wrong_silently_is_left_to_tokenizers() -> None:
+    digits = json.loads(FILES["tokenizer.json"])
+    digits["pre_tokenizer"]["pretokenizers"].insert(0, {"type": "Digits", "individual_digits": True})
+    normalised = json.loads(FILES["tokenizer.json"]) | {"normalizer": {"type": "NFC"}}
+    added = json.loads(FILES["tokenizer.json"])
+    added["added_tokens"][0]["special"] = False
+    for settings_, reason in ((digits, "pre-tokenizer"), (normalised, "NFC"), (added, "not special")):
+        assert reason in str(bpe.unsupported(json.dumps(settings_)))
+    assert bpe.unsupported(FILES["tokenizer.json"]) is None
+
+
+def test_a_part_is_checked_at_its_start_and_throughout_at_little_cost() -> None:
+    checked = bpe.Checked()
+    batches = [(pa.array([f"{batch}-{row}" for row in range(500)]), np.full(500, 3_000)) for batch in range(200)]
+    chosen = [checked.choose(ids, sizes) for ids, sizes in batches]
+    assert chosen[0][0] == 0
+    spent = 3_000 * sum(map(len, chosen))
+    assert 0.8 < spent / (200 * 500 * 3_000 / 1000) < 1.1
+    assert sum(map(len, chosen[100:])) > 30
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=8), st.integers(1, 10**9))
+def test_the_sample_is_shared_in_proportion_and_no_corpus_is_left_out(sizes: list[int], total: int) -> None:
+    found = bpe.budgets({str(number): size for number, size in enumerate(sizes)}, total)
+    assert sum(found.values()) <= total
+    least = int(0.1 * total / len(sizes))
+    assert all(min(size, least) <= found[str(number)] <= size for number, size in enumerate(sizes))
+    if sum(sizes) <= total:
+        assert list(found.values()) == sizes
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", "llama3"])
+def test_no_token_crosses_a_word(pattern: str) -> None:
+    params = bpe.TokenizerParams(vocab_size=600, pattern=pattern)  # type: ignore[arg-type]
+    trained = bpe.train([TEXTS], params)
+    assert not [token for token in trained.get_vocab() if "Ġ" in token.strip("Ġ").replace("Ċ", "")]
+
+
+def test_single_digits_are_single_tokens() -> None:
+    params = bpe.TokenizerParams(vocab_size=600, single_digits=True)
+    trained = bpe.train([[*TEXTS, "1234567890 " * 500]], params)
+    assert trained.encode("2026").tokens == ["2", "0", "2", "6"]
+
+
+def test_the_split_depends_on_the_id_alone_and_has_about_the_asked_share() -> None:
+    ids = pa.array([f"{number:032x}" for number in range(20_000)])
+    shares = bpe.share_of(ids, "validation")
+    assert abs((shares < 0.02).mean() - 0.02) < 0.004
+    assert (bpe.share_of(ids.slice(7, 1), "validation") == shares[7:8]).all()
+    assert abs(np.corrcoef(shares, bpe.share_of(ids, "tokenizer"))[0, 1]) < 0.03

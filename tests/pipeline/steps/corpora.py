@@ -1,0 +1,26 @@
+"""Small corpora of real text, taken through the stages."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from pydoc_data.topics import topics
+
+from pipeline.sources.files import FilesConfig
+from pipeline.stages.pii import PiiParams
+from pipeline.stages.quality import PROFILES
+from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.corpus.quality import judge
+from pipeline.steps.corpus.scrub import scrub
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store
+
+ENGINE = LocalEngine(workers=1)
+TEXTS = [text for _, text in sorted(topics.items()) if len(text) > 2000][:30]
+
+
+def prepare(store: Store, path: Path, texts: Sequence[str]) -> None:
+    """Writes `texts` to a JSON-lines file and takes them up to quality, as the corpus named like the file."""
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    collect(store, ENGINE, path.stem, FilesConfig(paths=(str(path),)), 1_000_000)
+    scrub(store, ENGINE, path.stem, PiiParams())
+    judge(store, ENGINE, path.stem, PROFILES["docs"])

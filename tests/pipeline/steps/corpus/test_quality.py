@@ -1,0 +1,87 @@
+"""Thresholds and languages can change without the text being read again."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from pipeline.sources import FilesConfig
+from pipeline.stages.pii import PiiParams
+from pipeline.stages.quality import PROFILES
+from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.corpus.quality import judge, reasons
+from pipeline.steps.corpus.scrub import scrub
+from pipeline.store.versions import Store, Version
+from tests.pipeline.steps.corpora import ENGINE, TEXTS
+
+DOCS = PROFILES["docs"]
+GERMAN = "Die Klasse bündelt alle Aufrufe, die der Leser braucht, und sie merkt sich, was er zuletzt gelesen hat. "
+
+
+class Observed:
+    """The engine, and what it was asked to do."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def map(self, function: Callable, tasks: Sequence, *, input_bytes: int, what: str) -> Iterator:
+        self.asked.append(what)
+        return ENGINE.map(function, tasks, input_bytes=input_bytes, what=what)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with one scrubbed corpus, `notes`, in several parts: English, and two documents in German."""
+    store = Store(tmp_path / "store")
+    path = tmp_path / "notes.jsonl"
+    texts = [*TEXTS, GERMAN + "Sie ist schnell.", GERMAN + "Sie ist klein und der Name ist kurz, aber das Ergebnis bleibt gleich."]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    collect(store, ENGINE, "notes", FilesConfig(paths=(str(path),)), 60_000)
+    scrub(store, ENGINE, "notes", PiiParams())
+    assert len(store.current("corpora/notes/raw").parts) > 1
+    return store
+
+
+def files_of(version: Version, table: str) -> list[tuple[Path, int, int]]:
+    return [(path, path.stat().st_mtime_ns, path.stat().st_ino) for path in version.files(table)]
+
+
+def test_changing_a_threshold_judges_again_and_measures_nothing(store: Store) -> None:
+    engine = Observed()
+    before = judge(store, engine, "notes", DOCS)
+    measured = store.current("corpora/notes/signals")
+    files = files_of(measured, "signals")
+    after = judge(store, engine, "notes", DOCS.model_copy(update={"min_doc_words": 600}))
+    assert after.counts["kept"] < before.counts["kept"]
+    assert engine.asked == ["corpora/notes/signals", "corpora/notes/quality", "corpora/notes/quality"]
+    assert store.current("corpora/notes/signals").path == measured.path
+    assert files_of(store.current("corpora/notes/signals"), "signals") == files
+
+
+def test_going_back_to_a_threshold_finds_its_verdicts(store: Store) -> None:
+    first = judge(store, ENGINE, "notes", DOCS)
+    judge(store, ENGINE, "notes", DOCS.model_copy(update={"min_doc_words": 600}))
+    again = judge(store, ENGINE, "notes", DOCS)
+    assert (again.path, again.reused) == (first.path, True)
+
+
+def test_languages_are_detected_when_asked_for_and_once(store: Store) -> None:
+    engine = Observed()
+    judge(store, engine, "notes", DOCS)
+    english = judge(store, engine, "notes", DOCS.model_copy(update={"languages": ("en",)}))
+    both = judge(store, engine, "notes", DOCS.model_copy(update={"languages": ("en", "de"), "min_language_confidence": 0.4}))
+    assert engine.asked == [f"corpora/notes/{stage}" for stage in ("signals", "quality", "languages", "quality", "quality")]
+    assert english.counts["languages/de"] == english.counts["rejected/language"] == 2
+    assert both.counts.get("rejected/language", 0) == 0
+
+
+def test_the_reasons_add_up_and_name_documents(store: Store) -> None:
+    verdicts = judge(store, ENGINE, "notes", DOCS.model_copy(update={"languages": ("en",), "min_doc_words": 600}))
+    kept, *rejected = reasons(verdicts)
+    assert (kept.rule, kept.documents) == (None, verdicts.counts["kept"])
+    assert sum(reason.documents for reason in (kept, *rejected)) == verdicts.counts["documents"]
+    assert sum(reason.share for reason in (kept, *rejected)) == pytest.approx(1)
+    by_rule = {reason.rule: reason for reason in rejected}
+    assert len(by_rule["language"].examples) == 2
+    assert len(by_rule["min_doc_words"].examples) == min(3, by_rule["min_doc_words"].documents)

@@ -1,0 +1,152 @@
+"""Corpora that change: the decisions are those of a first run, and only what a change touches is made anew."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from pipeline.stages import dedup
+from pipeline.steps.dedup import candidates, verification
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store, Version
+from tests.pipeline.steps.stored import put
+
+ENGINE = LocalEngine(workers=1)
+PARAMS = dedup.DedupParams(bands=6, rows=4)
+Parts = dict[str, dict[str, str]]
+
+
+def words(seed: int, count: int) -> list[str]:
+    generator = random.Random(seed)
+    return [f"w{generator.randrange(100_000):05}" for _ in range(count)]
+
+
+def text(family: int, edit: int) -> str:
+    """One of a family of texts; by the size of their edits some are duplicates of one another, some only neighbours."""
+    source = words(family, 60)
+    start, count = 7 * edit % 50, edit % 9
+    return " ".join([*source[:start], *words(1000 + edit, count), *source[start + count :]])
+
+
+texts = st.one_of(st.builds(text, st.integers(0, 2), st.integers(0, 12)), st.sampled_from(["", "one", "two words"]))
+parts = st.dictionaries(st.sampled_from(["p0", "p1", "p2"]), st.lists(texts, min_size=1, max_size=6), min_size=1)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[dict[str, Parts]]:
+    """States of the corpora, each the one before with a part or a corpus added, changed, moved or removed."""
+    state: dict[str, dict[str, list[str]]] = {"a": draw(parts)}
+    states = []
+    for _ in range(draw(st.integers(2, 4))):
+        corpus = draw(st.sampled_from(["a", "b", "c"]))
+        match draw(st.sampled_from(["corpus", "part", "remove", "order"])):
+            case "corpus":
+                state = state | {corpus: draw(parts)}
+            case "part" if corpus in state:
+                state = state | {corpus: state[corpus] | draw(parts)}
+            case "remove" if len(state) > 1:
+                state = {name: found for name, found in state.items() if name != corpus} or state
+            case "order":
+                state = dict(reversed(state.items()))
+        states.append(
+            {name: {part: {f"{name}-{part}-{i}": one for i, one in enumerate(found)} for part, found in state[name].items()} for name in state}
+        )
+    return states
+
+
+def decided(store: Store, state: dict[str, Parts]) -> Version:
+    for corpus, found in state.items():
+        put(store, corpus, found)
+    return deduplicate(store, ENGINE, list(state), PARAMS)
+
+
+def content(version: Version) -> dict[str, bytes]:
+    return {part.name: version.file(part, "decisions").read_bytes() for part in version.parts}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_slices() -> Iterator[None]:
+    """Ranges of keys and shards of clusters as small as these corpora, so that there are several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "RANGE_KEYS", 11)
+        patch.setattr(verification, "SHARD_CHARACTERS", 1500)
+        yield
+
+
+@settings(deadline=None, max_examples=4, phases=[Phase.generate])
+@given(histories())
+def test_any_history_of_changes_ends_in_the_very_files_of_a_first_run(states: list[dict[str, Parts]]) -> None:
+    ends_as_a_first_run(states)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=60)
+@given(histories())
+def test_many_more_histories_end_in_the_very_files_of_a_first_run(states: list[dict[str, Parts]]) -> None:
+    ends_as_a_first_run(states)
+
+
+def ends_as_a_first_run(states: list[dict[str, Parts]]) -> None:
+    with TemporaryDirectory() as grown, TemporaryDirectory() as fresh:
+        for state in states:
+            version = decided(Store(Path(grown)), state)
+        assert content(version) == content(decided(Store(Path(fresh)), states[-1]))
+        documents = [(priority, part) for priority, corpus in enumerate(states[-1].values()) for _, part in sorted(corpus.items())]
+        batches = [pa.record_batch({"id": list(part), "text": pa.array(list(part.values()), pa.large_string())}) for _, part in documents]
+        expected = dedup.deduplicate(batches, [priority for priority, _ in documents], PARAMS)
+        assert rows(version) == {row["id"]: row for row in expected.to_pylist()}
+
+
+def rows(version: Version) -> dict[str, dict[str, Any]]:
+    return {row["id"]: row for path in version.files("decisions") for row in pq.read_table(path).to_pylist()}
+
+
+def test_a_change_in_one_document_makes_nothing_anew_but_its_part(tmp_path: Path) -> None:
+    state = {"a": {f"p{i}": {f"{i}-{j}": text(family=10 * i + j % 4, edit=j) for j in range(8)} for i in range(6)}}
+    store = Store(tmp_path)
+    first = decided(store, state)
+    state["a"]["p2"]["2-3"] = text(family=21, edit=0)
+    second = decided(store, state)
+    inodes = [{part.name: version.file(part, "decisions").stat().st_ino for part in version.parts} for version in (first, second)]
+    assert {name for name in inodes[0] if inodes[0][name] != inodes[1][name]} == {"a.p2"}
+    counts = store.current(verification.KEY).counts
+    assert counts["clusters_verified_anew"] <= 1 < counts["clusters"]
+
+
+def test_a_corpus_added_behind_the_others_leaves_their_decisions_where_they_are(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    state = {"a": {"p": {"1": text(1, 0), "2": text(2, 0)}}}
+    first = decided(store, state)
+    second = decided(store, state | {"b": {"p": {"3": text(3, 0)}}})
+    assert first.file(first.parts[0], "decisions").samefile(second.file(second.parts[0], "decisions"))
+
+
+def test_other_parameters_do_not_take_over_what_was_verified_with_these(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    state = {"a": {"p": {"1": text(1, 0), "2": text(1, 1)}}}
+    assert decided(store, state).counts["removed"] == 1
+    strict = PARAMS.model_copy(update={"threshold": 1.0})
+    assert deduplicate(store, ENGINE, ["a"], strict).counts["removed"] == 0
+    assert deduplicate(store, ENGINE, ["a"], PARAMS).counts["removed"] == 1
+
+
+@pytest.mark.slow
+def test_two_processes_decide_as_one(tmp_path: Path) -> None:
+    state = {"a": {f"p{i}": {f"{i}-{j}": text(j, i) for j in range(6)} for i in range(3)}}
+    alone = decided(Store(tmp_path / "one"), state)
+    for corpus, found in state.items():
+        put(Store(tmp_path / "two"), corpus, found)
+    engine = LocalEngine(workers=2, processes_pay_above=0)
+    try:
+        together = deduplicate(Store(tmp_path / "two"), engine, list(state), PARAMS)
+    finally:
+        engine.close()
+    assert content(together) == content(alone)

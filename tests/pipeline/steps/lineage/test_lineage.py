@@ -1,0 +1,264 @@
+"""From a checkpoint back to everything that made it, and from a corpus or a document to the checkpoints that saw it."""
+
+import itertools
+import json
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from pipeline.assets import checkpoints
+from pipeline.cli import main
+from pipeline.cli.lineage import described
+from pipeline.recipe.recipe import load_recipe
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.lineage import reproduce
+from pipeline.steps.lineage.checkpoints import planned, read, run_config
+from pipeline.steps.tokens.shards import tokenize
+from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.steps.training import plan
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import STORE_VARIABLE, Store
+from tests.integration.project import ROOT, TRAINING
+from tests.pipeline.steps.corpora import TEXTS, prepare
+from trainer.data.loader import TrainingData
+from trainer.data.order import Jump
+from trainer.system import launch
+
+ENGINE = LocalEngine(workers=1)
+CORPORA = {"first": TEXTS[:15], "second": [*TEXTS[15:30], TEXTS[2]]}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
+    """Two corpora, one document of which is in both, and a run on them that kept its last two of four checkpoints."""
+    directory = tmp_path_factory.mktemp("trained")
+    store = Store(directory / "store")
+    for name, texts in CORPORA.items():
+        prepare(store, directory / f"{name}.jsonl", texts)
+    settings = {
+        "name": "mine",
+        "corpora": [{"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA],
+        "quality": "docs",
+        "tokenizer": {"vocab_size": 300},
+        "shards": {"validation_fraction": 0.2},
+        "training": TRAINING,
+    }
+    (directory / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    recipe = load_recipe(directory / "recipe.yaml")
+    deduplicate(store, ENGINE, recipe.corpus_names, recipe.dedup)
+    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, recipe.shards.validation_fraction)
+    for name in recipe.corpus_names:
+        tokenize(store, ENGINE, name, recipe.shards)
+    run = plan.plan(store, recipe)
+    run.config.run_dir.mkdir(parents=True)
+    command = [sys.executable, "-m", "trainer", str(run.write_config()), "training.compile=false", "training.samples.prompts=[]"]
+    subprocess.run(command, env={**os.environ, **launch.environment(1)}, check=True, timeout=280)
+    return store, run.config.run_dir
+
+
+@pytest.fixture
+def ask(trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """`python -m pipeline lineage ...`: what it prints."""
+    monkeypatch.setenv(STORE_VARIABLE, str(trained[0].root))
+
+    def said(*arguments: str) -> str:
+        assert main(["lineage", *arguments]) == 0
+        return capsys.readouterr().out
+
+    return said
+
+
+def test_a_checkpoint_says_what_it_was_made_from(trained: tuple[Store, Path], ask: Any) -> None:
+    store, run = trained
+    said, found = ask(f"{run.name[:8]}-00000032"), json.loads(ask(f"{run.name[:8]}-00000032", "--json"))
+    scrubbed = store.current("corpora/first/scrubbed")
+    assert found["assets"]["corpora/first/scrubbed"]["data_version"] == scrubbed.data_version
+    assert found["assets"]["corpora/first/scrubbed"]["params"] == scrubbed.manifest["params"]
+    assert found["assets"]["corpora/first/raw"]["inputs"]["source"]
+    assert sum(found["training"]["corpus_tokens"].values()) == found["training"]["tokens"] == 16_384
+    for words in (scrubbed.data_version[:12], f"{scrubbed.counts['spans']:,} spans", "torch", "vocab_size", "corpus first", "epochs"):
+        assert words in said
+
+
+def test_a_step_whose_weights_were_deleted_still_has_a_lineage(trained: tuple[Store, Path], ask: Any) -> None:
+    run = trained[1]
+    assert not (run / "checkpoints" / "step-00000008").exists()
+    found = json.loads(ask(f"{run.name[:8]}/8", "--json"))
+    assert not found["saved"] and sum(found["training"]["corpus_tokens"].values()) == 4096
+    saved = json.loads((run / "checkpoints" / "step-00000032" / "lineage.json").read_text())
+    assert json.loads(ask(f"{run.name[:8]}/32", "--json"))["training"]["corpus_tokens"] == saved["training"]["corpus_tokens"]
+
+
+def test_what_is_no_checkpoint_is_answered_with_those_there_are(ask: Any, capsys: pytest.CaptureFixture[str], trained: tuple[Store, Path]) -> None:
+    assert main(["lineage", "nothing"]) == 2
+    assert f"{trained[1].name[:8]}-00000032" in capsys.readouterr().err
+    assert main(["lineage", f"{trained[1].name[:8]}/33"]) == 2
+    assert "steps 1 to 32" in capsys.readouterr().err
+    assert main(["lineage", "--document", "nothing"]) == 2
+
+
+def test_a_corpus_names_the_checkpoints_that_saw_it_at_a_version(trained: tuple[Store, Path], ask: Any) -> None:
+    raw = trained[0].current("corpora/first/raw").data_version
+    found = json.loads(ask("--corpus", "first", "--version", raw[:10], "--json"))
+    assert [one["checkpoint"][-8:] for one in found] == ["00000024", "00000032"]
+    assert all(one["raw"] == raw and one["tokens"] > 0 for one in found)
+    assert json.loads(ask("--corpus", "first", "--version", "0123456789ab", "--json")) == []
+
+
+def test_a_document_was_trained_on_as_often_as_the_batches_held_it(trained: tuple[Store, Path], ask: Any) -> None:
+    store, run = trained
+    (decisions,) = [pq.read_table(path).to_pylist() for path in store.current("dedup").files("decisions") if path.name.startswith("first.")]
+    config = run_config(run)
+    data = TrainingData(config.data, config.training, run / "packing")
+    corpora, windows = data.order.windows(0, config.training.curriculum.samples(32))
+    answers = [json.loads(ask("--document", row["id"], "--json"))[-1] for row in decisions if row["keep"]]
+    trained_on = [one for one in answers if one["split"] == "train"]
+    assert trained_on and len(trained_on) < len(answers)
+    assert any(one["windows_seen"] for one in trained_on)
+    for one in trained_on:
+        corpus = data.order.names.index(one["corpus"])
+        stream = store.current(f"token_shards/{one['corpus']}").counts["train_tokens"]
+        assert 0 <= one["begin"] < one["end"] <= stream
+        holding = [window for window in range(data.windows[corpus].num_rows) if window * 64 < one["end"] and window * 64 + 65 > one["begin"]]
+        there = windows[(corpora == corpus) & np.isin(windows, holding)]
+        assert (one["windows"], one["windows_seen"], one["times"]) == (len(holding), len(np.unique(there)), len(there))
+    spans = sorted((one["begin"], one["end"]) for one in trained_on)
+    assert spans[0][0] == 0 and all(before[1] == after[0] for before, after in itertools.pairwise(spans))
+
+
+def test_a_removed_document_says_why_and_was_never_trained_on(trained: tuple[Store, Path], ask: Any) -> None:
+    decisions = [row for path in trained[0].current("dedup").files("decisions") for row in pq.read_table(path).to_pylist()]
+    removed = next(row for row in decisions if not row["keep"])
+    found = json.loads(ask("--document", removed["id"], "--json"))
+    assert all(removed["duplicate_of"] in one["rejected"] and one["times"] == 0 for one in found)
+
+
+def entry(trained: tuple[Store, Path], checkpoint: Path) -> dict[str, Any]:
+    """The metadata of the entry that training adds when the trainer says that it saved step 24 there."""
+    store = trained[0]
+    run = plan.plan(store, load_recipe(store.root.parent / "recipe.yaml"))
+    message = {"step": 24, "tokens": 24 * 512, "path": str(checkpoint), "data_version": "weights"}
+
+    @dg.asset
+    def training(context: dg.AssetExecutionContext) -> None:
+        checkpoints.record(context, run, message, [])
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert dg.materialize([training], instance=instance).success
+        event = instance.fetch_materializations(checkpoints.KEY, limit=1).records[0].asset_materialization
+    assert event is not None
+    found = {name: value.value for name, value in event.metadata.items()}
+    return found | {"corpora": {record.data["corpus"]: record.data for record in found["corpora"].records}}
+
+
+def jumped(saved: Path, run: Path) -> dict[str, Any]:
+    """A copy in `run` of a checkpoint's lineage that says what it would after a rollback: 41 samples were left out after the first 8."""
+    lineage = json.loads((saved / "lineage.json").read_text())
+    config = run_config(saved.parents[1])
+    data = TrainingData(config.data, config.training, saved.parents[1] / "packing")
+    jumps = [{"at": 8, "samples": 41}]
+    order = data.order.jumping([Jump(**jump) for jump in jumps])
+    until = config.training.curriculum.samples(24)
+    taken = np.concatenate([order.windows(0, 8)[0], order.windows(8, until - 8)[0]])
+    tokens = {name: int((taken == corpus).sum()) * 64 for corpus, name in enumerate(order.names)}
+    assert tokens != lineage["training"]["corpus_tokens"]
+    lineage["training"] |= {"jumps": jumps, "corpus_tokens": tokens}
+    copy = run / "checkpoints" / saved.name
+    copy.mkdir(parents=True)
+    (copy / "lineage.json").write_text(json.dumps(lineage))
+    return tokens
+
+
+def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
+    store, run = trained
+    found = entry(trained, run / "checkpoints" / "step-00000024")
+    rows = found["corpora"]
+    assert sum(row["tokens until then"] for row in rows.values()) == 24 * 512
+    assert store.current("corpora/first/raw").data_version.startswith(rows["first"]["raw"])
+    assert rows["second"]["kept by quality"] - rows["second"]["kept by dedup"] == 1
+    assert f"torch {version('torch')}" in found["libraries"] and f"python {platform.python_version()}" in found["libraries"]
+
+
+def test_the_entry_tells_what_was_trained_on_after_a_rollback(trained: tuple[Store, Path], tmp_path: Path) -> None:
+    tokens = jumped(trained[1] / "checkpoints" / "step-00000024", tmp_path / "run")
+    found = entry(trained, tmp_path / "run" / "checkpoints" / "step-00000024")
+    assert {name: row["tokens until then"] for name, row in found["corpora"].items()} == tokens
+
+
+def test_a_deleted_step_is_told_as_the_rollbacks_of_its_run_left_it(trained: tuple[Store, Path], tmp_path: Path) -> None:
+    tokens = jumped(trained[1] / "checkpoints" / "step-00000024", tmp_path / "run")
+    config = run_config(trained[1])
+    training = planned(config.model_copy(update={"run_dir": tmp_path / "run"}), 24).lineage["training"]
+    assert training["corpus_tokens"] == tokens and training["jumps"] == [{"at": 8, "samples": 41}]
+    assert planned(config, 24).lineage["training"]["corpus_tokens"] != tokens
+
+
+def test_a_checkpoint_tells_the_libraries_that_trained_it_and_not_those_of_its_tokenizer(trained: tuple[Store, Path], tmp_path: Path) -> None:
+    saved = read(trained[1] / "checkpoints" / "step-00000024")
+    frozen_long_ago = {"python": "3.10.1", "torch": "1.0"}
+    saved.lineage["assets"]["tokenizer"]["tools"] = frozen_long_ago
+    (libraries,) = [line for line in described(saved) if line.startswith("libraries")]
+    assert f"python {platform.python_version()}" in libraries and f"torch {version('torch')}" in libraries
+    commands = reproduce.write(trained[0], saved, tmp_path / "again", tmp_path)
+    assert any(line.endswith(f"PYTHON=python{platform.python_version().rpartition('.')[0]}") for line in commands)
+
+
+def test_reproduce_pins_the_recipe_to_the_step(
+    trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    store, run = trained
+    monkeypatch.setenv(STORE_VARIABLE, str(store.root))
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(store.root.parent / "recipe.yaml"))
+    assert main(["reproduce", f"{run.name[:8]}-00000024", "-o", str(tmp_path / "again")]) == 0
+    said = capsys.readouterr().out
+    recipe = load_recipe(tmp_path / "again" / "recipe.yaml")
+    assert recipe.corpora[0].source.model_dump()["paths"] == (str(store.root.parent / "first.jsonl"),)
+    assert recipe.training.checkpoint.every_tokens == 24 * 512
+    assert "worktree add" in said and "make -C" in said and "sha256sum --check" in said and run.name in said
+    sums = (tmp_path / "again" / "SHA256SUMS").read_text()
+    assert subprocess.run(["sha256sum", "--check"], input=sums, text=True, cwd=run / "checkpoints" / "step-00000024", check=False).returncode == 0
+    again = plan.plan(store, recipe)
+    assert again.config.run_dir == run  # it is the same run, by everything that decides the weights
+
+
+def test_reproduce_makes_a_directory_named_like_the_checkpoint_and_a_store_of_its_own(
+    trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    store, run = trained
+    monkeypatch.setenv(STORE_VARIABLE, str(store.root))
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", f"{run.name[:8]}-00000024"]) == 0
+    out = tmp_path / f"{run.name[:8]}-00000024"
+    said = capsys.readouterr().out
+    assert (out / "recipe.yaml").is_file() and str(out) in said.splitlines()[0]
+    (export,) = [line for line in said.splitlines() if line.startswith("export ")]
+    asked = f"{export}\n{sys.executable} -c 'from pipeline.store.versions import default_store; print(default_store().root)'"
+    assert subprocess.run(["bash", "-euc", asked], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() == str(out / "home" / "store")
+
+
+def test_reproduce_of_a_run_that_went_back_after_a_spike_saves_as_the_run_did(trained: tuple[Store, Path], tmp_path: Path) -> None:
+    saved = read(trained[1] / "checkpoints" / "step-00000024")
+    saved.lineage["training"]["jumps"] = [{"at": 8, "samples": 41}]
+    checkpoint = reproduce.pinned(saved, tmp_path)["training"]["checkpoint"]
+    assert (checkpoint["every_tokens"], checkpoint["keep_last"], checkpoint["keep_every_tokens"]) == (4096, 2, 24 * 512)
+    assert "expect" not in " ".join(line for line in reproduce.write(trained[0], saved, tmp_path / "again", tmp_path) if "spike" in line)
+    saved.lineage["recipe"]["training"]["checkpoint"] |= {"every_tokens": None, "every_minutes": 30.0}
+    (note,) = [line for line in reproduce.write(trained[0], saved, tmp_path / "by the clock", tmp_path) if "spike" in line]
+    assert "the clock" in note
+
+
+def test_reproduce_says_which_urls_are_to_be_completed(trained: tuple[Store, Path], tmp_path: Path) -> None:
+    saved = read(trained[1] / "checkpoints" / "step-00000024")
+    saved.lineage["recipe"]["corpora"][0]["source"]["paths"] = ["https://store.example/first.jsonl?..."]
+    commands = reproduce.write(trained[0], saved, tmp_path / "again", tmp_path)
+    assert any("corpus first" in line and "complete them" in line for line in commands)

@@ -1,0 +1,80 @@
+"""How a corpus stands: its source as it was read, changed, changed and only half followed, or out of reach."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.recipe.recipe import Recipe, load_recipe
+from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.lineage.source_state import State, observe_all
+from pipeline.store.versions import Store
+from tests.pipeline.recipe.test_recipe import write
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.training.test_plan import make_shards
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    corpora = [{"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in ("first", "second")]
+    return load_recipe(write(tmp_path, corpora=corpora, tokenizer={"vocab_size": 400}))
+
+
+@pytest.fixture
+def store(tmp_path: Path, recipe: Recipe) -> Store:
+    """Two corpora up to token shards."""
+    store = Store(tmp_path / "store")
+    prepare(store, tmp_path / "first.jsonl", TEXTS[:15])
+    prepare(store, tmp_path / "second.jsonl", TEXTS[15:])
+    make_shards(store, recipe)
+    return store
+
+
+def states(store: Store, recipe: Recipe) -> list[State]:
+    return [one.state for one in observe_all(store, recipe)]
+
+
+def change(path: Path) -> None:
+    path.write_text(path.read_text() + json.dumps({"text": "One more document."}) + "\n")
+
+
+def test_a_corpus_whose_source_changed_is_outdated_and_its_neighbour_is_not(store: Store, recipe: Recipe, tmp_path: Path) -> None:
+    assert states(store, recipe) == [State.UP_TO_DATE, State.UP_TO_DATE]
+    change(tmp_path / "first.jsonl")
+    assert states(store, recipe) == [State.OUTDATED, State.UP_TO_DATE]
+
+
+def test_a_change_that_was_read_but_not_followed_to_the_shards_is_not_forgotten(store: Store, recipe: Recipe, tmp_path: Path) -> None:
+    change(tmp_path / "first.jsonl")
+    before = observe_all(store, recipe)[0]
+    collect(store, ENGINE, "first", recipe.corpus("first").source, 1_000_000)
+    assert states(store, recipe) == [State.OUTDATED, State.UP_TO_DATE]
+    assert observe_all(store, recipe)[0] == before  # the same change
+
+
+def test_a_corpus_that_was_never_taken_to_shards_is_new(recipe: Recipe, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    prepare(store, tmp_path / "first.jsonl", TEXTS[:15])
+    (tmp_path / "second.jsonl").write_text(json.dumps({"text": TEXTS[0]}))
+    assert states(store, recipe) == [State.NEW, State.NEW]
+
+
+def test_a_source_that_cannot_be_looked_at_hides_no_other(store: Store, recipe: Recipe, tmp_path: Path) -> None:
+    (tmp_path / "first.jsonl").unlink()
+    change(tmp_path / "second.jsonl")
+    found = observe_all(store, recipe)
+    assert [one.state for one in found] == [State.UNKNOWN, State.OUTDATED]
+    assert "no file matches" in found[0].version
+
+
+def test_a_change_that_comes_back_is_another_one(store: Store, recipe: Recipe, tmp_path: Path) -> None:
+    path = tmp_path / "first.jsonl"
+    first, second = path.read_text(), path.read_text() + json.dumps({"text": TEXTS[20]}) + "\n"
+    seen = []
+    for content in (second, first, second):
+        path.write_text(content)
+        seen.append(observe_all(store, recipe)[0])
+        prepare(store, path, [json.loads(line)["text"] for line in content.splitlines()])
+        make_shards(store, recipe)
+    assert all(one.state is State.OUTDATED for one in seen)
+    assert seen[0].version == seen[2].version and seen[0].in_use_since != seen[2].in_use_since

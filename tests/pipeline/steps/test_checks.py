@@ -1,0 +1,102 @@
+"""What checks say of versions: in order, beyond what is allowed, damaged."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.recipe.check_limits import CheckLimits
+from pipeline.stages.dedup import DedupParams
+from pipeline.stages.pii import PiiParams
+from pipeline.stages.tokenizer import TokenizerParams
+from pipeline.steps import checks
+from pipeline.steps.corpus.scrub import scrub
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.model import bigram
+from pipeline.steps.tokens.shards import ShardParams, prefixes, tokenize
+from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store
+from tests.pipeline.steps.corpora import TEXTS, prepare
+from trainer.data.shards import bin_path
+
+ENGINE = LocalEngine(workers=1)
+LIMITS = CheckLimits()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """One corpus taken to token shards; two of its texts are the same."""
+    store = Store(tmp_path / "store")
+    prepare(store, tmp_path / "docs.jsonl", [*TEXTS[:20], TEXTS[3]])
+    deduplicate(store, ENGINE, ["docs"], DedupParams())
+    tokenizer(store, "test", ["docs"], TokenizerParams(vocab_size=300), 0.2)
+    tokenize(store, ENGINE, "docs", ShardParams(validation_fraction=0.2))
+    return store
+
+
+def test_every_document_and_token_is_accounted_for(store: Store) -> None:
+    found = checks.adds_up(store, "docs")
+    assert found.passed, found.said
+    assert "read, scrubbed: 21 = 21" in found.said and found.numbers["read, scrubbed"] == 21
+
+
+def test_shards_that_hold_less_than_was_kept_are_noticed(store: Store) -> None:
+    version = store.current("token_shards/docs")
+    manifest = version.path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"train_documents": ', '"train_documents": 1'))
+    found = checks.adds_up(store, "docs")
+    assert not found.passed and "IS NOT" in found.said
+
+
+def test_a_changed_byte_is_found_by_the_hash_and_a_cut_file_by_its_size(store: Store) -> None:
+    version = store.current("token_shards/docs")
+    shard = bin_path(prefixes(version, "train")[0])
+    assert checks.sound(version, LIMITS).passed
+    content = bytearray(shard.read_bytes())
+    content[10] ^= 1
+    shard.write_bytes(content)
+    assert checks.sound(version, LIMITS).passed  # read once, when it was new
+    again = checks.sound(version, CheckLimits(shard_hashes="always"))
+    assert not again.passed and shard.name in again.said
+    shard.write_bytes(content[:-2])
+    cut = checks.sound(version, CheckLimits(shard_hashes="never"))
+    assert not cut.passed and shard.name in cut.said
+
+
+def test_a_jump_in_pii_is_noticed_beside_the_version_before(store: Store, tmp_path: Path) -> None:
+    first = checks.pii_rate(store, store.current("corpora/docs/scrubbed"), LIMITS)
+    assert first.passed and "no version before" in first.said
+    with_addresses = [f"{text}\nWrite to person{number}@example.org, or to other{number}@example.org." for number, text in enumerate(TEXTS[:20])]
+    prepare(store, tmp_path / "docs.jsonl", with_addresses)
+    second = checks.pii_rate(store, store.current("corpora/docs/scrubbed"), LIMITS)
+    assert not second.passed and second.numbers["spans per MB"] > 3 * second.numbers["before"]
+    scrub(store, ENGINE, "docs", PiiParams())
+    assert checks.pii_rate(store, store.current("corpora/docs/scrubbed"), CheckLimits(max_pii_jump=1e6)).passed
+
+
+def test_shares_and_bytes_per_token_are_held_against_what_is_allowed(store: Store) -> None:
+    raw, quality, shards = (store.current(key) for key in ("corpora/docs/raw", "corpora/docs/quality", "token_shards/docs"))
+    assert checks.set_aside(raw, CheckLimits(max_set_aside_share=0)).passed
+    assert checks.rejected(quality, LIMITS).passed
+    assert checks.bytes_per_token(shards, LIMITS).passed
+    few = checks.bytes_per_token(shards, CheckLimits(min_bytes_per_token=8))
+    assert not few.passed and "expected are 8 to 12" in few.said
+
+
+def test_a_bigram_model_needs_what_counting_by_hand_needs() -> None:
+    chooser = np.random.default_rng(1)
+    train, held_out = chooser.integers(0, 7, 4000), chooser.integers(0, 7, 300)
+    train[1::2] = (train[::2] + 1) % 7  # half of the pairs can be known
+    pairs = np.zeros((7, 7))
+    np.add.at(pairs, (train[:-1], train[1:]), 1)
+    tokens = np.bincount(train, minlength=7)
+    expected = (tokens + 1) / (len(train) + 7)
+
+    def loss(prior: float) -> float:
+        probability = (pairs + prior * expected) / (tokens[:, None] + prior)
+        return float(-np.log(probability[held_out[:-1], held_out[1:]]).mean())
+
+    found = bigram.loss([train], held_out, 7)
+    assert found == pytest.approx(min(map(loss, bigram.PRIORS)), rel=1e-9)
+    assert bigram.loss([train[:1001], train[1000:]], held_out, 7) == pytest.approx(found, rel=1e-3)

@@ -1,0 +1,79 @@
+"""What all corpora decide together: which duplicate stays, and the tokenizer that stays."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.stages.dedup import DedupParams
+from pipeline.stages.tokenizer import TokenizerParams
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.tokens.shards import ShardParams, tokenize
+from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.store.versions import Store, Version
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+
+SMALL = TokenizerParams(vocab_size=400)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Two corpora up to quality; `copies` holds nothing but what `originals` holds too."""
+    store = Store(tmp_path / "store")
+    prepare(store, tmp_path / "originals.jsonl", TEXTS)
+    prepare(store, tmp_path / "copies.jsonl", TEXTS[:5])
+    return store
+
+
+def kept(version: Version, corpus: str) -> int:
+    tables = [pq.read_table(version.file(part, "decisions")) for part in version.parts if part.name.startswith(f"{corpus}.")]
+    return sum(table.column("keep").to_pylist().count(True) for table in tables)
+
+
+def trained(store: Store, corpora: Sequence[str] = ("originals", "copies"), held_out: float = 0.1, retrain: bool = False) -> Version:
+    return tokenizer(store, "mine", corpora, SMALL, held_out, retrain)
+
+
+def test_of_two_corpora_the_one_that_the_recipe_names_first_keeps_the_duplicates(store: Store) -> None:
+    first = deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    assert kept(first, "copies") == 0
+    assert kept(first, "originals") >= 25
+    other = deduplicate(store, ENGINE, ["copies", "originals"], DedupParams())
+    assert kept(other, "copies") > 0
+    assert kept(other, "copies") + kept(other, "originals") == kept(first, "originals")
+
+
+def test_a_corpus_of_which_nothing_is_left_has_empty_shards(store: Store) -> None:
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    trained(store)
+    shards = tokenize(store, ENGINE, "copies", ShardParams())
+    assert shards.counts["train_tokens"] == shards.counts["validation_tokens"] == 0
+
+
+def test_the_tokenizer_stays_when_the_corpora_change_and_after_another_was_in_use(store: Store, tmp_path: Path) -> None:
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    first = trained(store)
+    prepare(store, tmp_path / "originals.jsonl", TEXTS[:20])
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    assert trained(store, held_out=0.2).data_version == first.data_version
+    other = tokenizer(store, "mine", ["originals", "copies"], TokenizerParams(vocab_size=300), 0.1)
+    assert other.counts["entries"] == 300
+    assert trained(store).data_version == store.current("tokenizer").data_version == first.data_version
+
+
+def test_a_tokenizer_trained_on_request_stays_even_when_it_was_made_before(store: Store, tmp_path: Path) -> None:
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    first = trained(store)
+    deduplicate(store, ENGINE, ["originals"], DedupParams())
+    second = trained(store, ["originals"], held_out=0.4, retrain=True)
+    assert second.data_version != first.data_version
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    assert trained(store, retrain=True).data_version == first.data_version
+    assert trained(store).data_version == first.data_version
+
+
+def test_a_tokenizer_trained_on_request_leaves_out_what_is_held_out_now(store: Store) -> None:
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    first = trained(store)
+    assert trained(store, held_out=0.4, retrain=True).counts["documents"] < first.counts["documents"]

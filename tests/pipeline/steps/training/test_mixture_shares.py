@@ -1,0 +1,85 @@
+"""Each corpus makes the share of the training that the recipe asks for, and text is not repeated more often than allowed."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.cli import main
+from pipeline.steps.training.mixture import MixtureError, MixtureParams, shares
+from pipeline.store.versions import Store
+from tests.pipeline.steps.corpora import TEXTS, prepare
+from tests.pipeline.steps.training.test_plan import make_shards, recipe
+
+NONE: dict[str, float | None] = {}
+
+
+def test_without_weights_every_token_is_seen_equally_often() -> None:
+    assert shares({"a": 300, "b": 100}, NONE, MixtureParams(), 1000) == pytest.approx({"a": 0.75, "b": 0.25})
+
+
+def test_a_higher_temperature_raises_the_small_corpus() -> None:
+    found = shares({"a": 900, "b": 100}, NONE, MixtureParams(temperature=2), 1000)
+    assert found == pytest.approx({"a": 0.75, "b": 0.25})  # 30 : 10, the square roots
+
+
+def test_weights_in_the_recipe_are_the_shares() -> None:
+    assert shares({"a": 900, "b": 100}, {"a": 1, "b": 3}, MixtureParams(), 1000) == pytest.approx({"a": 0.25, "b": 0.75})
+
+
+def test_what_a_corpus_may_not_repeat_goes_to_the_others_by_their_weights() -> None:
+    found = shares({"a": 100, "b": 1000, "c": 1000}, {"a": 2, "b": 1, "c": 1}, MixtureParams(max_epochs=2), 1000)
+    assert found == pytest.approx({"a": 0.2, "b": 0.4, "c": 0.4})
+
+
+def test_more_tokens_than_the_cap_allows_are_refused_with_the_numbers() -> None:
+    with pytest.raises(MixtureError, match=r"max_epochs is 2, which allows 200 tokens of the 100 .*max_tokens is 1,000"):
+        shares({"a": 100}, NONE, MixtureParams(max_epochs=2), 1000)
+
+
+def test_a_budget_of_exactly_what_the_cap_allows_is_taken() -> None:
+    sizes = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 77, "f": 3}  # whose shares of 84 add up to less than 1 in floating point
+    assert sum(shares(sizes, NONE, MixtureParams(max_epochs=1), 84).values()) == pytest.approx(1)
+
+
+sizes = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 10**9), min_size=1)
+
+
+@given(sizes, st.floats(1, 10), st.floats(0.1, 20), st.floats(0.01, 1))
+def test_shares_add_up_and_no_corpus_is_repeated_beyond_the_cap(tokens: dict[str, int], temperature: float, epochs: float, used: float) -> None:
+    budget = max(1, int(sum(tokens.values()) * epochs * used))
+    if budget > int(sum(tokens.values()) * epochs):
+        return
+    found = shares(tokens, NONE, MixtureParams(temperature=temperature, max_epochs=epochs), budget)
+    assert sum(found.values()) == pytest.approx(1)
+    assert all(share * budget <= tokens[name] * epochs * (1 + 1e-9) for name, share in found.items())
+
+
+def test_the_command_shows_what_each_corpus_of_a_recipe_contributes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(tmp_path / "store")
+    prepare(store, tmp_path / "first.jsonl", TEXTS[:15])
+    prepare(store, tmp_path / "second.jsonl", TEXTS[15:])
+    made = recipe()
+    make_shards(store, made)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(made.model_dump(mode="json") | {"mixture": {"temperature": 1000}}))
+    monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
+    assert main(["corpora", "--recipe", str(path)]) == 0
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()}
+    tokens = store.current("token_shards/first").counts["train_tokens"]
+    assert rows["first"][2:] == [f"{tokens:,}", "50.0%", f"{made.training.max_tokens / 2 / tokens:.2f}"]
+
+    staged = recipe(stages=[{"name": "alone", "share": 0.5, "weights": {"first": 1}}, {"name": "both"}])
+    path.write_text(yaml.safe_dump(staged.model_dump(mode="json") | {"mixture": {"temperature": 1000}}))
+    assert main(["corpora", "--recipe", str(path)]) == 0
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()}
+    assert (rows["first"][3], rows["second"][3]) == ("75.0%", "25.0%")
+
+
+def test_ready_made_corpora_are_listed_with_size_and_licence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["corpora"]) == 0
+    assert "tinystories" in (said := capsys.readouterr().out) and "CDLA-Sharing 1.0" in said and "2,119,719" in said

@@ -1,0 +1,183 @@
+"""Which run a recipe means, and that what is said of a model is what it was made from."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline.recipe.recipe import Recipe, load_recipe
+from pipeline.stages.dedup import DedupParams
+from pipeline.steps import checks
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.lineage.checkpoints import planned
+from pipeline.steps.model.model_card import model_card
+from pipeline.steps.tokens.shards import ShardParams, tokenize
+from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.steps.training import plan
+from pipeline.steps.training.initial_weights import WeightsError
+from pipeline.store.staleness import StaleError
+from pipeline.store.versions import Store, Version
+from tests.integration.project import TRAINING
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from trainer.config import PretrainedConfig
+
+HELD_OUT = ShardParams(validation_fraction=0.2)
+
+
+def recipe(*names: str, **training: Any) -> Recipe:
+    corpora = [{"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in names or ("first", "second")]
+    return Recipe.model_validate({"name": "mine", "corpora": corpora, "tokenizer": {"vocab_size": 400}, "training": TRAINING | training})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Two corpora up to token shards."""
+    store = Store(tmp_path / "store")
+    prepare(store, tmp_path / "first.jsonl", TEXTS[:15])
+    prepare(store, tmp_path / "second.jsonl", TEXTS[15:])
+    make_shards(store, recipe())
+    return store
+
+
+def make_shards(store: Store, recipe: Recipe) -> None:
+    deduplicate(store, ENGINE, recipe.corpus_names, DedupParams())
+    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, HELD_OUT.validation_fraction)
+    for name in recipe.corpus_names:
+        tokenize(store, ENGINE, name, HELD_OUT)
+
+
+def finish(store: Store, run: plan.Run) -> Version:
+    """Publishes a run as if its trainer had said that it is done."""
+    checkpoint = run.config.run_dir / "checkpoints" / "step-00000032"
+    checkpoint.mkdir(parents=True)
+    said = {
+        "step": 32,
+        "tokens": 16_384,
+        "loss": 5.0,
+        "validation_loss": 5.0,
+        "bits_per_byte": 3.0,
+        "data_version": run.name,
+        "path": str(checkpoint),
+    }
+    return plan.finish(store, run, said, seconds=1.0)
+
+
+def test_going_back_to_a_finished_run_makes_its_model_the_one_in_use(store: Store) -> None:
+    one, other = plan.plan(store, recipe(seed=1)), plan.plan(store, recipe(seed=2))
+    model = finish(store, one)
+    finish(store, other)
+    found = plan.finished(store, one)
+    assert found is not None and found.path == store.current(plan.KEY).path == model.path
+    assert plan.result(store, found)["run_dir"] == one.config.run_dir
+
+
+def test_a_run_whose_checkpoint_is_gone_is_not_taken_for_finished(store: Store) -> None:
+    run = plan.plan(store, recipe())
+    model = finish(store, run)
+    plan.result(store, model)["checkpoint"].rmdir()
+    assert plan.finished(store, run) is None
+
+
+def test_a_loss_that_is_no_number_fails_a_run_unless_fp16_skipped_its_step(store: Store) -> None:
+    def found(name: int, **last: Any) -> checks.Finding:
+        run = plan.plan(store, recipe(seed=name))
+        model = finish(store, run)
+        records = [{"kind": "train", "step": 1, "loss": math.inf, "skipped": True}, {"kind": "train", "step": 2, "loss": 5.0}, {"step": 3, **last}]
+        (run.config.run_dir / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        return checks.finite(store, model)
+
+    skipped = found(1, kind="train", loss=math.nan, skipped=True)
+    assert skipped.passed and skipped.said == "all 1 losses are finite"
+    for name, kind, flag in ((2, "train", {"skipped": False}), (3, "evaluation", {})):
+        taken = found(name, kind=kind, loss=math.nan, **flag)
+        assert not taken.passed and "the losses of step 3 are no numbers" in taken.said
+
+
+def test_only_what_decides_the_weights_makes_another_run(store: Store) -> None:
+    run = plan.plan(store, recipe())
+    again = plan.plan(store, recipe(checkpoint={"every_tokens": 512, "keep_last": 9}, samples={"prompts": ["x"]}, threads=2, log_every_steps=7))
+    assert again.config.run_dir == run.config.run_dir
+    assert plan.plan(store, recipe(seed=9)).config.run_dir != run.config.run_dir
+
+
+def test_weights_to_go_on_from_lie_beside_the_recipe_and_decide_the_run_by_what_they_hold(store: Store, tmp_path: Path) -> None:
+    path, weights = tmp_path / "mine.yaml", tmp_path / "base"
+    weights.mkdir()
+    (weights / "config.json").write_text("{}")
+
+    def run(place: str = "base") -> plan.Run:
+        path.write_text(yaml.safe_dump(recipe(pretrained={"path": place}).model_dump(mode="json")))
+        return plan.plan(store, load_recipe(path))
+
+    with pytest.raises(WeightsError, match=r"base is no directory that holds \*\.safetensors"):
+        run()
+    (weights / "model.safetensors").write_bytes(b"one")
+    before = run()
+    assert before.config.training.pretrained == PretrainedConfig(path=weights)
+    assert str(tmp_path) not in json.dumps(before.config.lineage)
+    weights.rename(tmp_path / "moved")
+    assert run("moved").config.run_dir == before.config.run_dir != plan.plan(store, recipe()).config.run_dir
+    (tmp_path / "moved" / "model.safetensors").write_bytes(b"two")
+    assert run("moved").config.run_dir != before.config.run_dir
+
+
+def test_the_order_of_the_corpora_changes_nothing_in_training(store: Store) -> None:
+    run = plan.plan(store, recipe())
+    make_shards(store, recipe("second", "first"))
+    other = plan.plan(store, recipe("second", "first"))
+    assert other.config.run_dir == run.config.run_dir
+    assert other.config.data == run.config.data
+
+
+def test_shards_of_other_documents_than_those_in_use_are_not_trained_on(store: Store, tmp_path: Path) -> None:
+    prepare(store, tmp_path / "first.jsonl", TEXTS[:9])
+    with pytest.raises(StaleError, match=r"made from another version of .*first.*run the job `retokenize` first"):
+        plan.plan(store, recipe())
+    make_shards(store, recipe())
+    plan.plan(store, recipe())
+
+
+def test_shards_of_another_dedup_than_the_one_in_use_are_not_trained_on(store: Store) -> None:
+    decided = [part.data_version for part in store.current("dedup").parts]
+    deduplicate(store, ENGINE, recipe().corpus_names, DedupParams(threshold=0.5))
+    assert [part.data_version for part in store.current("dedup").parts] != decided
+    with pytest.raises(
+        StaleError, match=r"token_shards/\w+ was made from another version of dedup/(first|second)\..* run the job `retokenize` first"
+    ):
+        plan.plan(store, recipe())
+    make_shards(store, recipe())
+    plan.plan(store, recipe())
+
+
+def test_shards_stay_in_use_when_dedup_decides_the_same_again(store: Store) -> None:
+    before = store.current("dedup").fingerprint
+    deduplicate(store, ENGINE, recipe().corpus_names, DedupParams(threshold=0.79))
+    assert store.current("dedup").fingerprint != before
+    plan.plan(store, recipe())
+
+
+def test_a_model_card_describes_the_documents_that_the_model_was_made_from(store: Store, tmp_path: Path) -> None:
+    lineage = planned(plan.plan(store, recipe(samples={"prompts": ['Say "']})).config, 32).lineage
+    lineage["training"]["libraries"] = {"torch": "2.13.0"}
+    prepare(store, tmp_path / "first.jsonl", TEXTS[:9])
+    sample = {"prompt": 'Say "', "text": "```python\nprint()\n```"}
+    evaluation = {"bits_per_byte": 3.0, "held_out_bytes": 10, "compressors": {"xz -9": 2.0}, "per_corpus": {}, "samples": [sample]}
+    card = model_card(lineage, evaluation)
+    assert "| first | 15 |" in card
+    assert "\n````text\n```python\n" in card
+    assert "| batch | 512 tokens |\n| steps | 32 |" in card and "| stages |" not in card
+    assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "text-generation"
+    assert 'tokenizer("[BOT]Say \\"", return_tensors="pt")' in card
+    assert str(tmp_path) not in json.dumps(lineage)
+
+
+def test_a_model_card_tells_the_stages_and_the_steps_of_all_of_them(store: Store) -> None:
+    stages = [{"name": "rough", "share": 0.25, "global_batch_tokens": 1024}, {"name": "best"}]
+    lineage = planned(plan.plan(store, recipe(stages=stages)).config, 28).lineage
+    lineage["training"]["libraries"] = {"torch": "2.13.0"}
+    card = model_card(lineage, {"bits_per_byte": 3.0, "held_out_bytes": 10, "compressors": {"xz -9": 2.0}, "per_corpus": {}, "samples": []})
+    assert "| batch | 1,024, then 512 tokens |\n| steps | 28 |" in card
+    assert "| stages | rough 25%, best 75% |" in card

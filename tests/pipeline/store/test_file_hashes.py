@@ -1,0 +1,50 @@
+"""Hashes remembered by size, time and inode: right for every change that a file system shows."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.store.file_hashes import FileHashes
+from pipeline.store.fingerprint import file_sha256
+
+OLD = time.time() - 100
+
+
+def aged(path: Path, content: bytes, age: float = OLD) -> Path:
+    path.write_bytes(content)
+    os.utime(path, (age, age))
+    return path
+
+
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    read: list[Path] = []
+    monkeypatch.setattr("pipeline.store.file_hashes.file_sha256", lambda path: read.append(path) or file_sha256(path))  # type: ignore[func-returns-value]
+    return read
+
+
+def test_an_unchanged_file_is_not_read_again_and_a_changed_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read = aged(tmp_path / "a", b"one"), reads(monkeypatch)
+    store = tmp_path / "store"
+    assert [FileHashes(store).sha256(path) for _ in range(3)] == [file_sha256(path)] * 3
+    assert len(read) == 1
+    aged(path, b"two", OLD + 1)
+    assert FileHashes(store).sha256(path) == file_sha256(path)
+    aged(tmp_path / "b", b"six", OLD + 1).replace(path)
+    assert FileHashes(store).sha256(path) == file_sha256(path)
+    assert len(read) == 3
+
+
+def test_a_file_written_just_now_is_not_trusted(tmp_path: Path) -> None:
+    path, now = tmp_path / "a", time.time()
+    before = FileHashes(tmp_path).sha256(aged(path, b"one", now))
+    assert FileHashes(tmp_path).sha256(aged(path, b"two", now)) == file_sha256(path) != before
+
+
+def test_a_file_that_went_is_an_error_and_not_its_last_hash(tmp_path: Path) -> None:
+    path = aged(tmp_path / "a", b"one")
+    FileHashes(tmp_path).sha256(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        FileHashes(tmp_path).sha256(path)

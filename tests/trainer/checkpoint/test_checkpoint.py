@@ -1,0 +1,111 @@
+"""A checkpoint exists whole or not at all; a damaged one is named and passed over."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trainer.checkpoint import state, store
+from trainer.system.errors import TrainerError
+
+
+def fill(text: str) -> Callable[[Path], None]:
+    def write(directory: Path) -> None:
+        (directory / "hf").mkdir()
+        (directory / "hf" / "weights").write_text(text)
+        (directory / "state").write_text("state of " + text)
+
+    return write
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Path:
+    for step in (4, 8, 12):
+        store.publish(store.directory_for(tmp_path, step), fill(f"model {step}"))
+    return tmp_path
+
+
+def test_the_newest_is_found_by_its_step(checkpoints: Path) -> None:
+    store.publish(store.directory_for(checkpoints, 100_000_000), fill("later"))
+    assert store.newest_valid(checkpoints) == (checkpoints / "step-100000000", [])
+
+
+def test_without_checkpoints_there_is_nothing_to_find(tmp_path: Path) -> None:
+    assert store.newest_valid(tmp_path / "none") == (None, [])
+
+
+def _flip(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[2] ^= 1
+    path.write_bytes(bytes(raw))
+
+
+@pytest.mark.parametrize(
+    ("damage", "names"),
+    [
+        (lambda newest: _flip(newest / "hf" / "weights"), "hf/weights: differs"),
+        (lambda newest: (newest / "state").write_text("sta"), "state: differs"),
+        (lambda newest: (newest / "hf" / "weights").unlink(), "hf/weights: missing"),
+        (lambda newest: (newest / "manifest.json").unlink(), "no readable manifest"),
+        (lambda newest: (newest / "manifest.json").write_text('{"files": '), "no readable manifest"),
+    ],
+)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(checkpoints: Path, damage: Callable[[Path], None], names: str) -> None:
+    damage(checkpoints / "step-00000012")
+    found, skipped = store.newest_valid(checkpoints)
+    assert found == checkpoints / "step-00000008"
+    assert len(skipped) == 1
+    assert names in skipped[0]
+    assert "step-00000012" in skipped[0]
+
+
+def test_a_checkpoint_that_an_earlier_version_wrote_is_not_passed_over_but_named_with_what_to_do(checkpoints: Path) -> None:
+    old = '{"step": 16, "meaning": {}, "samples": 512}'
+    store.publish(checkpoints / "step-00000016", lambda directory: (directory / "state.json").write_text(old))
+    with pytest.raises(TrainerError, match=r"step-00000016: an earlier version of the trainer .* jumps, .*: choose another run_dir"):
+        store.newest_valid(checkpoints, lambda checkpoint: state.verify(checkpoint, steps=100))
+
+
+def test_a_save_that_fails_leaves_the_checkpoints_as_they_were(checkpoints: Path) -> None:
+    def write(directory: Path) -> None:
+        (directory / "state").write_text("half")
+        raise OSError("No space left on device")
+
+    before = store.existing(checkpoints)
+    with pytest.raises(OSError, match="No space"):
+        store.publish(store.directory_for(checkpoints, 16), write)
+    assert store.existing(checkpoints) == before
+    store.publish(store.directory_for(checkpoints, 16), fill("whole"))
+    assert store.newest_valid(checkpoints)[0] == checkpoints / "step-00000016"
+    assert not list(checkpoints.glob(".*"))
+
+
+def test_a_broken_checkpoint_of_the_same_step_is_replaced(checkpoints: Path) -> None:
+    newest = checkpoints / "step-00000012"
+    (newest / "state").unlink()
+    store.publish(newest, fill("again"))
+    store.verify(newest)
+    assert (newest / "hf" / "weights").read_text() == "again"
+
+
+def test_only_the_newest_are_kept(checkpoints: Path) -> None:
+    store.retire(checkpoints / "step-00000012", keep_last=2)
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000008", "step-00000012"]
+
+
+def test_a_damaged_later_checkpoint_never_takes_the_place_of_a_good_one(checkpoints: Path) -> None:
+    (checkpoints / "step-00000012" / "state").unlink()
+    store.publish(checkpoints / "step-00000009", fill("after the damage"))
+    store.retire(checkpoints / "step-00000009", keep_last=1)
+    assert store.newest_valid(checkpoints)[0] == checkpoints / "step-00000009"
+
+
+def test_the_data_version_is_that_of_the_model_alone(checkpoints: Path) -> None:
+    def other_state(directory: Path) -> None:
+        fill("model 4")(directory)
+        (directory / "state").write_text("other")
+
+    first = store.data_version(checkpoints / "step-00000004")
+    store.publish(store.directory_for(checkpoints, 20), other_state)
+    assert store.data_version(checkpoints / "step-00000020") == first
+    assert store.data_version(checkpoints / "step-00000008") != first

@@ -1,0 +1,101 @@
+"""Saving beside training: nothing is told before it is on disk, and what is written is the moment that was asked for."""
+
+import errno
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.checkpoint import state, store
+from trainer.checkpoint.staging import Staging
+from trainer.checkpoint.writer import CheckpointWriter
+from trainer.config import InitConfig, ModelConfig, RunConfig
+from trainer.model.llama import Llama
+from trainer.parallel.world import World
+from trainer.run.loop import DONE, run
+from trainer.system.errors import TrainerError
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+def test_a_checkpoint_is_announced_once_it_is_committed_and_training_does_not_wait_for_it(tmp_path: Path) -> None:
+    announced: list[Path] = []
+    may_end = threading.Event()
+    writer = CheckpointWriter(announced.append, ALONE)
+
+    def write(directory: Path) -> None:
+        (directory / "state").write_text("all of it")
+        assert may_end.wait(30)
+
+    checkpoint = tmp_path / "step-00000001"
+    writer.save(checkpoint, write, lambda saved: None)
+    writer.poll()
+    assert announced == [] and not checkpoint.exists()
+    may_end.set()
+    writer.wait()
+    assert announced == [checkpoint]
+    store.verify(checkpoint)
+    writer.close()
+
+
+def test_what_goes_wrong_in_the_thread_is_told_to_training(tmp_path: Path) -> None:
+    writer = CheckpointWriter(lambda saved: pytest.fail("announced"), ALONE)
+
+    def write(directory: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    writer.save(tmp_path / "step-00000001", write, lambda saved: None)
+    with pytest.raises(TrainerError, match=r"step-00000001: cannot be saved .*No space left.*earlier checkpoints are intact"):
+        writer.wait()
+    assert list(tmp_path.iterdir()) == []
+    writer.close()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_copy_that_is_written_does_not_follow_training(tied: bool) -> None:
+    model = Llama(ModelConfig(n_layers=1, d_model=16, n_heads=2, n_kv_heads=1, d_ff=16, tie_embeddings=tied), 50, 8, "math")
+    model.initialise(InitConfig(), seed=1)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    copy = Staging().model(model, ALONE)
+    assert copy is not None
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    assert {name for name, _ in copy.named_parameters()} == before.keys()
+    for name, parameter in copy.named_parameters():
+        assert torch.equal(parameter, before[name])
+    assert (copy.lm_head.weight is copy.model.embed_tokens.weight) == tied
+
+
+def steps(config: RunConfig) -> list[int]:
+    return [store.step_of(checkpoint) for checkpoint in store.existing(config.run_dir / "checkpoints")]
+
+
+def test_the_newest_stay_and_those_at_multiples_for_good(settings: dict[str, Any]) -> None:
+    settings["training"]["checkpoint"] = {"every_tokens": 4 * 256, "keep_last": 1, "keep_every_tokens": 6 * 256}
+    config = RunConfig.model_validate(settings)
+    assert run(config) == DONE
+    assert steps(config) == [6, 12]
+
+
+def test_checkpoints_can_come_by_the_clock(settings: dict[str, Any]) -> None:
+    settings["training"]["checkpoint"] = {"every_minutes": 1e-6, "keep_last": 99}
+    config = RunConfig.model_validate(settings)
+    assert run(config) == DONE
+    assert steps(config) == list(range(1, 13))
+
+
+def test_a_checkpoint_of_the_model_alone_is_smaller_and_no_run_goes_on_from_it(settings: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    settings["training"]["checkpoint"]["model_only"] = True
+    config = RunConfig.model_validate(settings)
+    assert run(config) == DONE
+    last = config.run_dir / "checkpoints/step-00000012"
+    assert (last / "hf/model.safetensors").exists() and not (last / "optimizer.safetensors").exists()
+    with caplog.at_level(logging.INFO):
+        assert run(config) == DONE
+    assert "complete" in caplog.text and steps(config) == [8, 12]
+    with pytest.raises(store.CheckpointError, match="holds the model only"):
+        state.verify(last, steps=24)

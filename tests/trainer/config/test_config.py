@@ -1,0 +1,109 @@
+"""The run's configuration: strict about keys, in tokens, and identical in meaning wherever it is stored."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainer.config import ModelConfig, RunConfig, config_hash, load_run_config, meaning
+from trainer.system.errors import TrainerError
+
+
+def example() -> dict[str, Any]:
+    return {
+        "run_dir": "run",
+        "data": {
+            "tokenizer": "tokenizer",
+            "tokenizer_sha256": "0" * 64,
+            "vocab_size": 100,
+            "bot_id": 2,
+            "eot_id": 3,
+            "corpora": [{"name": "a", "weight": 1, "train": ["a/train"]}],
+        },
+        "training": {
+            "model": {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 64},
+            "seq_len": 16,
+            "global_batch_tokens": 128,
+            "micro_batch_size": 4,
+            "max_tokens": 1280,
+            "checkpoint": {"every_tokens": 640},
+            "evaluation": {"every_tokens": 640},
+        },
+    }
+
+
+def load(tmp_path: Path, values: dict[str, Any], *overrides: str) -> RunConfig:
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(values))
+    return load_run_config(tmp_path / "config.yaml", list(overrides))
+
+
+def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
+    config = load(tmp_path, example(), "training.optimizer.lr=1e-4", "data.corpora.0.weight=3", "training.max_tokens=2_560", "training.compile=off")
+    assert (config.training.optimizer.lr, config.data.corpora[0].weight, config.training.steps, config.training.compile) == (1e-4, 3, 20, False)
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("training.optimiser.lr=1", r"training: unknown key 'optimiser': did you mean 'optimizer'\?"),
+        ("training.optimizer.learning_rat=1", "training.optimizer: unknown key 'learning_rat'"),
+        ("training.model.n_head=2", "did you mean 'n_heads'"),
+        ("rundir=x", "top level: unknown key 'rundir': did you mean 'run_dir'"),
+        ("training.model.n_heads=5", "d_model 32 must be a multiple of n_heads 5"),
+        ("training.model.n_kv_heads=3", "n_heads 4 must be a multiple of n_kv_heads 3"),
+        ("training.model.d_model=4", "even number"),
+        ("training.global_batch_tokens=100", "set it to 128"),
+        ("training.max_tokens=1300", "set it to 1280"),
+        ("training.precision=fp4", "training.precision"),
+        ("data.bot_id=100", "bot_id 100 is outside the vocabulary of 100"),
+        ("data.corpora.0.validation=[v]", "set validation_bytes"),
+        ("data.corpora.7.weight=1", "cannot be applied"),
+        ("seed", "not of the form"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named_with_what_to_do(tmp_path: Path, override: str, says: str) -> None:
+    with pytest.raises(TrainerError, match=says):
+        load(tmp_path, example(), override)
+
+
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("a: [")
+    for name in ("bad.yaml", "missing.yaml"):
+        with pytest.raises(TrainerError, match=name):
+            load_run_config(tmp_path / name)
+
+
+def test_places_and_cadence_do_not_change_the_meaning_but_settings_and_data_do(tmp_path: Path) -> None:
+    def hash_of(*overrides: str, shards: str = "content") -> str:
+        return config_hash(meaning(load(tmp_path, example(), *overrides), "fp32", {"a": shards}))
+
+    same = hash_of()
+    assert hash_of("run_dir=elsewhere", "data.corpora.0.train=[moved]", "training.checkpoint.every_tokens=1", "training.threads=1") == same
+    assert hash_of("training.seed=1") != same
+    assert hash_of("data.corpora.0.weight=2") != same
+    assert hash_of(shards="other") != same
+    assert config_hash(meaning(load(tmp_path, example()), "bf16", {"a": "content"})) != same  # what `auto` is on another machine
+
+
+def test_the_order_of_corpora_is_part_of_the_meaning_since_it_decides_the_order_of_samples(tmp_path: Path) -> None:
+    settings = example()
+    settings["data"]["corpora"].append({**settings["data"]["corpora"][0], "name": "b"})
+    one = meaning(load(tmp_path, settings), "fp32", {"a": "1", "b": "2"})
+    settings["data"]["corpora"].reverse()
+    assert config_hash(meaning(load(tmp_path, settings), "fp32", {"a": "1", "b": "2"})) != config_hash(one)
+
+
+def test_an_override_reaches_into_a_named_size_and_a_section_that_is_not_there(tmp_path: Path) -> None:
+    settings = example()
+    settings["training"]["model"] = "tiny"
+    settings["training"]["averaging"] = None
+    averaging = ("training.averaging.kind=ema", "training.averaging.half_life_tokens=64")
+    config = load(tmp_path, settings, "training.model.qk_norm=true", *averaging)
+    assert config.training.model.qk_norm and config.training.model.n_layers == 4
+    assert config.training.averaging and config.training.averaging.kind == "ema"
+
+
+def test_the_parameter_count_is_that_of_llama_7b() -> None:
+    llama = ModelConfig(n_layers=32, d_model=4096, n_heads=32, n_kv_heads=32, d_ff=11008)
+    assert llama.parameters(32_000) == 6_738_415_616

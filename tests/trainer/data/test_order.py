@@ -1,0 +1,101 @@
+"""The order of samples: each once an epoch, mixed as asked, the same from any position and on any number of processes."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainer.config import RunConfig
+from trainer.data.loader import Prefetcher, TrainingData
+from trainer.data.order import CYCLE, SampleOrder, Stretch, mixture_cycle, permute, unpermute
+from trainer.system.errors import TrainerError
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3000), st.binary(max_size=8))
+def test_a_permutation_takes_each_place_once(size: int, key: bytes) -> None:
+    assert np.array_equal(np.sort(permute(np.arange(size), size, key)), np.arange(size))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3000), st.binary(max_size=8))
+def test_a_permutation_is_undone(size: int, key: bytes) -> None:
+    assert np.array_equal(unpermute(permute(np.arange(size), size, key), size, key), np.arange(size))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 9000))
+def test_how_often_a_window_was_seen_is_counted_without_going_through_the_order(samples: int) -> None:
+    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Stretch(0, 8, (2.0, 1.0))])
+    corpora, windows = order.windows(0, samples)
+    for corpus, size in enumerate(order.sizes):
+        assert np.array_equal(order.times_seen(corpus, np.arange(size), samples), np.bincount(windows[corpora == corpus], minlength=size))
+
+
+def test_keys_give_permutations_that_look_unrelated() -> None:
+    index = np.arange(10_000)
+    first, second = permute(index, 10_000, b"a"), permute(index, 10_000, b"b")
+    assert (first == second).sum() < 20
+    assert (first == index).sum() < 20
+    assert abs(np.corrcoef(first, index)[0, 1]) < 0.05
+    assert abs(np.corrcoef(first[:-1], first[1:])[0, 1]) < 0.05
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=6))
+def test_a_mixture_is_never_more_than_one_sample_off(weights: list[float]) -> None:
+    turns = mixture_cycle(tuple(weights))
+    taken = np.cumsum(turns[:, None] == np.arange(len(weights)), axis=0)
+    wanted = np.arange(1, CYCLE + 1)[:, None] * (taken[-1] / CYCLE)
+    assert np.abs(taken - wanted).max() < len(weights)
+    assert np.abs(taken[-1] / CYCLE - np.array(weights) / sum(weights)).max() <= len(weights) / CYCLE
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 20_000), st.integers(1, 500), st.integers(1, 7))
+def test_any_position_is_reached_at_once(start: int, count: int, pieces: int) -> None:
+    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Stretch(0, 8, (2.0, 1.0))])
+    whole = order.windows(start, count)
+    cuts = np.linspace(0, count, pieces + 1).astype(int)
+    parts = [order.windows(start + low, high - low) for low, high in itertools.pairwise(cuts)]
+    assert np.array_equal(whole[0], np.concatenate([part[0] for part in parts]))
+    assert np.array_equal(whole[1], np.concatenate([part[1] for part in parts]))
+
+
+def test_every_window_comes_once_an_epoch_and_epochs_differ() -> None:
+    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Stretch(0, 8, (2.0, 1.0))])
+    corpora, windows = order.windows(0, 3000)
+    for corpus, size in enumerate(order.sizes):
+        mine = windows[corpora == corpus]
+        epochs = [mine[i * size : (i + 1) * size] for i in range(len(mine) // size)]
+        for epoch in epochs:
+            assert np.array_equal(np.sort(epoch), np.arange(size))
+        assert not np.array_equal(epochs[0], epochs[1])
+    assert order.tokens(3000).tolist() == [8 * int((corpora == 0).sum()), 8 * int((corpora == 1).sum())]
+
+
+def test_a_global_batch_is_the_same_on_any_number_of_processes(config: RunConfig) -> None:
+    data = TrainingData(config.data, config.training, config.run_dir)
+    for step in (0, 5, 1000):
+        alone = data.batch(step, 0, 1)
+        for world_size in (2, 4, 8):
+            together = np.concatenate([data.batch(step, rank, world_size) for rank in range(world_size)])
+            assert np.array_equal(alone, together)
+
+
+def test_reading_ahead_changes_nothing(config: RunConfig) -> None:
+    data = TrainingData(config.data, config.training, config.run_dir)
+    ahead = Prefetcher(data, 0, 1)
+    try:
+        for step in (0, 1, 2, 7, 8):
+            assert np.array_equal(ahead.batch(step), data.batch(step, 0, 1))
+    finally:
+        ahead.close()
+
+
+def test_a_corpus_shorter_than_a_window_is_named(config: RunConfig) -> None:
+    training = config.training.model_copy(update={"seq_len": 1_000_000})
+    with pytest.raises(TrainerError, match=r"corpus 'prose' has \d+ training tokens, too few"):
+        TrainingData(config.data, training, config.run_dir)

@@ -1,0 +1,201 @@
+"""Best-fit packing: whole documents in rows, every token predicted once an epoch, nothing predicted across a cut, padding not counted."""
+
+import itertools
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainer.config import RunConfig
+from trainer.data.loader import TrainingData
+from trainer.data.packing import index as packed_index
+from trainer.data.packing.bestfit import pack
+from trainer.data.packing.index import PackedRows
+from trainer.data.shards import ShardWriter, TokenStream, idx_path
+from trainer.data.windows import PADDING
+from trainer.model.llama import Llama
+from trainer.parallel.world import World
+from trainer.run.session import Session
+from trainer.run.step import loss_sum, train_step
+from trainer.system.errors import TrainerError
+
+ALONE = World(0, 1, torch.device("cpu"))
+BOT, EOT = 2, 3
+
+
+def write(prefix: Path, lengths: list[int], seed: int = 0) -> None:
+    """Documents of these lengths, [BOT] and [EOT] included."""
+    chooser = np.random.default_rng(seed)
+    with ShardWriter(prefix, np.dtype("<u2")) as writer:
+        for length in lengths:
+            writer.add(np.array([BOT, *chooser.integers(10, 300, length - 2), EOT]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 70), min_size=1, max_size=80), st.integers(1, 20))
+def test_every_token_but_a_documents_first_is_predicted_once_and_what_fits_is_whole(lengths: list[int], seq_len: int) -> None:
+    lengths_array = np.array(lengths, np.int32)
+    starts = np.cumsum(lengths_array, dtype=np.int64) - lengths_array
+    rows = pack(starts, lengths_array, seq_len)
+    first_piece = np.concatenate([[0], rows.ends])[:-1]
+    assert (rows.ends > first_piece).all() and rows.ends[-1:].tolist() == [len(rows.starts)][: len(rows.ends)]
+    for first, end in zip(first_piece, rows.ends, strict=True):
+        assert rows.lengths[first:end].sum() <= seq_len + 1
+
+    predicted = np.zeros(lengths_array.sum(), np.int64)
+    for start, length in zip(rows.starts, rows.lengths, strict=True):
+        predicted[start + 1 : start + length] += 1
+    wanted = np.ones_like(predicted)
+    wanted[starts] = 0
+    assert np.array_equal(predicted, wanted)
+    pieces = set(zip(rows.starts.tolist(), rows.lengths.tolist(), strict=True))
+    assert {(s, n) for s, n in zip(starts.tolist(), lengths, strict=True) if 1 < n <= seq_len + 1} <= pieces
+
+    begins_document = np.isin(rows.starts, starts)
+    for first, end in zip(first_piece, rows.ends, strict=True):
+        assert begins_document[first] or not begins_document[first:end].any()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(2, 33), min_size=1, max_size=60))
+def test_rows_are_those_of_a_plain_best_fit_decreasing(lengths: list[int]) -> None:
+    free: list[int] = []
+    for length in sorted(lengths, reverse=True):
+        room = [left for left in free if left >= length]
+        if room:
+            free.remove(min(room))
+            free.append(min(room) - length)
+        else:
+            free.append(33 - length)
+    rows = pack(np.cumsum(lengths) - np.array(lengths), np.array(lengths, np.int32), 32)
+    sizes = np.add.reduceat(rows.lengths, np.concatenate([[0], rows.ends[:-1]]))
+    assert sorted(33 - sizes) == sorted(free)
+
+
+def test_the_index_does_not_depend_on_where_shards_end_or_blocks_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = np.random.default_rng(1).integers(2, 90, 400).tolist()
+    write(tmp_path / "all", lengths)
+    write(tmp_path / "a", lengths[:150])
+    write(tmp_path / "b", lengths[150:])
+    whole = PackedRows(TokenStream([tmp_path / "all"]), 32, BOT, tmp_path / "index")
+    made = sorted((tmp_path / "index").rglob("*"))
+    apart = PackedRows(TokenStream([tmp_path / "a", tmp_path / "b"]), 32, BOT, tmp_path / "index")
+    assert sorted((tmp_path / "index").rglob("*")) == made
+    assert whole.num_rows == apart.num_rows and whole.padding == apart.padding < 0.01
+    other = PackedRows(TokenStream([tmp_path / "all"]), 64, BOT, tmp_path / "index")
+    assert other.num_rows < whole.num_rows
+
+    monkeypatch.setattr(packed_index, "READ_TOGETHER", 7)
+    monkeypatch.setattr(packed_index, "BLOCK_DOCUMENTS", 50)
+    blocks = PackedRows(TokenStream([tmp_path / "a", tmp_path / "b"]), 32, BOT, tmp_path / "in-blocks")
+    found = np.sort(np.concatenate([starts for starts, _ in map(blocks.pieces, range(blocks.num_rows))]))
+    assert np.array_equal(found, np.sort(np.concatenate([starts for starts, _ in map(whole.pieces, range(whole.num_rows))])))
+
+
+def test_who_asks_at_once_gets_one_index(tmp_path: Path) -> None:
+    write(tmp_path / "a", [20] * 300)
+    with ThreadPoolExecutor(4) as pool:
+        opened = pool.map(lambda _: PackedRows(TokenStream([tmp_path / "a"]), 32, BOT, tmp_path / "index"), range(4))
+        assert [rows.num_rows for rows in opened] == [300] * 4
+    assert len([path for path in (tmp_path / "index").iterdir() if path.is_dir()]) == 1
+
+
+@pytest.fixture
+def packed(settings: dict[str, Any]) -> RunConfig:
+    settings["training"] |= {"packing": "best_fit", "document_masking": True}
+    return RunConfig.model_validate(settings)
+
+
+def test_an_epoch_of_batches_holds_every_document_once(packed: RunConfig) -> None:
+    data = TrainingData(packed.data, packed.training, packed.run_dir)
+    batch_size = len(data.batch(0, 0, 1))
+    steps = 4 * sum(data.order.sizes) // batch_size
+    seen: dict[int, list[bytes]] = {0: [], 1: []}
+    for step in range(steps):
+        corpora, _ = data.order.windows(step * batch_size, batch_size)
+        batch = data.batch(step, 0, 1)
+        together = np.concatenate([data.batch(step, rank, 4) for rank in range(4)])
+        assert np.array_equal(batch, together)
+        for row, corpus in enumerate(corpora):
+            seen[corpus].append(batch[row].tobytes())
+    for corpus, size in enumerate(data.order.sizes):
+        epoch = seen[corpus][:size]
+        targets = np.concatenate([np.frombuffer(row, np.int64)[1:] for row in epoch])
+        stream = TokenStream(packed.data.corpora[corpus].train)
+        starts = stream.document_starts(0, stream.num_tokens)
+        tokens = stream.window(0, stream.num_tokens)
+        inside = np.delete(tokens, starts)
+        assert np.array_equal(np.bincount(targets[targets > BOT], minlength=300)[3:], np.bincount(inside, minlength=300)[3:])
+        assert sorted(seen[corpus][size : 2 * size]) == sorted(epoch)
+
+
+def test_a_batch_reads_documents_and_marks_rests_and_padding(tmp_path: Path) -> None:
+    write(tmp_path / "a", [12, 5, 3])
+    rows = PackedRows(TokenStream([tmp_path / "a"]), 8, BOT, tmp_path / "index")
+    tokens = TokenStream([tmp_path / "a"]).window(0, 20).astype(int)
+    out = np.empty((rows.num_rows, 9), np.int64)
+    rows.read(np.arange(rows.num_rows), out, np.arange(rows.num_rows))
+    # 12 tokens are a window of 9 and a rest of 4, which begins at the window's last token.
+    assert out.tolist() == [
+        tokens[:9].tolist(),
+        [*tokens[12:17], ~tokens[8], *tokens[9:12]],
+        [*tokens[17:], *[PADDING] * 6],
+    ]
+
+
+def test_the_loss_of_packed_rows_is_that_of_the_documents_alone(packed: RunConfig) -> None:
+    data = TrainingData(packed.data, packed.training, packed.run_dir)
+    model = Llama(packed.training.model, 300, 32, "math")
+    model.initialise(packed.training.init.model_copy(update={"zero_output": False, "std": 0.3}), seed=1)
+    windows = torch.from_numpy(data.batch(1, 0, 1))
+    assert (windows < 0).any()
+    with torch.no_grad():
+        together = loss_sum(model, windows, "fp32", BOT).item()
+        alone = 0.0
+        for row in windows:
+            begins = [0, *(i for i in range(1, 33) if row[i] < 0 or row[i] == BOT), 33]
+            for first, end in itertools.pairwise(begins):
+                # [BOT] after [EOT] is predicted too, by the document before it.
+                piece = row[first : end + 1] if end < 33 and row[end] == BOT else row[first:end]
+                if piece[0] != PADDING and len(piece) > 1:
+                    alone += loss_sum(model, piece[None], "fp32", None).item()
+    assert together == pytest.approx(alone, rel=1e-5)
+
+
+def test_the_loss_is_divided_by_the_tokens_predicted_however_the_batch_is_cut(settings: dict[str, Any]) -> None:
+    losses = []
+    for micro_batch_size in (8, 1):
+        settings["training"] |= {"packing": "best_fit", "micro_batch_size": micro_batch_size, "optimizer": {"kind": "adamw", "eps": 1e-4}}
+        session = Session.prepare(RunConfig.model_validate(settings), ALONE)
+        windows = torch.from_numpy(session.data.batch(1, 0, 1))
+        predicted = int((windows[:, 1:] >= 0).sum())
+        assert predicted < session.training.global_batch_tokens
+        expected = loss_sum(session.model, windows, "fp32", None).item() / predicted
+        result = train_step(session.model, session.optimizers, windows, 1, session.training, "fp32", None, ALONE)
+        assert result.loss == pytest.approx(expected, rel=1e-6)
+        losses.append((result.loss, result.grad_norm))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_an_index_that_is_not_the_shards_is_named(packed: RunConfig, tmp_path: Path) -> None:
+    TrainingData(packed.data, packed.training, tmp_path / "index")
+    facts = next((tmp_path / "index").glob("*/index.json"))
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), "rows": 10**6}))
+    with pytest.raises(TrainerError, match=r"corpus '.*' cannot be packed: .*remove this directory"):
+        TrainingData(packed.data, packed.training, tmp_path / "index")
+
+
+def test_lengths_that_do_not_add_up_are_named(tmp_path: Path) -> None:
+    write(tmp_path / "a", [10, 20, 30])
+    path = idx_path(tmp_path / "a")
+    content = bytearray(path.read_bytes())
+    content[34:38] = (11).to_bytes(4, "little")
+    path.write_bytes(content)
+    with pytest.raises(packed_index.ShardError, match=r"a\.idx: its documents' lengths do not add up"):
+        PackedRows(TokenStream([tmp_path / "a"]), 32, BOT, tmp_path / "index")

@@ -1,0 +1,76 @@
+"""Dropout is a function of seed, sample and place: a run with it resumes exactly and does not depend on how a batch is cut."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainer.runs import history
+from trainer.checkpoint import store
+from trainer.config import RunConfig
+from trainer.model.dropout import Dropout, sample_keys
+from trainer.parallel.world import World
+from trainer.run.loop import DONE, run
+from trainer.run.session import Session
+from trainer.run.step import train_step
+
+ALONE = World(0, 1, torch.device("cpu"))
+SHARE = 0.1
+
+
+def test_its_share_of_elements_is_dropped_independently_of_place_sample_and_neighbour() -> None:
+    keys, x = sample_keys(3, 0, 64), torch.ones(64, 128, 64)
+    kept = torch.stack([Dropout(SHARE, place)(x, keys) for place in range(6)])
+    assert torch.equal(kept.unique(), torch.tensor([0.0, 1 / (1 - SHARE)]))
+    dropped = (kept == 0).double().view(6 * 64, -1) - SHARE
+    assert abs(dropped.mean()) < 1e-3
+    correlations = dropped @ dropped.T / dropped.shape[1] / (SHARE * (1 - SHARE))
+    # 73,536 pairs of masks of 8,192 elements: the largest of as many normal values is near 4.5 deviations.
+    assert correlations.fill_diagonal_(0).abs().max() < 6 / 8192**0.5
+    for shift in (1, 2, 64, 128):
+        assert abs((dropped[:, shift:] * dropped[:, :-shift]).mean()) / (SHARE * (1 - SHARE)) < 3e-3
+
+
+def gradients(settings: dict[str, Any], compiled: bool = False, **training: Any) -> dict[str, torch.Tensor]:
+    """What the first step adds to the momentum of each weight."""
+    optimizer = {"kind": "lion", "betas": [0.5, 0.5], "max_grad_norm": None}
+    config = {**settings["training"], "dropout": SHARE, "init": {"zero_output": False}, "optimizer": optimizer, "compile": compiled, **training}
+    session = Session.prepare(RunConfig.model_validate({**settings, "training": config}), ALONE)
+    session.compile_blocks()
+    windows = torch.from_numpy(session.data.batch(0, 0, 1))
+    train_step(session.model, session.optimizers, windows, 0, session.training, session.precision, None, ALONE)
+    states = session.optimizers[0].state
+    return {name: states[parameter]["exp_avg"] for name, parameter in session.model.named_parameters()}
+
+
+def assert_same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor], tolerance: float) -> None:
+    for name, gradient in ours.items():
+        torch.testing.assert_close(gradient, theirs[name], rtol=tolerance, atol=tolerance, msg=name)
+
+
+def test_gradients_depend_neither_on_the_micro_batch_nor_on_what_is_recomputed(settings: dict[str, Any]) -> None:
+    whole = gradients(settings)
+    assert_same(gradients(settings, micro_batch_size=2), whole, 1e-6)
+    assert_same(gradients(settings, activation_checkpointing="full"), whole, 0)
+    assert (gradients(settings, dropout=0.0)["lm_head.weight"] - whole["lm_head.weight"]).abs().max() > 1e-3
+
+
+@pytest.mark.slow
+def test_a_compiled_model_drops_the_same(settings: dict[str, Any]) -> None:
+    assert_same(gradients(settings, compiled=True), gradients(settings), 1e-6)
+
+
+def test_a_resumed_run_drops_what_the_uninterrupted_one_did(settings: dict[str, Any]) -> None:
+    settings["training"]["dropout"] = SHARE
+    config = RunConfig.model_validate(settings)
+    assert run(config) == DONE
+    expected = history(config.run_dir)
+    remove_last(config.run_dir)
+    assert run(config) == DONE
+    assert history(config.run_dir) == expected
+
+
+def remove_last(run_dir: Path) -> None:
+    last = store.existing(run_dir / "checkpoints")[-1]
+    last.rename(run_dir / "removed")

@@ -1,0 +1,111 @@
+"""Sizes by name, what they cost, memory that is taken late, and what is computed twice instead of kept."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from trainer import hf
+from trainer.config import InitConfig, ModelConfig, RunConfig
+from trainer.config.model import SIZES
+from trainer.model.activation_checkpointing import Recompute
+from trainer.model.attention import document_numbers
+from trainer.model.llama import Llama
+from trainer.run.loop import DONE, run
+
+SHAPE = {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48}
+INIT = InitConfig(std=0.2, zero_output=False)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("more", [{}, {"tie_embeddings": True, "qk_norm": True, "head_dim": 80}])
+def test_the_parameters_of_a_size_are_those_that_transformers_counts(size: str, more: dict[str, Any]) -> None:
+    config = ModelConfig.model_validate({"size": size, **more})
+    values = hf.config_json(config, 50_000, 1024, 0, 1)
+    with torch.device("meta"):
+        peer = AutoModelForCausalLM.from_config(AutoConfig.for_model(values.pop("model_type"), **values))
+    assert config.parameters(50_000) == peer.num_parameters()
+
+
+def test_a_size_is_named_alone_or_with_what_differs() -> None:
+    assert ModelConfig.model_validate("171m") == ModelConfig.model_validate(SIZES["171m"])
+    config = ModelConfig.model_validate({"size": "171m", "n_layers": 14, "qk_norm": True})
+    assert (config.n_layers, config.d_model, config.qk_norm) == (14, 768, True)
+    with pytest.raises(ValueError, match="no size is called '170m'; there are tiny, small, 171m, 1b, 7b"):
+        ModelConfig.model_validate({"size": "170m"})
+
+
+@pytest.mark.parametrize("more", [{}, {"head_dim": 16, "tie_embeddings": True}])
+def test_the_flops_of_a_token_are_those_that_torch_counts(more: dict[str, Any]) -> None:
+    model = Llama(ModelConfig(**SHAPE, **more), 320, 64, "math")
+    model.initialise(INIT, seed=0)
+    with FlopCounterMode(display=False) as counter:
+        model.logits(model(torch.zeros(3, 64, dtype=torch.int64))).sum().backward()
+    assert counter.get_total_flops() == 3 * 64 * model.config.flops_per_token(320, 64)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_model_built_without_memory_becomes_the_same_model(tied: bool) -> None:
+    config = ModelConfig(**SHAPE, tie_embeddings=tied, rope_scaling={"rope_type": "linear", "factor": 2.0})
+    direct = Llama(config, 300, 64, "math")
+    direct.initialise(INIT, seed=3)
+    with torch.device("meta"):
+        late = Llama(config, 300, 64, "math")
+    assert all(tensor.is_meta for tensor in (*late.parameters(), *late.buffers()))
+    late.materialise(torch.device("cpu"))
+    late.initialise(INIT, seed=3)
+    assert (late.lm_head.weight is late.model.embed_tokens.weight) == tied
+    for ours, theirs in zip((*late.parameters(), *late.buffers()), (*direct.parameters(), *direct.buffers()), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def gradients(recompute: Recompute, compiled: bool = False) -> dict[str, torch.Tensor]:
+    """Gradients on masked documents."""
+    model = Llama(ModelConfig(**SHAPE), 300, 64, "sdpa", recompute)
+    model.initialise(INIT, seed=1)
+    if compiled:
+        for block in model.model.layers:
+            block.compile(fullgraph=True, dynamic=False)
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, 300, (2, 33), generator=generator)
+    hidden = model(tokens, document_numbers(tokens % 7, bot_id=0))
+    (hidden * torch.randn(hidden.shape, generator=generator)).sum().backward()
+    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+def test_activation_checkpointing_changes_no_bit_of_the_gradients_and_selective_repeats_no_product() -> None:
+    flops, found = {}, {}
+    for kind in ("none", "selective", "full"):
+        with FlopCounterMode(display=False) as counter:
+            found[kind] = gradients(kind)
+        flops[kind] = counter.get_total_flops()
+    assert flops["none"] == flops["selective"] < flops["full"]
+    for name, gradient in found["none"].items():
+        assert torch.equal(gradient, found["selective"][name]), name
+        assert torch.equal(gradient, found["full"][name]), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_compiled_blocks_have_the_gradients_of_plain_ones(recompute: Recompute) -> None:
+    plain, compiled = gradients("none"), gradients(recompute, compiled=True)
+    for name, gradient in compiled.items():
+        torch.testing.assert_close(gradient, plain[name], rtol=1e-4, atol=1e-5 * plain[name].abs().max().item(), msg=name)
+
+
+@pytest.mark.slow
+def test_more_steps_evaluations_and_document_boundaries_compile_nothing_anew(settings: dict[str, Any], tmp_path: Path) -> None:
+    settings["training"] |= {"compile": True, "document_masking": True, "activation_checkpointing": "selective"}
+    settings["training"]["evaluation"]["every_tokens"] = 5 * 256
+    graphs = []
+    for steps in (10, 50):
+        torch.compiler.reset()
+        counters.clear()
+        settings["training"]["max_tokens"] = steps * 256
+        assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / str(steps))})) == DONE
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert graphs[0] == graphs[1] > 0

@@ -1,0 +1,59 @@
+"""The loss is the sum of cross-entropies, whatever the chunking, padding and ignored positions."""
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
+
+from trainer.model import loss as loss_module
+from trainer.model.loss import IGNORED, summed_cross_entropy
+
+
+@pytest.mark.parametrize("soft_cap", [None, 2.0])
+@pytest.mark.parametrize("z_loss", [0.0, 0.01])
+@pytest.mark.parametrize("chunk_rows", [1, 3, 100])
+def test_value_and_gradients_equal_those_of_full_logits(
+    monkeypatch: pytest.MonkeyPatch, chunk_rows: int, z_loss: float, soft_cap: float | None
+) -> None:
+    monkeypatch.setattr(loss_module, "CHUNK_LOGITS", {"cpu": chunk_rows * 64})
+    monkeypatch.setattr(loss_module, "MIN_CHUNK_ROWS", 1)
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(20, 8, generator=generator).requires_grad_()
+    head = torch.randn(64, 8, generator=generator).requires_grad_()
+    targets = torch.randint(0, 50, (20,), generator=generator)
+    targets[[3, 4, 19]] = IGNORED
+
+    ours = summed_cross_entropy(hidden, head, targets, vocab_size=50, z_loss=z_loss, soft_cap=soft_cap)
+    found = torch.autograd.grad(ours / 17, [hidden, head])
+    logits = (hidden @ head.T)[:, :50]
+    logits = logits if soft_cap is None else soft_cap * torch.tanh(logits / soft_cap)
+    full = F.cross_entropy(logits, targets, reduction="sum")
+    penalty = z_loss * logits[targets != IGNORED].logsumexp(dim=-1).square().sum()
+    expected = torch.autograd.grad((full + penalty) / 17, [hidden, head])
+
+    torch.testing.assert_close(ours, full)
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+    assert not found[1][50:].any()
+
+
+def test_a_hopeless_prediction_has_a_finite_loss() -> None:
+    hidden, head = torch.tensor([[1.0]]), torch.tensor([[500.0], [-500.0]])
+    assert summed_cross_entropy(hidden, head, torch.tensor([1]), vocab_size=2).item() == pytest.approx(1000.0)
+
+
+def test_nothing_to_predict_is_a_loss_of_zero_not_nan() -> None:
+    hidden = torch.ones(3, 4, requires_grad=True)
+    total = summed_cross_entropy(hidden, torch.ones(64, 4), torch.full((3,), IGNORED), vocab_size=60)
+    total.backward()
+    assert total.item() == 0.0
+    assert hidden.grad is not None and not hidden.grad.any()
+
+
+def test_bf16_matrix_products_keep_the_loss_in_fp32() -> None:
+    generator = torch.Generator().manual_seed(0)
+    hidden, head = torch.randn(50, 16, generator=generator), torch.randn(64, 16, generator=generator)
+    targets = torch.randint(0, 64, (50,), generator=generator)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = summed_cross_entropy(hidden, head, targets, vocab_size=64)
+    assert rounded.dtype == torch.float32
+    assert rounded.item() == pytest.approx(summed_cross_entropy(hidden, head, targets, vocab_size=64).item(), rel=2e-3)

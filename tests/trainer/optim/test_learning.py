@@ -1,0 +1,68 @@
+"""Every optimizer with every schedule trains the tiny model to below a stated loss in a stated number of tokens.
+
+`GROUNDWORK_RESULTS=benchmarks/results pytest tests/trainer/optim/test_learning.py` keeps the table, in optimizers.json.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.config import RunConfig
+from trainer.parallel.world import World
+from trainer.run.session import Session
+from trainer.run.step import train_step
+from trainer.tools import tables
+
+ALONE = World(0, 1, torch.device("cpu"))
+BATCH_TOKENS, STEPS = 512, 80
+# In nats per token; guessing is 5.7, and words drawn at random cannot be foretold below about 1.43.
+BELOW = 1.7
+RATES = {"adamw": 0.01, "adamw_8bit": 0.01, "adafactor": 0.02, "lion": 0.006, "sophia": 0.01, "muon": 0.01}
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "cosine": {"kind": "cosine"},
+    "linear": {"kind": "linear"},
+    "constant": {"kind": "constant"},
+    "inverse_sqrt": {"kind": "inverse_sqrt"},
+    "wsd, linear": {"kind": "wsd", "decay": "linear"},
+    "wsd, sqrt": {"kind": "wsd", "decay": "sqrt"},
+    "wsd, cosine": {"kind": "wsd", "decay": "cosine"},
+}
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[dict[str, dict[str, float]]]:
+    """Losses by optimizer and schedule; printed, and kept where they are asked for."""
+    losses: dict[str, dict[str, float]] = {}
+    yield losses
+    print("\n" + tables.table(("loss", *SCHEDULES), [(kind, *(f"{loss:.3f}" for loss in row.values())) for kind, row in losses.items()]))
+    if folder := os.environ.get("GROUNDWORK_RESULTS"):
+        what = {"tokens": STEPS * BATCH_TOKENS, "below": BELOW, "nats_per_token": losses}
+        Path(folder, "optimizers.json").write_text(json.dumps(what, indent=1) + "\n", encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("kind", RATES)
+def test_forty_thousand_tokens_bring_the_loss_below(settings: dict[str, Any], table: dict[str, dict[str, float]], kind: str, schedule: str) -> None:
+    if kind == "adamw_8bit":
+        pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
+    settings["training"] |= {
+        "global_batch_tokens": BATCH_TOKENS,
+        "micro_batch_size": 16,
+        "max_tokens": STEPS * BATCH_TOKENS,
+        "optimizer": {"kind": kind, "lr": RATES[kind], "muon_lr": 0.02},
+        "schedule": {"warmup_tokens": 8 * BATCH_TOKENS, **SCHEDULES[schedule]},
+    }
+    session = Session.prepare(RunConfig.model_validate(settings), ALONE)
+    losses = []
+    for step in range(STEPS):
+        windows = torch.from_numpy(session.data.batch(step, 0, 1))
+        losses.append(train_step(session.model, session.optimizers, windows, step, session.training, session.precision, None, ALONE).loss)
+    last = sum(losses[-5:]) / 5
+    table.setdefault(kind, {})[schedule] = round(last, 3)
+    assert losses[0] > 5.6 and last < BELOW

@@ -1,0 +1,57 @@
+"""The learning rate is a pure function of tokens: what it is at the first step, at each boundary and at the end."""
+
+import math
+
+import pytest
+from pydantic import ValidationError
+
+from trainer.config import ScheduleConfig
+from trainer.optim.lr_schedule import share_of_peak
+
+AT = (1, 50, 100, 101, 400, 550, 700, 1000)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ({"kind": "cosine"}, [0.01, 0.5, 1, 0.1 + 0.45 * (1 + math.cos(math.pi / 900)), 0.775, 0.55, 0.325, 0.1]),
+        ({"kind": "linear", "min_lr_ratio": 0}, [0.01, 0.5, 1, 899 / 900, 600 / 900, 0.5, 300 / 900, 0]),
+        ({"kind": "constant"}, [0.01, 0.5, 1, 1, 1, 1, 1, 1]),
+        ({"kind": "inverse_sqrt", "min_lr_ratio": 0.4}, [0.01, 0.5, 1, math.sqrt(100 / 101), 0.5, math.sqrt(100 / 550), 0.4, 0.4]),
+        ({"kind": "wsd", "min_lr_ratio": 0}, [0.01, 0.5, 1, 1, 1, 0.75, 0.5, 0]),
+        ({"kind": "wsd", "decay": "sqrt", "min_lr_ratio": 0}, [0.01, 0.5, 1, 1, 1, 0.5, 1 - math.sqrt(0.5), 0]),
+        ({"kind": "wsd", "decay": "cosine", "min_lr_ratio": 0.1}, [0.01, 0.5, 1, 1, 1, 0.1 + 0.45 * (1 + math.cos(math.pi / 4)), 0.55, 0.1]),
+    ],
+)
+def test_the_courses_go_through_their_golden_points(schedule: dict[str, object], expected: list[float]) -> None:
+    config = ScheduleConfig.model_validate({"warmup_tokens": 100, **schedule})
+    assert [share_of_peak(config, tokens, 1000) for tokens in AT] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", ["cosine", "linear", "constant", "wsd"])
+def test_without_a_warmup_the_first_step_is_at_full_rate(kind: str) -> None:
+    config = ScheduleConfig.model_validate({"kind": kind, "decay_fraction": 0.5})
+    assert share_of_peak(config, 1, 1_000_000) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "says"),
+    [
+        ({"kind": "wsd", "warmup_tokens": 410}, r"warmup_tokens 410 and a decay over 600 of them .* do not fit into the 1000 tokens of wsd"),
+        ({"kind": "wsd", "decay_fraction": 1, "warmup_tokens": 1}, "warmup_tokens 1 and a decay over 1000"),
+        ({"kind": "cosine", "warmup_tokens": 1001}, "warmup_tokens 1001 do not fit into the 1000 tokens of cosine"),
+        ({"kind": "inverse_sqrt", "warmup_tokens": 2000}, "do not fit into the 1000 tokens of inverse_sqrt"),
+    ],
+)
+def test_what_is_longer_than_the_run_is_refused(schedule: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ScheduleConfig.model_validate(schedule).check(1000)
+
+
+def test_a_schedule_that_just_fits_is_taken() -> None:
+    ScheduleConfig(kind="wsd", warmup_tokens=400).check(1000)
+
+
+def test_inverse_sqrt_needs_a_warmup_to_fall_from() -> None:
+    with pytest.raises(ValidationError, match=r"set schedule\.warmup_tokens"):
+        ScheduleConfig(kind="inverse_sqrt")

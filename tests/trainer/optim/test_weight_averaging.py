@@ -1,0 +1,110 @@
+"""What is evaluated and exported is the stated average of the weights; training goes on from the others, resumed or not."""
+
+import shutil
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from safetensors.torch import load_file
+
+from tests.trainer.runs import outcome
+from trainer.checkpoint import store
+from trainer.config import RunConfig
+from trainer.optim.weight_averaging import averaged
+from trainer.parallel.world import World
+from trainer.run import metrics
+from trainer.run.evaluate import evaluate_checkpoint
+from trainer.run.loop import DONE, run
+from trainer.run.memory import estimate
+from trainer.run.session import Session
+
+ALONE = World(0, 1, torch.device("cpu"))
+STEP_TOKENS = 256
+KINDS: dict[str, dict[str, Any]] = {
+    "ema": {"kind": "ema", "half_life_tokens": 2 * STEP_TOKENS},
+    "last_k": {"kind": "last_k", "k": 3, "every_tokens": 2 * STEP_TOKENS},
+}
+Weights = dict[str, torch.Tensor]
+
+
+def weights(session: Session) -> Weights:
+    return {name: parameter.detach().clone() for name, parameter in session.model.named_parameters()}
+
+
+def course(settings: dict[str, Any], steps: int) -> tuple[Session, list[Weights]]:
+    """A run in memory, and its weights after each step."""
+    session, seen = Session.prepare(RunConfig.model_validate(settings), ALONE), []
+    for step in range(steps):
+        session.take_step(torch.from_numpy(session.data.batch(step, 0, 1)))
+        seen.append(weights(session))
+    return session, seen
+
+
+def expected(kind: str, seen: list[Weights], name: str) -> torch.Tensor:
+    if kind == "last_k":
+        return torch.stack([one[name].double() for one in seen[1::2][-3:]]).mean(0)
+    average = torch.stack([one[name].double() for one in seen[:3]]).mean(0)  # of so few steps none counts for less yet
+    for one in seen[3:]:
+        average = average * 0.5**0.5 + one[name].double() * (1 - 0.5**0.5)
+    return average
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_average_is_the_stated_one_and_training_does_not_know_of_it(settings: dict[str, Any], kind: str) -> None:
+    _, without = course(settings, 9)
+    settings["training"]["averaging"] = KINDS[kind]
+    session, seen = course(settings, 9)
+    for ours, theirs in zip(seen, without, strict=True):
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    with averaged(session.optimizers):
+        inside = weights(session)
+    for name, weight in inside.items():
+        torch.testing.assert_close(weight.double(), expected(kind, seen, name), rtol=1e-5, atol=1e-6)
+    assert all(torch.equal(weight, seen[-1][name]) for name, weight in weights(session).items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("optimizer", ["muon", "adafactor"])
+def test_a_resumed_run_ends_in_the_same_average_which_is_evaluated_and_exported(settings: dict[str, Any], kind: str, optimizer: str) -> None:
+    settings["training"] |= {"averaging": KINDS[kind], "optimizer": {"kind": optimizer}}
+    config = RunConfig.model_validate(settings)
+    assert run(config) == DONE
+    whole = outcome(config.run_dir)
+    checkpoint = store.existing(config.run_dir / "checkpoints")[-1]
+    trained, exported = load_file(checkpoint / "optimizer.safetensors"), load_file(checkpoint / "hf/model.safetensors")
+    assert all(not torch.equal(trained[f"trained/{name}"][: len(weight)], weight) for name, weight in exported.items())
+    last = [record for record in metrics.read(config.run_dir / "metrics.jsonl") if record["kind"] == "evaluation"][-1]
+    assert evaluate_checkpoint(checkpoint, config)["loss"] == pytest.approx(last["loss"], rel=1e-5)
+
+    shutil.rmtree(checkpoint)
+    assert run(config) == DONE
+    assert outcome(config.run_dir) == whole
+
+
+def test_the_copies_are_part_of_the_memory_that_a_run_needs(settings: dict[str, Any]) -> None:
+    needed = {}
+    for kind in (None, *KINDS.values()):
+        settings["training"] |= {"averaging": kind, "optimizer": {"kind": "lion"}}
+        found = estimate(RunConfig.model_validate(settings), 1, ALONE.device)
+        needed[kind and kind["kind"]] = round(found.optimizer / found.weights)
+    assert needed == {None: 1, "ema": 2, "last_k": 4}
+
+
+@pytest.mark.parametrize("later", [None, {"kind": "last_k", "k": 2, "every_tokens": 2 * STEP_TOKENS}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_average_that_is_no_longer_wanted_is_not_evaluated_or_exported(settings: dict[str, Any], kind: str, later: dict[str, Any] | None) -> None:
+    settings["training"] |= {"averaging": KINDS[kind], "max_tokens": 8 * STEP_TOKENS, "checkpoint": {"every_tokens": 8 * STEP_TOKENS}}
+    assert run(RunConfig.model_validate(settings)) == DONE
+    settings["training"] |= {"averaging": later, "max_tokens": 12 * STEP_TOKENS}
+    config = RunConfig.model_validate(settings)
+    assert run(config, allow_changes=True) == DONE
+    checkpoint = store.existing(config.run_dir / "checkpoints")[-1]
+    slots = {key.partition("/")[0] for key in load_file(checkpoint / "optimizer.safetensors")}
+    assert {slot for slot in slots if slot.startswith(("average", "recent", "trained"))} == ({"recent_0", "recent_1", "trained"} if later else set())
+
+
+def test_an_average_that_the_run_is_too_short_for_is_refused(settings: dict[str, Any]) -> None:
+    settings["training"]["averaging"] = {"kind": "ema", "half_life_tokens": 10_000_000}
+    with pytest.raises(ValidationError, match=r"averaging.half_life_tokens 10000000 is more than max_tokens"):
+        RunConfig.model_validate(settings)

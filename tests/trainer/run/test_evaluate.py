@@ -1,0 +1,62 @@
+"""Validation counts every held-out token once, and bits per byte are those of the text."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.config import InitConfig, RunConfig
+from trainer.data.shards import TokenStream
+from trainer.model.llama import Llama
+from trainer.parallel.world import World
+from trainer.run.evaluate import evaluate
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+@pytest.fixture
+def model(config: RunConfig) -> Llama:
+    model = Llama(config.training.model, config.data.vocab_size, config.training.seq_len, "math")
+    model.initialise(InitConfig(std=0.3, zero_output=False), seed=1)
+    return model
+
+
+def direct_nats(model: Llama, config: RunConfig, corpus: int) -> tuple[float, int]:
+    """Window by window, in float64."""
+    stream, seq_len = TokenStream(config.data.corpora[corpus].validation), config.training.seq_len
+    nats, count = 0.0, 0
+    for start in range(0, stream.num_tokens - 1, seq_len):
+        window = torch.from_numpy(stream.window(start, min(seq_len + 1, stream.num_tokens - start)).astype("int64"))
+        with torch.no_grad():
+            predicted = model.logits(model(window[None, :-1]))[0].double().log_softmax(-1)
+        nats -= predicted.gather(1, window[1:, None]).sum().item()
+        count += len(window) - 1
+    return nats, count
+
+
+@pytest.mark.parametrize("micro_batch_size", [1, 4, 64])
+def test_bits_per_byte_equal_a_direct_computation(settings: dict[str, Any], model: Llama, micro_batch_size: int) -> None:
+    settings["training"]["evaluation"]["micro_batch_size"] = micro_batch_size
+    config = RunConfig.model_validate(settings)
+    found = evaluate(model, config.data, config.training, "fp32", ALONE)
+    assert found is not None
+    all_nats, all_tokens, all_bytes = 0.0, 0, 0
+    for i, corpus in enumerate(config.data.corpora):
+        nats, tokens = direct_nats(model, config, i)
+        mine = found["per_corpus"][corpus.name]
+        assert tokens == TokenStream(corpus.validation).num_tokens - 1
+        assert mine["validation_tokens"] == tokens
+        assert mine["loss"] == pytest.approx(nats / tokens, rel=1e-6)
+        assert mine["bits_per_byte"] == pytest.approx(nats / math.log(2) / corpus.validation_bytes, rel=1e-6)
+        all_nats, all_tokens, all_bytes = all_nats + nats, all_tokens + tokens, all_bytes + corpus.validation_bytes
+    assert found["loss"] == pytest.approx(all_nats / all_tokens, rel=1e-6)
+    assert found["perplexity"] == pytest.approx(math.exp(all_nats / all_tokens), rel=1e-5)
+    assert found["bits_per_byte"] == pytest.approx(all_nats / math.log(2) / all_bytes, rel=1e-6)
+
+
+def test_without_validation_shards_there_is_nothing_to_say(settings: dict[str, Any], model: Llama) -> None:
+    for corpus in settings["data"]["corpora"]:
+        corpus |= {"validation": [], "validation_bytes": 0}
+    config = RunConfig.model_validate(settings)
+    assert evaluate(model, config.data, config.training, "fp32", ALONE) is None

@@ -1,0 +1,291 @@
+"""Whole runs: killed, stopped, damaged or repeated, they end in the same bytes."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+from tests.trainer.runs import ROOT, history, outcome, start, write_config
+from trainer.__main__ import main
+from trainer.checkpoint import store
+from trainer.config import RunConfig, load_run_config
+from trainer.model.llama import Llama
+from trainer.run import evaluate, metrics
+from trainer.run.loop import DONE, RESUMABLE, run
+from trainer.run.run_directory import RunDirectory
+from trainer.run.step import loss_sum
+from trainer.system import launch
+from trainer.system.errors import TrainerError
+
+
+def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1]
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def uninterrupted(settings: dict[str, Any], tmp_path: Path) -> Path:
+    settings["training"]["max_tokens"] = 24 * 256
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "whole")})) == DONE
+    return tmp_path / "whole"
+
+
+def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(settings: dict[str, Any], uninterrupted: Path, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    config = write_config(settings, tmp_path / "run.yaml", run_dir)
+
+    def logged() -> int:
+        return len(metrics.read(run_dir / "metrics.jsonl"))
+
+    def saving() -> bool:
+        return bool(list(run_dir.glob("checkpoints/.step-*.tmp")))
+
+    for number, when in ((signal.SIGKILL, lambda: logged() >= 7), (signal.SIGTERM, lambda: logged() >= 12), (signal.SIGKILL, saving)):
+        process = start(config)
+        before = logged()
+        wait_for(lambda when=when, before=before: when() and logged() != before, process)  # type: ignore[misc]
+        process.send_signal(number)
+        process.communicate()
+        assert process.returncode == (RESUMABLE if number == signal.SIGTERM else -signal.SIGKILL)
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(run_dir)})) == DONE
+    assert outcome(run_dir) == outcome(uninterrupted)
+
+
+def test_the_same_configuration_gives_the_same_bytes_in_bf16_too(settings: dict[str, Any], tmp_path: Path) -> None:
+    settings["training"] |= {"precision": "bf16", "document_masking": True, "packing": "best_fit"}
+    ends = []
+    for name in ("one", "two"):
+        assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / name)})) == DONE
+        ends.append(outcome(tmp_path / name))
+    assert ends[0] == ends[1]
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_before(config: RunConfig, caplog: pytest.LogCaptureFixture) -> None:
+    run(config)
+    expected = outcome(config.run_dir)
+    newest = store.existing(config.run_dir / "checkpoints")[-1]
+    (newest / "optimizer.safetensors").write_bytes(b"damaged")
+    assert run(config) == DONE
+    assert f"{newest}/optimizer.safetensors" in caplog.text
+    assert outcome(config.run_dir) == expected
+
+
+def test_an_older_damaged_checkpoint_hinders_nobody(config: RunConfig) -> None:
+    run(config)
+    expected = outcome(config.run_dir)
+    older, newest = store.existing(config.run_dir / "checkpoints")
+    (older / "state.json").write_text("{")
+    (older / "manifest.json").unlink()
+    assert run(config) == DONE
+    assert outcome(config.run_dir) == expected and newest.exists()
+
+
+def test_a_run_none_of_whose_checkpoints_can_be_used_is_not_begun_anew_unasked(settings: dict[str, Any]) -> None:
+    settings["training"]["checkpoint"] = {"every_tokens": 4 * 256, "model_only": True}
+    config = RunConfig.model_validate(settings)
+    assert run(config) == DONE
+    before = history(config.run_dir)
+    settings["training"]["max_tokens"] = 16 * 256
+    with pytest.raises(TrainerError, match=r"no checkpoint of .*checkpoints can be gone on from: .*holds the model only.* Remove that directory"):
+        run(RunConfig.model_validate(settings))
+    assert history(config.run_dir) == before
+
+
+def test_a_signal_in_an_evaluation_ends_it_and_the_next_start_makes_up_for_it(
+    settings: dict[str, Any], config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(config)
+    config = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "stopped")})
+    asked: list[str] = []
+
+    def stopped_by(model: Llama, *others: Any) -> torch.Tensor:
+        asked.append("batch")
+        os.kill(os.getpid(), signal.SIGTERM)
+        return loss_sum(model, *others)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluate, "loss_sum", stopped_by)
+        assert run(config) == RESUMABLE
+    assert asked == ["batch"]
+    assert run(config) == DONE
+    assert outcome(config.run_dir) == outcome(Path(settings["run_dir"]))
+
+
+def test_a_complete_run_is_only_reported_again(config: RunConfig, caplog: pytest.LogCaptureFixture) -> None:
+    assert run(config) == DONE
+    before = outcome(config.run_dir)
+    files = {path: path.stat().st_mtime_ns for path in config.run_dir.rglob("*") if path.is_file()}
+    caplog.clear()
+    with caplog.at_level("INFO", logger="trainer"):
+        assert run(config) == DONE
+    assert "complete" in caplog.text
+    assert outcome(config.run_dir) == before
+    assert {path: path.stat().st_mtime_ns for path in config.run_dir.rglob("*") if path.is_file()} == files
+
+
+def test_other_settings_or_other_shards_in_the_same_run_directory_are_refused(settings: dict[str, Any], config: RunConfig) -> None:
+    run(config)
+    settings["training"]["seed"] = 6
+    with pytest.raises(TrainerError, match=r"training\.seed: 5 -> 6"):
+        run(RunConfig.model_validate(settings))
+    settings["training"]["seed"] = 5
+    settings["data"]["corpora"][0]["train"].reverse()
+    with pytest.raises(TrainerError, match=r"data\.corpora\.prose\.shards"):
+        run(RunConfig.model_validate(settings))
+
+
+def test_changed_settings_go_on_by_an_explicit_word_and_leave_a_trace(settings: dict[str, Any], config: RunConfig) -> None:
+    run(config)
+    settings["training"]["max_tokens"] = 16 * 256
+    settings["data"]["corpora"][0]["weight"] = 1
+    longer = RunConfig.model_validate(settings)
+    with pytest.raises(TrainerError, match=r"training\.max_tokens: 3072 -> 4096\): .*--allow-changes"):
+        run(longer)
+    assert run(longer, allow_changes=True) == DONE
+    lineage = json.loads((config.run_dir / "checkpoints/step-00000016/lineage.json").read_text())["training"]
+    assert [change["step"] for change in lineage["changes"]] == [12]
+    assert "training.max_tokens: 3072 -> 4096" in lineage["changes"][0]["changed"]
+    # 12 steps of 8 windows at 3 : 1, then 4 at 1 : 1.
+    assert lineage["corpus_tokens"] == {"prose": (72 + 16) * 32, "code": (24 + 16) * 32}
+    assert run(longer) == DONE
+    settings["training"]["seq_len"] = 16
+    with pytest.raises(TrainerError, match=r"another training\.seq_len: 32 -> 16: choose another run_dir"):
+        run(RunConfig.model_validate(settings), allow_changes=True)
+
+
+def test_a_trace_of_some_steps_is_left_when_asked_for(config: RunConfig) -> None:
+    assert run(config, profile=True) == DONE
+    trace = json.loads((config.run_dir / "profile/steps-3-5.json").read_text())
+    assert any(event.get("name") == "aten::mm" for event in trace["traceEvents"])
+
+
+def test_a_checkpoint_holds_what_made_it(config: RunConfig) -> None:
+    run(config)
+    checkpoints = store.existing(config.run_dir / "checkpoints")
+    assert [path.name for path in checkpoints] == ["step-00000008", "step-00000012"]
+    last = checkpoints[-1]
+    lineage = json.loads((last / "lineage.json").read_text())
+    assert lineage["recipe"] == "test"
+    assert (lineage["training"]["step"], lineage["training"]["tokens"]) == (12, 12 * 256)
+    assert lineage["training"]["corpus_tokens"] == {"prose": 72 * 32, "code": 24 * 32}
+    state = json.loads((last / "state.json").read_text())
+    assert state["evaluation"]["bits_per_byte"] > 0
+    assert state["samples"] == 12 * 8
+    assert load_file(last / "hf/model.safetensors")["model.embed_tokens.weight"].shape == (300, 32)
+
+
+def test_a_run_leaves_metrics_a_curve_and_tensorboard_events(config: RunConfig) -> None:
+    run(config)
+    records = metrics.read(config.run_dir / "metrics.jsonl")
+    assert [record["step"] for record in records if record["kind"] == "train"] == list(range(1, 13))
+    assert [record["step"] for record in records if record["kind"] == "evaluation"] == [6, 12]
+    for field in ("tokens", "loss", "lr", "grad_norm", "param_norm", "update_ratio", "spike", *metrics.TIMING_FIELDS):
+        assert isinstance(records[0][field], int | float)
+    assert (config.run_dir / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert list((config.run_dir / "tensorboard").glob("events*"))
+
+
+def test_a_checkpoint_that_cannot_be_written_is_named(config: RunConfig) -> None:
+    config.run_dir.mkdir()
+    (config.run_dir / "checkpoints").write_text("in the way")
+    with pytest.raises(TrainerError, match="step-00000004: cannot be saved"):
+        run(config)
+
+
+def test_two_trainers_never_share_a_run_directory(config: RunConfig) -> None:
+    directory = RunDirectory(config.run_dir)
+    refused = pytest.raises(TrainerError, match="another trainer works in this run directory")
+    with directory.locked(), refused, directory.locked(patience_seconds=0.3):
+        pass
+    with directory.locked(patience_seconds=0):
+        pass
+
+
+@pytest.mark.slow
+def test_two_processes_train_the_same_model_as_one(settings: dict[str, Any], tmp_path: Path) -> None:
+    settings["training"] |= {"optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}}
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
+    config = write_config(settings, tmp_path / "two.yaml", tmp_path / "two")
+    environment = {**os.environ, **launch.environment(1)}
+    subprocess.run(launch.command(config, processes=2), cwd=ROOT, env=environment, check=True, capture_output=True)
+    one, two = history(tmp_path / "one"), history(tmp_path / "two")
+    for ours, theirs in zip(one, two, strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+    weights = [load_file(tmp_path / name / "checkpoints/step-00000012/hf/model.safetensors") for name in ("one", "two")]
+    for name, tensor in weights[0].items():
+        assert abs(tensor - weights[1][name]).max() < 1e-5
+
+
+def test_a_mistake_is_one_message_and_exit_code_2(settings: dict[str, Any], tmp_path: Path) -> None:
+    config = write_config(settings, tmp_path / "run.yaml", tmp_path / "run")
+    process = start(config, "training.optimizer.learning_rate=1")
+    _, errors = process.communicate()
+    assert process.returncode == 2
+    assert errors.startswith("trainer: ") and len(errors.splitlines()) == 1
+    assert "unknown key 'learning_rate'" in errors
+    assert not (tmp_path / "run").exists()
+
+
+def test_evaluate_and_generate_are_commands(config: RunConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value in launch.environment(1).items():
+        monkeypatch.setenv(name, value)
+    run(config)
+    checkpoint = str(config.run_dir / "checkpoints/step-00000012")
+    capsys.readouterr()
+    assert main(["evaluate", checkpoint, "--samples", '{"prompts": ["the model", "a"], "max_new_tokens": 5}']) == 0
+    found, saved = json.loads(capsys.readouterr().out), json.loads((Path(checkpoint) / "state.json").read_text())["evaluation"]
+    assert found["bits_per_byte"] == pytest.approx(saved["bits_per_byte"], rel=1e-6)
+    assert [sample["text"][: len(sample["prompt"])] for sample in found["samples"]] == ["the model", "a"]
+    texts = []
+    for _ in range(2):
+        assert main(["generate", checkpoint, "--prompt", "the model", "--max-new-tokens", "5", "--seed", "3"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0].startswith("the model")
+    assert texts[0] == texts[1]
+    assert main(["evaluate", str(config.run_dir / "nowhere"), "--config", str(config.run_dir / "config.yaml")]) == 2
+    assert "nowhere/hf/config.json" in capsys.readouterr().err
+    assert main(["generate", checkpoint, "--prompt", "the", "--temperature", "-1"]) == 2
+    assert main(["evaluate", checkpoint, "--samples", '{"temprature": 1}']) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and "temperature: Input should be greater" in said[0] and "did you mean 'temperature'" in said[1]
+
+
+def test_a_check_that_is_not_passed_is_told_apart_by_its_exit_status(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in launch.environment(1).items():
+        monkeypatch.setenv(name, value)
+    run(config)
+    export = config.run_dir / "checkpoints/step-00000012/hf"
+    capsys.readouterr()
+    assert main(["check", str(export)]) == 0 and json.loads(capsys.readouterr().out)["passed"]
+    weights = load_file(export / "model.safetensors")
+    weights["model.norm.weight"][0] = float("nan")
+    save_file(weights, export / "model.safetensors", metadata={"format": "pt"})
+    assert main(["check", str(export)]) == 3 and not json.loads(capsys.readouterr().out)["passed"]
+
+
+def test_settings_given_relative_to_a_directory_hold_from_any(
+    settings: dict[str, Any], corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(corpus_dir)
+    settings["data"]["tokenizer"] = "tokenizer"
+    assert run(RunConfig.model_validate(settings)) == DONE
+    monkeypatch.chdir(tmp_path)
+    assert run(load_run_config(Path(settings["run_dir"]) / "config.yaml")) == DONE
+
+
+def test_a_run_directory_that_cannot_be_written_to_is_said(settings: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrainerError, match=r"run_dir .*file/run cannot be written to: Not a directory"):
+        run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "file/run")}))

@@ -1,0 +1,1 @@
+"""Token shards and the order in which windows are read from them."""

@@ -1,0 +1,105 @@
+"""From token shards to batches: each process reads its own part of each global batch, one step ahead."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from trainer.config import CorpusShards, DataConfig, TrainingConfig
+from trainer.data.order import Jump, sample_order
+from trainer.data.packing.index import PackedRows
+from trainer.data.shards import ShardError, TokenStream
+from trainer.data.windows import StridedWindows, Windows
+from trainer.system.errors import TrainerError
+
+
+class TrainingData:
+    """The windows of each corpus, in the run's order. Packed rows are planned once and kept below `index_dir`."""
+
+    def __init__(self, data: DataConfig, training: TrainingConfig, index_dir: Path) -> None:
+        self._data = data
+        self._curriculum = training.curriculum
+        streams = [TokenStream(corpus.train) for corpus in data.corpora]
+        self.windows = [_windows(corpus, stream, data.bot_id, training, index_dir) for corpus, stream in zip(data.corpora, streams, strict=True)]
+        self.order = sample_order(training, {corpus.name: corpus.weight for corpus in data.corpora}, [windows.num_rows for windows in self.windows])
+        self._whole = self.order
+        self._cut = {training.seq_len: self.windows}
+        for seq_len in {self.order.part_len, *(stage.seq_len for stage in self._curriculum.stages)} - {training.seq_len}:
+            self._cut[seq_len] = [StridedWindows(stream, seq_len) for stream in streams]
+
+    @property
+    def padding(self) -> dict[str, float]:
+        """The share of each corpus' windows that holds nothing."""
+        return {name: round(windows.padding, 6) for name, windows in zip(self.order.names, self.windows, strict=True)}
+
+    def jump(self, jumps: Sequence[Jump]) -> None:
+        """From now on leaves out these samples, and no others."""
+        self.order = self._whole.jumping(jumps)
+
+    def batch(self, step: int, rank: int, world_size: int) -> np.ndarray:
+        """This process's rows of the global batch of step `step` (from 0), int64 [global_batch_size / world_size, seq_len + 1] as its stage says.
+
+        What is in them, trainer.data.windows describes. TrainerError, with the document, when an id is outside the vocabulary.
+        """
+        stage = self._curriculum.stage(step)
+        rows = stage.global_batch_size // world_size
+        corpora, numbers = self.order.windows(self._curriculum.samples(step) + rank * rows, rows)
+        batch = np.empty((rows, stage.seq_len + 1), dtype=np.int64)
+        for corpus, windows in enumerate(self._cut[stage.seq_len]):
+            mine = np.flatnonzero(corpora == corpus)
+            windows.read(numbers[mine], batch, mine)
+        if max(int(batch.max()), ~int(batch.min())) >= self._data.vocab_size:
+            check_ids(self._data)
+        return batch
+
+    def holding(self, corpus: int, begin: int, end: int) -> np.ndarray:
+        """The parts, as `order.times_seen` numbers them, that hold any of the tokens from `begin` to `end` - 1 of a corpus, int64."""
+        parts = self._cut[self.order.part_len][corpus].holding(begin, end)
+        return parts[parts < self.windows[corpus].num_rows * (self.order.seq_len // self.order.part_len)]
+
+
+def check_ids(data: DataConfig) -> None:
+    """Reads all tokens. TrainerError names the first id outside the vocabulary and its document."""
+    for corpus in data.corpora:
+        try:
+            TokenStream([*corpus.train, *corpus.validation]).check_ids(data.vocab_size)
+        except ShardError as error:
+            raise TrainerError(f"corpus {corpus.name!r}: {error}") from error
+
+
+def _windows(corpus: CorpusShards, stream: TokenStream, bot_id: int, training: TrainingConfig, index_dir: Path) -> Windows:
+    if stream.num_tokens <= training.seq_len:
+        raise TrainerError(
+            f"corpus {corpus.name!r} has {stream.num_tokens} training tokens, too few for one window of seq_len + 1 = {training.seq_len + 1}; "
+            "lower training.seq_len, add text, or leave the corpus out"
+        )
+    if training.packing == "windows":
+        return StridedWindows(stream, training.seq_len)
+    try:
+        return PackedRows(stream, training.seq_len, bot_id, index_dir)
+    except (OSError, ShardError) as error:
+        raise TrainerError(f"corpus {corpus.name!r} cannot be packed: {error}") from error
+
+
+class Prefetcher:
+    """Reads the batch of the next step in one thread while the current one is computed."""
+
+    def __init__(self, data: TrainingData, rank: int, world_size: int) -> None:
+        self._data, self._rank, self._world_size = data, rank, world_size
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
+        self._next: tuple[int, Future[np.ndarray]] | None = None
+
+    def batch(self, step: int) -> np.ndarray:
+        """As TrainingData.batch; asks for step + 1 before it returns."""
+        if self._next is None or self._next[0] != step:
+            self._next = (step, self._submit(step))
+        batch = self._next[1].result()
+        self._next = (step + 1, self._submit(step + 1))
+        return batch
+
+    def _submit(self, step: int) -> Future[np.ndarray]:
+        return self._pool.submit(self._data.batch, step, self._rank, self._world_size)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)

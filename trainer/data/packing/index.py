@@ -1,0 +1,146 @@
+"""The packed rows of one corpus on disk: made once, mapped after, found by what they were made from.
+
+starts.i64   where in the corpus' token stream each piece begins
+lengths.i32  its tokens
+ends.i64     the number of pieces up to and with each row
+index.json   seq_len, rows, pieces, and the tokens placed
+"""
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from trainer.data.memmap import map_file
+from trainer.data.shards import CHECKED_TOGETHER, ShardError, TokenStream, idx_path
+from trainer.data.windows import PADDING
+from trainer.system.durable import sync
+
+VERSION = "best-fit-1"
+# What is packed together bounds the memory.
+BLOCK_DOCUMENTS = 1 << 20
+BLOCK_TOKENS = 1 << 30
+READ_TOGETHER = 1 << 14  # documents
+FILES: dict[str, np.dtype] = {"starts": np.dtype("<i8"), "lengths": np.dtype("<i4"), "ends": np.dtype("<i8")}
+
+log = logging.getLogger("trainer")
+
+
+class PackedRows:
+    """Windows of whole documents, which start with `bot_id`, as far as they fit; longer ones are cut, see bestfit.
+
+    The index lies below `directory`. Many processes may ask for it at once: one of them makes it. ShardError when a shard's index does not add up.
+    """
+
+    def __init__(self, stream: TokenStream, seq_len: int, bot_id: int, directory: Path) -> None:
+        self._stream, self._bot_id = stream, bot_id
+        path = directory / f"{_identity(stream, seq_len)}-{seq_len}"
+        if not (path / "index.json").exists():
+            directory.mkdir(parents=True, exist_ok=True)
+            with (directory / ".lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not (path / "index.json").exists():
+                    _make(stream, seq_len, path)
+        facts = json.loads((path / "index.json").read_text(encoding="utf-8"))
+        self.num_rows = int(facts["rows"])
+        self.padding = 1 - facts["tokens"] / max(1, self.num_rows * (seq_len + 1))
+        self._starts, self._lengths, self._ends = (map_file(path / f"{name}.{_suffix(dtype)}", dtype) for name, dtype in FILES.items())
+        if not self.num_rows:
+            raise ShardError("no document has two tokens, so there is nothing to predict")
+        if len(self._ends) != self.num_rows or not len(self._starts) == len(self._lengths) == facts["pieces"]:
+            raise ShardError(f"{path}: its files are not as long as index.json says; remove this directory, it will be made again")
+
+    def pieces(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where the pieces of a row start in the stream, and their lengths."""
+        first = int(self._ends[row - 1]) if row else 0
+        return self._starts[first : self._ends[row]], self._lengths[first : self._ends[row]]
+
+    def read(self, numbers: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
+        """As Windows.read. A rest that follows another piece begins with a token that is not predicted: what comes before is another document."""
+        for number, row in zip(numbers.tolist(), rows.tolist(), strict=True):
+            at = 0
+            for start, length in zip(*(values.tolist() for values in self.pieces(number)), strict=True):
+                out[row, at : at + length] = self._stream.window(start, length)
+                if at and out[row, at] != self._bot_id:
+                    out[row, at] = ~out[row, at]
+                at += length
+            out[row, at:] = PADDING
+
+    def holding(self, begin: int, end: int) -> np.ndarray:
+        """As Windows.holding, by one pass over the index."""
+        pieces = np.flatnonzero((self._starts < end) & (self._starts + self._lengths > begin))
+        return np.unique(np.searchsorted(self._ends, pieces, side="right"))
+
+
+def _identity(stream: TokenStream, seq_len: int) -> str:
+    """The rows follow from the documents' lengths alone, wherever shards end."""
+    digest = hashlib.sha256(f"{VERSION}/{seq_len}".encode())
+    for shard in stream.shards:
+        for first in range(0, shard.num_documents, CHECKED_TOGETHER):
+            digest.update(shard.lengths[first : first + CHECKED_TOGETHER].tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _make(stream: TokenStream, seq_len: int, path: Path) -> None:
+    # Compiled kernels: loaded only by who needs them.
+    from trainer.data.packing.bestfit import pack
+
+    started = time.perf_counter()
+    temporary = path.with_name(f".{path.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    rows = pieces = tokens = 0
+    files = {name: (temporary / f"{name}.{_suffix(dtype)}").open("wb") for name, dtype in FILES.items()}
+    try:
+        for starts, lengths in _blocks(stream):
+            packed = pack(starts, lengths, seq_len)
+            values: dict[str, np.ndarray] = {"starts": packed.starts, "lengths": packed.lengths, "ends": packed.ends + pieces}
+            for name, file in files.items():
+                file.write(values[name].astype(FILES[name]).tobytes())
+            rows, pieces, tokens = rows + len(packed.ends), pieces + len(packed.starts), tokens + int(packed.lengths.sum(dtype=np.int64))
+    finally:
+        for file in files.values():
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+    (temporary / "index.json").write_text(json.dumps({"seq_len": seq_len, "rows": rows, "pieces": pieces, "tokens": tokens}) + "\n", encoding="utf-8")
+    for written in (temporary / "index.json", temporary):
+        sync(written)
+    temporary.rename(path)
+    sync(path.parent)
+    seconds = time.perf_counter() - started
+    log.info("packed %s tokens into %s rows in %.1f s: %s", f"{stream.num_tokens:,}", f"{rows:,}", seconds, path)
+
+
+def _blocks(stream: TokenStream) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Starts (int64) and lengths (int32) of documents, block by block, whatever shards they are in."""
+    held: list[np.ndarray] = []
+    documents = begin = position = 0
+    for shard in stream.shards:
+        expected = position + shard.num_tokens
+        for first in range(0, shard.num_documents, READ_TOGETHER):
+            lengths = np.array(shard.lengths[first : first + READ_TOGETHER])
+            held.append(lengths)
+            documents, position = documents + len(lengths), position + int(lengths.sum(dtype=np.int64))
+            if documents >= BLOCK_DOCUMENTS or position - begin >= BLOCK_TOKENS:
+                yield _starts(begin, np.concatenate(held))
+                held, documents, begin = [], 0, position
+        if position != expected:
+            raise ShardError(f"{idx_path(shard.prefix)}: its documents' lengths do not add up to the {shard.num_tokens} tokens of the shard")
+    if held:
+        yield _starts(begin, np.concatenate(held))
+
+
+def _starts(begin: int, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return begin + np.cumsum(lengths, dtype=np.int64) - lengths, lengths
+
+
+def _suffix(dtype: np.dtype) -> str:
+    return f"{dtype.kind}{8 * dtype.itemsize}"

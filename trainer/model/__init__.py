@@ -1,0 +1,1 @@
+"""The model, its attention and its loss; knows nothing of parallelism or the run."""

@@ -1,0 +1,235 @@
+"""The Llama-style decoder. Parameter names and the rotary layout are Hugging Face's, so that export and import copy tensors as they are."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from trainer.config import InitConfig, ModelConfig
+from trainer.model.activation_checkpointing import Recompute, recomputed
+from trainer.model.attention import Backend, Mask, attention, document_mask
+from trainer.model.dropout import Dropout
+from trainer.model.loss import soft_capped
+from trainer.model.rope import rotary_tables, rotate
+
+VOCAB_MULTIPLE = 64
+HEAD = "lm_head.weight"
+# Parameters with a row for each token.
+WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
+
+
+def padded_vocab_size(vocab_size: int) -> int:
+    """The rows of the embedding and the head: a multiple of 64, which matrix kernels like. The added rows stay zero for ever."""
+    return -(-vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+
+
+@dataclass
+class Cache:
+    """Keys and values of the positions seen so far, one entry for each layer, [batch, kv_heads, positions, head_dim]."""
+
+    keys: list[torch.Tensor] = field(default_factory=list)
+    values: list[torch.Tensor] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        return self.keys[0].shape[2] if self.keys else 0
+
+    def extend(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Appends the new positions of a layer and returns all of them."""
+        if layer == len(self.keys):
+            self.keys.append(key)
+            self.values.append(value)
+        else:
+            self.keys[layer] = torch.cat([self.keys[layer], key], dim=2)
+            self.values[layer] = torch.cat([self.values[layer], value], dim=2)
+        return self.keys[layer], self.values[layer]
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size))
+        self.eps = eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        normed = nn.functional.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
+        # Cast once here: under autocast, each matrix product that reads it would cast its own copy.
+        device = x.device.type
+        return normed.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else normed
+
+
+class Attention(nn.Module):
+    def __init__(self, config: ModelConfig, backend: Backend, layer: int) -> None:
+        super().__init__()
+        self.head_dim, self.backend, self.layer = config.head_dim, backend, layer
+        self.q_proj = nn.Linear(config.d_model, config.n_heads * config.head_dim, bias=False)
+        self.k_proj = nn.Linear(config.d_model, config.n_kv_heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.d_model, config.n_kv_heads * config.head_dim, bias=False)
+        self.o_proj = nn.Linear(config.n_heads * config.head_dim, config.d_model, bias=False)
+        self.q_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
+        self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
+        self.sinks = nn.Parameter(torch.empty(config.n_heads)) if config.attention_sinks else None
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: Mask | None = None, cache: Cache | None = None) -> torch.Tensor:
+        batch, length, _ = x.shape
+        heads = (batch, length, -1, self.head_dim)
+        query = rotate(self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2), cos, sin)
+        key = rotate(self.k_norm(self.k_proj(x).view(heads)).transpose(1, 2), cos, sin)
+        value = self.v_proj(x).view(heads).transpose(1, 2)
+        if cache is not None:
+            key, value = cache.extend(self.layer, key, value)
+        mixed = attention(query, key, value, self.backend, mask, self.sinks)
+        return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
+
+
+class MLP(nn.Module):
+    """SwiGLU."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(config.d_model, config.d_ff, bias=False)
+        self.up_proj = nn.Linear(config.d_model, config.d_ff, bias=False)
+        self.down_proj = nn.Linear(config.d_ff, config.d_model, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(nn.Module):
+    def __init__(self, config: ModelConfig, backend: Backend, layer: int, recompute: Recompute, dropout: float) -> None:
+        super().__init__()
+        self.recompute = recompute
+        self.input_layernorm = RMSNorm(config.d_model, config.norm_eps)
+        self.self_attn = Attention(config, backend, layer)
+        self.post_attention_layernorm = RMSNorm(config.d_model, config.norm_eps)
+        self.mlp = MLP(config)
+        self.attention_dropout, self.mlp_dropout = Dropout(dropout, 2 * layer + 1), Dropout(dropout, 2 * layer + 2)
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        mask: Mask | None = None,
+        cache: Cache | None = None,
+        dropout_keys: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        return recomputed(self._forward, self.recompute, x, cos, sin, mask, cache, dropout_keys)
+
+    def _forward(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: Mask | None, cache: Cache | None, dropout_keys: torch.Tensor | None
+    ) -> torch.Tensor:
+        x = x + self.attention_dropout(self.self_attn(self.input_layernorm(x), cos, sin, mask, cache), dropout_keys)
+        return x + self.mlp_dropout(self.mlp(self.post_attention_layernorm(x)), dropout_keys)
+
+
+class Decoder(nn.Module):
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+    def __init__(
+        self, config: ModelConfig, vocab_size: int, max_length: int, backend: Backend, recompute: Recompute = "none", dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(padded_vocab_size(vocab_size), config.d_model)
+        self.embed_dropout = Dropout(dropout, 0)
+        self.layers = nn.ModuleList(Block(config, backend, layer, recompute, dropout) for layer in range(config.n_layers))
+        self.norm = RMSNorm(config.d_model, config.norm_eps)
+        self.backend = backend
+        cos, sin = rotary_tables(config, max_length)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+
+    def forward(
+        self,
+        tokens: torch.Tensor,
+        documents: torch.Tensor | None = None,
+        cache: Cache | None = None,
+        dropout_keys: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        x = self.embed(tokens, dropout_keys)
+        return self.norm(self.through(self.layers, x, tokens.shape[1], documents, cache, dropout_keys))
+
+    def embed(self, tokens: torch.Tensor, dropout_keys: torch.Tensor | None) -> torch.Tensor:
+        return self.embed_dropout(self.embed_tokens(tokens), dropout_keys)
+
+    def through(
+        self,
+        layers: Iterable[nn.Module],
+        x: torch.Tensor,
+        length: int,
+        documents: torch.Tensor | None,
+        cache: Cache | None,
+        dropout_keys: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Hidden states of `length` tokens, of which tensor parallel has a part here, after some of the blocks."""
+        start = cache.length if cache is not None else 0
+        cos, sin = self.cos[start : start + length], self.sin[start : start + length]
+        mask = document_mask(documents, length, self.backend)
+        for layer in layers:
+            # A cache grows with each token: compiled blocks, which want one shape, are for training.
+            apply = layer if cache is None else layer.forward
+            x = apply(x, cos, sin, mask, cache, dropout_keys)
+        return x
+
+
+class Llama(nn.Module):
+    """A decoder and its head. `forward` gives the final hidden states [batch, length, d_model]; the loss applies the head itself.
+
+    `shapes` are those of all its parameters by name, wherever they are. Built under `torch.device("meta")` it takes no memory until `materialise`.
+    """
+
+    def __init__(
+        self, config: ModelConfig, vocab_size: int, max_length: int, backend: Backend, recompute: Recompute = "none", dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.config, self.vocab_size, self.max_length = config, vocab_size, max_length
+        self.model = Decoder(config, vocab_size, max_length, backend, recompute, dropout)
+        self.lm_head = nn.Linear(config.d_model, padded_vocab_size(vocab_size), bias=False)
+        self._tie()
+        self.shapes = {name: tuple(parameter.shape) for name, parameter in self.named_parameters()}
+
+    def _tie(self) -> None:
+        if self.config.tie_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
+
+    def materialise(self, device: torch.device) -> None:
+        """Gives a model that was built on the meta device memory on `device`; its weights are to be initialised or loaded then."""
+        self.to_empty(device=device)
+        self._tie()
+        cos, sin = rotary_tables(self.config, self.max_length)
+        self.model.cos, self.model.sin = cos.to(device), sin.to(device)
+
+    def forward(
+        self,
+        tokens: torch.Tensor,
+        documents: torch.Tensor | None = None,
+        cache: Cache | None = None,
+        dropout_keys: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """`tokens` [batch, length] int64; `documents` [batch, length] masks documents from each other; `cache` continues a generation.
+
+        `dropout_keys` [batch, 2] are those of the samples; without them nothing is dropped.
+        """
+        return self.model(tokens, documents, cache, dropout_keys)
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[..., d_model] to [..., vocab_size], without the padding."""
+        return soft_capped(self.lm_head(hidden)[..., : self.vocab_size], self.config.logit_soft_cap)
+
+    @torch.no_grad()
+    def initialise(self, config: InitConfig, seed: int) -> None:
+        """Each parameter from its own generator, keyed by (seed, name): the same weights on any device and number of processes."""
+        for name, parameter in self.named_parameters():
+            if parameter.ndim == 1:
+                parameter.fill_(0.0 if name.endswith("sinks") else 1.0)
+            elif config.zero_output and name.endswith(("o_proj.weight", "down_proj.weight")):
+                parameter.zero_()
+            else:
+                key = int.from_bytes(hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest(), "little")
+                generator = torch.Generator().manual_seed(key >> 1)
+                parameter.copy_(torch.empty(parameter.shape).normal_(0.0, config.std, generator=generator))
+            if name in WITH_VOCABULARY:
+                parameter[self.vocab_size :] = 0.0

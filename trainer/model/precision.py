@@ -1,0 +1,79 @@
+"""The numbers that matrix products are computed in, over fp32 weights: autocast, TF32, and what fp16 needs beside; of fp8, see trainer.model.fp8."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import torch
+
+from trainer.model import fp8
+from trainer.system.errors import TrainerError
+
+Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
+
+# As torch.amp.GradScaler: halved at an overflow, doubled after this many steps without one.
+FIRST_SCALE = 2.0**16
+GROWTH_STEPS = 2000
+
+
+def resolve(wanted: Precision | Literal["auto"], device: torch.device) -> Precision:
+    """What `auto` means here; bf16 where the hardware multiplies it itself, else fp32. Sets TF32 for the process.
+
+    TrainerError for TF32 and fp8 where there is no hardware for them.
+    """
+    if wanted == "fp8":
+        fp8.check(device)
+    if wanted == "tf32" and device.type != "cuda":
+        raise TrainerError("training.precision tf32 is for NVIDIA GPUs, and there is none: choose auto, fp32 or bf16")
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.fp32_precision = "tf32" if wanted == "tf32" else "ieee"
+    if wanted != "auto":
+        return wanted
+    return "bf16" if multiplies_bf16(device) else "fp32"
+
+
+def multiplies_bf16(device: torch.device) -> bool:
+    """Whether the hardware multiplies bf16 itself; emulated, it is many times slower than fp32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
+    return torch.autocast(device.type, dtype=AUTOCAST.get(precision, torch.bfloat16), enabled=precision in AUTOCAST)
+
+
+@dataclass
+class LossScale:
+    """What the loss is multiplied by before, and gradients are divided by after the backward pass, so that small ones survive in fp16.
+
+    All of it belongs in a checkpoint. `skipped_steps`: those whose gradients overflowed; they consumed their batch, and the schedule waits.
+    """
+
+    value: float = 1.0
+    good_steps: int = 0
+    skipped_steps: int = 0
+    in_use: bool = False
+
+    @classmethod
+    def of(cls, precision: Precision) -> Self:
+        return cls(FIRST_SCALE, in_use=True) if precision == "fp16" else cls()
+
+    def gone_on_from(self, saved: "LossScale") -> "LossScale":
+        """What a run takes over from a checkpoint: of another precision only how long the schedule has waited."""
+        return saved if saved.in_use == self.in_use else replace(self, skipped_steps=saved.skipped_steps)
+
+    @property
+    def can_shrink(self) -> bool:
+        """False where nothing is scaled: what is not finite then is so without it."""
+        return self.value > 1
+
+    def adapt(self, finite: bool) -> None:
+        """After each step."""
+        if not finite:
+            self.value, self.good_steps, self.skipped_steps = self.value / 2, 0, self.skipped_steps + 1
+        elif self.in_use:
+            self.good_steps += 1
+            if self.good_steps == GROWTH_STEPS:
+                self.value, self.good_steps = self.value * 2, 0

@@ -1,0 +1,102 @@
+"""A model split over processes, in place: tensor parallel, then FSDP2. The model's own code knows nothing of it."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+from trainer.config import ParallelConfig
+from trainer.model.llama import Llama
+from trainer.model.precision import AUTOCAST, Precision
+from trainer.parallel.dtensor import whole
+from trainer.parallel.pipeline_parallel import Pipelined
+from trainer.parallel.world import World
+
+# [batch, sequence, features], and [batch, sequence, heads, head_dim] for the norms of queries and keys.
+SEQUENCE, HEADS = 1, 2
+
+
+def split(model: Llama, world: World, parallel: ParallelConfig, precision: Precision) -> None:
+    """Leaves each process its part of the weights, which are the same on all before. Parameters keep their names."""
+    if world.mesh is None or not parallel.splits_model:
+        return
+    if parallel.tp > 1:
+        _split_matrices(model, world.mesh["tp"])
+    copies = world.mesh["dp_replicate"].size()
+    data = world.mesh["dp_replicate", "dp_shard"] if copies > 1 else world.mesh["dp_shard"]
+    # What a single process multiplies in; residuals and what is added up, gradients too, stay in fp32.
+    policy = MixedPrecisionPolicy(AUTOCAST.get(precision), reduce_dtype=torch.float32, cast_forward_inputs=False)
+    for block in model.model.layers:
+        fully_shard(block, mesh=data, reshard_after_forward=parallel.reshard_after_forward, mp_policy=policy)
+    # The loss reads the head after the forward pass: a root's weights stay until its backward pass is done.
+    for root in _roots(model):
+        fully_shard(root, mesh=data)
+
+
+def whole_parameters(model: Llama) -> Iterator[tuple[str, torch.Tensor]]:
+    """Each parameter of the whole model by its name, on every process, one after the other. A collective where it is split."""
+    if isinstance(model, Pipelined):
+        yield from model.whole_parameters()
+    else:
+        for name, parameter in model.named_parameters():
+            yield name, whole(parameter)
+
+
+def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
+    """Megatron's scheme (Korthikanti et al. 2022): matrices split by heads and by the MLP's width, all between them by the sequence.
+
+    Embedding and head stay whole on each process.
+    """
+    split_sequence, all_of_it = Shard(SEQUENCE), Replicate()
+    rest = (None,) * 4  # angles, mask and cache
+    plan: dict[str, ParallelStyle] = {
+        "input_layernorm": SequenceParallel(),
+        "self_attn": PrepareModuleInput(input_layouts=(split_sequence, *rest), desired_input_layouts=(all_of_it, *rest)),
+        "self_attn.q_proj": ColwiseParallel(),
+        "self_attn.k_proj": ColwiseParallel(),
+        "self_attn.v_proj": ColwiseParallel(),
+        "self_attn.o_proj": RowwiseParallel(output_layouts=split_sequence),
+        "post_attention_layernorm": SequenceParallel(),
+        "mlp": PrepareModuleInput(input_layouts=(split_sequence,), desired_input_layouts=(all_of_it,)),
+        "mlp.gate_proj": ColwiseParallel(),
+        "mlp.up_proj": ColwiseParallel(),
+        "mlp.down_proj": RowwiseParallel(output_layouts=split_sequence),
+    }
+    if model.config.qk_norm:
+        norms = SequenceParallel(sequence_dim=HEADS, use_local_output=True)
+        plan |= {"self_attn.q_norm": norms, "self_attn.k_norm": norms}
+    for block in model.model.layers:
+        parallelize_module(block, mesh, plan)
+    around: list[tuple[str, ParallelStyle]] = [
+        ("embed_tokens", PrepareModuleOutput(output_layouts=all_of_it, desired_output_layouts=split_sequence)),
+        ("norm", SequenceParallel()),
+        ("norm", PrepareModuleOutput(output_layouts=split_sequence, desired_output_layouts=all_of_it)),
+    ]
+    for name, style in around:
+        if hasattr(model.model, name):
+            parallelize_module(model.model, mesh, {name: style})
+
+
+def release(model: Llama) -> None:
+    """After forward passes without a backward pass: gives back what they have gathered, so that parameters are parts again."""
+    for root in _roots(model):
+        for module in root.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+
+def _roots(model: Llama) -> Sequence[nn.Module]:
+    """What is called as a whole."""
+    return model.stages if isinstance(model, Pipelined) else [model]

@@ -1,0 +1,147 @@
+"""A model as stages, one after the other: each process has some of them, and micro-batches go through all (pipeline parallel)."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
+
+from trainer.config import ParallelConfig
+from trainer.model.llama import Cache, Llama
+from trainer.model.precision import Precision, autocast
+from trainer.parallel.dtensor import whole
+
+# From a micro-batch's final hidden states, and the numbers of its rows in the batch, what its backward pass starts from.
+MicroBatchLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def divided(n_layers: int, stages: int, head: float) -> list[range]:
+    """The blocks of each stage, at least one. The head takes as long as `head` blocks, so the last stage has fewer."""
+    share = (n_layers + head) / stages
+    ends = [min(int((stage + 1) * share + 0.5), n_layers - (stages - 1 - stage)) for stage in range(stages)]
+    return [range(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+class Stage(nn.Module):
+    """Consecutive blocks of a model; in the first stage its embedding comes before them, in the last one its norm and head after them."""
+
+    def __init__(self, number: int, model: Llama, parts: list[str], parallel: ParallelConfig, precision: Precision) -> None:
+        super().__init__()
+        self.number, self.is_last = number, "lm_head" in parts
+        self.blocks = nn.ModuleList(model.get_submodule(part) for part in parts if ".layers." in part)
+        self.around = nn.ModuleList(model.get_submodule(part) for part in parts if ".layers." not in part)
+        self._embed, self._through = model.model.embed, model.model.through
+        self._norm = model.model.norm if self.is_last else nn.Identity()
+        self._precision, self._sequence_parts = precision, 1 if number == 0 else parallel.tp
+
+    def forward(self, x: torch.Tensor, documents: torch.Tensor | None = None, dropout_keys: torch.Tensor | None = None) -> torch.Tensor:
+        """From tokens [batch, length] in the first stage, in others from what the one before gives; the final hidden states in the last."""
+        length = x.shape[1] * self._sequence_parts
+        with autocast(self._precision, x.device):
+            if self.number == 0:
+                x = self._embed(x, dropout_keys)
+            return self._norm(self._through(self.blocks, x, length, documents, None, dropout_keys))
+
+
+class Pipelined(Llama):
+    """What one of several `processes` has of a model: its stages. Parameters keep their names; those of other stages are not there.
+
+    Stage s is in process s modulo their number, so that with several in each a micro-batch goes round.
+    """
+
+    def __init__(self, processes: DeviceMesh, parallel: ParallelConfig, precision: Precision, *wanted: Any) -> None:
+        """`wanted` is what Llama takes; on the meta device, so that what is not there never takes memory."""
+        super().__init__(*wanted)
+        self._group, self._here = processes.get_group(), processes.get_local_rank()
+        self._parallel, self._count = parallel, parallel.pp * parallel.pp_stages
+        self._schedules: dict[tuple[int, ...], Any] = {}
+        self._process_of: dict[str, int] = {}
+        self.stages: list[Stage] = []
+        elsewhere: list[str] = []
+        for number, parts in enumerate(self._parts()):
+            process = number % parallel.pp
+            self._process_of |= {f"{part}.{name}": process for part in parts for name, _ in self.get_submodule(part).named_parameters()}
+            if process == self._here:
+                self.stages.append(Stage(number, self, parts, parallel, precision))
+            else:
+                elsewhere += parts
+        for parent, _, name in (part.rpartition(".") for part in elsewhere):
+            delattr(self.get_submodule(parent), name)
+
+    def _parts(self) -> list[list[str]]:
+        """The names of each stage's modules."""
+        block = sum(weight.numel() for weight in self.model.layers[0].parameters())
+        blocks = divided(self.config.n_layers, self._count, self.lm_head.weight.numel() / block)
+        parts = [[f"model.layers.{block}" for block in its_blocks] for its_blocks in blocks]
+        return [["model.embed_tokens", *parts[0]], *parts[1:-1], [*parts[-1], "model.norm", "lm_head"]]
+
+    @property
+    def has_head(self) -> bool:
+        return self._here == self._parallel.pp - 1
+
+    def forward(
+        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None, dropout_keys: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """As Llama's, without gradients, by all processes together. Only where `has_head` are the hidden states the final ones."""
+        before, after = ((self._here + step) % self._parallel.pp for step in (-1, 1))
+        x = tokens
+        for stage in self.stages:
+            if stage.number:
+                x = torch.empty(self._hidden_shape(*tokens.shape), device=tokens.device)
+                dist.recv(x, group=self._group, group_src=before)
+            x = stage(x, documents, dropout_keys)
+            if not stage.is_last:
+                dist.send(x, group=self._group, group_dst=after)
+        return x
+
+    def add_gradients(
+        self, tokens: torch.Tensor, documents: torch.Tensor | None, dropout_keys: torch.Tensor | None, micro_batches: int, loss: MicroBatchLoss
+    ) -> None:
+        """Those of `loss`, which is called where `has_head`, summed over so many micro-batches of a batch. By all processes together."""
+        rows, length = tokens.shape
+        schedule = self._schedule(micro_batches, rows // micro_batches, length, tokens.device)
+        read = {"documents": documents, "dropout_keys": dropout_keys}
+        schedule.step(
+            *([tokens] if self._here == 0 else []),
+            target=torch.arange(rows, device=tokens.device) if self.has_head else None,
+            return_outputs=False,
+            loss_kwargs={"loss": loss},
+            **{name: tensor for name, tensor in read.items() if tensor is not None},
+        )
+
+    def whole_parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Each parameter of the whole model by its name, on every process, one after the other. A collective."""
+        held = dict(self.named_parameters())
+        for name, shape in self.shapes.items():
+            tensor = whole(held[name]).detach() if name in held else torch.empty(shape, device=self.model.cos.device)
+            dist.broadcast(tensor, group=self._group, group_src=self._process_of[name])
+            yield name, tensor
+
+    def _schedule(self, micro_batches: int, rows: int, length: int, device: torch.device) -> Any:
+        """What runs so many micro-batches of windows [rows, length]: 1F1B, interleaved where a process has several stages (Narayanan et al. 2021)."""
+        key = (micro_batches, rows, length)
+        if key not in self._schedules:
+            tokens = torch.empty(rows, length, dtype=torch.int64, device="meta")
+            hidden = torch.empty(self._hidden_shape(rows, length), device="meta", requires_grad=True)
+            stages: list[Any] = [
+                PipelineStage(stage, stage.number, self._count, device, hidden if stage.number else tokens, hidden, group=self._group)
+                for stage in self.stages
+            ]
+            # Losses are sums over all predicted tokens: there is no mean over micro-batches.
+            options: dict[str, Any] = {"loss_fn": _call, "scale_grads": False}
+            if len(stages) == 1:
+                self._schedules[key] = Schedule1F1B(stages[0], micro_batches, **options)
+            else:
+                self._schedules[key] = ScheduleInterleaved1F1B(stages, micro_batches, **options)
+        return self._schedules[key]
+
+    def _hidden_shape(self, rows: int, length: int) -> tuple[int, ...]:
+        """Of what a stage gives to the next."""
+        return rows, length // self._parallel.tp, self.config.d_model
+
+
+def _call(hidden: torch.Tensor, rows: torch.Tensor, loss: MicroBatchLoss) -> torch.Tensor:
+    return loss(hidden, rows)

@@ -1,0 +1,1 @@
+"""One training run: the loop, its steps, evaluation, checkpoints in time, metrics."""

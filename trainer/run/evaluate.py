@@ -1,0 +1,106 @@
+"""Validation: every held-out token once, weighted by tokens, in nats per token and bits per byte of the text."""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from trainer.config import DataConfig, RunConfig, SamplesConfig, TrainingConfig
+from trainer.data.loader import check_ids
+from trainer.data.shards import TokenStream
+from trainer.data.windows import PADDING
+from trainer.hf import load_model
+from trainer.model.attention import masks_documents
+from trainer.model.llama import Llama
+from trainer.model.precision import Precision, resolve
+from trainer.parallel.parallelize import release
+from trainer.parallel.world import World
+from trainer.run.generate import written
+from trainer.run.step import loss_sum
+from trainer.system.errors import TrainerError
+
+# The same continuations each time that a checkpoint is evaluated.
+SAMPLE_SEED = 1
+
+
+class EvaluationStoppedError(Exception):
+    """It was given up before its end."""
+
+
+def evaluate(
+    model: Llama, data: DataConfig, training: TrainingConfig, precision: Precision, world: World, gives_up: Callable[[], bool] = lambda: False
+) -> dict[str, Any] | None:
+    """`loss`, `perplexity`, `bits_per_byte`, `validation_tokens` (those predicted), `validation_bytes`, and the same under `per_corpus`.
+
+    None when no corpus has validation shards. A stream of n tokens gives n - 1 predictions, in windows of seq_len; the last window is padded, not
+    dropped. Bits per byte are all nats, those of [BOT] and [EOT] included, over ln 2 and the UTF-8 bytes of the text.
+
+    EvaluationStoppedError once `gives_up`, which all processes ask before each batch, says so.
+    """
+    corpora = [corpus for corpus in data.corpora if corpus.validation]
+    if not corpora:
+        return None
+    sums = torch.zeros(len(corpora), 2, dtype=torch.float64, device=world.device)
+    bot_id = data.bot_id if masks_documents(training.document_masking, world.device) else None
+    with torch.no_grad():
+        for row, corpus in enumerate(corpora):
+            stream = TokenStream(corpus.validation)
+            for windows in _batches(stream, training.seq_len, training.evaluation.micro_batch_size, world.data_rank, world.data_size):
+                if gives_up():
+                    release(model)
+                    raise EvaluationStoppedError
+                if int(windows.max()) >= data.vocab_size:
+                    check_ids(data)
+                batch = torch.from_numpy(windows).to(world.device)
+                sums[row, 0] += loss_sum(model, batch, precision, bot_id)
+                sums[row, 1] += (batch[:, 1:] >= 0).sum()
+    release(model)
+    totals = world.sum(world.from_last_stage(sums)).tolist()
+    per_corpus = {corpus.name: _summary(nats, tokens, corpus.validation_bytes) for corpus, (nats, tokens) in zip(corpora, totals, strict=True)}
+    overall = _summary(sum(nats for nats, _ in totals), sum(tokens for _, tokens in totals), sum(corpus.validation_bytes for corpus in corpora))
+    return {**overall, "per_corpus": per_corpus}
+
+
+def _batches(stream: TokenStream, seq_len: int, batch_size: int, rank: int, world_size: int) -> Iterator[np.ndarray]:
+    """Every world_size-th batch of windows [batch_size, seq_len + 1] int64, all of one shape: what is missing at the end is no target.
+
+    All ranks get the same number, for where weights are gathered no process can do without the others.
+    """
+    windows = -(-(stream.num_tokens - 1) // seq_len)
+    for together in range(0, windows, world_size * batch_size):
+        first = together + rank * batch_size
+        batch = np.full((batch_size, seq_len + 1), PADDING, dtype=np.int64)
+        for row, window in enumerate(range(first, min(first + batch_size, windows))):
+            start = window * seq_len
+            tokens = stream.window(start, min(seq_len + 1, stream.num_tokens - start))
+            batch[row, : len(tokens)] = tokens
+        yield batch
+
+
+def _summary(nats: float, tokens: float, text_bytes: int) -> dict[str, float | int]:
+    loss = nats / max(1.0, tokens)
+    return {
+        "loss": loss,
+        "perplexity": math.exp(min(loss, 700.0)),
+        "bits_per_byte": nats / math.log(2) / text_bytes,
+        "validation_tokens": int(tokens),
+        "validation_bytes": text_bytes,
+    }
+
+
+def evaluate_checkpoint(checkpoint: Path, config: RunConfig, samples: SamplesConfig | None = None) -> dict[str, Any]:
+    """A checkpoint directory on the validation shards of `config`; with `samples` also what it writes after each of their prompts, as `samples`.
+
+    TrainerError when there are no such shards or the checkpoint cannot be read.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = load_model(checkpoint / "hf", device)
+    found = evaluate(model, config.data, config.training, resolve(config.training.precision, device), World(0, 1, device))
+    if found is None:
+        raise TrainerError("no corpus of the configuration has validation shards")
+    if samples is not None:
+        found["samples"] = written(model, checkpoint / "hf", samples, SAMPLE_SEED)
+    return found

@@ -1,0 +1,67 @@
+"""What the machine has and can do: memory, and the rate of its matrix products."""
+
+import os
+import re
+import time
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from trainer.model.precision import AUTOCAST, Precision
+from trainer.system.gpus import GPUS
+
+# Products are measured with ever larger matrices until one takes this long; bf16 without hardware for it takes a thousand times as long as with it.
+MEASURED_SECONDS, MEASURED_TIMES = 2e-3, 3
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def peak_flops(device: torch.device, precision: Precision) -> float:
+    """FLOP/s of matrix products on one device: by the data sheet for bf16 and fp16 on a known GPU, else measured here."""
+    if device.type == "cuda" and precision in AUTOCAST:
+        name = torch.cuda.get_device_name(device)
+        for gpu in GPUS.values():
+            if re.search(rf"\b{re.escape(gpu.device)}\b", name):
+                return gpu.flops
+    return _measured_flops(device, precision, torch.get_num_threads())
+
+
+@lru_cache
+def _measured_flops(device: torch.device, precision: Precision, threads: int) -> float:
+    size, seconds = 128, 0.0
+    while seconds < MEASURED_SECONDS:
+        size *= 2
+        matrix = torch.ones(size, size, device=device, dtype=AUTOCAST.get(precision, torch.float32))
+        seconds = min(_seconds_to_square(matrix) for _ in range(MEASURED_TIMES))
+    return 2 * size**3 / seconds
+
+
+def _seconds_to_square(matrix: torch.Tensor) -> float:
+    started = time.perf_counter()
+    matrix @ matrix
+    if matrix.is_cuda:
+        torch.cuda.synchronize(matrix.device)
+    return time.perf_counter() - started
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most bytes that this process has held: of the GPU where there is one, else resident memory."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    # Not ru_maxrss, which a process inherits from the one that started it.
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
+
+
+def free_memory(device: torch.device) -> int:
+    """The bytes that this process can still get: of the GPU, else its share of the host's within the container's limit."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    limit, used, parts = (CGROUP / name for name in ("memory.max", "memory.current", "memory.stat"))
+    if limit.exists() and (allowed := limit.read_text().strip()) != "max":
+        # Files that were read count as used until somebody needs the room.
+        cached = sum(int(size) for name, size in map(str.split, parts.read_text().splitlines()) if name in ("active_file", "inactive_file"))
+        free = min(free, int(allowed) - int(used.read_text()) + cached)
+    return free // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -1,0 +1,194 @@
+"""A run from the configuration to the last checkpoint: prepare, resume, step, evaluate, save."""
+
+import errno
+import logging
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import torch
+import yaml
+
+from trainer.checkpoint import store
+from trainer.checkpoint.store import CheckpointError
+from trainer.config import RunConfig
+from trainer.data.loader import Prefetcher
+from trainer.optim.weight_averaging import averaged
+from trainer.parallel.world import World, join, leave
+from trainer.run.checkpointing import Saver
+from trainer.run.dagster_pipes import Reporter
+from trainer.run.evaluate import EvaluationStoppedError, evaluate
+from trainer.run.nonfinite_report import explain
+from trainer.run.profiling import profiler
+from trainer.run.recorder import Recorder, send_checkpoint, send_start
+from trainer.run.run_directory import RunDirectory
+from trainer.run.session import Session
+from trainer.run.step import NotFiniteError
+from trainer.run.update_ratio import UpdateProbe
+from trainer.system.durable import write_atomically
+from trainer.system.errors import TrainerError
+from trainer.system.signals import StopSignals
+
+DONE = 0
+# EX_TEMPFAIL of sysexits.h: stopped on request with everything saved; run again to go on.
+RESUMABLE = 75
+
+log = logging.getLogger("trainer")
+
+
+def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -> int:
+    """Trains to max_tokens or until SIGTERM or SIGINT: DONE or RESUMABLE. TrainerError for what the user can correct.
+
+    `allow_changes` goes on from a checkpoint of other settings; `profile` leaves a trace of a few steps in the run's directory.
+    """
+    with StopSignals() as stop, ExitStack() as to_the_end:
+        world = join(config.training.parallel)
+        to_the_end.callback(leave)
+        reporter = to_the_end.enter_context(Reporter(world.is_main))
+        try:
+            # What is closed writes its last lines, which a full disk has no room for either.
+            with room_on_disk(config.run_dir), ExitStack() as stack:
+                return _run(config, world, reporter, stop, stack, allow_changes, profile)
+        except TrainerError as error:
+            reporter.send("error", message=str(error))
+            raise
+        except Exception as error:
+            reporter.send("error", message="".join(traceback.format_exception(error)[-3:]).strip())
+            raise
+
+
+@contextmanager
+def room_on_disk(run_dir: Path) -> Iterator[None]:
+    """TrainerError for a full disk, whichever file met it first: metrics, a picture, an index."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise TrainerError(f"{run_dir}: {error.strerror}; checkpoints are intact, free some space and run again to go on") from error
+
+
+def _run(config: RunConfig, world: World, reporter: Reporter, stop: StopSignals, stack: ExitStack, allow_changes: bool, profile: bool) -> int:
+    session = Session.prepare(config, world)
+    directory = RunDirectory(config.run_dir)
+    if world.is_main:
+        stack.enter_context(directory.locked())
+    resumed = session.resume(directory.checkpoints, allow_changes)
+    send_start(reporter, session, resumed)
+    if world.is_main:
+        for checkpoint in store.existing(directory.checkpoints):
+            if store.step_of(checkpoint) <= session.step:
+                _announce_again(reporter, checkpoint, session)
+    status = DONE
+    if not session.is_complete:
+        session.rehearse()
+        recorder = None
+        if world.is_main:
+            write_atomically(directory.config, yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False))
+            recorder = Recorder(session, directory, reporter)
+            stack.callback(recorder.close)
+        saver = Saver(session, directory, recorder)
+        stack.callback(saver.close)
+        tracing = stack.enter_context(profiler(directory.profile, session.step)) if profile and world.is_main else None
+        status = _train(session, recorder, saver, tracing, stop)
+    if status == DONE:
+        log.info("complete: %s tokens, %s", f"{session.tokens:,}", store.directory_for(directory.checkpoints, session.step))
+        reporter.send("end", step=session.step, tokens=session.tokens, loss=session.loss, evaluation=session.evaluation)
+    return status
+
+
+def _announce_again(reporter: Reporter, checkpoint: Path, session: Session) -> None:
+    """Whoever listens may have missed it. One that was damaged meanwhile is passed over: the run does not need it."""
+    try:
+        send_checkpoint(reporter, checkpoint, session)
+    except (CheckpointError, TrainerError) as error:
+        log.warning("left out: %s", error)
+
+
+def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: torch.profiler.profile | None, stop: StopSignals) -> int:
+    training, world = session.training, session.world
+    _evaluate_late(session, recorder, stop)
+    batches = Prefetcher(session.data, world.data_rank, world.data_size)
+    probe, stopping = UpdateProbe(session.model, world), False
+    try:
+        while not (session.is_complete or stopping):
+            if recorder is not None:
+                recorder.before_step()
+            if session.logs(session.step + 1):
+                probe.remember()
+            started = time.perf_counter()
+            windows = torch.from_numpy(batches.batch(session.step))
+            waited = time.perf_counter()
+            try:
+                result = session.take_step(windows.to(world.device))
+            except NotFiniteError as error:
+                raise TrainerError(explain(session, error, session.config.run_dir)) from error
+            seconds = time.perf_counter() - started
+            weights = probe.sizes() if result.spike or session.logs(session.step) else None
+            if recorder is not None:
+                recorder.step(result, weights, seconds, waited - started)
+            if result.spike and training.spikes.action == "rollback":
+                reached = session.step
+                batches.close()
+                saver.wait()
+                is_back = session.roll_back(RunDirectory(session.config.run_dir).checkpoints)
+                batches = Prefetcher(session.data, world.data_rank, world.data_size)
+                if is_back:
+                    if recorder is not None:
+                        recorder.rollback(result, reached)
+                    _evaluate_late(session, recorder, stop)
+                    continue
+
+            stopping = _is_stopped(session, stop)
+            if not stopping and (session.is_complete or session.passes(training.evaluation.every_tokens)):
+                _evaluate(session, recorder, stop)
+                stopping = _is_stopped(session, stop)
+            if stopping or saver.is_due():
+                saver.save(whole=stopping)
+            saver.poll()
+            if tracing is not None:
+                tracing.step()
+    finally:
+        batches.close()
+    saver.wait()
+    if stopping:
+        log.info("stopped at step %d of %d; run again to go on", session.step, training.steps)
+        return RESUMABLE
+    return DONE
+
+
+def _is_stopped(session: Session, stop: StopSignals) -> bool:
+    """Whether any process got a signal. The last step is followed by everything that ends a run, signal or not. A collective."""
+    return not session.is_complete and session.world.any(stop.received)
+
+
+def _evaluate_late(session: Session, recorder: Recorder | None, stop: StopSignals) -> None:
+    """Makes up for an evaluation that a signal came before."""
+    if session.step and session.passes(session.training.evaluation.every_tokens) and session.evaluation is None:
+        _evaluate(session, recorder, stop)
+
+
+def _evaluate(session: Session, recorder: Recorder | None, stop: StopSignals) -> None:
+    """A signal ends it, but for the last one, which belongs to the end: a run that goes on makes up for it."""
+    with averaged(session.optimizers):
+        try:
+            session.evaluation = evaluate(
+                session.model,
+                session.config.data,
+                session.training,
+                session.precision,
+                session.world,
+                gives_up=lambda: _is_stopped(session, stop),
+            )
+        except EvaluationStoppedError:
+            return
+        if recorder is not None:
+            if session.evaluation is not None:
+                recorder.evaluation(session.evaluation)
+            recorder.draw()
+        if session.training.samples.prompts:
+            model = session.whole_model()
+            if recorder is not None and model is not None:
+                recorder.samples(model)

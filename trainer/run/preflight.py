@@ -1,0 +1,190 @@
+"""What is checked before the first step, so that a run that cannot work says so at once and touches nothing."""
+
+import hashlib
+import logging
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch._dynamo.exc import TorchDynamoException
+
+from trainer.checkpoint import store
+from trainer.config import CorpusShards, DataConfig, RunConfig, TrainingConfig
+from trainer.data.shards import Shard, ShardError, idx_path
+from trainer.model.llama import padded_vocab_size
+from trainer.parallel.world import World
+from trainer.run.generate import load_tokenizer
+from trainer.run.hardware import free_memory
+from trainer.run.memory import copies_with_averages, estimate, rough
+from trainer.system.errors import TrainerError
+
+BLOCK_TOKENS = 1 << 20
+# Of shards whose content is known, so many are looked into, so far.
+SAMPLED_SHARDS, SAMPLED_TOKENS = 64, 1 << 16
+SLOW_SECONDS = 10.0
+# So many times what a run needs by a rough count makes an estimate, which takes a second or two, superfluous.
+AMPLE = 10
+
+log = logging.getLogger("trainer")
+
+
+def check(config: RunConfig, world: World) -> dict[str, str]:
+    """TrainerError for what cannot work; otherwise what names the content of each corpus' shards (train and validation), by its name.
+
+    For the main process alone. Reads every token of a corpus that does not say what its `content` is. Of one that does, the sizes of all shards and
+    some of their ids: an id outside the vocabulary that is met only later ends the run with the name of its document (TrainingData.batch).
+    """
+    _check_batch(config, world.data_size)
+    _check_tokenizer(config)
+    found = contents(config)
+    _check_disk(config)
+    _check_memory(config, world)
+    return found
+
+
+def contents(config: RunConfig) -> dict[str, str]:
+    """What names the content of each corpus' shards, by its name. TrainerError for shards that are damaged; reads what `check` says."""
+    return {corpus.name: _check_shards(corpus, config.data) for corpus in config.data.corpora}
+
+
+def _check_batch(config: RunConfig, data_size: int) -> None:
+    training = config.training
+    micro = training.micro_batch_tokens
+    for stage in training.curriculum.stages:
+        where = f"stage {stage.name!r}: " if training.stages else ""
+        if stage.global_batch_tokens % (micro * data_size):
+            raise TrainerError(
+                f"{where}training.global_batch_tokens {stage.global_batch_tokens} is not a multiple of seq_len x micro_batch_size x processes "
+                f"({training.seq_len} x {training.micro_batch_size} x {data_size}); change one of them"
+            )
+        parallel, micro_batches = training.parallel, stage.global_batch_tokens // (micro * data_size)
+        if micro_batches < parallel.pp or (parallel.pp_stages > 1 and micro_batches % parallel.pp):
+            needed = "a multiple of" if parallel.pp_stages > 1 else "at least"
+            raise TrainerError(
+                f"{where}training.parallel.pp {parallel.pp} needs {needed} {parallel.pp} micro-batches in a step of each pipeline, and there are "
+                f"{micro_batches}; lower training.micro_batch_size, or raise training.global_batch_tokens"
+            )
+
+
+def _check_tokenizer(config: RunConfig) -> None:
+    path = config.data.tokenizer / "tokenizer.json"
+    if not path.is_file():
+        raise TrainerError(f"{path}: no such file; data.tokenizer is a directory with tokenizer.json")
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != config.data.tokenizer_sha256:
+        raise TrainerError(
+            f"{path} has sha256 {found}, but the token shards were made with {config.data.tokenizer_sha256}: "
+            "tokenize again, or point data.tokenizer at the tokenizer that made them"
+        )
+    tokenizer, context = load_tokenizer(config.data.tokenizer), config.training.seq_len
+    for number, prompt in enumerate(config.training.samples.prompts):
+        tokens = len(tokenizer.encode(prompt, add_special_tokens=False).ids) + 1  # [BOT]
+        if tokens >= context:
+            raise TrainerError(
+                f"training.samples.prompts.{number} has {tokens} tokens, and training.seq_len {context} leaves no room to go on from it"
+            )
+
+
+def _check_shards(corpus: CorpusShards, data: DataConfig) -> str:
+    try:
+        shards = [Shard(prefix) for prefix in (*corpus.train, *corpus.validation)]
+        if corpus.content is None:
+            return _hash_shards(corpus.name, shards, data)
+        for shard in shards[:: -(-len(shards) // SAMPLED_SHARDS)]:
+            if shard.num_tokens and int(shard.tokens[:SAMPLED_TOKENS].max()) >= data.vocab_size:
+                shard.check_ids(data.vocab_size)
+    except ShardError as error:
+        raise TrainerError(f"corpus {corpus.name!r}: {error}") from error
+    return corpus.content
+
+
+def _hash_shards(name: str, shards: list[Shard], data: DataConfig) -> str:
+    started = time.monotonic()
+    digest = hashlib.sha256()
+    for shard in shards:
+        digest.update(idx_path(shard.prefix).read_bytes())
+        for start in range(0, shard.num_tokens, BLOCK_TOKENS):
+            block = shard.tokens[start : start + BLOCK_TOKENS]
+            if int(block.max()) >= data.vocab_size:
+                shard.check_ids(data.vocab_size)
+            digest.update(block.data)
+        shard.check_index()
+        shard.check_ends(data.bot_id, data.eot_id)
+    seconds, found = time.monotonic() - started, digest.hexdigest()
+    if seconds > SLOW_SECONDS:
+        log.info("corpus %r: all tokens read and hashed in %.0f s; `content: %s` beside its shards saves that next time", name, seconds, found)
+    return found
+
+
+def _check_disk(config: RunConfig) -> None:
+    wanted = config.training.checkpoint
+    checkpoint_bytes = _checkpoint_bytes(config)
+    most = config.training.max_tokens
+    made = min(config.training.steps, -(-most // (wanted.every_tokens or 1)))
+    # Retention comes after the commit, so one more than are kept exists for a moment.
+    kept = wanted.keep_last + 1 + most // (wanted.keep_every_tokens or most + 1)
+    missing = max(1, min(kept, made) - len(store.existing(config.run_dir / "checkpoints")))
+    free = shutil.disk_usage(_existing_parent(config.run_dir)).free
+    if missing * checkpoint_bytes > free:
+        raise TrainerError(
+            f"{config.run_dir}: {free / 1e6:,.0f} MB free, but {missing} checkpoints of {checkpoint_bytes / 1e6:,.0f} MB are to be made; "
+            "free some space, lower training.checkpoint.keep_last, or choose another run_dir"
+        )
+
+
+def _checkpoint_bytes(config: RunConfig) -> int:
+    """All in fp32: the weights that are exported, at most two moments, and what averages take."""
+    training = config.training
+    copies = 1 if training.checkpoint.model_only else 3 + copies_with_averages(training)
+    return 4 * copies * training.model.parameters(padded_vocab_size(config.data.vocab_size))
+
+
+def _existing_parent(path: Path) -> Path:
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _check_memory(config: RunConfig, world: World) -> None:
+    training, free = config.training, free_memory(world.device)
+    # The estimate is of a model in one process: of a split one the first batch tells.
+    if training.parallel.splits_model or rough(config) * AMPLE < free:
+        return
+    needed = estimate(config, world.size, world.device)
+    told = f"training needs {needed}, and {free / 1e6:,.0f} MB are free on {world.device}"
+    if needed.total <= free:
+        log.info(told)
+    elif training.compile and needed.lasting <= free:
+        # Compiled blocks keep less than the estimate, which is of uncompiled ones.
+        log.warning("%s; compiled it may fit, the first batch will tell", told)
+    else:
+        batch = f"lower training.micro_batch_size (now {training.micro_batch_size})"
+        smaller = batch if needed.activations > needed.lasting else "take a smaller model"
+        raise TrainerError(f"{told}; {smaller}, lower training.seq_len, or free some memory")
+
+
+@contextmanager
+def explained(training: TrainingConfig) -> Iterator[None]:
+    """Turns what the first batch fails with into TrainerError: memory that is not there, a model that cannot be compiled."""
+    try:
+        yield
+    except TorchDynamoException as error:
+        raise TrainerError(
+            f"the model cannot be compiled ({_first_line(error)}); set training.compile to false, or, if it is a file that a killed compiler left "
+            "broken, remove torch's cache (TORCHINDUCTOR_CACHE_DIR, else torchinductor_<user> in the temporary directory)"
+        ) from error
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+            raise
+        raise TrainerError(
+            f"one micro-batch of {training.micro_batch_size} x {training.seq_len} tokens does not fit ({_first_line(error)}); "
+            "lower training.micro_batch_size or training.seq_len, or take a smaller model"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,148 @@
+"""Everything a run tells: metrics, curve, progress, messages to Dagster. Only the main process has one to tell it to."""
+
+import logging
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from trainer.checkpoint import state, store
+from trainer.model.llama import Llama
+from trainer.run import plot
+from trainer.run.dagster_pipes import Reporter
+from trainer.run.generate import complete, load_tokenizer
+from trainer.run.hardware import peak_flops, peak_memory
+from trainer.run.metrics import MetricsLog
+from trainer.run.progress import Progress
+from trainer.run.run_directory import RunDirectory
+from trainer.run.session import Session
+from trainer.run.step import StepResult
+from trainer.run.update_ratio import WeightSizes
+
+log = logging.getLogger("trainer")
+
+
+class Recorder:
+    """Follows a session that starts or goes on at its current step."""
+
+    def __init__(self, session: Session, directory: RunDirectory, reporter: Reporter) -> None:
+        self._session, self._directory, self._reporter = session, directory, reporter
+        self.metrics = MetricsLog(directory.metrics, directory.tensorboard, session.step, session.metrics_bytes)
+        self._progress = Progress(session.tokens, session.training.max_tokens)
+        self._started, self._started_tokens = time.monotonic(), session.tokens
+        self._peak_flops = peak_flops(session.world.device, session.precision) * session.world.size
+
+    def close(self) -> None:
+        self.metrics.close()
+        self._progress.close()
+
+    def before_step(self) -> None:
+        stage = self._session.curriculum.stage(self._session.step)
+        if stage.name and stage.first_step == self._session.step:
+            log.info("stage %s: %d steps of %s tokens, windows of %d", stage.name, stage.steps, f"{stage.global_batch_tokens:,}", stage.seq_len)
+
+    def step(self, result: StepResult, weights: WeightSizes | None, step_seconds: float, wait_seconds: float) -> None:
+        """Written down where there are `weights`."""
+        session, stage = self._session, self._session.curriculum.stage(self._session.step - 1)
+        elapsed = time.monotonic() - self._started
+        eta = elapsed * (session.training.max_tokens - session.tokens) / (session.tokens - self._started_tokens)
+        speed = stage.global_batch_tokens / step_seconds
+        if result.skipped and not result.spike:
+            log.warning("step %d skipped: gradients overflowed in fp16; the loss scale is now %g", session.step, session.loss_scale.value)
+        if result.spike:
+            then = "its update is left out" if result.skipped else "logged only"
+            log.warning("step %d: loss %.3f, gradient norm %.3f: a spike, %s", session.step, result.loss, result.grad_norm, then)
+        if weights is not None:
+            flops = session.training.model.flops_per_token(session.config.data.vocab_size, stage.seq_len)
+            record = {
+                "kind": "train",
+                "step": session.step,
+                "tokens": session.tokens,
+                "loss": result.loss,
+                "lr": session.optimizers[0].param_groups[0]["base_lr"] * result.lr_factor,
+                "grad_norm": result.grad_norm,
+                "param_norm": weights.param_norm,
+                "update_ratio": weights.update_ratio,
+                "spike": result.spike,
+                "skipped": result.skipped,
+                "tokens_per_second": round(speed, 1),
+                "mfu": round(speed * flops / self._peak_flops, 4),
+                "step_ms": round(1000 * step_seconds, 3),
+                "data_wait_ms": round(1000 * wait_seconds, 3),
+                "memory_mb": round(peak_memory(session.world.device) / 1e6, 1),
+            }
+            if session.training.stages:
+                record["stage"] = stage.name
+            self.metrics.write(record)
+            message = {name: record[name] for name in ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")}
+            self._reporter.send("metrics", **message, eta_seconds=round(eta, 1))
+        self._progress.update(session.tokens, result.loss, speed, eta)
+
+    def rollback(self, spike: StepResult, reached: int) -> None:
+        """After a spike in step `reached` (from 1) the session is back at an earlier step."""
+        session = self._session
+        self.metrics.go_back(session.step, session.metrics_bytes)
+        self._started, self._started_tokens = time.monotonic(), session.tokens
+        told = {"step": session.step, "from_step": reached, "loss": spike.loss, "grad_norm": spike.grad_norm}
+        self.metrics.write({"kind": "rollback", "tokens": session.tokens, **told, "jumps": [asdict(jump) for jump in session.jumps]})
+        log.warning("back from step %d to step %d, and on with the samples after the spike", reached, session.step)
+
+    def evaluation(self, evaluation: dict[str, Any]) -> None:
+        session = self._session
+        self.metrics.write({"kind": "evaluation", "step": session.step, "tokens": session.tokens, **evaluation})
+        self._reporter.send("evaluation", step=session.step, tokens=session.tokens, **evaluation)
+        log.info("step %d: validation loss %.4f, %.4f bits per byte", session.step, evaluation["loss"], evaluation["bits_per_byte"])
+
+    def samples(self, model: Llama) -> None:
+        """What the session's model, here whole, writes now; the same at the same step of the same run."""
+        session, samples, data = self._session, self._session.training.samples, self._session.config.data
+        tokenizer = load_tokenizer(data.tokenizer)
+        for prompt in samples.prompts:
+            text = complete(model, tokenizer, prompt, data.bot_id, data.eot_id, samples, session.training.seed)
+            self.metrics.write_text("sample", text, session.step)
+            self._reporter.send("sample", step=session.step, prompt=prompt, text=text)
+            log.info("step %d: %s", session.step, text.replace("\n", " / "))
+
+    def draw(self) -> None:
+        """The loss curve so far."""
+        plot.loss_curve(self.metrics.records(), self._directory.loss_curve)
+
+    def checkpoint(self, checkpoint: Path) -> None:
+        """Announces one that is committed."""
+        send_checkpoint(self._reporter, checkpoint, self._session)
+        log.info("saved %s", checkpoint)
+
+
+def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> None:
+    model, vocab_size = session.training.model, session.config.data.vocab_size
+    facts = {
+        "parameters": model.parameters(vocab_size),
+        "flops_per_token": model.flops_per_token(vocab_size, session.training.seq_len),
+        "device": str(session.world.device),
+        "processes": session.world.size,
+        "precision": session.precision,
+        "attention": session.attention,
+        "tokens_total": session.training.max_tokens,
+        "epochs": session.epochs(),
+        "padding": session.data.padding,
+        "resumed_from": str(resumed) if resumed else None,
+    }
+    reporter.send("start", **facts)
+    log.info(", ".join(f"{name} {value}" for name, value in facts.items()))
+
+
+def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> None:
+    """`data_version` is that of the weights, so that a checkpoint announced twice is recognised."""
+    saved = state.read_state(checkpoint)
+    evaluation = saved["evaluation"] or {}
+    reporter.send(
+        "checkpoint",
+        step=saved["step"],
+        tokens=saved["tokens"],
+        path=str(checkpoint),
+        data_version=store.data_version(checkpoint),
+        loss=saved["loss"],
+        validation_loss=evaluation.get("loss"),
+        bits_per_byte=evaluation.get("bits_per_byte"),
+        parameters=session.training.model.parameters(session.config.data.vocab_size),
+    )

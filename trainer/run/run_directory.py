@@ -1,0 +1,52 @@
+"""A run's directory: where things are, and that only one trainer works in it."""
+
+import fcntl
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trainer.system.errors import TrainerError
+
+LOCK_PATIENCE_SECONDS = 60.0
+
+log = logging.getLogger("trainer")
+
+
+class RunDirectory:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.metrics = path / "metrics.jsonl"
+        self.loss_curve = path / "loss.png"
+        self.tensorboard = path / "tensorboard"
+        self.profile = path / "profile"
+        self.checkpoints = path / "checkpoints"
+
+    @contextmanager
+    def locked(self, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Iterator[None]:
+        """Holds the directory; a predecessor that is still saving gets `patience_seconds` to go. TrainerError when it does not."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("a")
+        except OSError as error:
+            raise TrainerError(f"run_dir {self.path} cannot be written to: {error.strerror}") from error
+        deadline, told = time.monotonic() + patience_seconds, False
+        with lock as file:
+            while not _try_lock(file.fileno()):
+                if not told:
+                    log.info("%s: another trainer works in this run directory; waiting %.0f s for it to end", self.path, patience_seconds)
+                    told = True
+                if time.monotonic() > deadline:
+                    raise TrainerError(f"{self.path}: another trainer works in this run directory; wait for it, stop it, or choose another run_dir")
+                time.sleep(0.2)
+            yield
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

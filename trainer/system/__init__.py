@@ -1,0 +1,1 @@
+"""The machine: durable files, signals, errors, starting processes, GPUs."""

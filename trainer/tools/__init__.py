@@ -1,0 +1,1 @@
+"""Beside training: plan a run, compare runs, sweep settings."""

@@ -1,0 +1,38 @@
+"""From a number of parameters to a model that has about as many."""
+
+import math
+
+from trainer.config import ModelConfig
+from trainer.system.errors import TrainerError
+
+ASPECT = 100  # d_model / n_layers, between GPT-3's small and large models and those of Llama
+# Numbers of heads that divide well; above 2,048 by four.
+WIDTHS = (*range(64, 1024, 64), *range(1024, 2048, 128), *range(2048, 20_481, 512))
+TOLERANCE = 0.05
+
+
+def shaped(parameters: float, vocab_size: int) -> ModelConfig:
+    """The Llama-style shape within 5% of `parameters` whose width is nearest to 100 times its depth. TrainerError when there is none."""
+    candidates = [model for width in WIDTHS if (model := _of_width(width, parameters, vocab_size)) is not None]
+    close = [model for model in candidates if _miss(model, parameters, vocab_size) <= TOLERANCE]
+    if not close:
+        raise TrainerError(
+            f"no model has about {parameters:,.0f} parameters with a vocabulary of {vocab_size:,}: its embeddings alone take "
+            f"{2 * WIDTHS[0] * vocab_size:,} at width {WIDTHS[0]}; take more parameters or a smaller --vocab-size"
+        )
+    return min(close, key=lambda model: abs(math.log(model.d_model / model.n_layers / ASPECT)) + 5 * _miss(model, parameters, vocab_size))
+
+
+def _of_width(width: int, parameters: float, vocab_size: int) -> ModelConfig | None:
+    head_dim = 128 if width >= 2048 else 64
+    heads = width // head_dim
+    feed_forward = round(8 / 3 * width / 64) * 64
+    one = ModelConfig(n_layers=1, d_model=width, n_heads=heads, n_kv_heads=heads, d_ff=feed_forward)
+    around = one.parameters(vocab_size)
+    block = one.model_copy(update={"n_layers": 2}).parameters(vocab_size) - around
+    layers = 1 + round((parameters - around) / block)
+    return one.model_copy(update={"n_layers": layers}) if layers >= 1 else None
+
+
+def _miss(model: ModelConfig, parameters: float, vocab_size: int) -> float:
+    return abs(math.log(model.parameters(vocab_size) / parameters))
