@@ -1,4 +1,6 @@
-"""Contenders each in a process of its own: nothing is warm that would not be for a user, and memory is its own."""
+"""Contenders each in a process of its own: nothing is warm that would not be for a user, and memory is
+its own.
+"""
 
 import json
 import os
@@ -15,23 +17,30 @@ from sidebyside import ROOT, peak_megabytes
 
 
 def here(call: Callable[[], object]) -> None:
-    """In the process of a contender: times one call and prints what `alone` reads. Imports done before are not counted: they are not the job."""
+    """In the process of a contender: times one call and prints what `alone` reads. Imports done before are
+    not counted: they are not the job.
+    """
     started = time.perf_counter()
     said = call()
     seconds = time.perf_counter() - started
-    peak = max(peak_megabytes(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000)  # of the largest process
+    # of the largest process
+    peak = max(peak_megabytes(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000)
     print(json.dumps({"seconds": seconds, "peak_mb": round(peak), "said": said}))
 
 
 def alone(script: str, *arguments: str) -> dict[str, Any]:
     """What `here` printed in `python script arguments...`."""
     command = [sys.executable, script, *arguments]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT, env=_environment())
+    ended = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT, env=_environment()
+    )
     return json.loads(ended.stdout.splitlines()[-1])
 
 
 def in_turns(script: str, contenders: dict[str, tuple[float, Sequence[str]]], repeats: int) -> dict[str, Any]:
-    """Name -> (megabytes, arguments); medians of `repeats` processes each, which take turns. `ratio` is the first one's speed over theirs."""
+    """Name -> (megabytes, arguments); medians of `repeats` processes each, which take turns. `ratio` is the
+    first one's speed over theirs.
+    """
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in contenders}
     for _ in range(repeats):
         for name, (_, arguments) in contenders.items():

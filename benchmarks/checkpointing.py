@@ -1,4 +1,5 @@
-"""What saving, logging, reading and resuming cost training: how long a save of 100 M parameters holds up the steps, and the share of the rest.
+"""What saving, logging, reading and resuming cost training: how long a save of 100 M parameters holds up the
+steps, and the share of the rest.
 
 python -m benchmarks.checkpointing
 """
@@ -29,10 +30,23 @@ from trainer.run.run_directory import RunDirectory
 from trainer.run.session import Session
 
 VOCAB = 8192
-# 100 M parameters with the embeddings, in steps of few tokens: what a save holds up is then the largest share that it can be.
-LARGE = {"model": {"n_layers": 12, "d_model": 768, "n_heads": 12, "n_kv_heads": 12, "d_ff": 2048}, "seq_len": 256, "micro_batch_size": 4}
-SMALL = {"model": {"n_layers": 6, "d_model": 384, "n_heads": 6, "n_kv_heads": 6, "d_ff": 1024}, "seq_len": 512, "micro_batch_size": 4}
-TINY = {"model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 2, "d_ff": 128}, "seq_len": 128, "micro_batch_size": 4}
+# 100 M parameters with the embeddings, in steps of few tokens: what a save holds up is then the largest share
+# that it can be.
+LARGE = {
+    "model": {"n_layers": 12, "d_model": 768, "n_heads": 12, "n_kv_heads": 12, "d_ff": 2048},
+    "seq_len": 256,
+    "micro_batch_size": 4,
+}
+SMALL = {
+    "model": {"n_layers": 6, "d_model": 384, "n_heads": 6, "n_kv_heads": 6, "d_ff": 1024},
+    "seq_len": 512,
+    "micro_batch_size": 4,
+}
+TINY = {
+    "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 2, "d_ff": 128},
+    "seq_len": 128,
+    "micro_batch_size": 4,
+}
 MILLION = 1_000_000
 # What the loop waits for, by the name that the report gives it.
 WAITS = {
@@ -45,7 +59,9 @@ WAITS = {
 }
 
 
-def settings(folder: Path, shape: dict[str, Any], batch_tokens: int, steps: int, save_every_steps: int) -> RunConfig:
+def settings(
+    folder: Path, shape: dict[str, Any], batch_tokens: int, steps: int, save_every_steps: int
+) -> RunConfig:
     """A run over random tokens in `folder`."""
     with ShardWriter(folder / "random", np.dtype("uint16")) as writer:
         writer.add(np.random.default_rng(0).integers(4, VOCAB, 4_000_000))
@@ -54,12 +70,17 @@ def settings(folder: Path, shape: dict[str, Any], batch_tokens: int, steps: int,
     tokenizer = {"tokenizer": folder, "tokenizer_sha256": hashlib.sha256(b"{}").hexdigest()}
     data = {**tokenizer, "vocab_size": VOCAB, "bot_id": 2, "eot_id": 3, "corpora": [corpus]}
     tokens = steps * batch_tokens
-    often = {"checkpoint": {"every_tokens": save_every_steps * batch_tokens, "keep_last": 1}, "evaluation": {"every_tokens": tokens}}
+    often = {
+        "checkpoint": {"every_tokens": save_every_steps * batch_tokens, "keep_last": 1},
+        "evaluation": {"every_tokens": tokens},
+    }
     training = {**shape, **often, "global_batch_tokens": batch_tokens, "max_tokens": tokens}
     return RunConfig.model_validate({"run_dir": folder / "run", "data": data, "training": training})
 
 
-def waits(shape: dict[str, Any], batch_tokens: int, steps: int, save_every_steps: int) -> dict[str, list[float]]:
+def waits(
+    shape: dict[str, Any], batch_tokens: int, steps: int, save_every_steps: int
+) -> dict[str, list[float]]:
     """Milliseconds of each of WAITS in a run, call by call."""
     taken: dict[str, list[float]] = {name: [] for name in WAITS}
 
@@ -84,23 +105,35 @@ def saving() -> dict[str, Any]:
     """The last save is left out: nothing follows that it could hold up."""
     found = waits(LARGE, batch_tokens=1024, steps=9, save_every_steps=4)
     step, saves = statistics.median(found["step"][1:]), found["saving"][:-1]
-    return {"step_ms": round(step), "save_ms": [round(save) for save in saves], "longest save / step": round(max(saves) / step, 3)}
+    return {
+        "step_ms": round(step),
+        "save_ms": [round(save) for save in saves],
+        "longest save / step": round(max(saves) / step, 3),
+    }
 
 
 def logging_and_reading() -> dict[str, Any]:
     found = waits(SMALL, batch_tokens=8192, steps=6, save_every_steps=6)
-    medians = {name: statistics.median(found[name][1:]) for name in ("step", "reading", "logging before", "weights", "logging")}
+    medians = {
+        name: statistics.median(found[name][1:])
+        for name in ("step", "reading", "logging before", "weights", "logging")
+    }
     share = sum(medians[name] for name in medians if name != "step") / medians["step"]
     return {f"{name}_ms": round(value, 2) for name, value in medians.items()} | {"share": round(share, 5)}
 
 
 def resuming(step: int) -> float:
-    """Milliseconds from a session at step 0 to its first batch after `step` steps of a small model, metrics opened; median of five."""
+    """Milliseconds from a session at step 0 to its first batch after `step` steps of a small model, metrics
+    opened; median of five.
+    """
     world = World(0, 1, torch.device("cpu"))
     with tempfile.TemporaryDirectory() as folder:
         config = settings(Path(folder), TINY, batch_tokens=512, steps=2 * MILLION, save_every_steps=1)
         directory = RunDirectory(config.run_dir)
-        saved, line = Session.prepare(config, world), '{"kind": "train", "step": 1, "loss": 3.0, "lr": 0.001, "grad_norm": 1.0}\n'
+        saved, line = (
+            Session.prepare(config, world),
+            '{"kind": "train", "step": 1, "loss": 3.0, "lr": 0.001, "grad_norm": 1.0}\n',
+        )
         saved.step = step
         directory.path.mkdir()
         directory.metrics.write_text(line * step)

@@ -1,7 +1,9 @@
-"""From jsonl.zst to token shards through every stage and manifest, on one core and on two, beside datatrove's chain on one; where time goes.
+"""From jsonl.zst to token shards through every stage and manifest, on one core and on two, beside datatrove's
+chain on one; where time goes.
 
-`python benchmarks/data_half.py` needs the sample corpora in ../shared/corpora; datatrove (with spaCy) is measured where importable, on a sample.
-Each run is a process of its own, with kernels compiled before and found on disk. The tokenizer is trained in each, timed apart: it happens once.
+`python benchmarks/data_half.py` needs the sample corpora in ../shared/corpora; datatrove (with spaCy) is
+measured where importable, on a sample. Each run is a process of its own, with kernels compiled before and
+found on disk. The tokenizer is trained in each, timed apart: it happens once.
 """
 
 import argparse
@@ -37,7 +39,8 @@ NAMES = ("enwiki", "techdocs", "labelled/neardup_articles_2500", "books")
 CORPUS = "sample"
 FILES = 8
 PART_BYTES = 16_000_000
-PIECE = 8_000  # characters: longer texts are cut at paragraphs, so that there are documents of the usual lengths
+# characters: longer texts are cut at paragraphs, so that there are documents of the usual lengths
+PIECE = 8_000
 REPEATS = 3
 TRAINING = "tokenizer"
 
@@ -67,7 +70,8 @@ def ours(prepared: Path, cores: int) -> dict[str, float]:
 
 
 def datatrove(prepared: Path, cores: int) -> dict[str, float]:
-    """Formatter and four filters, MinHash in four stages with as many bands and rows, and a tokenizer of ours, as it trains none.
+    """Formatter and four filters, MinHash in four stages with as many bands and rows, and a tokenizer of
+    ours, as it trains none.
 
     On one core only: on two it hung in half of the attempts.
     """
@@ -81,23 +85,53 @@ def datatrove(prepared: Path, cores: int) -> dict[str, float]:
 
     # sha1, because datatrove 0.10 hands strings to xxhash, which xxhash 4 refuses.
     bands = DedupParams()
-    config = dedup.MinhashConfig(n_grams=5, num_buckets=bands.bands, hashes_per_bucket=bands.rows, hash_config=HashConfig(hash_fc="sha1"))
+    config = dedup.MinhashConfig(
+        n_grams=5,
+        num_buckets=bands.bands,
+        hashes_per_bucket=bands.rows,
+        hash_config=HashConfig(hash_fc="sha1"),
+    )
     with tempfile.TemporaryDirectory() as directory:
-        at = {name: f"{directory}/{name}" for name in ("clean", "signatures", "buckets", "removed", "kept", "tokens", "logs")}
-        four = [filters.GopherRepetitionFilter(), filters.GopherQualityFilter(), filters.C4QualityFilter(), filters.FineWebQualityFilter()]
+        at = {
+            name: f"{directory}/{name}"
+            for name in ("clean", "signatures", "buckets", "removed", "kept", "tokens", "logs")
+        }
+        four = [
+            filters.GopherRepetitionFilter(),
+            filters.GopherQualityFilter(),
+            filters.C4QualityFilter(),
+            filters.FineWebQualityFilter(),
+        ]
         stages = {
-            "format and filter": [JsonlReader(str(prepared)), PIIFormatter(), *four, JsonlWriter(at["clean"])],
-            "signatures": [JsonlReader(at["clean"]), dedup.MinhashDedupSignature(at["signatures"], config=config)],
+            "format and filter": [
+                JsonlReader(str(prepared)),
+                PIIFormatter(),
+                *four,
+                JsonlWriter(at["clean"]),
+            ],
+            "signatures": [
+                JsonlReader(at["clean"]),
+                dedup.MinhashDedupSignature(at["signatures"], config=config),
+            ],
             "buckets": [dedup.MinhashDedupBuckets(at["signatures"], at["buckets"], config=config)],
             "cluster": [dedup.MinhashDedupCluster(at["buckets"], at["removed"], config=config)],
-            "filter": [JsonlReader(at["clean"]), dedup.MinhashDedupFilter(at["removed"]), JsonlWriter(at["kept"])],
-            "tokens": [JsonlReader(at["kept"]), DocumentTokenizer(at["tokens"], str(prepared.with_suffix(".json")), eos_token="[EOT]")],
+            "filter": [
+                JsonlReader(at["clean"]),
+                dedup.MinhashDedupFilter(at["removed"]),
+                JsonlWriter(at["kept"]),
+            ],
+            "tokens": [
+                JsonlReader(at["kept"]),
+                DocumentTokenizer(at["tokens"], str(prepared.with_suffix(".json")), eos_token="[EOT]"),
+            ],
         }
         seconds = {}
         for stage, steps in stages.items():
             tasks = {"buckets": config.num_buckets, "cluster": 1}.get(stage, cores)
             started = time.perf_counter()
-            LocalPipelineExecutor(steps, tasks=tasks, workers=min(cores, tasks), logging_dir=f"{at['logs']}/{stage}").run()
+            LocalPipelineExecutor(
+                steps, tasks=tasks, workers=min(cores, tasks), logging_dir=f"{at['logs']}/{stage}"
+            ).run()
             seconds[stage] = time.perf_counter() - started
     return seconds
 
@@ -120,7 +154,10 @@ def write(directory: Path, found: list[str]) -> float:
     """FILES files of JSON lines; their megabytes of text."""
     directory.mkdir()
     for number in range(FILES):
-        lines = "".join(json.dumps({"id": f"{number}-{row}", "text": text}) + "\n" for row, text in enumerate(found[number::FILES]))
+        lines = "".join(
+            json.dumps({"id": f"{number}-{row}", "text": text}) + "\n"
+            for row, text in enumerate(found[number::FILES])
+        )
         (directory / f"{number}.jsonl.zst").write_bytes(zstandard.compress(lines.encode()))
     return size_of(found)
 
@@ -128,7 +165,9 @@ def write(directory: Path, found: list[str]) -> float:
 def medians(chain: str, prepared: Path, cores: int, repeats: int) -> tuple[dict[str, float], int]:
     """Seconds of each stage, and the peak of memory in MB."""
     runs = [alone(__file__, "--one", chain, str(prepared), str(cores)) for _ in range(repeats)]
-    stages = {stage: round(statistics.median(run["said"][stage] for run in runs), 3) for stage in runs[0]["said"]}
+    stages = {
+        stage: round(statistics.median(run["said"][stage] for run in runs), 3) for stage in runs[0]["said"]
+    }
     return stages, max(run["peak_mb"] for run in runs)
 
 
@@ -141,19 +180,42 @@ def draw(report: dict[str, Any], megabytes: float) -> None:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     bars = {name: report[name]["seconds"] for name in ("one core", "two cores")}
-    stages, colours = list(bars["one core"]), ["#c6dbef", "#6baed6", "#2171b5", "#08306b", "#fdae6b", "#d94801"]
+    stages, colours = (
+        list(bars["one core"]),
+        ["#c6dbef", "#6baed6", "#2171b5", "#08306b", "#fdae6b", "#d94801"],
+    )
     for place, (name, seconds) in enumerate(bars.items()):
         left = 0.0
         for stage, colour in zip(stages, colours, strict=True):
-            axes.barh(place, seconds[stage], left=left, color=colour, edgecolor="white", label=stage if place == 0 else None)
+            axes.barh(
+                place,
+                seconds[stage],
+                left=left,
+                color=colour,
+                edgecolor="white",
+                label=stage if place == 0 else None,
+            )
             if seconds[stage] > 0.04 * sum(bars["one core"].values()):
                 dark = colour in ("#2171b5", "#08306b", "#d94801")
-                axes.text(left + seconds[stage] / 2, place, f"{seconds[stage]:.1f}", ha="center", va="center", color="white" if dark else "black")
+                axes.text(
+                    left + seconds[stage] / 2,
+                    place,
+                    f"{seconds[stage]:.1f}",
+                    ha="center",
+                    va="center",
+                    color="white" if dark else "black",
+                )
             left += seconds[stage]
-        axes.text(left, place, f"  {report[name]['mb_per_s']} MB/s\n  without training", va="center", fontsize=8)
+        axes.text(
+            left, place, f"  {report[name]['mb_per_s']} MB/s\n  without training", va="center", fontsize=8
+        )
     axes.set_yticks(range(len(bars)), list(bars))
     axes.invert_yaxis()
-    axes.set(xlabel="seconds", title=f"{megabytes:.0f} MB from jsonl.zst to token shards", xlim=(0, 1.2 * sum(bars["one core"].values())))
+    axes.set(
+        xlabel="seconds",
+        title=f"{megabytes:.0f} MB from jsonl.zst to token shards",
+        xlim=(0, 1.2 * sum(bars["one core"].values())),
+    )
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, ncols=len(stages), fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.22))
     figure.savefig(RESULTS / "data_half.png")
@@ -182,7 +244,12 @@ def main() -> None:
             seconds, peak = medians("ours", everything, cores, REPEATS)
             work = sum(seconds.values()) - seconds[TRAINING]
             speed, with_training = (round(megabytes / spent, 2) for spent in (work, sum(seconds.values())))
-            report[label] = {"seconds": seconds, "mb_per_s": speed, "mb_per_s_with_training": with_training, "peak_mb": peak}
+            report[label] = {
+                "seconds": seconds,
+                "mb_per_s": speed,
+                "mb_per_s_with_training": with_training,
+                "peak_mb": peak,
+            }
         draw(report, megabytes)
         if importable("datatrove", "spacy"):
             report["datatrove, one core"] = beside_datatrove(directory, part, few_megabytes, report)
@@ -200,7 +267,12 @@ def beside_datatrove(directory: Path, part: Path, megabytes: float, report: dict
     part.with_suffix(".json").write_bytes((made.path / "tokenizer.json").read_bytes())
     seconds, _ = medians("datatrove", part, 1, 1)
     speed = megabytes / sum(seconds.values())
-    return {"mb": round(megabytes, 2), "seconds": seconds, "mb_per_s": round(speed, 3), "ratio": round(report["one core"]["mb_per_s"] / speed, 1)}
+    return {
+        "mb": round(megabytes, 2),
+        "seconds": seconds,
+        "mb_per_s": round(speed, 3),
+        "ratio": round(report["one core"]["mb_per_s"] / speed, 1),
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Two processes with a share of the threads each against one process with all of them, on the same run: tokens per second.
+"""Two processes with a share of the threads each against one process with all of them, on the same run:
+tokens per second.
 
 python benchmarks/ddp.py
 """
@@ -27,7 +28,9 @@ STEPS, WARMUP = 5, 1
 
 def prepare(directory: Path) -> dict[str, object]:
     """The configuration of a run over real text."""
-    pieces = [text[at : at + 10_000] for text in texts(("enwiki", "books"), 4) for at in range(0, len(text), 10_000)]
+    pieces = [
+        text[at : at + 10_000] for text in texts(("enwiki", "books"), 4) for at in range(0, len(text), 10_000)
+    ]
     tokens = ROWS * SEQ_LEN
     training = {
         "model": MODEL,
@@ -41,7 +44,9 @@ def prepare(directory: Path) -> dict[str, object]:
         "evaluation": {"every_tokens": STEPS * tokens},
     }
     tokenizer = bpe.train([pieces], bpe.TokenizerParams(vocab_size=VOCAB))
-    config: dict[str, object] = yaml.safe_load(training_run.write(directory, tokenizer, pieces[1:], pieces[0], training).read_text())
+    config: dict[str, object] = yaml.safe_load(
+        training_run.write(directory, tokenizer, pieces[1:], pieces[0], training).read_text()
+    )
     return config
 
 
@@ -51,15 +56,26 @@ def tokens_per_second(config: dict[str, object], directory: Path, name: str, pro
     path.write_text(yaml.safe_dump({**config, "run_dir": str(directory / name)}))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(processes)}
+        meeting = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(free.getsockname()[1]),
+            "WORLD_SIZE": str(processes),
+        }
     # As torchrun starts them, but in this session: what gives it the processor gives it to them too.
     shared = os.environ | launch.environment(processes=processes) | meeting
     ranks = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
-    trainers = [subprocess.Popen(launch.command(path), cwd=ROOT, env=rank, stderr=subprocess.DEVNULL) for rank in ranks]
+    trainers = [
+        subprocess.Popen(launch.command(path), cwd=ROOT, env=rank, stderr=subprocess.DEVNULL)
+        for rank in ranks
+    ]
     if any(trainer.wait() for trainer in trainers):
         raise SystemExit(f"{path}: a trainer failed")
     records = map(json.loads, (directory / name / "metrics.jsonl").read_text().splitlines())
-    return statistics.median(record["tokens_per_second"] for record in records if record["kind"] == "train" and record["step"] > WARMUP)
+    return statistics.median(
+        record["tokens_per_second"]
+        for record in records
+        if record["kind"] == "train" and record["step"] > WARMUP
+    )
 
 
 def main() -> None:
@@ -72,7 +88,9 @@ def main() -> None:
         config = prepare(Path(directory))
         for turn in range(chosen.turns):
             for processes, found in speeds.items():
-                found.append(tokens_per_second(config, Path(directory), f"{processes}-processes-{turn}", processes))
+                found.append(
+                    tokens_per_second(config, Path(directory), f"{processes}-processes-{turn}", processes)
+                )
     report = {
         "one process": {"threads": cores, "tokens_per_s": [round(speed) for speed in speeds[1]]},
         f"{cores} processes": {"threads": 1, "tokens_per_s": [round(speed) for speed in speeds[cores]]},

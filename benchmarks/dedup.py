@@ -1,7 +1,9 @@
-"""Dedup beside its peers: signatures, the whole of it from Parquet to decisions, and whether the decisions are right.
+"""Dedup beside its peers: signatures, the whole of it from Parquet to decisions, and whether the decisions
+are right.
 
-`python -m benchmarks.dedup [MEGABYTES]` needs the sample corpora in ../shared/corpora; rensa, Daft and datatrove (with spaCy) are measured where
-importable. All on one core, but for the last of ours. Slow peers get a smaller sample of the same documents.
+`python -m benchmarks.dedup [MEGABYTES]` needs the sample corpora in ../shared/corpora; rensa, Daft and
+datatrove (with spaCy) are measured where importable. All on one core, but for the last of ours. Slow peers
+get a smaller sample of the same documents.
 """
 
 import argparse
@@ -44,8 +46,12 @@ def signature_contenders(texts: list[str]) -> dict[str, Contender]:
     whole, some, few = batch(texts), sample(texts, PEER_MEGABYTES), sample(texts, SLOW_MEGABYTES)
     contenders = {
         "groundwork": Contender(size_of(texts), lambda: signatures(whole, peers.PARAMS)),
-        "datasketch batch, sha1": Contender(size_of(few), lambda: [peers.datasketch_signature(text) for text in few]),
-        "datasketch batch, xxh32": Contender(size_of(some), lambda: [peers.datasketch_signature(text, peers.xxh32) for text in some]),
+        "datasketch batch, sha1": Contender(
+            size_of(few), lambda: [peers.datasketch_signature(text) for text in few]
+        ),
+        "datasketch batch, xxh32": Contender(
+            size_of(some), lambda: [peers.datasketch_signature(text, peers.xxh32) for text in some]
+        ),
     }
     if importable("rensa"):
         contenders["rensa"] = Contender(size_of(some), lambda: peers.rensa_signatures(some))
@@ -70,18 +76,27 @@ def flow(store: Store, engine: LocalEngine) -> Callable[[], object]:
 def end_to_end_contenders(texts: list[str], folder: Path) -> dict[str, Contender]:
     """Parquet to the documents to remove."""
     some, few = sample(texts, PEER_MEGABYTES), sample(texts, SLOW_MEGABYTES)
-    whole, some_path, few_path, megabytes = parquet(texts, folder), parquet(some, folder), parquet(few, folder), size_of(texts)
+    whole, some_path, few_path, megabytes = (
+        parquet(texts, folder),
+        parquet(some, folder),
+        parquet(few, folder),
+        size_of(texts),
+    )
     store = Store(folder / "store")
     stored(store, "text", texts)
     contenders = {
         "groundwork, in memory": Contender(megabytes, lambda: peers.ours(whole)),
         "groundwork, the flow on one process": Contender(megabytes, flow(store, LocalEngine(1))),
-        "datasketch LSH loop, 32x8": Contender(size_of(some), lambda: peers.datasketch_loop(some_path, 32, 8)),
+        "datasketch LSH loop, 32x8": Contender(
+            size_of(some), lambda: peers.datasketch_loop(some_path, 32, 8)
+        ),
     }
     if importable("rensa"):
         contenders["rensa LSH loop, 32 bands"] = Contender(size_of(some), lambda: peers.rensa_loop(some_path))
     if importable("datatrove", "spacy"):
-        contenders["datatrove, four stages, 32x8, sha1"] = Contender(size_of(few), lambda: peers.datatrove_stages(few_path, 32, 8))
+        contenders["datatrove, four stages, 32x8, sha1"] = Contender(
+            size_of(few), lambda: peers.datatrove_stages(few_path, 32, 8)
+        )
     return contenders
 
 
@@ -91,7 +106,10 @@ def on_all_cores(texts: list[str], folder: Path) -> Report:
     stored(store, "text", texts)
     alone, together = LocalEngine(1), LocalEngine(cores)
     try:
-        contenders = {f"the flow on {engine.workers} processes": Contender(size_of(texts), flow(store, engine)) for engine in (together, alone)}
+        contenders = {
+            f"the flow on {engine.workers} processes": Contender(size_of(texts), flow(store, engine))
+            for engine in (together, alone)
+        }
         return measure(contenders)
     finally:
         together.close()
@@ -107,7 +125,9 @@ def removals(folder: Path) -> dict[str, Callable[[list[str]], set[int]]]:
     if importable("rensa"):
         found["rensa LSH loop, 32 bands"] = lambda texts: peers.rensa_loop(parquet(texts, folder))
     if importable("datatrove", "spacy"):
-        found["datatrove, four stages, 14x8"] = lambda texts: peers.datatrove_stages(parquet(texts, folder), 14, 8)
+        found["datatrove, four stages, 14x8"] = lambda texts: peers.datatrove_stages(
+            parquet(texts, folder), 14, 8
+        )
     return found
 
 
@@ -123,16 +143,23 @@ def main() -> None:
             signed, whole = measure(signature_contenders(texts)), measure(end_to_end_contenders(texts, place))
         spread = on_all_cores(texts, place)
         articles, pairs = labelled(peers.PARAMS.threshold)
-        truths = {"neardup_articles_2500, labelled": (articles, pairs), "enwiki and techdocs, edited": (edited, similar_pairs(edited, peers.PARAMS))}
+        truths = {
+            "neardup_articles_2500, labelled": (articles, pairs),
+            "enwiki and techdocs, edited": (edited, similar_pairs(edited, peers.PARAMS)),
+        }
         report: Report = {
             "corpus": {"documents": len(texts), "mb": round(size_of(texts), 1)},
             "params": peers.PARAMS.model_dump(),
             "signatures": signed,
             "end_to_end": whole,
             "spread": spread,
-            "quality": {name: quality(removals(place), found, similar) for name, (found, similar) in truths.items()},
+            "quality": {
+                name: quality(removals(place), found, similar) for name, (found, similar) in truths.items()
+            },
         }
-    record("dedup", report, ("numba", "pyarrow", "numpy", "datasketch", "rensa", "daft", "datatrove", "xxhash"))
+    record(
+        "dedup", report, ("numba", "pyarrow", "numpy", "datasketch", "rensa", "daft", "datatrove", "xxhash")
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What the benchmarks of dedup have in common: real text with near duplicates in it, and a store to run the flow on."""
+"""What the benchmarks of dedup have in common: real text with near duplicates in it, and a store to run the
+flow on.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,12 +36,16 @@ def edited(text: str, generator: np.random.Generator) -> str:
     words = text.split(" ")
     for _ in range(int(generator.integers(1, 4))):
         at, size = int(generator.integers(len(words))), 1 + int(len(words) * generator.uniform(0, 0.06))
-        words[at : at + size] = [[], words[at : at + size] * 2, ["changed"] * size][int(generator.integers(3))]
+        words[at : at + size] = [[], words[at : at + size] * 2, ["changed"] * size][
+            int(generator.integers(3))
+        ]
     return " ".join(words)
 
 
 def with_duplicates(names: Sequence[str], megabytes: float) -> list[str]:
-    """The texts of these corpora in an order without meaning, and edited copies of random ones until they make `megabytes`."""
+    """The texts of these corpora in an order without meaning, and edited copies of random ones until they
+    make `megabytes`.
+    """
     generator = np.random.default_rng(0)
     found = list(pieces(names))
     size, originals = sum(len(text.encode()) for text in found), [text for text in found if len(text) > 400]
@@ -51,7 +57,9 @@ def with_duplicates(names: Sequence[str], megabytes: float) -> list[str]:
 
 def batch(texts: Sequence[str], start: int = 0) -> pa.RecordBatch:
     """`id` (the position, from `start`) and `text`."""
-    return pa.record_batch({"id": [f"{start + i:08}" for i in range(len(texts))], "text": pa.array(texts, pa.large_string())})
+    return pa.record_batch(
+        {"id": [f"{start + i:08}" for i in range(len(texts))], "text": pa.array(texts, pa.large_string())}
+    )
 
 
 def parquet(texts: Sequence[str], folder: Path) -> Path:
@@ -63,11 +71,23 @@ def parquet(texts: Sequence[str], folder: Path) -> Path:
 
 
 def stored(store: Store, corpus: str, texts: Sequence[str]) -> None:
-    """The texts as a corpus that quality keeps whole, in parts of PART_DOCUMENTS; those that were there before are found again."""
-    for stage, table, schema in (("scrubbed", "documents", TEXT_SCHEMA), ("quality", "verdicts", KEEP_SCHEMA)):
-        with store.making(Work(f"corpora/{corpus}/{stage}", "benchmark", {}, {"texts": combined(texts)})) as draft:
+    """The texts as a corpus that quality keeps whole, in parts of PART_DOCUMENTS; those that were there
+    before are found again.
+    """
+    for stage, table, schema in (
+        ("scrubbed", "documents", TEXT_SCHEMA),
+        ("quality", "verdicts", KEEP_SCHEMA),
+    ):
+        with store.making(
+            Work(f"corpora/{corpus}/{stage}", "benchmark", {}, {"texts": combined(texts)})
+        ) as draft:
             if isinstance(draft, Draft):
-                draft.publish([_part(draft, table, schema, texts, start) for start in range(0, len(texts), PART_DOCUMENTS)])
+                draft.publish(
+                    [
+                        _part(draft, table, schema, texts, start)
+                        for start in range(0, len(texts), PART_DOCUMENTS)
+                    ]
+                )
 
 
 def _part(draft: Draft, table: str, schema: pa.Schema, texts: Sequence[str], start: int) -> Part:
@@ -77,4 +97,6 @@ def _part(draft: Draft, table: str, schema: pa.Schema, texts: Sequence[str], sta
             rows = batch(texts[first : min(first + BATCH_DOCUMENTS, start + PART_DOCUMENTS)], first)
             columns = [rows.column(0), rows.column(1) if table == "documents" else pa.repeat(True, len(rows))]
             writer.write(table, pa.RecordBatch.from_arrays(columns, schema=schema))
-    return Part(name, draft.work.fingerprint, writer.files, {"documents": len(texts[start : start + PART_DOCUMENTS])})
+    return Part(
+        name, draft.work.fingerprint, writer.files, {"documents": len(texts[start : start + PART_DOCUMENTS])}
+    )

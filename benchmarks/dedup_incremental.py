@@ -1,4 +1,5 @@
-"""What dedup of a changed corpus costs beside dedup from scratch: 70 MB, then 1 MB more of them, then one document changed.
+"""What dedup of a changed corpus costs beside dedup from scratch: 70 MB, then 1 MB more of them, then one
+document changed.
 
 `python -m benchmarks.dedup_incremental` needs the sample corpora in ../shared/corpora.
 """
@@ -46,7 +47,11 @@ def history(engine: LocalEngine, texts: Sequence[str], more: Sequence[str]) -> R
             took = seconds(store, engine, corpora)
             after = store.current(verification.KEY)
             anew = 0 if after.path == before else after.counts["clusters_verified_anew"]
-            found[name] = {"seconds": took, "clusters": after.counts["clusters"], "clusters verified anew": anew}
+            found[name] = {
+                "seconds": took,
+                "clusters": after.counts["clusters"],
+                "clusters verified anew": anew,
+            }
     return found
 
 
@@ -54,7 +59,12 @@ def main() -> None:
     texts = with_duplicates(("enwiki", "techdocs", "books"), MEGABYTES + ADDED)
     cut = round(len(texts) * ADDED / (MEGABYTES + ADDED))
     more, texts = texts[:cut], texts[cut:]
-    report: Report = {"mb": round(size_of(texts), 1), "mb_added": round(size_of(more), 1), "documents": len(texts), "part_documents": PART_DOCUMENTS}
+    report: Report = {
+        "mb": round(size_of(texts), 1),
+        "mb_added": round(size_of(more), 1),
+        "documents": len(texts),
+        "part_documents": PART_DOCUMENTS,
+    }
     for workers in (1, len(os.sched_getaffinity(0))):
         engine = LocalEngine(workers, processes_pay_above=1_000_000)
         try:
@@ -64,7 +74,11 @@ def main() -> None:
             engine.close()
         first = statistics.median(run["from scratch"]["seconds"] for run in runs)
         report[f"{workers} processes"] = {
-            name: found | {"seconds": round(took := statistics.median(run[name]["seconds"] for run in runs), 3), "ratio": round(first / took, 1)}
+            name: found
+            | {
+                "seconds": round(took := statistics.median(run[name]["seconds"] for run in runs), 3),
+                "ratio": round(first / took, 1),
+            }
             for name, found in runs[0].items()
         }
     record("dedup_incremental", report, ("numba", "pyarrow"))

@@ -1,7 +1,9 @@
-"""A hundred million documents' band keys on disk, through the code that dedup links documents with, in a few gigabytes of memory.
+"""A hundred million documents' band keys on disk, through the code that dedup links documents with, in a few
+gigabytes of memory.
 
-`python -m benchmarks.dedup_scale [DOCUMENTS]`, 1e8 when not given. Keys are made up, duplicates are as frequent as in a web crawl. One band is on
-disk at a time (12 bytes for each key), is sorted range by range and united with those before; what more bands take is said by extrapolation.
+`python -m benchmarks.dedup_scale [DOCUMENTS]`, 1e8 when not given. Keys are made up, duplicates are as
+frequent as in a web crawl. One band is on disk at a time (12 bytes for each key), is sorted range by range
+and united with those before; what more bands take is said by extrapolation.
 """
 
 import argparse
@@ -19,16 +21,23 @@ from pipeline.steps.dedup.candidates import RANGE_KEYS, RunRange
 from pipeline.steps.dedup.signatures import RUN_SCHEMA
 
 PART_DOCUMENTS = 1_000_000
-DUPLICATES, PARTNERS = 0.3, 0.6  # the share of documents that are like an earlier one, and that of the bands in which they show it
+# the share of documents that are like an earlier one, and that of the bands in which they show it
+DUPLICATES, PARTNERS = 0.3, 0.6
 BANDS = 2
 
 
 def keys_of(part: int, rows: np.ndarray, band: int) -> np.ndarray:
     """Keys of one band: those of the document that each is a copy of, or its own."""
     choices = np.random.default_rng([part])  # the same original in all bands
-    original = np.where(choices.random(len(rows)) < DUPLICATES, (choices.random(len(rows)) * (rows + 1)).astype(np.int64), rows)
+    original = np.where(
+        choices.random(len(rows)) < DUPLICATES,
+        (choices.random(len(rows)) * (rows + 1)).astype(np.int64),
+        rows,
+    )
     shown = np.where(np.random.default_rng([part, band]).random(len(rows)) < PARTNERS, original, rows)
-    mixed = (shown.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(band * 0x5851F42D4C957F2D)
+    mixed = (shown.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(
+        band * 0x5851F42D4C957F2D
+    )
     mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
     return mixed ^ (mixed >> np.uint64(29))
 
@@ -41,7 +50,11 @@ def write_band(folder: Path, documents: int, band: int) -> tuple[tuple[Path, int
         keys, local = sort_band(keys_of(part, rows, band), rows - start)
         path = folder / f"{part:05}.arrow"
         with pa.ipc.new_file(str(path), RUN_SCHEMA) as writer:
-            writer.write_batch(pa.RecordBatch.from_arrays([pa.array(keys), pa.array(local.astype(np.uint32))], schema=RUN_SCHEMA))
+            writer.write_batch(
+                pa.RecordBatch.from_arrays(
+                    [pa.array(keys), pa.array(local.astype(np.uint32))], schema=RUN_SCHEMA
+                )
+            )
         runs.append((path, start))
     return tuple(runs)
 

@@ -1,4 +1,6 @@
-"""Which documents are similar, exactly: as labelled, or by comparing all that can be; and how right a set of removals is."""
+"""Which documents are similar, exactly: as labelled, or by comparing all that can be; and how right a set of
+removals is.
+"""
 
 import json
 from collections import defaultdict
@@ -28,7 +30,9 @@ def labelled(threshold: float) -> tuple[list[str], Similar]:
 
 
 def similar_pairs(texts: Sequence[str], params: DedupParams) -> Similar:
-    """All pairs at the threshold, without LSH: two such sets share one of their rarest (1 - threshold) |A| + 1 members."""
+    """All pairs at the threshold, without LSH: two such sets share one of their rarest (1 - threshold) |A| +
+    1 members.
+    """
     sets = shingle_sets(batch(texts), params)
     rows = [sets.hashes[start:end] for start, end in zip(sets.offsets[:-1], sets.offsets[1:], strict=True)]
     _, inverse, counts = np.unique(sets.hashes, return_inverse=True, return_counts=True)
@@ -36,7 +40,9 @@ def similar_pairs(texts: Sequence[str], params: DedupParams) -> Similar:
     index: dict[int, list[int]] = defaultdict(list)
     similar: Similar = defaultdict(set)
     for i, row in enumerate(rows):
-        rarest = np.lexsort((row, frequency[sets.offsets[i] : sets.offsets[i + 1]]))[: int((1 - params.threshold) * len(row) + 1e-9) + 1]
+        rarest = np.lexsort((row, frequency[sets.offsets[i] : sets.offsets[i + 1]]))[
+            : int((1 - params.threshold) * len(row) + 1e-9) + 1
+        ]
         met = {other for value in row[rarest].tolist() for other in index[value]}
         for other in met:
             if jaccard(rows[other], row) >= params.threshold:
@@ -47,8 +53,12 @@ def similar_pairs(texts: Sequence[str], params: DedupParams) -> Similar:
     return similar
 
 
-def quality(removals: Mapping[str, Callable[[list[str]], set[int]]], texts: list[str], similar: Similar) -> Report:
-    """Precision is the share of removals with a similar document kept, recall that of removable documents removed."""
+def quality(
+    removals: Mapping[str, Callable[[list[str]], set[int]]], texts: list[str], similar: Similar
+) -> Report:
+    """Precision is the share of removals with a similar document kept, recall that of removable documents
+    removed.
+    """
     return {name: _scores(remove(texts), similar) for name, remove in removals.items()}
 
 
@@ -59,4 +69,8 @@ def _scores(removed: set[int], similar: Similar) -> Report:
         if i not in removed and not similar[i] & kept:
             kept.add(i)
     missed = sum(i not in removed and i not in kept for i in similar)
-    return {"removed": len(removed), "precision": round(right / max(len(removed), 1), 4), "recall": round(right / max(right + missed, 1), 4)}
+    return {
+        "removed": len(removed),
+        "precision": round(right / max(len(removed), 1), 4),
+        "recall": round(right / max(right + missed, 1), 4),
+    }

@@ -10,12 +10,16 @@ from pipeline.store.parquet import PartWriter
 from pipeline.store.versions import Draft, Part, Store, Work
 
 BATCH_BYTES = 6 << 20
-KEEP_SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("keep", pa.bool_(), nullable=False)])
+KEEP_SCHEMA = pa.schema(
+    [pa.field("id", pa.string(), nullable=False), pa.field("keep", pa.bool_(), nullable=False)]
+)
 NAME = "sample"
 
 
 def keep_all(store: Store, texts: Iterable[str], part_bytes: int) -> float:
-    """Publishes scrubbed documents, verdicts and dedup's decisions of a corpus `sample`; returns its megabytes of text."""
+    """Publishes scrubbed documents, verdicts and dedup's decisions of a corpus `sample`; returns its
+    megabytes of text.
+    """
     stages = {
         f"corpora/{NAME}/scrubbed": ("documents", DOCUMENT_SCHEMA),
         f"corpora/{NAME}/quality": ("verdicts", KEEP_SCHEMA),
@@ -30,14 +34,23 @@ def keep_all(store: Store, texts: Iterable[str], part_bytes: int) -> float:
         writers = {key: PartWriter(drafts[key].path, names[key], dict([stages[key]])) for key in stages}
         in_part = 0
         while size and in_part < part_bytes:
-            keep = pa.RecordBatch.from_arrays([batch.column("id"), pa.repeat(True, batch.num_rows)], schema=KEEP_SCHEMA)
+            keep = pa.RecordBatch.from_arrays(
+                [batch.column("id"), pa.repeat(True, batch.num_rows)], schema=KEEP_SCHEMA
+            )
             for key, (table, _) in stages.items():
                 writers[key].write(table, batch if table == "documents" else keep)
             in_part += size
             batch, size = next(stream, (batch, 0))
         for key, writer in writers.items():
             writer.__exit__(None, None, None)
-            parts[key].append(Part(names[key], drafts[key].work.part_fingerprint([names[key]]), writer.files, {"text_bytes": in_part}))
+            parts[key].append(
+                Part(
+                    names[key],
+                    drafts[key].work.part_fingerprint([names[key]]),
+                    writer.files,
+                    {"text_bytes": in_part},
+                )
+            )
         total += in_part
         if not size:
             break

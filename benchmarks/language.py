@@ -1,7 +1,9 @@
-"""Language detectors on labelled sentences and on whole documents: which one the optional language filter should use, and what it costs.
+"""Language detectors on labelled sentences and on whole documents: which one the optional language filter
+should use, and what it costs.
 
-`python benchmarks/language.py` needs the sample corpora in ../shared/corpora, spaCy for its example sentences (each alone: shorter than any
-document, so a lower bound) and lingua where importable. Sentences of a language count for a detector only if it knows that language.
+`python benchmarks/language.py` needs the sample corpora in ../shared/corpora, spaCy for its example sentences
+(each alone: shorter than any document, so a lower bound) and lingua where importable. Sentences of a language
+count for a detector only if it knows that language.
 """
 
 import importlib
@@ -20,7 +22,11 @@ Detect = Callable[[list[str]], list[str]]
 
 def ours(found: list[str]) -> list[str]:
     column = pa.array(found, pa.large_string())
-    return detect(pa.record_batch({"id": [str(row) for row in range(len(found))], "text": column})).column("language").to_pylist()
+    return (
+        detect(pa.record_batch({"id": [str(row) for row in range(len(found))], "text": column}))
+        .column("language")
+        .to_pylist()
+    )
 
 
 def lingua() -> Detect:
@@ -41,7 +47,11 @@ def sentences() -> list[tuple[str, str]]:
 
     found = []
     for module in pkgutil.iter_modules(spacy.lang.__path__):
-        if module.ispkg and len(module.name) == 2 and importlib.util.find_spec(f"spacy.lang.{module.name}.examples"):
+        if (
+            module.ispkg
+            and len(module.name) == 2
+            and importlib.util.find_spec(f"spacy.lang.{module.name}.examples")
+        ):
             examples = importlib.import_module(f"spacy.lang.{module.name}.examples").sentences
             found += [(module.name, sentence) for sentence in examples]
     return found
@@ -52,16 +62,24 @@ def main() -> None:
     detectors: dict[str, Detect] = {"py3langid": ours}
     if importable("lingua"):
         detectors["lingua"] = lingua()
-    contenders = {name: Contender(size_of(documents), partial(detector, documents)) for name, detector in detectors.items()}
+    contenders = {
+        name: Contender(size_of(documents), partial(detector, documents))
+        for name, detector in detectors.items()
+    }
     report = {"speed": measure(contenders), "documents": len(documents)}
     if importable("spacy"):
         labelled = sentences()
-        guesses = {name: detector([sentence for _, sentence in labelled]) for name, detector in detectors.items()}
+        guesses = {
+            name: detector([sentence for _, sentence in labelled]) for name, detector in detectors.items()
+        }
         common = set.intersection(*(set(found) for found in guesses.values()))
         rows = [row for row, (language, _) in enumerate(labelled) if language in common]
         report["sentences"] = len(rows)
         report["languages"] = len({labelled[row][0] for row in rows})
-        report["right"] = {name: round(sum(found[row] == labelled[row][0] for row in rows) / len(rows), 4) for name, found in guesses.items()}
+        report["right"] = {
+            name: round(sum(found[row] == labelled[row][0] for row in rows) / len(rows), 4)
+            for name, found in guesses.items()
+        }
     record("language", report, ("py3langid", "spacy"))
 
 

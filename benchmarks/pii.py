@@ -1,7 +1,9 @@
-"""PII scrubbing with all kinds on, beside four plain patterns (`re`, google-re2), Presidio's pattern recognisers and datatrove's PIIFormatter.
+"""PII scrubbing with all kinds on, beside four plain patterns (`re`, google-re2), Presidio's pattern
+recognisers and datatrove's PIIFormatter.
 
-`python benchmarks/pii.py` needs the sample corpora in ../shared/corpora; peers are measured where importable, the slow ones on a smaller sample of
-the same documents. Speeds are medians of processor time on one core, the contenders taking turns.
+`python benchmarks/pii.py` needs the sample corpora in ../shared/corpora; peers are measured where importable,
+the slow ones on a smaller sample of the same documents. Speeds are medians of processor time on one core, the
+contenders taking turns.
 """
 
 import re
@@ -35,7 +37,12 @@ PATTERNS = (
 
 def batches(found: list[str]) -> list[pa.RecordBatch]:
     parts = [found[row : row + BATCH_ROWS] for row in range(0, len(found), BATCH_ROWS)]
-    return [pa.record_batch({"id": [str(row) for row in range(len(part))], "text": pa.array(part, pa.large_string())}) for part in parts]
+    return [
+        pa.record_batch(
+            {"id": [str(row) for row in range(len(part))], "text": pa.array(part, pa.large_string())}
+        )
+        for part in parts
+    ]
 
 
 def ours(parts: list[pa.RecordBatch]) -> int:
@@ -81,9 +88,13 @@ def main() -> None:
     if importable("datatrove"):
         from datatrove.pipeline.formatters import PIIFormatter
 
-        contenders["datatrove PIIFormatter, 2 kinds"] = Contender(size_of(some), partial(each, PIIFormatter().format, some))
+        contenders["datatrove PIIFormatter, 2 kinds"] = Contender(
+            size_of(some), partial(each, PIIFormatter().format, some)
+        )
     if importable("presidio_analyzer"):
-        contenders["presidio pattern recognisers, 6 kinds"] = Contender(size_of(few), partial(each, presidio(0), few))
+        contenders["presidio pattern recognisers, 6 kinds"] = Contender(
+            size_of(few), partial(each, presidio(0), few)
+        )
     report: Report = {
         "corpus": {"documents": len(found), "mb": round(size_of(found), 1), "spans": ours(parts)},
         "one_core": measure(contenders, time.process_time),

@@ -7,11 +7,14 @@ Find = Callable[[str], set[Span]]
 
 
 def presidio(least_score: float) -> Find:
-    """Presidio's predefined pattern recognisers for the six kinds, without an NLP engine; what scores below `least_score` is left out."""
+    """Presidio's predefined pattern recognisers for the six kinds, without an NLP engine; what scores below
+    `least_score` is left out.
+    """
     import tldextract
     from presidio_analyzer import EntityRecognizer, predefined_recognizers
 
-    tldextract.extract = tldextract.TLDExtract(suffix_list_urls=())  # the list in its package: nothing is downloaded
+    # the list in its package: nothing is downloaded
+    tldextract.extract = tldextract.TLDExtract(suffix_list_urls=())
     kinds = {
         "EmailRecognizer": "email",
         "PhoneRecognizer": "phone",

@@ -1,4 +1,6 @@
-"""The same work by one process and by several at once: what a further process is worth, and what one holds in memory."""
+"""The same work by one process and by several at once: what a further process is worth, and what one holds in
+memory.
+"""
 
 import multiprocessing
 import statistics
@@ -8,11 +10,13 @@ from multiprocessing.synchronize import Barrier
 
 from sidebyside import REPEATS, Report, peak_megabytes
 
-Prepare = Callable[[int, int], Callable[[], object]]  # (share, shares) -> the work on that share, ready to start
+# (share, shares) -> the work on that share, ready to start
+Prepare = Callable[[int, int], Callable[[], object]]
 
 
 def scaling(prepare: Prepare, megabytes: float, counts: tuple[int, ...] = (1, 2)) -> Report:
-    """MB/s with each number of processes, medians of REPEATS, by the clock and by the processor time of the slowest process.
+    """MB/s with each number of processes, medians of REPEATS, by the clock and by the processor time of the
+    slowest process.
 
     The clock counts what else the machine does.
     """
@@ -40,7 +44,9 @@ def peak_mb(work: Callable[..., object], *arguments: object) -> int:
     return peak
 
 
-def _peak(work: Callable[..., object], arguments: tuple[object, ...], peaks: "multiprocessing.Queue[int]") -> None:
+def _peak(
+    work: Callable[..., object], arguments: tuple[object, ...], peaks: "multiprocessing.Queue[int]"
+) -> None:
     work(*arguments)
     peaks.put(round(peak_megabytes()))
 
@@ -49,7 +55,10 @@ def _run(prepare: Prepare, count: int) -> tuple[float, float]:
     """Median seconds by the clock, and the slowest process's median processor seconds."""
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(count + 1), context.Queue()
-    workers = [context.Process(target=_work, args=(prepare, share, count, barrier, results)) for share in range(count)]
+    workers = [
+        context.Process(target=_work, args=(prepare, share, count, barrier, results))
+        for share in range(count)
+    ]
     for worker in workers:
         worker.start()
     clock = []
@@ -64,7 +73,9 @@ def _run(prepare: Prepare, count: int) -> tuple[float, float]:
     return statistics.median(clock), slowest
 
 
-def _work(prepare: Prepare, share: int, shares: int, barrier: Barrier, results: "multiprocessing.Queue[float]") -> None:
+def _work(
+    prepare: Prepare, share: int, shares: int, barrier: Barrier, results: "multiprocessing.Queue[float]"
+) -> None:
     work = prepare(share, shares)
     work()
     seconds = []

@@ -1,8 +1,10 @@
-"""Quality signals and verdicts beside datatrove's four filters: speed on one core and two, memory, and how often the verdicts agree.
+"""Quality signals and verdicts beside datatrove's four filters: speed on one core and two, memory, and how
+often the verdicts agree.
 
-`python benchmarks/quality.py` needs the sample corpora in ../shared/corpora; datatrove (with spaCy) is measured where importable, with its default
-splitter and with str.split() (and a regular expression for sentences), on a smaller sample of the same documents. Speeds are medians of processor
-time, the contenders taking turns.
+`python benchmarks/quality.py` needs the sample corpora in ../shared/corpora; datatrove (with spaCy) is
+measured where importable, with its default splitter and with str.split() (and a regular expression for
+sentences), on a smaller sample of the same documents. Speeds are medians of processor time, the contenders
+taking turns.
 """
 
 import re
@@ -34,7 +36,12 @@ Split = Callable[[str, str], list[str]]
 
 def batches(found: list[str]) -> list[pa.RecordBatch]:
     parts = [found[row : row + BATCH_ROWS] for row in range(0, len(found), BATCH_ROWS)]
-    return [pa.record_batch({"id": [f"{row:08}" for row in range(len(part))], "text": pa.array(part, pa.large_string())}) for part in parts]
+    return [
+        pa.record_batch(
+            {"id": [f"{row:08}" for row in range(len(part))], "text": pa.array(part, pa.large_string())}
+        )
+        for part in parts
+    ]
 
 
 def all_signals(parts: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -53,16 +60,25 @@ def judged(measured: list[pa.RecordBatch]) -> None:
 
 def ours(parts: list[pa.RecordBatch]) -> Verdicts:
     measured = pa.Table.from_batches(all_signals(parts)).combine_chunks().to_batches()[0]
-    return {name: judge(measured, PROFILES[name])["keep"].to_pylist() for name in ("gopher", "gopher-repetition", "c4", "fineweb")}
+    return {
+        name: judge(measured, PROFILES[name])["keep"].to_pylist()
+        for name in ("gopher", "gopher-repetition", "c4", "fineweb")
+    }
 
 
 def datatrove(texts: list[str], words: Split | None = None, sentences: Split | None = None) -> Verdicts:
-    """Each filter on each document, document by document as in a datatrove pipeline, so that its cache of split words serves all four."""
+    """Each filter on each document, document by document as in a datatrove pipeline, so that its cache of
+    split words serves all four.
+    """
     from datatrove.data import Document
     from datatrove.pipeline import filters
     from datatrove.utils.text import split_into_sentences, split_into_words
 
-    for module in (filters.gopher_quality_filter, filters.gopher_repetition_filter, filters.fineweb_quality_filter):
+    for module in (
+        filters.gopher_quality_filter,
+        filters.gopher_repetition_filter,
+        filters.fineweb_quality_filter,
+    ):
         module.split_into_words = words or split_into_words
     filters.c4_filters.split_into_sentences = sentences or split_into_sentences
     peers = {
@@ -87,7 +103,10 @@ def plain_sentences(text: str, language: str) -> list[str]:
 
 
 def agreement(mine: Verdicts, theirs: Verdicts) -> dict[str, float]:
-    return {name: round(statistics.mean(a == b for a, b in zip(mine[name], theirs[name], strict=True)), 4) for name in mine}
+    return {
+        name: round(statistics.mean(a == b for a, b in zip(mine[name], theirs[name], strict=True)), 4)
+        for name in mine
+    }
 
 
 def judge_stored(root: Path) -> None:
@@ -101,7 +120,9 @@ def main() -> None:
     parts, some = batches(found), batches(few)
     contenders = {"groundwork, signals and verdicts": Contender(size_of(few), partial(ours, some))}
     if importable("datatrove", "spacy"):
-        contenders["datatrove, white-space splitter"] = Contender(size_of(few), partial(datatrove, few, white_space, plain_sentences))
+        contenders["datatrove, white-space splitter"] = Contender(
+            size_of(few), partial(datatrove, few, white_space, plain_sentences)
+        )
         contenders["datatrove, default splitter"] = Contender(size_of(few), partial(datatrove, few))
     alone = {
         "all signals": Contender(size_of(found), partial(all_signals, parts)),

@@ -1,13 +1,17 @@
-"""Bits per byte on held-out text after so many seconds, or so many tokens, of training: ours beside nanoGPT's loop and the Trainer of `transformers`.
+"""Bits per byte on held-out text after so many seconds, or so many tokens, of training: ours beside nanoGPT's
+loop and the Trainer of `transformers`.
 
-`python benchmarks/quality_per_time.py DIRECTORY --seconds 240 --seeds 1 2 3` needs the sample corpora in ../shared/corpora, and transformers with
-accelerate for the peer. Books, encyclopedia and technical documents go through our pipeline once (8k vocabulary, 2% of the documents held out), and
-all learn from these tokens. Ours is `python -m trainer` with the model, batch, optimizer and schedule of the default recipe, compiled; the Trainer
-has a Llama of the same size in batches of as many tokens; nanoGPT has the model and batch that its README gives a CPU, and ours, compiled.
+`python benchmarks/quality_per_time.py DIRECTORY --seconds 240 --seeds 1 2 3` needs the sample corpora in
+../shared/corpora, and transformers with accelerate for the peer. Books, encyclopedia and technical documents
+go through our pipeline once (8k vocabulary, 2% of the documents held out), and all learn from these tokens.
+Ours is `python -m trainer` with the model, batch, optimizer and schedule of the default recipe, compiled; the
+Trainer has a Llama of the same size in batches of as many tokens; nanoGPT has the model and batch that its
+README gives a CPU, and ours, compiled.
 
-How many tokens each trains on in the seconds is found before: all go step by step in turns, and the median step counts, without imports, compiling
-and evaluation. So what else the machine does while one of them trains changes nothing. `--tokens` gives each as many tokens instead, and
-`--ablations` is ours with one piece left out at a time. Each run is kept in DIRECTORY as it ends, so the same command goes on where it was stopped.
+How many tokens each trains on in the seconds is found before: all go step by step in turns, and the median
+step counts, without imports, compiling and evaluation. So what else the machine does while one of them trains
+changes nothing. `--tokens` gives each as many tokens instead, and `--ablations` is ours with one piece left
+out at a time. Each run is kept in DIRECTORY as it ends, so the same command goes on where it was stopped.
 """
 
 import argparse
@@ -50,7 +54,12 @@ from trainer.run import metrics
 from trainer.system import launch
 
 NAMES = ("books", "enwiki", "techdocs")
-OURS, NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE = "groundwork", "nanoGPT", "nanoGPT, our size", "transformers Trainer"
+OURS, NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE = (
+    "groundwork",
+    "nanoGPT",
+    "nanoGPT, our size",
+    "transformers Trainer",
+)
 PEERS = (NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE)
 WARMUP, TURNS = 3, 40
 # What of our settings is changed to leave a piece out. A tied head cannot have a learning rate of its own.
@@ -61,7 +70,10 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "WSD: cosine to zero": {"schedule": {"kind": "cosine"}},
     "zero-initialised outputs": {"init": {"zero_output": False}},
     "small batch: four times as large": {"global_batch_tokens": 8192},
-    "untied head": {"model": {"tie_embeddings": True}, "optimizer": {"groups": [{**EMBEDDING, "lr_multiplier": 1.5}]}},
+    "untied head": {
+        "model": {"tie_embeddings": True},
+        "optimizer": {"groups": [{**EMBEDDING, "lr_multiplier": 1.5}]},
+    },
 }
 
 
@@ -79,7 +91,9 @@ class Job:
 
 
 def prepare(directory: Path) -> RunConfig:
-    """The three corpora as token shards, made once; `train.tokens` and `validation.tokens` are all of them end to end, as the peers read them."""
+    """The three corpora as token shards, made once; `train.tokens` and `validation.tokens` are all of them
+    end to end, as the peers read them.
+    """
     recipe = _recipe()
     store, engine = Store(directory / "store"), LocalEngine()
     for corpus in recipe.corpora:
@@ -94,14 +108,21 @@ def prepare(directory: Path) -> RunConfig:
     config = plan.plan(store, recipe).config
     for split in ("train", "validation"):
         prefixes = [prefix for corpus in config.data.corpora for prefix in getattr(corpus, split)]
-        np.concatenate([Shard(prefix).tokens for prefix in prefixes]).astype(np.uint16).tofile(directory / f"{split}.tokens")
+        np.concatenate([Shard(prefix).tokens for prefix in prefixes]).astype(np.uint16).tofile(
+            directory / f"{split}.tokens"
+        )
     return config
 
 
 def _recipe() -> Recipe:
     """The default one, over these corpora."""
-    corpora = [{"name": name, "source": {"kind": "files", "paths": [str(CORPORA / f"{name}.jsonl.zst")]}} for name in NAMES]
-    return load_recipe(RECIPES / "default.yaml", {"corpora": corpora, "shards": {"validation_fraction": 0.02}})
+    corpora = [
+        {"name": name, "source": {"kind": "files", "paths": [str(CORPORA / f"{name}.jsonl.zst")]}}
+        for name in NAMES
+    ]
+    return load_recipe(
+        RECIPES / "default.yaml", {"corpora": corpora, "shards": {"validation_fraction": 0.02}}
+    )
 
 
 class Judged(nn.Module):
@@ -117,7 +138,9 @@ class Judged(nn.Module):
 
 def work_of(directory: Path, name: str, vocab_size: int) -> Work:
     """What a peer does in one step."""
-    work = Work(str(directory / "train.tokens"), vocab_size, layers=4, width=256, heads=4, seq_len=256, rows=8)
+    work = Work(
+        str(directory / "train.tokens"), vocab_size, layers=4, width=256, heads=4, seq_len=256, rows=8
+    )
     return replace(work, width=128, seq_len=64, rows=12) if name == NANOGPT else work
 
 
@@ -126,7 +149,9 @@ def fit(work: Work, name: str, seed: int, steps: int, before_step: Callable[[], 
     if name == HUGGING_FACE:
         bf16 = multiplies_bf16(torch.device("cpu"))
         return Judged(hugging_face(work, before_step, bf16, compiled=True, steps=steps, seed=seed))
-    return nanogpt(work, steps, before_step, compiled=True, lr=1e-3, warmup=min(100, steps // 10), beta2=0.99, seed=seed)
+    return nanogpt(
+        work, steps, before_step, compiled=True, lr=1e-3, warmup=min(100, steps // 10), beta2=0.99, seed=seed
+    )
 
 
 def peer(directory: Path, job: Job, vocab_size: int) -> Report:
@@ -134,25 +159,39 @@ def peer(directory: Path, job: Job, vocab_size: int) -> Report:
     work = work_of(directory, job.name, vocab_size)
     steps = job.tokens // (work.rows * work.seq_len)
     model = fit(work, job.name, job.seed, steps, lambda: None)
-    return {"tokens": steps * work.rows * work.seq_len, "loss": validation_loss(model, directory / "validation.tokens", work.seq_len)}
+    return {
+        "tokens": steps * work.rows * work.seq_len,
+        "loss": validation_loss(model, directory / "validation.tokens", work.seq_len),
+    }
 
 
 def ours(directory: Path, job: Job, data: DataConfig) -> Report:
     """A run of `python -m trainer`: `tokens`, `bits_per_byte`."""
     path = job.path(directory)
-    subprocess.run(launch.command(configured(path, data, job)), check=True, cwd=ROOT, env=os.environ | launch.environment())
+    subprocess.run(
+        launch.command(configured(path, data, job)),
+        check=True,
+        cwd=ROOT,
+        env=os.environ | launch.environment(),
+    )
     shutil.rmtree(path / "checkpoints")
     last = metrics.read(path / "metrics.jsonl")[-1]
     return {name: last[name] for name in ("tokens", "bits_per_byte")}
 
 
 def configured(run_dir: Path, data: DataConfig, job: Job) -> Path:
-    """The configuration of a run over the whole steps in the job's tokens: the default recipe's settings and what the job changes of them."""
+    """The configuration of a run over the whole steps in the job's tokens: the default recipe's settings and
+    what the job changes of them.
+    """
     training = _recipe().training.model_dump(mode="json")
     training = merged(training, ABLATIONS.get(job.name, {}))
     batch = training["global_batch_tokens"]
     tokens = job.tokens // batch * batch
-    often = {"checkpoint": {"every_tokens": tokens}, "evaluation": {"every_tokens": tokens, "micro_batch_size": 32}, "samples": {"prompts": []}}
+    often = {
+        "checkpoint": {"every_tokens": tokens},
+        "evaluation": {"every_tokens": tokens, "micro_batch_size": 32},
+        "samples": {"prompts": []},
+    }
     length = {"max_tokens": tokens, "schedule": {"warmup_tokens": tokens // 50}}
     training = merged(training, {**often, **length, "seed": job.seed, "compile": "auto"})
     config = {"run_dir": str(run_dir), "data": data.model_dump(mode="json"), "training": training}
@@ -166,12 +205,19 @@ def tokens_per_second(directory: Path, data: DataConfig) -> dict[str, float]:
     """Of each contender, by its median step when all take turns."""
     kept = directory / "speeds.json"
     if not kept.exists():
-        training, works = _recipe().training, {name: work_of(directory, name, data.vocab_size) for name in PEERS}
+        training, works = (
+            _recipe().training,
+            {name: work_of(directory, name, data.vocab_size) for name in PEERS},
+        )
         config = configured(directory / "speed", data, Job(OURS, 1, training.max_tokens))
-        contenders = {name: (_alone(directory, "--pace", name, str(data.vocab_size)), _environment()) for name in PEERS}
+        contenders = {
+            name: (_alone(directory, "--pace", name, str(data.vocab_size)), _environment()) for name in PEERS
+        }
         contenders[OURS] = (_alone(directory, "--pace", OURS, str(config)), launch.environment())
         steps = take_turns(contenders, WARMUP, TURNS)
-        tokens = {OURS: training.global_batch_tokens} | {name: work.rows * work.seq_len for name, work in works.items()}
+        tokens = {OURS: training.global_batch_tokens} | {
+            name: work.rows * work.seq_len for name, work in works.items()
+        }
         kept.write_text(json.dumps({name: tokens[name] / taken["seconds"] for name, taken in steps.items()}))
     speeds: dict[str, float] = json.loads(kept.read_text())
     return speeds
@@ -192,16 +238,25 @@ def done(directory: Path, job: Job, data: DataConfig) -> Report:
     if not kept.exists():
         if job.name in PEERS:
             command = _alone(directory, "--one", json.dumps(asdict(job)), str(data.vocab_size))
-            said = subprocess.run(command, check=True, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True).stdout
+            said = subprocess.run(
+                command, check=True, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True
+            ).stdout
             found = json.loads(said.splitlines()[-1])
-            size, text_bytes = (directory / "validation.tokens").stat().st_size // 2, sum(corpus.validation_bytes for corpus in data.corpora)
+            size, text_bytes = (
+                (directory / "validation.tokens").stat().st_size // 2,
+                sum(corpus.validation_bytes for corpus in data.corpora),
+            )
             found["bits_per_byte"] = found.pop("loss") * (size - 1) / math.log(2) / text_bytes
         else:
             found = ours(directory, job, data)
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(asdict(job) | {"trained": found}))
     found = json.loads(kept.read_text())["trained"]
-    print(f"{job.name}, seed {job.seed}: {found['bits_per_byte']:.4f} bits per byte, {found['tokens']:,} tokens", flush=True)
+    print(
+        f"{job.name}, seed {job.seed}: {found['bits_per_byte']:.4f} bits per byte, {found['tokens']:,} "
+        "tokens",
+        flush=True,
+    )
     return found
 
 
@@ -210,7 +265,10 @@ def _alone(directory: Path, *arguments: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": str(launch.physical_cores()), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}"}
+    return os.environ | {
+        "OMP_NUM_THREADS": str(launch.physical_cores()),
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}",
+    }
 
 
 def summary(runs: Iterable[Report]) -> Report:
@@ -225,13 +283,17 @@ def summary(runs: Iterable[Report]) -> Report:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("directory", type=Path)
     budget = options.add_mutually_exclusive_group()
     budget.add_argument("--seconds", type=float)
     budget.add_argument("--tokens", type=int)
     options.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    options.add_argument("--ablations", action="store_true", help="ours with one piece left out, instead of the peers")
+    options.add_argument(
+        "--ablations", action="store_true", help="ours with one piece left out, instead of the peers"
+    )
     options.add_argument("--record", metavar="NAME", help="keep the report as results/NAME.json")
     options.add_argument("--one", nargs=2, metavar=("JOB", "VOCABULARY"), help=argparse.SUPPRESS)
     options.add_argument("--pace", nargs=2, metavar=("NAME", "ARGUMENT"), help=argparse.SUPPRESS)
@@ -251,7 +313,10 @@ def compare(directory: Path, chosen: argparse.Namespace) -> None:
     config = prepare(directory)
     names = [OURS, *(ABLATIONS if chosen.ablations else PEERS)]
     speeds = tokens_per_second(directory, config.data) if chosen.seconds else {}
-    tokens = {name: int(chosen.seconds * speeds.get(name, speeds[OURS])) if chosen.seconds else chosen.tokens for name in names}
+    tokens = {
+        name: int(chosen.seconds * speeds.get(name, speeds[OURS])) if chosen.seconds else chosen.tokens
+        for name in names
+    }
     runs: dict[str, list[Report]] = {name: [] for name in names}
     for seed in chosen.seeds:
         for name in names:

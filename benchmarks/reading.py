@@ -1,9 +1,10 @@
-"""Reading JSON lines (zstd) and Parquet to stored raw parts, beside datatrove's readers with its Parquet writer, and `datasets`.
+"""Reading JSON lines (zstd) and Parquet to stored raw parts, beside datatrove's readers with its Parquet
+writer, and `datasets`.
 
     python benchmarks/reading.py [--megabytes 73] [--memory]
 
-One process each, which may use several threads: processor time says what a core does. `--memory`: the peak memory of reading 25 MB and 2.5 GB of
-JSON lines, each in a process of its own.
+One process each, which may use several threads: processor time says what a core does. `--memory`: the peak
+memory of reading 25 MB and 2.5 GB of JSON lines, each in a process of its own.
 """
 
 import argparse
@@ -45,7 +46,11 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as directory:
         if arguments.memory:
-            record("reading_memory", {f"peak_mb_at_{size}_mb": peak(Path(directory), size) for size in MEMORY_MEGABYTES}, LIBRARIES)
+            record(
+                "reading_memory",
+                {f"peak_mb_at_{size}_mb": peak(Path(directory), size) for size in MEMORY_MEGABYTES},
+                LIBRARIES,
+            )
         else:
             record("reading", speeds(Path(directory), arguments.megabytes), LIBRARIES)
 
@@ -61,7 +66,10 @@ def speeds(directory: Path, megabytes: float) -> dict[str, object]:
         if importable("datasets"):
             calls["datasets"] = datasets(found, directory / "sets")
         contenders = {name: Contender(size, call) for name, call in calls.items()}
-        report[kind] = {"by_the_clock": measure(contenders), "by_processor_time": measure(contenders, time.process_time)}
+        report[kind] = {
+            "by_the_clock": measure(contenders),
+            "by_processor_time": measure(contenders, time.process_time),
+        }
     return report
 
 
@@ -88,7 +96,9 @@ def write_inputs(directory: Path, megabytes: float) -> float:
         lines = "".join(json.dumps(row) + "\n" for row in some).encode()
         (directory / "jsonl.zst" / f"{number}.jsonl.zst").write_bytes(zstandard.compress(lines))
         table = pa.table({"id": [row["id"] for row in some], "text": [row["text"] for row in some]})
-        pq.write_table(table, directory / "parquet" / f"{number}.parquet", compression="zstd", row_group_size=200)
+        pq.write_table(
+            table, directory / "parquet" / f"{number}.parquet", compression="zstd", row_group_size=200
+        )
     return sum(len(str(row["text"]).encode()) for row in found) / 1e6
 
 
@@ -106,7 +116,11 @@ def datatrove(found: Path, out: Path) -> Callable[[], object]:
 
     def call() -> None:
         shutil.rmtree(out, ignore_errors=True)
-        reader = JsonlReader(str(found), compression="zstd") if found.name == "jsonl.zst" else ParquetReader(str(found))
+        reader = (
+            JsonlReader(str(found), compression="zstd")
+            if found.name == "jsonl.zst"
+            else ParquetReader(str(found))
+        )
         writer = ParquetWriter(str(out), compression="zstd")
         for _ in writer.run(reader.run()):
             pass
@@ -121,7 +135,9 @@ def datasets(found: Path, out: Path) -> Callable[[], object]:
     def call() -> None:
         shutil.rmtree(out, ignore_errors=True)
         kind = "json" if found.name == "jsonl.zst" else "parquet"
-        loaded = load_dataset(kind, data_files=sorted(map(str, found.iterdir())), split="train", cache_dir=str(out / "cache"))
+        loaded = load_dataset(
+            kind, data_files=sorted(map(str, found.iterdir())), split="train", cache_dir=str(out / "cache")
+        )
         loaded.to_parquet(str(out / "all.parquet"))
 
     return call
@@ -133,8 +149,12 @@ def peak(directory: Path, megabytes: float) -> float:
     found.mkdir()
     texts = [json.dumps({"text": row["text"]}) for row in rows(25)]
     for number in range(max(1, round(megabytes / 25))):
-        (found / f"{number}.jsonl.zst").write_bytes(zstandard.compress("".join(line + "\n" for line in texts).encode(), 1))
-    measured = subprocess.run([sys.executable, __file__, "--read", str(found)], capture_output=True, text=True, check=True)
+        (found / f"{number}.jsonl.zst").write_bytes(
+            zstandard.compress("".join(line + "\n" for line in texts).encode(), 1)
+        )
+    measured = subprocess.run(
+        [sys.executable, __file__, "--read", str(found)], capture_output=True, text=True, check=True
+    )
     for path in (found, directory / "store"):
         shutil.rmtree(path)
     return round(float(measured.stdout))

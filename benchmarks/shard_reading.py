@@ -1,9 +1,11 @@
-"""Random windows of token shards beside what else reads tokens, on one core with a warm page cache; opening 10,000 shards; resuming anywhere.
+"""Random windows of token shards beside what else reads tokens, on one core with a warm page cache; opening
+10,000 shards; resuming anywhere.
 
-`python benchmarks/shard_reading.py [MILLION_TOKENS]`: 100 by default. Every contender gives 64 windows of 2,049 random tokens at a time as int64 (as
-its users get them), from one file of uint16 tokens or, ours, from four shards; the peers do not say where documents begin, ours is also measured
-when it does. nanoGPT is its get_batch, mapping the file anew for each batch as it does; `datasets` holds windows cut beforehand.
-Windows are medians of processor time, which other work on the machine disturbs least; the rest is by the clock.
+`python benchmarks/shard_reading.py [MILLION_TOKENS]`: 100 by default. Every contender gives 64 windows of
+2,049 random tokens at a time as int64 (as its users get them), from one file of uint16 tokens or, ours, from
+four shards; the peers do not say where documents begin, ours is also measured when it does. nanoGPT is its
+get_batch, mapping the file anew for each batch as it does; `datasets` holds windows cut beforehand. Windows
+are medians of processor time, which other work on the machine disturbs least; the rest is by the clock.
 """
 
 import os
@@ -42,7 +44,9 @@ def write(directory: Path, tokens: int) -> list[Path]:
     return prefixes
 
 
-def ours(prefixes: Sequence[Path], chooser: np.random.Generator, dtype: type, documents: bool = False) -> Batch:
+def ours(
+    prefixes: Sequence[Path], chooser: np.random.Generator, dtype: type, documents: bool = False
+) -> Batch:
     stream = TokenStream(prefixes)
     out, rows = np.empty((ROWS, LENGTH), dtype), np.arange(ROWS)
 
@@ -60,10 +64,24 @@ def run_of(prefixes: Sequence[Path], steps: int) -> TrainingData:
     """What the trainer reads from: each shard a corpus, mixed."""
     model = {"n_layers": 1, "d_model": 64, "n_heads": 1, "n_kv_heads": 1, "d_ff": 64}
     step_tokens = ROWS * SEQ_LEN
-    settings: dict[str, object] = {"model": model, "seq_len": SEQ_LEN, "global_batch_tokens": step_tokens, "micro_batch_size": ROWS}
-    settings |= {"max_tokens": steps * step_tokens, "checkpoint": {"every_tokens": step_tokens}, "evaluation": {"every_tokens": step_tokens}}
-    corpora = [CorpusShards(name=f"corpus{number}", weight=1 + number, train=[prefix]) for number, prefix in enumerate(prefixes)]
-    data = DataConfig(tokenizer=Path(), tokenizer_sha256="", vocab_size=VOCAB, bot_id=0, eot_id=1, corpora=corpora)
+    settings: dict[str, object] = {
+        "model": model,
+        "seq_len": SEQ_LEN,
+        "global_batch_tokens": step_tokens,
+        "micro_batch_size": ROWS,
+    }
+    settings |= {
+        "max_tokens": steps * step_tokens,
+        "checkpoint": {"every_tokens": step_tokens},
+        "evaluation": {"every_tokens": step_tokens},
+    }
+    corpora = [
+        CorpusShards(name=f"corpus{number}", weight=1 + number, train=[prefix])
+        for number, prefix in enumerate(prefixes)
+    ]
+    data = DataConfig(
+        tokenizer=Path(), tokenizer_sha256="", vocab_size=VOCAB, bot_id=0, eot_id=1, corpora=corpora
+    )
     return TrainingData(data, TrainingConfig.model_validate(settings), Path())
 
 
@@ -122,7 +140,9 @@ def datatrove(directory: Path, prefixes: Sequence[Path], chooser: np.random.Gene
     for prefix in prefixes:
         os.link(bin_path(prefix), directory / f"{prefix.name}.ds")
     windows = DatatroveFolderDataset(str(directory), SEQ_LEN, token_size=2)
-    return lambda: torch.stack([windows[number]["input_ids"] for number in chooser.integers(0, len(windows), ROWS).tolist()])
+    return lambda: torch.stack(
+        [windows[number]["input_ids"] for number in chooser.integers(0, len(windows), ROWS).tolist()]
+    )
 
 
 def hf_datasets(directory: Path, path: Path, chooser: np.random.Generator) -> Batch:
@@ -162,8 +182,13 @@ def windows(directory: Path, prefixes: Sequence[Path]) -> Report:
     if importable("datatrove", "torch"):
         batches["datatrove folder dataset"] = datatrove(directory / "ds", prefixes, chooser)
     millions = ROWS * BATCHES * LENGTH / 1e6
-    found = measure({name: Contender(millions, repeated(batch)) for name, batch in batches.items()}, time.process_time)
-    return {name: {"million_tokens_per_s": round(one["mb_per_s"], 1), "ratio": one["ratio"]} for name, one in found.items()}
+    found = measure(
+        {name: Contender(millions, repeated(batch)) for name, batch in batches.items()}, time.process_time
+    )
+    return {
+        name: {"million_tokens_per_s": round(one["mb_per_s"], 1), "ratio": one["ratio"]}
+        for name, one in found.items()
+    }
 
 
 def opening(directory: Path) -> Report:
@@ -182,7 +207,9 @@ def opening(directory: Path) -> Report:
         (directory / "ds").mkdir()
         for prefix in prefixes:
             os.link(bin_path(prefix), directory / "ds" / f"{prefix.name}.ds")
-        found["datatrove folder dataset"] = _seconds(lambda: DatatroveFolderDataset(str(directory / "ds"), SEQ_LEN, token_size=2))
+        found["datatrove folder dataset"] = _seconds(
+            lambda: DatatroveFolderDataset(str(directory / "ds"), SEQ_LEN, token_size=2)
+        )
     return {name: round(seconds, 3) for name, seconds in found.items()}
 
 
@@ -190,7 +217,10 @@ def resuming(prefixes: Sequence[Path]) -> Report:
     """Milliseconds from nothing to the batch at the beginning, the middle and the end of a long run."""
     steps = 10_000_000
     places = {"beginning": 0, "middle": steps // 2, "end": steps - 1}
-    found = {name: _seconds(lambda step=step: run_of(prefixes, steps).batch(step, 0, 1)) for name, step in places.items()}
+    found = {
+        name: _seconds(lambda step=step: run_of(prefixes, steps).batch(step, 0, 1))
+        for name, step in places.items()
+    }
     return {name: round(1000 * seconds, 3) for name, seconds in found.items()}
 
 

@@ -1,4 +1,6 @@
-"""What the benchmarks share: the sample text, contenders that take turns, and results with machine and date."""
+"""What the benchmarks share: the sample text, contenders that take turns, and results with machine and
+date.
+"""
 
 import datetime
 import importlib.util
@@ -66,8 +68,17 @@ def size_of(found: Sequence[str]) -> float:
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process has held. Not ru_maxrss, which a process inherits from the one that started it."""
-    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")) / 1000
+    """The most memory that this process has held. Not ru_maxrss, which a process inherits from the one that
+    started it.
+    """
+    return (
+        next(
+            int(line.split()[1])
+            for line in Path("/proc/self/status").read_text().splitlines()
+            if line.startswith("VmHWM:")
+        )
+        / 1000
+    )
 
 
 def importable(*names: str) -> bool:
@@ -86,20 +97,30 @@ def measure(contenders: dict[str, Contender], clock: Callable[[], float] = time.
             contender.call()
             if run:
                 seconds[name].append(clock() - started)
-    speeds = {name: contender.megabytes / statistics.median(seconds[name]) for name, contender in contenders.items()}
+    speeds = {
+        name: contender.megabytes / statistics.median(seconds[name]) for name, contender in contenders.items()
+    }
     first = next(iter(speeds.values()))
     return {
-        name: {"mb": round(contenders[name].megabytes, 2), "mb_per_s": round(speed, 3), "ratio": round(first / speed, 2)}
+        name: {
+            "mb": round(contenders[name].megabytes, 2),
+            "mb_per_s": round(speed, 3),
+            "ratio": round(first / speed, 2),
+        }
         for name, speed in speeds.items()
     }
 
 
 def record(name: str, report: Report, libraries: Sequence[str]) -> None:
-    """Prints the report and keeps it as results/<name>.json with date, machine and the versions of what was measured."""
+    """Prints the report and keeps it as results/<name>.json with date, machine and the versions of what was
+    measured.
+    """
     report = {
         "date": datetime.date.today().isoformat(),
         "machine": f"{processor()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}",
-        "versions": {library: version(library) for library in libraries if importable(library.replace("-", "_"))},
+        "versions": {
+            library: version(library) for library in libraries if importable(library.replace("-", "_"))
+        },
         **report,
     }
     written = json.dumps(report, indent=2)

@@ -22,7 +22,10 @@ PART_BYTES = 128_000_000
 def stored(names: Sequence[str]) -> Iterator[Path]:
     """The root of a store in which these corpora are one, raw and scrubbed."""
     with tempfile.TemporaryDirectory() as directory:
-        store, config = Store(Path(directory)), FilesConfig(paths=tuple(str(CORPORA / f"{name}.jsonl.zst") for name in names))
+        store, config = (
+            Store(Path(directory)),
+            FilesConfig(paths=tuple(str(CORPORA / f"{name}.jsonl.zst") for name in names)),
+        )
         collect(store, LocalEngine(1), CORPUS, config, PART_BYTES)
         scrub(store, LocalEngine(1), CORPUS, PiiParams())
         yield store.root

@@ -1,7 +1,9 @@
-"""Training a 32k byte-level BPE vocabulary on 100 MB, each trainer in a process of its own: seconds, peak memory, and whether the merges are equal.
+"""Training a 32k byte-level BPE vocabulary on 100 MB, each trainer in a process of its own: seconds, peak
+memory, and whether the merges are equal.
 
-`python benchmarks/tokenizer_training.py` needs the sample corpora in ../shared/corpora; rustbpe is measured where importable. Texts are cut as the
-pipeline cuts them. gigatoken knows one pattern, GPT-2's, and reads a file; its merges are compared with those of `tokenizers` for that pattern.
+`python benchmarks/tokenizer_training.py` needs the sample corpora in ../shared/corpora; rustbpe is measured
+where importable. Texts are cut as the pipeline cuts them. gigatoken knows one pattern, GPT-2's, and reads a
+file; its merges are compared with those of `tokenizers` for that pattern.
 """
 
 import argparse
@@ -46,10 +48,14 @@ def batches(path: Path) -> Iterator[list[str]]:
 
 
 def by_tokenizers(path: Path, vocab_size: int, pattern: str) -> str:
-    trained = bpe.train(batches(path), bpe.TokenizerParams.model_validate({"vocab_size": vocab_size, "pattern": pattern}))
+    trained = bpe.train(
+        batches(path), bpe.TokenizerParams.model_validate({"vocab_size": vocab_size, "pattern": pattern})
+    )
     shown = {character: byte for byte, character in _shown().items()}
     merges = json.loads(trained.to_str())["model"]["merges"]
-    return fingerprint([tuple(bytes(shown[character] for character in side) for side in pair) for pair in merges])
+    return fingerprint(
+        [tuple(bytes(shown[character] for character in side) for side in pair) for pair in merges]
+    )
 
 
 def by_gigatoken(path: Path, vocab_size: int, pattern: str) -> str:
@@ -64,11 +70,17 @@ def by_rustbpe(path: Path, vocab_size: int, pattern: str) -> str:
 
     trainer = rustbpe.Tokenizer()
     texts = (text for batch in batches(path) for text in batch)
-    trainer.train_from_iterator(texts, vocab_size - len(bpe.TokenizerParams().specials), pattern=LLAMA3_PATTERN)
+    trainer.train_from_iterator(
+        texts, vocab_size - len(bpe.TokenizerParams().specials), pattern=LLAMA3_PATTERN
+    )
     return fingerprint([(token, b"") for token, _ in trainer.get_mergeable_ranks()])
 
 
-TRAINERS: dict[str, Callable[[Path, int, str], str]] = {"tokenizers": by_tokenizers, "gigatoken": by_gigatoken, "rustbpe": by_rustbpe}
+TRAINERS: dict[str, Callable[[Path, int, str], str]] = {
+    "tokenizers": by_tokenizers,
+    "gigatoken": by_gigatoken,
+    "rustbpe": by_rustbpe,
+}
 
 
 def fingerprint(merges: list[Any]) -> str:
@@ -79,7 +91,10 @@ def _shown() -> dict[int, str]:
     """How byte-level BPE writes each byte."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     shown = {byte: chr(byte) for byte in printable}
-    shown |= {byte: chr(256 + number) for number, byte in enumerate(byte for byte in range(256) if byte not in printable)}
+    shown |= {
+        byte: chr(256 + number)
+        for number, byte in enumerate(byte for byte in range(256) if byte not in printable)
+    }
     assert set(shown.values()) == set(ByteLevel.alphabet())
     return shown
 
@@ -96,10 +111,22 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "sample.parquet"
-        pq.write_table(pa.table({"text": pa.array(pieces(chosen.megabytes), pa.string())}), path, compression="zstd", row_group_size=1000)
+        pq.write_table(
+            pa.table({"text": pa.array(pieces(chosen.megabytes), pa.string())}),
+            path,
+            compression="zstd",
+            row_group_size=1000,
+        )
 
         def one(trainer: str, pattern: str) -> tuple[float, tuple[str, ...]]:
-            return chosen.megabytes, ("--vocab-size", str(chosen.vocab_size), "--one", trainer, str(path), pattern)
+            return chosen.megabytes, (
+                "--vocab-size",
+                str(chosen.vocab_size),
+                "--one",
+                trainer,
+                str(path),
+                pattern,
+            )
 
         contenders = {
             "groundwork (tokenizers), llama3 pattern": one("tokenizers", "llama3"),
@@ -110,7 +137,11 @@ def main() -> None:
             contenders["rustbpe, llama3 pattern"] = one("rustbpe", "llama3")
         found = in_turns(__file__, contenders, REPEATS)
     equal = found["gigatoken, gpt2 pattern"]["said"] == found["groundwork (tokenizers), gpt2 pattern"]["said"]
-    report = {"vocab_size": chosen.vocab_size, "training": found, "gigatoken's merges equal those of tokenizers": equal}
+    report = {
+        "vocab_size": chosen.vocab_size,
+        "training": found,
+        "gigatoken's merges equal those of tokenizers": equal,
+    }
     record("tokenizer_training", report, ("tokenizers", "gigatoken", "rustbpe"))
 
 

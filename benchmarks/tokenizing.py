@@ -1,8 +1,9 @@
 """From Parquet to token shards beside the ways others do it, with one vocabulary; encoders alone; and memory.
 
-`python benchmarks/tokenizing.py` needs the sample corpora in ../shared/corpora; tiktoken, datasets and datatrove are measured where importable.
-`--memory` writes 25 MB and 2.5 GB instead and compares peaks. Each job runs in a process of its own, the slow ones on every so-many-th of the
-same documents; their processes are two, as ours are. Imports are not counted, starting worker processes is.
+`python benchmarks/tokenizing.py` needs the sample corpora in ../shared/corpora; tiktoken, datasets and
+datatrove are measured where importable. `--memory` writes 25 MB and 2.5 GB instead and compares peaks. Each
+job runs in a process of its own, the slow ones on every so-many-th of the same documents; their processes are
+two, as ours are. Imports are not counted, starting worker processes is.
 """
 
 import argparse
@@ -51,7 +52,12 @@ def nanogpt(prepared: Path, processes: int) -> int:
     """data/openwebtext/prepare.py: datasets.map over processes, ids as lists in Arrow, then a memmap."""
     from datasets import load_dataset
 
-    found = load_dataset("parquet", data_files=str(prepared / "sample.parquet"), split="train", cache_dir=str(prepared / "cache"))
+    found = load_dataset(
+        "parquet",
+        data_files=str(prepared / "sample.parquet"),
+        split="train",
+        cache_dir=str(prepared / "cache"),
+    )
     encoding, ends = _tiktoken(prepared), _frozen(prepared).boundaries
 
     def encode(example: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +69,9 @@ def nanogpt(prepared: Path, processes: int) -> int:
     tokens = np.memmap(prepared / "nanogpt.bin", dtype=np.uint16, mode="w+", shape=(total,))
     at, shards = 0, min(1024, len(encoded))
     for index in range(shards):
-        batch = np.concatenate(encoded.shard(num_shards=shards, index=index, contiguous=True).with_format("numpy")["ids"])
+        batch = np.concatenate(
+            encoded.shard(num_shards=shards, index=index, contiguous=True).with_format("numpy")["ids"]
+        )
         tokens[at : at + len(batch)] = batch
         at += len(batch)
     tokens.flush()
@@ -74,7 +82,11 @@ def megatron(prepared: Path, processes: int) -> int:
     """tools/preprocess_data.py: a pool encodes JSON lines one document at a time, one process writes."""
     total = 0
     pool = multiprocessing.get_context("spawn").Pool(processes, _megatron_start, (prepared,))
-    with pool, (prepared / "megatron.bin").open("wb") as out, (prepared / "sample.jsonl").open(encoding="utf-8") as lines:
+    with (
+        pool,
+        (prepared / "megatron.bin").open("wb") as out,
+        (prepared / "sample.jsonl").open(encoding="utf-8") as lines,
+    ):
         for ids in pool.imap(_megatron_encode, lines, 32):
             out.write(np.array(ids, np.uint16).tobytes())
             total += len(ids)
@@ -96,12 +108,21 @@ def datatrove(prepared: Path, processes: int) -> None:
     from datatrove.pipeline.readers import ParquetReader
     from datatrove.pipeline.tokens import DocumentTokenizer
 
-    writer = DocumentTokenizer(str(prepared / "datatrove"), str(_tokenizer(prepared)), eos_token="[EOT]", shuffle_documents=False)
+    writer = DocumentTokenizer(
+        str(prepared / "datatrove"), str(_tokenizer(prepared)), eos_token="[EOT]", shuffle_documents=False
+    )
     steps = [ParquetReader(str(prepared / "halves")), writer]
-    LocalPipelineExecutor(steps, tasks=processes, workers=processes, logging_dir=str(prepared / "logs"), skip_completed=False).run()
+    LocalPipelineExecutor(
+        steps, tasks=processes, workers=processes, logging_dir=str(prepared / "logs"), skip_completed=False
+    ).run()
 
 
-JOBS: dict[str, Callable[[Path, int], Any]] = {"ours": ours, "nanogpt": nanogpt, "megatron": megatron, "datatrove": datatrove}
+JOBS: dict[str, Callable[[Path, int], Any]] = {
+    "ours": ours,
+    "nanogpt": nanogpt,
+    "megatron": megatron,
+    "datatrove": datatrove,
+}
 
 
 def _tokenizer(prepared: Path) -> Path:
@@ -119,9 +140,15 @@ def _tiktoken(prepared: Path) -> Any:
 
     vocabulary = json.loads(_frozen(prepared).tokenizer_json)["model"]["vocab"]
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    shown = {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(b for b in range(256) if b not in printable)}
+    shown = {chr(byte): byte for byte in printable} | {
+        chr(256 + n): byte for n, byte in enumerate(b for b in range(256) if b not in printable)
+    }
     assert set(shown) == set(ByteLevel.alphabet())
-    ranks = {bytes(shown[character] for character in token): number for token, number in vocabulary.items() if token not in PARAMS.specials}
+    ranks = {
+        bytes(shown[character] for character in token): number
+        for token, number in vocabulary.items()
+        if token not in PARAMS.specials
+    }
     return tiktoken.Encoding("ours", pat_str=LLAMA3_PATTERN, mergeable_ranks=ranks, special_tokens={})
 
 
@@ -131,11 +158,18 @@ def prepare(directory: Path, found: list[str]) -> float:
     store = Store(directory / "store")
     megabytes = kept_corpus.keep_all(store, found, PART_BYTES)
     tokenizer(store, "benchmark", [kept_corpus.NAME], PARAMS, ShardParams().validation_fraction)
-    table = pa.table({"id": [f"{number:032x}" for number in range(len(found))], "text": pa.array(found, pa.large_string())})
+    table = pa.table(
+        {"id": [f"{number:032x}" for number in range(len(found))], "text": pa.array(found, pa.large_string())}
+    )
     pq.write_table(table, directory / "sample.parquet", compression="zstd", row_group_size=500)
     (directory / "halves").mkdir()
     for half in (0, 1):
-        pq.write_table(table.take(list(range(half, len(found), 2))), directory / "halves" / f"{half}.parquet", compression="zstd", row_group_size=500)
+        pq.write_table(
+            table.take(list(range(half, len(found), 2))),
+            directory / "halves" / f"{half}.parquet",
+            compression="zstd",
+            row_group_size=500,
+        )
     with (directory / "sample.jsonl").open("w", encoding="utf-8") as out:
         out.writelines(json.dumps({"text": text}) + "\n" for text in found)
     return megabytes
@@ -151,10 +185,16 @@ def whole_jobs(directory: Path, found: list[str], peer_megabytes: float) -> dict
         "groundwork, one process, the peers' sample": (few_size, ("--one", "ours", part, "1")),
     }
     if importable("tiktoken", "datasets"):
-        contenders["nanoGPT's prepare.py, tiktoken, two processes"] = (few_size, ("--one", "nanogpt", part, "2"))
+        contenders["nanoGPT's prepare.py, tiktoken, two processes"] = (
+            few_size,
+            ("--one", "nanogpt", part, "2"),
+        )
     contenders["Megatron's loop, tokenizers, two processes"] = (few_size, ("--one", "megatron", part, "2"))
     if importable("datatrove"):
-        contenders["datatrove's DocumentTokenizer, two processes"] = (few_size, ("--one", "datatrove", part, "2"))
+        contenders["datatrove's DocumentTokenizer, two processes"] = (
+            few_size,
+            ("--one", "datatrove", part, "2"),
+        )
     return in_turns(__file__, contenders, REPEATS)
 
 
@@ -165,16 +205,22 @@ def encoders(directory: Path, found: list[str], peer_megabytes: float) -> dict[s
     column, part = pa.array(found, pa.large_string()), pa.array(few, pa.large_string())
     fast, slow = (bpe.Encoder(kept.tokenizer_json, kept.boundaries, fast) for fast in (True, False))
     contenders = {
-        "gigatoken as we call it, cold": Contender(size_of(found), lambda: bpe.Encoder(kept.tokenizer_json, kept.boundaries, True).encode(column)),
+        "gigatoken as we call it, cold": Contender(
+            size_of(found), lambda: bpe.Encoder(kept.tokenizer_json, kept.boundaries, True).encode(column)
+        ),
         "gigatoken as we call it, warm": Contender(size_of(found), partial(fast.encode, column)),
         "tokenizers, encode_batch_fast": Contender(size_of(few), partial(slow.encode, part)),
     }
     if importable("tiktoken"):
         encoding = _tiktoken(directory)
-        contenders["tiktoken, encode_ordinary"] = Contender(size_of(few), lambda: [encoding.encode_ordinary(text) for text in few])
+        contenders["tiktoken, encode_ordinary"] = Contender(
+            size_of(few), lambda: [encoding.encode_ordinary(text) for text in few]
+        )
         same = np.concatenate([encoding.encode_ordinary(text) for text in few])
         ids, lengths = fast.encode(part)
-        inside = ~np.isin(np.arange(len(ids)), np.concatenate([np.cumsum(lengths) - 1, np.cumsum(lengths) - lengths]))
+        inside = ~np.isin(
+            np.arange(len(ids)), np.concatenate([np.cumsum(lengths) - 1, np.cumsum(lengths) - lengths])
+        )
         assert np.array_equal(ids[inside], same), "tiktoken was given another vocabulary"
     return measure(contenders)
 
@@ -187,7 +233,11 @@ def memory(directory: Path) -> dict[str, Any]:
         size = kept_corpus.keep_all(store, _endless(megabytes), 128_000_000)
         tokenizer(store, "benchmark", [kept_corpus.NAME], PARAMS, ShardParams().validation_fraction)
         ran = alone(__file__, "--one", "ours", str(store.root.parent), "1")
-        found[f"{megabytes} MB"] = {"mb": round(size), "peak_mb": ran["peak_mb"], "mb_per_s": round(size / ran["seconds"], 1)}
+        found[f"{megabytes} MB"] = {
+            "mb": round(size),
+            "peak_mb": ran["peak_mb"],
+            "mb_per_s": round(size / ran["seconds"], 1),
+        }
     return found
 
 
@@ -221,8 +271,12 @@ def main() -> None:
             return
         found = texts(NAMES, chosen.megabytes)
         report = {"whole job": whole_jobs(directory, found, chosen.peer_megabytes)}
-        report["encoders, one core"] = encoders(directory / "all", list(islice(found, 4000)), chosen.peer_megabytes)
-        record("tokenizing", report, ("gigatoken", "tokenizers", "tiktoken", "datasets", "datatrove", "pyarrow"))
+        report["encoders, one core"] = encoders(
+            directory / "all", list(islice(found, 4000)), chosen.peer_megabytes
+        )
+        record(
+            "tokenizing", report, ("gigatoken", "tokenizers", "tiktoken", "datasets", "datatrove", "pyarrow")
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
-"""Characters of tinyshakespeare at nanoGPT's small CPU setting: validation loss, and seconds from start to end, both at the same time on a core each.
+"""Characters of tinyshakespeare at nanoGPT's small CPU setting: validation loss, and seconds from start to
+end, both at the same time on a core each.
 
-Needs ../shared/corpora/tinyshakespeare.txt. 4 layers, 4 heads, width 128, context 64, batch 12; 2000 steps, ours 1000.
-nanoGPT as its README says for a CPU: fp32, not compiled, AdamW, its learning rate. Ours is `python -m trainer` with the optimizer and schedule of the
-default recipe. Both are judged on the whole last tenth of the text, in windows of 64 that do not overlap, each prediction counted once; the seconds
-are those of the whole process, imports and that evaluation included, for ours also its checks and its checkpoint. Each repeat swaps the cores.
+Needs ../shared/corpora/tinyshakespeare.txt. 4 layers, 4 heads, width 128, context 64, batch 12; 2000 steps,
+ours 1000. nanoGPT as its README says for a CPU: fp32, not compiled, AdamW, its learning rate. Ours is `python
+-m trainer` with the optimizer and schedule of the default recipe. Both are judged on the whole last tenth of
+the text, in windows of 64 that do not overlap, each prediction counted once; the seconds are those of the
+whole process, imports and that evaluation included, for ours also its checks and its checkpoint. Each repeat
+swaps the cores.
 """
 
 import argparse
@@ -29,7 +32,14 @@ from trainer.system import launch
 
 LAYERS, HEADS, WIDTH, SEQ_LEN, ROWS = 4, 4, 128, 64, 12
 TRAINING: dict[str, Any] = {
-    "model": {"n_layers": LAYERS, "d_model": WIDTH, "n_heads": HEADS, "n_kv_heads": HEADS, "d_ff": 344, "qk_norm": True},
+    "model": {
+        "n_layers": LAYERS,
+        "d_model": WIDTH,
+        "n_heads": HEADS,
+        "n_kv_heads": HEADS,
+        "d_ff": 344,
+        "qk_norm": True,
+    },
     "seq_len": SEQ_LEN,
     "global_batch_tokens": SEQ_LEN * ROWS,
     "micro_batch_size": ROWS,
@@ -38,7 +48,10 @@ TRAINING: dict[str, Any] = {
         "muon_lr": 0.01,
         "lr": 0.002,
         "weight_decay": 0,
-        "groups": [{"pattern": "*embed_tokens*", "lr_multiplier": 25}, {"pattern": "lm_head*", "lr_multiplier": 1.5}],
+        "groups": [
+            {"pattern": "*embed_tokens*", "lr_multiplier": 25},
+            {"pattern": "lm_head*", "lr_multiplier": 1.5},
+        ],
     },
     "log_every_steps": 10,
 }
@@ -54,7 +67,9 @@ def characters(known: Sequence[str]) -> Tokenizer:
 
 
 def prepare(directory: Path, train: str, validation: str, steps: int) -> Path:
-    """The configuration of our run, and the characters as the peer reads them: `train.chars` and `validation.chars`, one uint16 each."""
+    """The configuration of our run, and the characters as the peer reads them: `train.chars` and
+    `validation.chars`, one uint16 each.
+    """
     tokens = steps * SEQ_LEN * ROWS
     training = {
         **TRAINING,
@@ -80,15 +95,29 @@ def peer(directory: Path, vocab_size: int, steps: int) -> None:
 def timed(command: Sequence[str], core: int) -> tuple[float, str]:
     """Seconds of a whole process that has one core, and what it printed."""
     started = time.perf_counter()
-    environment = os.environ | launch.environment(1) | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}"}
-    ended = subprocess.run(["taskset", "-c", str(core), *command], check=True, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    environment = (
+        os.environ | launch.environment(1) | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}"}
+    )
+    ended = subprocess.run(
+        ["taskset", "-c", str(core), *command],
+        check=True,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     return time.perf_counter() - started, ended.stdout
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--steps", type=int, default=2000, help="nanoGPT's")
-    options.add_argument("--our-steps", type=int, default=1000, help="a step with Muon takes nearly twice as long, and learns more")
+    options.add_argument(
+        "--our-steps",
+        type=int,
+        default=1000,
+        help="a step with Muon takes nearly twice as long, and learns more",
+    )
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--peer", nargs=2, metavar=("DIRECTORY", "VOCABULARY"), help=argparse.SUPPRESS)
     chosen = options.parse_args()
@@ -104,17 +133,36 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as both:
             directory = Path(name)
             ours = launch.command(prepare(directory, text[:split], text[split:], chosen.our_steps))
-            theirs = [sys.executable, __file__, "--steps", str(chosen.steps), "--peer", name, str(len(set(text)))]
+            theirs = [
+                sys.executable,
+                __file__,
+                "--steps",
+                str(chosen.steps),
+                "--peer",
+                name,
+                str(len(set(text))),
+            ]
             (our_seconds, _), (their_seconds, said) = both.map(timed, (ours, theirs), cores)
-            evaluations = [found for found in metrics.read(directory / "run" / "metrics.jsonl") if found["kind"] == "evaluation"]
+            evaluations = [
+                found
+                for found in metrics.read(directory / "run" / "metrics.jsonl")
+                if found["kind"] == "evaluation"
+            ]
         seconds["groundwork"].append(our_seconds)
         seconds["nanoGPT"].append(their_seconds)
         losses = {"groundwork": evaluations[-1]["loss"], "nanoGPT": float(said.splitlines()[-1])}
         cores.reverse()
-    found = {name: {"seconds": round(statistics.median(runs), 1), "validation_loss": round(losses[name], 4)} for name, runs in seconds.items()}
+    found = {
+        name: {"seconds": round(statistics.median(runs), 1), "validation_loss": round(losses[name], 4)}
+        for name, runs in seconds.items()
+    }
     record(
         "train_characters",
-        {"steps": {"groundwork": chosen.our_steps, "nanoGPT": chosen.steps}, "repeats": chosen.repeats, "training": found},
+        {
+            "steps": {"groundwork": chosen.our_steps, "nanoGPT": chosen.steps},
+            "repeats": chosen.repeats,
+            "training": found,
+        },
         ("torch",),
     )
 

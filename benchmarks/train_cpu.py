@@ -1,10 +1,13 @@
-"""Training speed on a CPU beside nanoGPT and the Trainer of `transformers`: tokens a second and peak memory, all step by step in turns.
+"""Training speed on a CPU beside nanoGPT and the Trainer of `transformers`: tokens a second and peak memory,
+all step by step in turns.
 
-`python benchmarks/train_cpu.py` needs the sample corpora in ../shared/corpora, and transformers with accelerate. 6 layers, width 384, 6 heads, 10.6 M
-parameters in blocks, vocabulary 8192, tied, 16 x 512 tokens a step of the same text. Ours is what `python -m trainer` runs, with `precision` and
-`compile` on auto and AdamW. nanoGPT is compiled and in fp32, its defaults on a CPU. The other is measured in bf16 and in fp32 on one row first,
-and then takes part in the faster one, compiled and not. The last contender only multiplies: the matrices of a step, attention's left out, in the
-precision of ours. No trainer of this model can take fewer seconds in that precision.
+`python benchmarks/train_cpu.py` needs the sample corpora in ../shared/corpora, and transformers with
+accelerate. 6 layers, width 384, 6 heads, 10.6 M parameters in blocks, vocabulary 8192, tied, 16 x 512 tokens
+a step of the same text. Ours is what `python -m trainer` runs, with `precision` and `compile` on auto and
+AdamW. nanoGPT is compiled and in fp32, its defaults on a CPU. The other is measured in bf16 and in fp32 on
+one row first, and then takes part in the faster one, compiled and not. The last contender only multiplies:
+the matrices of a step, attention's left out, in the precision of ours. No trainer of this model can take
+fewer seconds in that precision.
 """
 
 import argparse
@@ -34,10 +37,19 @@ Contender = tuple[Sequence[str], Mapping[str, str]]
 
 def prepare(directory: Path, rows: int) -> tuple[Path, Work]:
     """The configuration of a run over real text, and the same tokens for the peers."""
-    pieces = [text[at : at + 10_000] for text in texts(("enwiki", "books"), 4) for at in range(0, len(text), 10_000)]
+    pieces = [
+        text[at : at + 10_000] for text in texts(("enwiki", "books"), 4) for at in range(0, len(text), 10_000)
+    ]
     tokens = FOREVER * rows * SEQ_LEN
     training = {
-        "model": {"n_layers": LAYERS, "d_model": WIDTH, "n_heads": HEADS, "n_kv_heads": HEADS, "d_ff": WIDTH * 8 // 3, "tie_embeddings": True},
+        "model": {
+            "n_layers": LAYERS,
+            "d_model": WIDTH,
+            "n_heads": HEADS,
+            "n_kv_heads": HEADS,
+            "d_ff": WIDTH * 8 // 3,
+            "tie_embeddings": True,
+        },
         "seq_len": SEQ_LEN,
         "global_batch_tokens": rows * SEQ_LEN,
         "micro_batch_size": rows,
@@ -60,7 +72,11 @@ def measure(contenders: dict[str, Contender], turns: int, tokens: int) -> Report
     found = take_turns(contenders, WARMUP, turns)
     first = next(iter(found.values()))["seconds"]
     return {
-        name: {"tokens_per_s": round(tokens / facts["seconds"]), "times_slower": round(facts["seconds"] / first, 2)} | facts
+        name: {
+            "tokens_per_s": round(tokens / facts["seconds"]),
+            "times_slower": round(facts["seconds"] / first, 2),
+        }
+        | facts
         for name, facts in found.items()
     }
 
@@ -87,7 +103,12 @@ def main() -> None:
             "matrix products alone": (command("products", work.to_json())[0], launch.environment()),
         }
         found = measure(contenders, chosen.turns, chosen.rows * SEQ_LEN)
-    report = {"rows": chosen.rows, "transformers Trainer, one row": precision, "training": found, "load": round(os.getloadavg()[0], 1)}
+    report = {
+        "rows": chosen.rows,
+        "transformers Trainer, one row": precision,
+        "training": found,
+        "load": round(os.getloadavg()[0], 1),
+    }
     record("train_cpu", report, ("torch", "transformers", "accelerate"))
 
 
@@ -96,11 +117,15 @@ def _nanogpt(work: str) -> None:
 
 
 def _products(work: str) -> None:
-    """Each linear layer's product with its inputs, and in the backward pass those for the gradients of its inputs and of its weights."""
+    """Each linear layer's product with its inputs, and in the backward pass those for the gradients of its
+    inputs and of its weights.
+    """
     sizes = Work.from_json(work)
     dtype = torch.bfloat16 if multiplies_bf16(torch.device("cpu")) else torch.float32
     hidden = WIDTH * 8 // 3
-    shapes = [*[(WIDTH, WIDTH)] * 4, (hidden, WIDTH), (hidden, WIDTH), (WIDTH, hidden)] * LAYERS + [(VOCAB, WIDTH)]
+    shapes = [*[(WIDTH, WIDTH)] * 4, (hidden, WIDTH), (hidden, WIDTH), (WIDTH, hidden)] * LAYERS + [
+        (VOCAB, WIDTH)
+    ]
     tokens = sizes.rows * SEQ_LEN
     features = {size: torch.randn(tokens, size, dtype=dtype) for size in (WIDTH, hidden, VOCAB)}
     weights = {shape: torch.randn(shape, dtype=dtype) for shape in shapes}

@@ -1,10 +1,12 @@
-"""Training on a GPU beside nanoGPT and the Trainer of `transformers`: tokens per second, MFU against the matrix products measured here, peak memory.
+"""Training on a GPU beside nanoGPT and the Trainer of `transformers`: tokens per second, MFU against the
+matrix products measured here, peak memory.
 
 python benchmarks/train_gpu.py [--sizes 124m 1b 3b] [--seq-lens 1024 4096]
 
-Random tokens; the same batch, micro-batch and precision (bf16 over fp32 weights), compiled, each in a process of its own, one after the other. The
-model is the same Llama, nanoGPT's a GPT-2 of as many parameters in blocks. A contender that does not fit or is not installed is written down as such.
-It has not been run on a GPU yet: all but the timing was tried on a CPU, with small sizes.
+Random tokens; the same batch, micro-batch and precision (bf16 over fp32 weights), compiled, each in a process
+of its own, one after the other. The model is the same Llama, nanoGPT's a GPT-2 of as many parameters in
+blocks. A contender that does not fit or is not installed is written down as such. It has not been run on a
+GPU yet: all but the timing was tried on a CPU, with small sizes.
 """
 
 import argparse
@@ -64,7 +66,14 @@ def prepare(folder: Path, size: str, seq_len: int, rows: int) -> tuple[Path, Wor
     (folder / "tokenizer.json").write_text("{}")
     corpus = {"name": "random", "weight": 1, "train": [str(folder / "random")], "content": "random"}
     sha256 = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # of {}
-    data = {"tokenizer": str(folder), "tokenizer_sha256": sha256, "vocab_size": VOCAB, "bot_id": 2, "eot_id": 3, "corpora": [corpus]}
+    data = {
+        "tokenizer": str(folder),
+        "tokenizer_sha256": sha256,
+        "vocab_size": VOCAB,
+        "bot_id": 2,
+        "eot_id": 3,
+        "corpora": [corpus],
+    }
     once = {"every_tokens": STEPS * TOKENS_A_STEP}
     training = {
         "model": shape(size),
@@ -82,12 +91,27 @@ def prepare(folder: Path, size: str, seq_len: int, rows: int) -> tuple[Path, Wor
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump({"run_dir": str(folder / "run"), "data": data, "training": training}))
     given = SIZES[size]
-    work = Work(str(bin_path(folder / "random")), VOCAB, given["n_layers"], given["d_model"], given["n_heads"], seq_len, rows)
+    work = Work(
+        str(bin_path(folder / "random")),
+        VOCAB,
+        given["n_layers"],
+        given["d_model"],
+        given["n_heads"],
+        seq_len,
+        rows,
+    )
     return path, work
 
 
 def ours(config: Path) -> dict[str, float]:
-    subprocess.run(launch.command(config), cwd=ROOT, env=os.environ | launch.environment(), check=True, stderr=subprocess.PIPE, text=True)
+    subprocess.run(
+        launch.command(config),
+        cwd=ROOT,
+        env=os.environ | launch.environment(),
+        check=True,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     records = [json.loads(line) for line in (config.parent / "run/metrics.jsonl").read_text().splitlines()]
     steps = [found for found in records if found["kind"] == "train" and found["step"] > WARMUP]
     speed = statistics.median(step["tokens_per_second"] for step in steps)
@@ -110,15 +134,30 @@ def run_peer(name: str, work: Work) -> None:
         torch.cuda.synchronize()
         times.append(time.perf_counter())
         if len(times) > STEPS:
-            seconds = statistics.median(after - before for before, after in zip(times[WARMUP:], times[WARMUP + 1 :], strict=False))
+            seconds = statistics.median(
+                after - before for before, after in zip(times[WARMUP:], times[WARMUP + 1 :], strict=False)
+            )
             peak = torch.cuda.max_memory_allocated() / 1e9
-            print(json.dumps({"tokens_per_s": round(TOKENS_A_STEP / seconds), "peak_gb": round(peak, 2)}), flush=True)
+            print(
+                json.dumps({"tokens_per_s": round(TOKENS_A_STEP / seconds), "peak_gb": round(peak, 2)}),
+                flush=True,
+            )
             os._exit(0)
 
     accumulate = TOKENS_A_STEP // (work.rows * work.seq_len)
     if name == "nanogpt":
         torch.backends.cuda.matmul.allow_tf32 = True
-        nanogpt(work, FOREVER, before_step, compiled=True, lr=6e-4, warmup=2000, beta2=0.95, device="cuda", accumulate=accumulate)
+        nanogpt(
+            work,
+            FOREVER,
+            before_step,
+            compiled=True,
+            lr=6e-4,
+            warmup=2000,
+            beta2=0.95,
+            device="cuda",
+            accumulate=accumulate,
+        )
     else:
         hugging_face(work, before_step, bf16=True, compiled=True, on_cpu=False, accumulate=accumulate)
 
@@ -138,8 +177,15 @@ def draw(report: dict[str, dict[str, dict[str, Any]]], path: Path) -> None:
     names = list(dict.fromkeys(name for found in report.values() for name in found))
     for number, name in enumerate(names):
         shares = [found[name].get("mfu", 0) for found in report.values()]
-        axes.bar([at + number / (len(names) + 1) for at in range(len(report))], shares, 1 / (len(names) + 1), label=name)
-    axes.set_xticks([at + (len(names) - 1) / (len(names) + 1) / 2 for at in range(len(report))], report, fontsize=8)
+        axes.bar(
+            [at + number / (len(names) + 1) for at in range(len(report))],
+            shares,
+            1 / (len(names) + 1),
+            label=name,
+        )
+    axes.set_xticks(
+        [at + (len(names) - 1) / (len(names) + 1) / 2 for at in range(len(report))], report, fontsize=8
+    )
     axes.set_ylabel("share of the measured bf16 rate")
     axes.legend()
     figure.savefig(path, dpi=120, bbox_inches="tight")

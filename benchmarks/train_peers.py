@@ -1,6 +1,8 @@
-"""The peers' training loops: nanoGPT's, written again after its model.py and train.py (MIT, Andrej Karpathy), and `transformers.Trainer` itself.
+"""The peers' training loops: nanoGPT's, written again after its model.py and train.py (MIT, Andrej Karpathy),
+and `transformers.Trainer` itself.
 
-The GPT here has the parameters of nanoGPT's own at commit 3adf61e, and with the same weights gives the same loss.
+The GPT here has the parameters of nanoGPT's own at commit 3adf61e, and with the same weights gives the same
+loss.
 """
 
 import json
@@ -50,7 +52,10 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape
-        query, key, value = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.c_attn(x).split(width, dim=2))
+        query, key, value = (
+            part.view(batch, length, self.heads, -1).transpose(1, 2)
+            for part in self.c_attn(x).split(width, dim=2)
+        )
         mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         return self.c_proj(mixed.transpose(1, 2).contiguous().view(batch, length, width))
 
@@ -78,7 +83,10 @@ class GPT(nn.Module):
         self.ln_f = nn.LayerNorm(work.width, bias=False)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
-                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * work.layers) if name.endswith("c_proj.weight") else 0.02)
+                nn.init.normal_(
+                    parameter,
+                    std=0.02 / math.sqrt(2 * work.layers) if name.endswith("c_proj.weight") else 0.02,
+                )
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
@@ -100,12 +108,17 @@ def nanogpt(
     device: str = "cpu",
     accumulate: int = 1,
 ) -> nn.Module:
-    """Trains with its AdamW, its clipping and its cosine to a tenth of `lr`; in bf16 on a GPU, in fp32 on a CPU, as it does by default."""
+    """Trains with its AdamW, its clipping and its cosine to a tenth of `lr`; in bf16 on a GPU, in fp32 on a
+    CPU, as it does by default.
+    """
     torch.manual_seed(seed)
     model = GPT(work).to(device)
     decayed = [parameter for parameter in model.parameters() if parameter.ndim >= 2]
     kept = [parameter for parameter in model.parameters() if parameter.ndim < 2]
-    groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": 0.1}, {"params": kept, "weight_decay": 0.0}]
+    groups: list[dict[str, Any]] = [
+        {"params": decayed, "weight_decay": 0.1},
+        {"params": kept, "weight_decay": 0.0},
+    ]
     optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, beta2), fused=device == "cuda")
     forward = torch.compile(model) if compiled else model
     inputs, targets = _batch(work, device)
@@ -131,9 +144,13 @@ def _batch(work: Work, device: str) -> tuple[torch.Tensor, torch.Tensor]:
     data = work.read()
     starts = torch.randint(len(data) - work.seq_len, (work.rows,)).tolist()
     inputs = torch.stack([torch.from_numpy(data[at : at + work.seq_len].astype(np.int64)) for at in starts])
-    targets = torch.stack([torch.from_numpy(data[at + 1 : at + 1 + work.seq_len].astype(np.int64)) for at in starts])
+    targets = torch.stack(
+        [torch.from_numpy(data[at + 1 : at + 1 + work.seq_len].astype(np.int64)) for at in starts]
+    )
     if device == "cuda":
-        return inputs.pin_memory().to(device, non_blocking=True), targets.pin_memory().to(device, non_blocking=True)
+        return inputs.pin_memory().to(device, non_blocking=True), targets.pin_memory().to(
+            device, non_blocking=True
+        )
     return inputs, targets
 
 
@@ -146,7 +163,10 @@ def validation_loss(model: nn.Module, path: Path, seq_len: int) -> float:
     while at < len(tokens) - 1:
         size = min(64 * seq_len, whole - at) or len(tokens) - 1 - at
         shape = (-1, min(seq_len, size))
-        total += model(tokens[at : at + size].view(shape), tokens[at + 1 : at + 1 + size].view(shape)).item() * size
+        total += (
+            model(tokens[at : at + size].view(shape), tokens[at + 1 : at + 1 + size].view(shape)).item()
+            * size
+        )
         at += size
     return total / (len(tokens) - 1)
 
@@ -162,14 +182,23 @@ def hugging_face(
     accumulate: int = 1,
 ) -> nn.Module:
     """`transformers.Trainer` on a LlamaForCausalLM."""
-    from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments, set_seed
+    from transformers import (
+        LlamaConfig,
+        LlamaForCausalLM,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+        set_seed,
+    )
 
     class BeforeStep(TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:
             before_step()
 
     tokens = work.read()
-    windows = torch.from_numpy(tokens[: len(tokens) // work.seq_len * work.seq_len].astype(np.int64)).view(-1, work.seq_len)
+    windows = torch.from_numpy(tokens[: len(tokens) // work.seq_len * work.seq_len].astype(np.int64)).view(
+        -1, work.seq_len
+    )
     dataset = [{"input_ids": window, "labels": window} for window in windows]
     config = LlamaConfig(
         vocab_size=work.vocab_size,

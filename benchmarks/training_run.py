@@ -1,4 +1,6 @@
-"""A run of the trainer on text of its own: the tokenizer and shards on disk, and the configuration that `python -m trainer` reads."""
+"""A run of the trainer on text of its own: the tokenizer and shards on disk, and the configuration that
+`python -m trainer` reads.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -16,8 +18,12 @@ from trainer.data.shards import ShardWriter
 PARAMS = bpe.TokenizerParams()
 
 
-def write(directory: Path, tokenizer: Tokenizer, train: Iterable[str], validation: str, training: dict[str, Any]) -> Path:
-    """The path of the configuration. Shards are `train` and `validation` in `directory`, documents end to end between [BOT] and [EOT]."""
+def write(
+    directory: Path, tokenizer: Tokenizer, train: Iterable[str], validation: str, training: dict[str, Any]
+) -> Path:
+    """The path of the configuration. Shards are `train` and `validation` in `directory`, documents end to end
+    between [BOT] and [EOT].
+    """
     (directory / "tokenizer").mkdir()
     for name, content in bpe.files(tokenizer, PARAMS).items():
         (directory / "tokenizer" / name).write_text(content)
@@ -30,7 +36,9 @@ def write(directory: Path, tokenizer: Tokenizer, train: Iterable[str], validatio
     corpus |= {"validation": [str(directory / "validation")], "validation_bytes": len(validation.encode())}
     data = {
         "tokenizer": str(directory / "tokenizer"),
-        "tokenizer_sha256": hashlib.sha256((directory / "tokenizer" / "tokenizer.json").read_bytes()).hexdigest(),
+        "tokenizer_sha256": hashlib.sha256(
+            (directory / "tokenizer" / "tokenizer.json").read_bytes()
+        ).hexdigest(),
         "vocab_size": tokenizer.get_vocab_size(),
         "bot_id": begin,
         "eot_id": end,
@@ -42,7 +50,9 @@ def write(directory: Path, tokenizer: Tokenizer, train: Iterable[str], validatio
 
 
 def paced(config: Path) -> None:
-    """The run of `python -m trainer` in turns with others; a step lasts from the request for its batch to that for the next one."""
+    """The run of `python -m trainer` in turns with others; a step lasts from the request for its batch to
+    that for the next one.
+    """
     from trainer.config import load_run_config
     from trainer.run import loop
 

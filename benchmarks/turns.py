@@ -1,4 +1,6 @@
-"""Contenders that live side by side, each in a process of its own, and go step by step in turns, so that noise meets all of them alike."""
+"""Contenders that live side by side, each in a process of its own, and go step by step in turns, so that
+noise meets all of them alike.
+"""
 
 import json
 import os
@@ -25,16 +27,27 @@ class Turns:
         """Before each step: tells what the last one took, and waits for the turn."""
         if self._started is not None:
             clock, processor = time.perf_counter() - self._started[0], time.process_time() - self._started[1]
-            print(json.dumps({"seconds": clock, "processor": processor, "peak_mb": round(peak_megabytes())}), file=self._said, flush=True)
+            print(
+                json.dumps({"seconds": clock, "processor": processor, "peak_mb": round(peak_megabytes())}),
+                file=self._said,
+                flush=True,
+            )
         if not sys.stdin.readline():
             raise SystemExit("the benchmark has ended")
         self._started = time.perf_counter(), time.process_time()
 
 
-def take_turns(contenders: Mapping[str, tuple[Sequence[str], Mapping[str, str]]], warmup: int, turns: int) -> dict[str, Any]:
-    """Name -> (command, variables to add). The seconds of the median step by the clock and by processor time, and the peak memory of the process."""
+def take_turns(
+    contenders: Mapping[str, tuple[Sequence[str], Mapping[str, str]]], warmup: int, turns: int
+) -> dict[str, Any]:
+    """Name -> (command, variables to add). The seconds of the median step by the clock and by processor time,
+    and the peak memory of the process.
+    """
     with ExitStack() as stack:
-        running = {name: stack.enter_context(_started(command, variables)) for name, (command, variables) in contenders.items()}
+        running = {
+            name: stack.enter_context(_started(command, variables))
+            for name, (command, variables) in contenders.items()
+        }
         for process in running.values():
             stack.callback(process.kill)
         steps: dict[str, list[dict[str, float]]] = {name: [] for name in running}
@@ -59,4 +72,6 @@ def take_turns(contenders: Mapping[str, tuple[Sequence[str], Mapping[str, str]]]
 
 def _started(command: Sequence[str], variables: Mapping[str, str]) -> subprocess.Popen[str]:
     environment = os.environ | variables | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}"}
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+    )

@@ -29,22 +29,38 @@ Asset = dg.AssetsDefinition | dg.SourceAsset
 sources = [source_asset(corpus) for corpus in recipe.corpora]
 chains = [asset for corpus in recipe.corpora for asset in corpus_assets(corpus)]
 to_dedup: list[Asset] = [*sources, *chains, *decontamination_assets(recipe), dedup_asset(recipe)]
-to_shards: list[Asset] = [*to_dedup, tokenizer_asset(recipe), *(token_shards_asset(corpus) for corpus in recipe.corpora)]
+to_shards: list[Asset] = [
+    *to_dedup,
+    tokenizer_asset(recipe),
+    *(token_shards_asset(corpus) for corpus in recipe.corpora),
+]
 model = [pretrained_model_asset(recipe), evaluation_asset(), exported_model_asset()]
 
 evaluated = checkpoint_evaluation_asset()
 
-# `console` in the terminal instead of Dagster's own format, and the recipe's main settings to change in the Launchpad.
+# `console` in the terminal instead of Dagster's own format, and the recipe's main settings to change in the
+# Launchpad.
 CONFIG: dict[str, Any] = {"loggers": {"console": {"config": {}}}, "resources": launchpad(recipe)}
 jobs = [
-    dg.define_asset_job("pretrain", [*to_shards, *model], config=CONFIG, description="Everything that is out of date, then training."),
+    dg.define_asset_job(
+        "pretrain",
+        [*to_shards, *model],
+        config=CONFIG,
+        description="Everything that is out of date, then training.",
+    ),
     dg.define_asset_job("corpus", to_dedup, config=CONFIG, description="Every corpus up to dedup."),
-    dg.define_asset_job("retokenize", to_shards, config=CONFIG, description="Corpora to token shards, with the tokenizer as it is."),
+    dg.define_asset_job(
+        "retokenize",
+        to_shards,
+        config=CONFIG,
+        description="Corpora to token shards, with the tokenizer as it is.",
+    ),
     dg.define_asset_job(
         "evaluate",
         [evaluated],
         config={"loggers": CONFIG["loggers"]},
-        tags={"dagster/priority": "-1"},  # there can be many, and a training that is started again does not queue behind them
+        # there can be many, and a training that is started again does not queue behind them
+        tags={"dagster/priority": "-1"},
         description="Evaluation of one saved step: choose it under Partition.",
     ),
 ]
@@ -64,5 +80,6 @@ defs = dg.Definitions(
     executor=dg.in_process_executor,
 )
 
-# All that was imported stays: the collector need not look through it again, half a second of a run in which everything is up to date.
+# All that was imported stays: the collector need not look through it again, half a second of a run in which
+# everything is up to date.
 gc.freeze()

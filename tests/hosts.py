@@ -1,4 +1,6 @@
-"""Machines on a network of their own, as network namespaces: what listens in one is reached from another over a wire that can be cut."""
+"""Machines on a network of their own, as network namespaces: what listens in one is reached from another over
+a wire that can be cut.
+"""
 
 import os
 import secrets
@@ -22,10 +24,16 @@ class Host:
     namespace: str
     address: str
 
-    def start(self, command: Sequence[str], environment: Mapping[str, str], said: Path) -> "subprocess.Popen[bytes]":
+    def start(
+        self, command: Sequence[str], environment: Mapping[str, str], said: Path
+    ) -> "subprocess.Popen[bytes]":
         with said.open("a") as file:
             return subprocess.Popen(
-                ["ip", "netns", "exec", self.namespace, *command], env=environment, stdout=file, stderr=file, stdin=subprocess.DEVNULL
+                ["ip", "netns", "exec", self.namespace, *command],
+                env=environment,
+                stdout=file,
+                stderr=file,
+                stdin=subprocess.DEVNULL,
             )
 
     def processes(self) -> list[int]:
@@ -44,7 +52,9 @@ class Host:
 
 @contextmanager
 def network(count: int) -> Iterator[list[Host]]:
-    """`count` hosts, and this machine as one more at the address SUBNET.254. Skips where namespaces cannot be made."""
+    """`count` hosts, and this machine as one more at the address SUBNET.254. Skips where namespaces
+    cannot be made.
+    """
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("hosts are network namespaces, which need root and iproute2")
     mark = f"gw{secrets.token_hex(3)}"  # a namespace outlives its name for a moment
@@ -59,9 +69,15 @@ def network(count: int) -> Iterator[list[Host]]:
         _ip("addr", "add", f"{SUBNET}.254/24", "dev", mark)
         _ip("link", "set", mark, "up")
         for host in hosts:
-            _ip("link", "add", host.namespace, "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
+            _ip(
+                "link", "add", host.namespace, "type", "veth", "peer", "name", "eth0", "netns", host.namespace
+            )
             _ip("link", "set", host.namespace, "master", mark, "up")
-            for arguments in (["link", "set", "lo", "up"], ["addr", "add", f"{host.address}/24", "dev", "eth0"], ["link", "set", "eth0", "up"]):
+            for arguments in (
+                ["link", "set", "lo", "up"],
+                ["addr", "add", f"{host.address}/24", "dev", "eth0"],
+                ["link", "set", "eth0", "up"],
+            ):
                 _ip("-n", host.namespace, *arguments)
         yield hosts
     finally:

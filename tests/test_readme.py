@@ -26,9 +26,14 @@ def test_the_recipe_for_ones_own_text_is_a_recipe(tmp_path: Path) -> None:
 def test_the_overrides_fit_the_default_recipe() -> None:
     (block,) = [block for block in yaml_blocks() if "resources" in block]
     overrides = block["resources"]["workshop"]["config"]["overrides"]
-    assert load_recipe(RECIPES / "default.yaml", overrides).training.max_tokens == overrides["training"]["max_tokens"]
+    assert (
+        load_recipe(RECIPES / "default.yaml", overrides).training.max_tokens
+        == overrides["training"]["max_tokens"]
+    )
 
 
-@pytest.mark.parametrize("path", re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README) + re.findall(r"`(benchmarks/\w+\.py)`", README))
+@pytest.mark.parametrize(
+    "path", re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README) + re.findall(r"`(benchmarks/\w+\.py)`", README)
+)
 def test_every_picture_and_benchmark_is_there(path: str) -> None:
     assert (ROOT / path).is_file()

@@ -20,7 +20,14 @@ FORBIDDEN = {
         "pipeline.store.engine",
         "torch",
     ),
-    "pipeline/sources": ("dagster", "pipeline.assets", "pipeline.flows", "pipeline.store.versions", "pipeline.store.engine", "torch"),
+    "pipeline/sources": (
+        "dagster",
+        "pipeline.assets",
+        "pipeline.flows",
+        "pipeline.store.versions",
+        "pipeline.store.engine",
+        "torch",
+    ),
     "pipeline/flows": ("dagster", "pipeline.assets", "torch"),
     "pipeline/store/versions.py": ("dagster", "pipeline.assets", "pipeline.flows", "pipeline.stages"),
     "pipeline/store/engine.py": ("dagster", "pipeline.assets", "pipeline.flows", "pipeline.store.versions"),
@@ -56,7 +63,18 @@ def test_imports_do_not_go_against_the_grain(where: str) -> None:
 
 
 def test_loading_the_graph_imports_no_heavy_library() -> None:
-    heavy = {"torch", "transformers", "datasets", "huggingface_hub", "matplotlib", "numba", "gigatoken", "scipy", "pandas", "fsspec"}
+    heavy = {
+        "torch",
+        "transformers",
+        "datasets",
+        "huggingface_hub",
+        "matplotlib",
+        "numba",
+        "gigatoken",
+        "scipy",
+        "pandas",
+        "fsspec",
+    }
     code = f"import sys, pipeline.definitions; print(sorted({heavy} & set(sys.modules)))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert ended.stdout.strip() == "[]"

@@ -1,4 +1,6 @@
-"""How good a saved step is, on all held-out text: of any checkpoint on request, and of each new one by itself."""
+"""How good a saved step is, on all held-out text: of any checkpoint on request, and of each new one by
+itself.
+"""
 
 import dagster as dg
 
@@ -31,14 +33,22 @@ def checkpoint_evaluation_asset() -> dg.AssetsDefinition:
     def _asset(context: dg.AssetExecutionContext, workshop: Workshop) -> dg.MaterializeResult:
         version = evaluate_flow.evaluate_checkpoint(workshop.store, context.partition_key)
         found = evaluate_flow.read(version)
-        figures = {"bits per byte": found["bits_per_byte"], "loss": found["loss"], "held-out tokens": found["validation_tokens"]}
-        return materialized(version, {**checkpoints.rounded(figures), "per corpus": checkpoints.per_corpus(found)})
+        figures = {
+            "bits per byte": found["bits_per_byte"],
+            "loss": found["loss"],
+            "held-out tokens": found["validation_tokens"],
+        }
+        return materialized(
+            version, {**checkpoints.rounded(figures), "per corpus": checkpoints.per_corpus(found)}
+        )
 
     return _asset
 
 
 def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
-    """Waits while a training is under way: it validates as it goes, and its older checkpoints are about to be deleted."""
+    """Waits while a training is under way: it validates as it goes, and its older checkpoints are about to be
+    deleted.
+    """
 
     @dg.sensor(
         name="checkpoint_saved",
@@ -55,7 +65,11 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
         found = [key for key in saved_steps(workshop.store) if key in known - evaluated]
         # The run key is the checkpoint: one that cannot be evaluated is not tried over and over.
         requests = [dg.RunRequest(run_key=key, partition_key=key) for key in found]
-        return dg.SensorResult(requests) if requests else dg.SensorResult(skip_reason="every checkpoint that is kept has been evaluated")
+        return (
+            dg.SensorResult(requests)
+            if requests
+            else dg.SensorResult(skip_reason="every checkpoint that is kept has been evaluated")
+        )
 
     return _sensor
 

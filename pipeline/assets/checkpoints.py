@@ -24,17 +24,28 @@ def checkpoint_spec(recipe: Recipe) -> dg.AssetSpec:
         group_name="model",
         kinds={"pytorch"},
         code_version=train_flow.VERSION,
-        description="One entry for each saved step of each training run, with the data that it was made from.",
+        description="One entry for each saved step of each training run, with the data that it was made "
+        "from.",
     )
 
 
-def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> None:
-    """Adds the entry of a checkpoint that the trainer reports, with what it writes; one recorded already with the same content is left alone."""
+def record(
+    context: dg.AssetExecutionContext,
+    run: train_flow.Run,
+    message: Mapping[str, Any],
+    samples: Sequence[Mapping[str, Any]],
+) -> None:
+    """Adds the entry of a checkpoint that the trainer reports, with what it writes; one recorded already with
+    the same content is left alone.
+    """
     key = f"{run.name}-{message['step']:08d}"
     context.instance.add_dynamic_partitions(CHECKPOINTS.name or "", [key])
     filters = dg.AssetRecordsFilter(KEY, asset_partitions=[key])
     known = context.instance.fetch_materializations(filters, limit=1).records
-    if known and (known[0].asset_materialization.tags or {}).get("dagster/data_version") == message["data_version"]:
+    if (
+        known
+        and (known[0].asset_materialization.tags or {}).get("dagster/data_version") == message["data_version"]
+    ):
         return
     upstream = {f"dagster/input_data_version/{name}": version for name, version in run.work.inputs.items()}
     metadata = {
@@ -51,13 +62,19 @@ def record(context: dg.AssetExecutionContext, run: train_flow.Run, message: Mapp
             KEY,
             partition=key,
             metadata=metadata,
-            tags={"dagster/data_version": message["data_version"], "dagster/code_version": train_flow.VERSION, **upstream},
+            tags={
+                "dagster/data_version": message["data_version"],
+                "dagster/code_version": train_flow.VERSION,
+                **upstream,
+            },
         )
     )
 
 
 def _as_saved(run: train_flow.Run, message: Mapping[str, Any]) -> Checkpoint:
-    """What the checkpoint says of itself: after a rollback it saw other text than was planned. It may have been retired meanwhile."""
+    """What the checkpoint says of itself: after a rollback it saw other text than was planned. It may have
+    been retired meanwhile.
+    """
     path = Path(message["path"])
     return read(path) if (path / "lineage.json").is_file() else planned(run.config, message["step"])
 
@@ -74,12 +91,19 @@ def rounded(figures: Mapping[str, float]) -> dict[str, float]:
 
 def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:
     """What a model writes after each prompt."""
-    return dg.MetadataValue.md("\n\n".join(f"**{sample['prompt']}**\n\n```text\n{sample['text']}\n```" for sample in samples))
+    return dg.MetadataValue.md(
+        "\n\n".join(f"**{sample['prompt']}**\n\n```text\n{sample['text']}\n```" for sample in samples)
+    )
 
 
 def per_corpus(evaluation: Mapping[str, Any]) -> dg.TableMetadataValue:
     """How good a model is on each corpus."""
-    return dg.MetadataValue.table([dg.TableRecord({"corpus": name, **rounded(numbers)}) for name, numbers in evaluation["per_corpus"].items()])
+    return dg.MetadataValue.table(
+        [
+            dg.TableRecord({"corpus": name, **rounded(numbers)})
+            for name, numbers in evaluation["per_corpus"].items()
+        ]
+    )
 
 
 def _lineage(one: Checkpoint) -> dict[str, Any]:
@@ -90,14 +114,20 @@ def _lineage(one: Checkpoint) -> dict[str, Any]:
         "corpora": dg.MetadataValue.table([dg.TableRecord(row) for row in rows]),
         "recipe": dg.MetadataValue.json(recipe),
         "code": one.lineage["git_commit"] or "not in a git checkout",
-        "libraries": ", ".join(f"{name} {version}" for name, version in one.libraries.items()) or "not known of a deleted step",
+        "libraries": ", ".join(f"{name} {version}" for name, version in one.libraries.items())
+        or "not known of a deleted step",
         "lineage": f"python -m pipeline lineage {one.name}",
     }
 
 
 def _corpus(one: Checkpoint, name: str) -> dict[str, str | int | float]:
-    """A corpus at that step: what it was read from, how many documents each stage left, what was trained on until then."""
-    raw, quality, shards = (one.lineage["assets"][key] for key in (f"corpora/{name}/raw", f"corpora/{name}/quality", f"token_shards/{name}"))
+    """A corpus at that step: what it was read from, how many documents each stage left, what was trained on
+    until then.
+    """
+    raw, quality, shards = (
+        one.lineage["assets"][key]
+        for key in (f"corpora/{name}/raw", f"corpora/{name}/quality", f"token_shards/{name}")
+    )
     return {
         "corpus": name,
         "raw": raw["data_version"][:12],

@@ -1,4 +1,6 @@
-"""What is looked at in each version as it is made. Most checks stop what comes after; each says in one sentence what it saw and what is allowed."""
+"""What is looked at in each version as it is made. Most checks stop what comes after; each says in one
+sentence what it saw and what is allowed.
+"""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +19,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Check:
-    """Part of its asset's step, since a step of its own would take half as long again. One that does not block only warns."""
+    """Part of its asset's step, since a step of its own would take half as long again. One that does not
+    block only warns.
+    """
 
     name: str
     description: str
@@ -29,11 +33,20 @@ class Check:
         if not found.passed:
             log.log(logging.ERROR if self.blocking else logging.WARNING, "%s", found.said)
         severity = dg.AssetCheckSeverity.ERROR if self.blocking else dg.AssetCheckSeverity.WARN
-        return dg.AssetCheckResult(passed=found.passed, check_name=self.name, severity=severity, description=found.said, metadata=found.numbers)
+        return dg.AssetCheckResult(
+            passed=found.passed,
+            check_name=self.name,
+            severity=severity,
+            description=found.said,
+            metadata=found.numbers,
+        )
 
 
 def specs(asset: dg.AssetKey, wanted: Sequence[Check]) -> list[dg.AssetCheckSpec]:
-    return [dg.AssetCheckSpec(check.name, asset=asset, blocking=check.blocking, description=check.description) for check in wanted]
+    return [
+        dg.AssetCheckSpec(check.name, asset=asset, blocking=check.blocking, description=check.description)
+        for check in wanted
+    ]
 
 
 def results(workshop: Workshop, version: Version, wanted: Sequence[Check]) -> Iterator[dg.AssetCheckResult]:
@@ -43,8 +56,15 @@ def results(workshop: Workshop, version: Version, wanted: Sequence[Check]) -> It
 def _no_more_than_expected(workshop: Workshop, version: Version) -> Finding:
     found = alarms(version, workshop.recipe.dedup_guard)
     removed, documents = version.counts["removed"], version.counts["documents"]
-    said = f"dedup removes {removed:,} of {documents:,} documents, no corpus or cluster more than dedup_guard allows"
-    return Finding(not found, "; ".join(found) or said, {"alarms": len(found), "share removed": removed / max(documents, 1)})
+    said = (
+        f"dedup removes {removed:,} of {documents:,} documents, no corpus or cluster more than "
+        "dedup_guard allows"
+    )
+    return Finding(
+        not found,
+        "; ".join(found) or said,
+        {"alarms": len(found), "share removed": removed / max(documents, 1)},
+    )
 
 
 RAW = [
@@ -72,7 +92,8 @@ QUALITY = [
 DEDUP = [
     Check(
         "removes_no_more_than_expected",
-        "No corpus loses a larger share, and no document stands for more, than `dedup_guard` in the recipe allows.",
+        "No corpus loses a larger share, and no document stands for more, than `dedup_guard` in the recipe "
+        "allows.",
         _no_more_than_expected,
     )
 ]
@@ -94,7 +115,11 @@ SHARDS = [
     ),
 ]
 PRETRAINED = [
-    Check("losses_are_finite", "No loss of the run is NaN or infinite.", lambda shop, version: checks.finite(shop.store, version)),
+    Check(
+        "losses_are_finite",
+        "No loss of the run is NaN or infinite.",
+        lambda shop, version: checks.finite(shop.store, version),
+    )
 ]
 EVALUATION = [
     Check(
@@ -104,4 +129,10 @@ EVALUATION = [
         blocking=False,
     )
 ]
-EXPORTED = [Check("loads", "The exported files are read back, and computed with.", lambda _, version: checks.loads(version))]
+EXPORTED = [
+    Check(
+        "loads",
+        "The exported files are read back, and computed with.",
+        lambda _, version: checks.loads(version),
+    )
+]

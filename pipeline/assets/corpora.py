@@ -31,14 +31,24 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
         kinds={corpus.source.kind, "parquet"},
         code_version=raw_flow.VERSION,
         check_specs=checks.specs(corpus_key(corpus.name, "raw"), checks.RAW),
-        description=f"The documents of `{corpus.name}` as its source gives them, and what could not be read, set aside with its reason.",
+        description=f"The documents of `{corpus.name}` as its source gives them, and what could not be read, "
+        "set aside with its reason.",
     )
     @explained
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
         recipe = workshop.recipe
-        version = raw_flow.collect(workshop.store, workshop.engine, corpus.name, recipe.corpus(corpus.name).source, recipe.raw.part_bytes)
+        version = raw_flow.collect(
+            workshop.store,
+            workshop.engine,
+            corpus.name,
+            recipe.corpus(corpus.name).source,
+            recipe.raw.part_bytes,
+        )
         counts = version.counts
-        facts = {"set aside": counts["set_aside"], "set aside by reason": breakdown(counts, "set_aside", "reason")}
+        facts = {
+            "set aside": counts["set_aside"],
+            "set aside by reason": breakdown(counts, "set_aside", "reason"),
+        }
         return materialized(version, facts, checks.results(workshop, version, checks.RAW))
 
     return _asset
@@ -52,7 +62,8 @@ def _scrubbed(corpus: Corpus) -> dg.AssetsDefinition:
         kinds={"numba", "parquet"},
         code_version=pii.VERSION,
         check_specs=checks.specs(corpus_key(corpus.name, "scrubbed"), checks.SCRUBBED),
-        description="Personal data replaced by typed placeholders. The `spans` table says where each was, never what it was.",
+        description="Personal data replaced by typed placeholders. The `spans` table says where each was, "
+        "never what it was.",
     )
     @explained
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
@@ -74,7 +85,8 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
         kinds={"numba", "parquet"},
         code_version=quality.VERSION,
         check_specs=checks.specs(corpus_key(corpus.name, "quality"), checks.QUALITY),
-        description="Gopher, C4, FineWeb and plain signals of each document, and the verdict with the first rule that it fails.",
+        description="Gopher, C4, FineWeb and plain signals of each document, and the verdict with the first "
+        "rule that it fails.",
     )
     @explained
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
@@ -96,11 +108,29 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
 
 
 def reasons_table(by_corpus: Mapping[str, Sequence[quality_flow.Reason]]) -> dg.TableMetadataValue:
-    """What quality kept and rejected, by corpus and rule, with ids to look for; `python -m pipeline inspect RULE` shows the documents."""
-    columns = {"corpus": "string", "verdict": "string", "documents": "int", "share": "float", "examples": "string"}
+    """What quality kept and rejected, by corpus and rule, with ids to look for; `python -m pipeline inspect
+    RULE` shows the documents.
+    """
+    columns = {
+        "corpus": "string",
+        "verdict": "string",
+        "documents": "int",
+        "share": "float",
+        "examples": "string",
+    }
     records = [
-        dg.TableRecord(dict(zip(columns, (name, one.rule or "kept", one.documents, round(one.share, 4), ", ".join(one.examples)), strict=True)))
+        dg.TableRecord(
+            dict(
+                zip(
+                    columns,
+                    (name, one.rule or "kept", one.documents, round(one.share, 4), ", ".join(one.examples)),
+                    strict=True,
+                )
+            )
+        )
         for name, reasons in by_corpus.items()
         for one in reasons
     ]
-    return dg.MetadataValue.table(records, dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()]))
+    return dg.MetadataValue.table(
+        records, dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
+    )

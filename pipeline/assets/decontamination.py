@@ -14,7 +14,10 @@ def decontamination_assets(recipe: Recipe) -> list[dg.AssetsDefinition]:
     """None unless the recipe names evaluation sets."""
     if recipe.decontamination is None:
         return []
-    return [_ngrams(recipe.decontamination), *(_contamination(recipe.decontamination, name) for name in recipe.corpus_names)]
+    return [
+        _ngrams(recipe.decontamination),
+        *(_contamination(recipe.decontamination, name) for name in recipe.corpus_names),
+    ]
 
 
 def _ngrams(params: decontamination_flow.Decontamination) -> dg.AssetsDefinition:
@@ -28,8 +31,16 @@ def _ngrams(params: decontamination_flow.Decontamination) -> dg.AssetsDefinition
     @explained
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
         recipe = workshop.recipe
-        version = decontamination_flow.index(workshop.store, workshop.engine, recipe.decontamination or params, recipe.scrub)
-        return materialized(version, {"n-grams": version.counts["ngrams"], "documents by set": breakdown(version.counts, "documents", "set")})
+        version = decontamination_flow.index(
+            workshop.store, workshop.engine, recipe.decontamination or params, recipe.scrub
+        )
+        return materialized(
+            version,
+            {
+                "n-grams": version.counts["ngrams"],
+                "documents by set": breakdown(version.counts, "documents", "set"),
+            },
+        )
 
     return _asset
 
@@ -41,13 +52,17 @@ def _contamination(params: decontamination_flow.Decontamination, corpus: str) ->
         group_name=corpus,
         kinds={"numba", "parquet"},
         code_version=decontamination.VERSION,
-        description="Documents that share words in a row with an evaluation set: which set, which words, where.",
+        description="Documents that share words in a row with an evaluation set: which set, which words, "
+        "where.",
     )
     @explained
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
         asked = workshop.recipe.decontamination or params
         version = decontamination_flow.find(workshop.store, workshop.engine, corpus, asked)
         found = {"contaminated": version.counts[decontamination_flow.REASON], "action": asked.action}
-        return materialized(version, {**found, "contaminated by set": breakdown(version.counts, decontamination_flow.REASON, "set")})
+        return materialized(
+            version,
+            {**found, "contaminated by set": breakdown(version.counts, decontamination_flow.REASON, "set")},
+        )
 
     return _asset

@@ -31,17 +31,25 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
         kinds={"numba", "parquet"},
         code_version=dedup.VERSION,
         check_specs=checks.specs(dg.AssetKey(dedup_flow.KEY), checks.DEDUP),
-        description="Exact and MinHash-LSH duplicates across all corpora, each verified by its exact Jaccard before it is removed.",
+        description="Exact and MinHash-LSH duplicates across all corpora, each verified by its exact Jaccard "
+        "before it is removed.",
     )
     @explained
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
         made = workshop.recipe
-        version = dedup_flow.deduplicate(workshop.store, workshop.engine, made.corpus_names, made.dedup, made.removes_contaminated)
+        version = dedup_flow.deduplicate(
+            workshop.store, workshop.engine, made.corpus_names, made.dedup, made.removes_contaminated
+        )
         return materialized(
             version,
             {
                 **_facts(version.counts),
-                "quality's verdicts": reasons_table({name: reasons(workshop.store.current(f"corpora/{name}/quality")) for name in made.corpus_names}),
+                "quality's verdicts": reasons_table(
+                    {
+                        name: reasons(workshop.store.current(f"corpora/{name}/quality"))
+                        for name in made.corpus_names
+                    }
+                ),
                 **_state(workshop.store, version, made.corpus_names),
                 **_pictures(workshop.store, version, made.corpus_names),
             },
@@ -52,7 +60,11 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
 
 
 def _facts(counts: Mapping[str, int]) -> dict[str, Any]:
-    return {"kept": counts["kept"], "removed": counts["removed"], "removed by reason": breakdown(counts, "removed", "reason")}
+    return {
+        "kept": counts["kept"],
+        "removed": counts["removed"],
+        "removed by reason": breakdown(counts, "removed", "reason"),
+    }
 
 
 def _state(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
@@ -62,10 +74,20 @@ def _state(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]
         "evidence": store.current(verification.KEY).bytes,
         "decisions": version.bytes,
     }
-    return {f"{table} bytes per document": round(size / max(version.counts["documents"], 1), 1) for table, size in kept.items()}
+    return {
+        f"{table} bytes per document": round(size / max(version.counts["documents"], 1), 1)
+        for table, size in kept.items()
+    }
 
 
 def _pictures(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
     found = report.report(store, version, corpora)
-    tables = {name: dg.MetadataValue.table([dg.TableRecord(row) for row in rows]) for name, rows in found["tables"].items() if rows}
-    return {"duplicates": inline(found["png"], "near duplicates by similarity, duplicates between corpora"), **tables}
+    tables = {
+        name: dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
+        for name, rows in found["tables"].items()
+        if rows
+    }
+    return {
+        "duplicates": inline(found["png"], "near duplicates by similarity, duplicates between corpora"),
+        **tables,
+    }

@@ -20,14 +20,23 @@ def evaluation_asset() -> dg.AssetsDefinition:
         code_version=evaluate_flow.VERSION,
         pool=GPU_POOL,
         check_specs=checks.specs(dg.AssetKey(evaluate_flow.KEY), checks.EVALUATION),
-        description="Bits per byte on all held-out text, for each corpus and beside `xz -9`, and samples that the model writes.",
+        description="Bits per byte on all held-out text, for each corpus and beside `xz -9`, and samples "
+        "that the model writes.",
     )
     @explained
     def _asset(workshop: Workshop) -> dg.MaterializeResult:
         version = evaluate_flow.evaluate(workshop.store, workshop.recipe.training.samples)
         found = evaluate_flow.read(version)
-        figures = {"bits per byte": found["bits_per_byte"], "loss": found["loss"], **found["compressors"], "held-out bytes": found["held_out_bytes"]}
-        tables = {"per corpus": checkpoints.per_corpus(found), "samples": checkpoints.samples_shown(found["samples"])}
+        figures = {
+            "bits per byte": found["bits_per_byte"],
+            "loss": found["loss"],
+            **found["compressors"],
+            "held-out bytes": found["held_out_bytes"],
+        }
+        tables = {
+            "per corpus": checkpoints.per_corpus(found),
+            "samples": checkpoints.samples_shown(found["samples"]),
+        }
         facts = {**checkpoints.rounded(figures), **tables}
         return materialized(version, facts, checks.results(workshop, version, checks.EVALUATION))
 

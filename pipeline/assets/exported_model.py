@@ -27,6 +27,10 @@ def exported_model_asset() -> dg.AssetsDefinition:
         card = (version.path / "README.md").read_text(encoding="utf-8")
         for picture in version.path.glob("*.png"):
             card = card.replace(f"]({picture.name})", f"](data:image/png;base64,{encoded(picture)})")
-        return materialized(version, {"model card": dg.MetadataValue.md(card)}, checks.results(workshop, version, checks.EXPORTED))
+        return materialized(
+            version,
+            {"model card": dg.MetadataValue.md(card)},
+            checks.results(workshop, version, checks.EXPORTED),
+        )
 
     return _asset

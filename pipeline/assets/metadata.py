@@ -18,8 +18,11 @@ Arguments = ParamSpec("Arguments")
 Outcome = TypeVar("Outcome")
 
 
-def materialized(version: Version, metadata: Mapping[str, Any], checked: Iterable[dg.AssetCheckResult] = ()) -> dg.MaterializeResult:
-    """The result of a stage: rows, bytes, seconds and MB/s of the work that made this version, and whether this run reused it.
+def materialized(
+    version: Version, metadata: Mapping[str, Any], checked: Iterable[dg.AssetCheckResult] = ()
+) -> dg.MaterializeResult:
+    """The result of a stage: rows, bytes, seconds and MB/s of the work that made this version, and whether
+    this run reused it.
 
     What is `checked` of it is looked at last.
     """
@@ -39,15 +42,30 @@ def materialized(version: Version, metadata: Mapping[str, Any], checked: Iterabl
         "fingerprint": version.fingerprint[:16],
     }
     outcome = "up to date, nothing to do" if version.reused else f"done in {version.seconds:.1f} s"
-    log.info("%s", ", ".join([outcome, *(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if "/" not in name)]))
-    return dg.MaterializeResult(metadata=facts, data_version=dg.DataVersion(version.data_version), check_results=list(checked))
+    log.info(
+        "%s",
+        ", ".join(
+            [
+                outcome,
+                *(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if "/" not in name),
+            ]
+        ),
+    )
+    return dg.MaterializeResult(
+        metadata=facts, data_version=dg.DataVersion(version.data_version), check_results=list(checked)
+    )
 
 
 def breakdown(counts: Mapping[str, int], prefix: str, what: str) -> dg.TableMetadataValue:
     """The counts named `prefix/...` as a table, most frequent first."""
-    rows = sorted(((name.partition("/")[2], count) for name, count in counts.items() if name.startswith(f"{prefix}/")), key=lambda row: -row[1])
+    rows = sorted(
+        ((name.partition("/")[2], count) for name, count in counts.items() if name.startswith(f"{prefix}/")),
+        key=lambda row: -row[1],
+    )
     columns = [dg.TableColumn(what, "string"), dg.TableColumn("documents", "int")]
-    return dg.MetadataValue.table([dg.TableRecord({what: name, "documents": count}) for name, count in rows], dg.TableSchema(columns))
+    return dg.MetadataValue.table(
+        [dg.TableRecord({what: name, "documents": count}) for name, count in rows], dg.TableSchema(columns)
+    )
 
 
 def drawn(version: Version, prefix: str, title: str) -> dict[str, dg.MarkdownMetadataValue]:

@@ -29,22 +29,35 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         code_version=train_flow.VERSION,
         check_specs=checks.specs(dg.AssetKey(train_flow.KEY), checks.PRETRAINED),
         pool=GPU_POOL,
-        description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in a process of its own.",
+        description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in a "
+        "process of its own.",
     )
     @explained
     def _asset(context: dg.AssetExecutionContext, workshop: Workshop) -> dg.MaterializeResult:
         run = train_flow.plan(workshop.store, workshop.recipe)
-        mixture = _mixture(workshop)  # of the shards that are trained on, which need not be those in use afterwards
+        # of the shards that are trained on, which need not be those in use afterwards
+        mixture = _mixture(workshop)
         version = train_flow.finished(workshop.store, run)
         if version is None:
             follower = Follower(context, run, workshop.recipe.launch.launcher(run.config.training.threads))
             started = time.monotonic()
             follower.train()
-            version = train_flow.finish(workshop.store, run, follower.last_checkpoint, time.monotonic() - started)
+            version = train_flow.finish(
+                workshop.store, run, follower.last_checkpoint, time.monotonic() - started
+            )
         result = train_flow.result(workshop.store, version)
-        facts = {"step": result["step"], "tokens": result["tokens"], **checkpoints.scores(result), "mixture": mixture}
+        facts = {
+            "step": result["step"],
+            "tokens": result["tokens"],
+            **checkpoints.scores(result),
+            "mixture": mixture,
+        }
         loss_curve = inline_png(run.config.run_dir / "loss.png", "loss curve")
-        facts |= {"checkpoint": dg.MetadataValue.path(result["checkpoint"]), "loss curve": loss_curve, **_pictures(run, version)}
+        facts |= {
+            "checkpoint": dg.MetadataValue.path(result["checkpoint"]),
+            "loss curve": loss_curve,
+            **_pictures(run, version),
+        }
         return materialized(version, facts, checks.results(workshop, version, checks.PRETRAINED))
 
     return _asset
@@ -53,9 +66,14 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
 def _pictures(run: train_flow.Run, version: Version) -> dict[str, dg.MarkdownMetadataValue]:
     def draw() -> dict[str, str]:
         curves = training_plots.draw(training_plots.records(run.config.run_dir / "metrics.jsonl"))
-        return {"curves": as_text(curves), "from source to tokens": as_text(funnel.draw(funnel.of_lineage(run.config.lineage)))}
+        return {
+            "curves": as_text(curves),
+            "from source to tokens": as_text(funnel.draw(funnel.of_lineage(run.config.lineage))),
+        }
 
-    return {title: inline(png, title) for title, png in version.report("training", "training-2", draw).items()}
+    return {
+        title: inline(png, title) for title, png in version.report("training", "training-2", draw).items()
+    }
 
 
 def _mixture(workshop: Workshop) -> dg.TableMetadataValue:

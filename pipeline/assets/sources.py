@@ -1,4 +1,6 @@
-"""What each corpus is read from, observed: the UI shows a corpus as out of date once its source has changed."""
+"""What each corpus is read from, observed: the UI shows a corpus as out of date once its source has
+changed.
+"""
 
 import dagster as dg
 
@@ -15,10 +17,13 @@ def source_asset(corpus: Corpus) -> dg.SourceAsset:
     @dg.observable_source_asset(
         key=corpus_key(corpus.name, "source"),
         group_name=corpus.name,
-        description=f"Where the documents of `{corpus.name}` come from. Its version changes when they may have.",
+        description=f"Where the documents of `{corpus.name}` come from. Its version changes when they may "
+        "have.",
     )
     @explained
     def _source(workshop: Workshop) -> dg.DataVersion:
-        return dg.DataVersion(observe_flow.observe(workshop.store, workshop.recipe.corpus(corpus.name)).version)
+        return dg.DataVersion(
+            observe_flow.observe(workshop.store, workshop.recipe.corpus(corpus.name)).version
+        )
 
     return _source

@@ -22,7 +22,8 @@ def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
         kinds={"memmap"},
         code_version=shards_flow.VERSION,
         check_specs=checks.specs(key, checks.SHARDS),
-        description="What is kept of this corpus as token ids: memory-mapped Megatron shards, held-out documents apart.",
+        description="What is kept of this corpus as token ids: memory-mapped Megatron shards, held-out "
+        "documents apart.",
     )
     @explained
     def _asset(workshop: Workshop) -> dg.MaterializeResult:

@@ -27,21 +27,29 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
 
     @dg.asset(
         key="tokenizer",
-        deps=["dedup", *(corpus_key(name, stage) for name in recipe.corpus_names for stage in ("scrubbed", "quality"))],
+        deps=[
+            "dedup",
+            *(corpus_key(name, stage) for name in recipe.corpus_names for stage in ("scrubbed", "quality")),
+        ],
         group_name="mixture",
         kinds={"huggingface"},
         code_version=bpe.VERSION,
-        description="Byte-level BPE in `tokenizer.json`. Frozen: it stays when the corpora change, until `retrain` asks for a new one.",
+        description="Byte-level BPE in `tokenizer.json`. Frozen: it stays when the corpora change, until "
+        "`retrain` asks for a new one.",
     )
     @explained
     def _asset(workshop: Workshop, config: TokenizerConfig) -> dg.MaterializeResult:
         recipe, store = workshop.recipe, workshop.store
         fraction = recipe.shards.validation_fraction
-        version = tokenizer_flow.tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, fraction, config.retrain)
+        version = tokenizer_flow.tokenizer(
+            store, recipe.name, recipe.corpus_names, recipe.tokenizer, fraction, config.retrain
+        )
         facts = {"entries": version.counts["entries"], "sha256": tokenizer_flow.frozen(version.path).sha256}
         if "documents" in version.counts:
             facts["documents sampled"] = version.counts["documents"]
-        return materialized(version, {**facts, **_fit(report.report(store, recipe.corpus_names, version, fraction))})
+        return materialized(
+            version, {**facts, **_fit(report.report(store, recipe.corpus_names, version, fraction))}
+        )
 
     return _asset
 
@@ -50,7 +58,9 @@ def _fit(found: Mapping[str, Any]) -> dict[str, Any]:
     if not found:
         return {}
     return {
-        "fit": inline(found["png"], "bytes per token, and how much of the text the most frequent entries make"),
+        "fit": inline(
+            found["png"], "bytes per token, and how much of the text the most frequent entries make"
+        ),
         "fit by corpus": dg.MetadataValue.table([dg.TableRecord(row) for row in found["rows"]]),
         "entries in no held-out text": found["unused"],
         "longest entries": ", ".join(map(repr, found["longest"])),

@@ -14,15 +14,18 @@ from pipeline.steps.training.process_group import RetriableError, TrainerKilledE
 from pipeline.steps.training.stderr_tail import ErrorOutput
 from trainer.system.errors import USER_ERROR
 
-# Each goes on from the newest checkpoint. Dagster's own retry policy would also start a run again that a person stops.
+# Each goes on from the newest checkpoint. Dagster's own retry policy would also start a run again that a
+# person stops.
 ATTEMPTS = 3
-ASK_SECONDS = 5.0  # between questions to Dagster's database, and until one that was not answered is asked again
+# between questions to Dagster's database, and until one that was not answered is asked again
+ASK_SECONDS = 5.0
 PATIENCE_SECONDS = 600.0  # how long the last messages of a trainer wait for a database that does not answer
 SHOWN_LINES = 20
 
 
 class Follower:
-    """Runs the trainer through Dagster Pipes and turns its messages into log lines and checkpoint entries, as they come.
+    """Runs the trainer through Dagster Pipes and turns its messages into log lines and checkpoint entries, as
+    they come.
 
     A training of days outlives a database that is away for a while: messages wait for it.
     """
@@ -39,7 +42,9 @@ class Follower:
         self._ask_at = self._catch_up_at = 0.0
 
     def train(self) -> None:
-        """Returns when training is done, started again where it ended early. TrainingError or RetriableError with the reason when it is not."""
+        """Returns when training is done, started again where it ended early. TrainingError or RetriableError
+        with the reason when it is not.
+        """
         for left in reversed(range(ATTEMPTS)):
             try:
                 self._attempt()
@@ -71,7 +76,10 @@ class Follower:
                 failure = train_flow.TrainingError if status == USER_ERROR else RetriableError
                 raise failure(f"the trainer ended with exit status {status}{self._reason(lines)}")
         if self.last_checkpoint.get("tokens") != self.run.config.training.max_tokens:
-            raise train_flow.TrainingError("the trainer ended before the last step: run the job again to go on from the newest checkpoint")
+            raise train_flow.TrainingError(
+                "the trainer ended before the last step: run the job again to go on from the newest "
+                "checkpoint"
+            )
 
     def _reason(self, lines: Sequence[str]) -> str:
         """As the trainer gave it or, where it could not, in its last lines."""
@@ -107,11 +115,14 @@ class Follower:
     def _catch_up(self, messages: Sequence[Mapping[str, Any]]) -> None:
         for message in messages[self._handled :]:
             self._handle(message)
-            self._handled += 1  # once a checkpoint is recorded, whether or not the line about it can be written
+            # once a checkpoint is recorded, whether or not the line about it can be written
+            self._handled += 1
             self.context.log.info(_line(message, self.run.config.training.max_tokens))
 
     def _is_wanted(self) -> bool:
-        """A run that was force-terminated in the UI must not train on. While the database does not answer, it does."""
+        """A run that was force-terminated in the UI must not train on. While the database does not
+        answer, it does.
+        """
         try:
             state = self.context.instance.get_run_by_id(self.context.run.run_id)
         except Exception as error:
@@ -122,13 +133,19 @@ class Follower:
     def _handle(self, message: Mapping[str, Any]) -> None:
         kind, step = message["kind"], message.get("step")
         if kind == "checkpoint":
-            checkpoints.record(self.context, self.run, message, [sample for sample in self._samples if sample["step"] == step])
+            checkpoints.record(
+                self.context,
+                self.run,
+                message,
+                [sample for sample in self._samples if sample["step"] == step],
+            )
             self.last_checkpoint = message
             # Those of later steps can come first: a checkpoint is written while training goes on.
             self._samples = [sample for sample in self._samples if sample["step"] > message["step"]]
         elif kind == "sample":
             self._samples.append(message)
-        elif kind == "error" and message["message"] not in self._reasons:  # once, however often torchrun tries
+        # once, however often torchrun tries
+        elif kind == "error" and message["message"] not in self._reasons:
             self._reasons.append(message["message"])
 
 
@@ -143,14 +160,24 @@ def _line(message: Mapping[str, Any], max_tokens: int) -> str:
     match message["kind"]:
         case "metrics":
             left = f"{message['eta_seconds'] / 60:.1f} min left"
-            return f"{tokens}: loss {message['loss']:.3f}, {message['tokens_per_second']:,.0f} tokens/s, {left}"
+            return (
+                f"{tokens}: loss {message['loss']:.3f}, {message['tokens_per_second']:,.0f} tokens/s, {left}"
+            )
         case "evaluation":
-            return f"{tokens}: validation loss {message['loss']:.4f}, {message['bits_per_byte']:.4f} bits per byte"
+            return (
+                f"{tokens}: validation loss {message['loss']:.4f}, {message['bits_per_byte']:.4f} bits "
+                "per byte"
+            )
         case "checkpoint":
             return f"{tokens}: checkpoint {message['path']}"
         case "sample":
             return f"sample: {message['text']!r}"
-    shown = {name: value for name, value in message.items() if name != "kind" and not isinstance(value, dict | list)}
+    shown = {
+        name: value
+        for name, value in message.items()
+        if name != "kind" and not isinstance(value, dict | list)
+    }
     return f"{message['kind']}: " + ", ".join(
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in shown.items()
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in shown.items()
     )

@@ -10,7 +10,9 @@ from pipeline.store.errors import PipelineError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; a mistake that the user can set right is one line on standard error and exit status 2."""
+    """Runs one command; a mistake that the user can set right is one line on standard error and exit
+    status 2.
+    """
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for family in (corpora, export, lineage, summary, plain, inspect, inspect_shards, gc, tokens):
@@ -21,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough; what is still buffered has nowhere to go
+    # the reader, `head` perhaps, has seen enough; what is still buffered has nowhere to go
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

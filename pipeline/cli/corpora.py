@@ -4,7 +4,10 @@ import argparse
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    corpora = commands.add_parser("corpora", help="ready-made corpora; with --recipe, what each corpus of a recipe contributes to its training")
+    corpora = commands.add_parser(
+        "corpora",
+        help="ready-made corpora; with --recipe, what each corpus of a recipe contributes to its training",
+    )
     corpora.add_argument("--recipe", metavar="R", help="a recipe's path, or the name of one that ships")
     corpora.set_defaults(run=_corpora)
 
@@ -21,8 +24,14 @@ def _ready_made() -> None:
 
     print(f"{'name':<24}{'documents':>14}{'text':>12}  licence")
     for entry in ready_made():
-        print(f"{entry.name:<24}{entry.documents:>14,}{entry.bytes / 1e9:>9,.2f} GB  {entry.licence}\n    {entry.about}")
-    print("\nIn a recipe, under `corpora`: `- NAME`, or `- NAME:N` for the first N documents; any data set of the hub as `- OWNER/NAME`.")
+        print(
+            f"{entry.name:<24}{entry.documents:>14,}{entry.bytes / 1e9:>9,.2f} GB  {entry.licence}\n    "
+            f"{entry.about}"
+        )
+    print(
+        "\nIn a recipe, under `corpora`: `- NAME`, or `- NAME:N` for the first N documents; any data set of "
+        "the hub as `- OWNER/NAME`."
+    )
 
 
 def _contributions(named: str) -> None:
@@ -35,4 +44,7 @@ def _contributions(named: str) -> None:
     print(f"{'corpus':<28}{'documents':>12}{'tokens':>16}{'share':>9}{'epochs':>9}")
     for row in rows:
         print(f"{row.corpus:<28}{row.documents:>12,}{row.tokens:>16,}{row.share:>9.1%}{row.epochs:>9.2f}")
-    print(f"at training.max_tokens = {recipe.training.max_tokens:,}; documents and tokens without what is held out")
+    print(
+        f"at training.max_tokens = {recipe.training.max_tokens:,}; documents and tokens without what is "
+        "held out"
+    )

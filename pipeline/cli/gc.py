@@ -9,8 +9,12 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    gc = commands.add_parser("gc", help="list stored versions that nothing names any more, and with --delete remove them")
-    gc.add_argument("--delete", action="store_true", help="remove them; without it, only say what that would free")
+    gc = commands.add_parser(
+        "gc", help="list stored versions that nothing names any more, and with --delete remove them"
+    )
+    gc.add_argument(
+        "--delete", action="store_true", help="remove them; without it, only say what that would free"
+    )
     gc.set_defaults(run=_gc)
 
 
@@ -25,7 +29,10 @@ def _gc(options: argparse.Namespace) -> None:
     if not found:
         print("nothing to remove: every version is in use, or named by a training run")
     elif not options.delete:
-        print(f"{sum(one.bytes for one in found) / 1e6:>12,.1f} MB  in {len(found)} versions; `python -m pipeline gc --delete` frees it")
+        print(
+            f"{sum(one.bytes for one in found) / 1e6:>12,.1f} MB  in {len(found)} versions; `python -m "
+            "pipeline gc --delete` frees it"
+        )
     else:
         removed = garbage.remove(store, found)
         print(f"{_megabytes(removed)}  freed")

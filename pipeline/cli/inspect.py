@@ -1,4 +1,6 @@
-"""inspect: what quality rejected and why, in numbers; documents that it rejected or dedup removed, with the evidence, as scrubbing left them."""
+"""inspect: what quality rejected and why, in numbers; documents that it rejected or dedup removed, with the
+evidence, as scrubbing left them.
+"""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -24,12 +26,15 @@ class InspectError(PipelineError):
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    inspect = commands.add_parser("inspect", help="what quality rejected by which rule; the documents that a rule, or dedup, removed")
+    inspect = commands.add_parser(
+        "inspect", help="what quality rejected by which rule; the documents that a rule, or dedup, removed"
+    )
     inspect.add_argument(
         "rule",
         metavar="RULE",
         nargs="?",
-        help="a quality rule, `exact`, `near` or `contaminated`: its documents; without one: how many each rejected",
+        help="a quality rule, `exact`, `near` or `contaminated`: its documents; without one: how many each "
+        "rejected",
     )
     inspect.add_argument("--corpus", metavar="C", help="of this corpus only")
     inspect.add_argument("--limit", metavar="N", type=int, default=10, help="how many documents to show")
@@ -81,7 +86,11 @@ def _print_reasons(store: Store, corpora: Sequence[str]) -> None:
 
 def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
     """What quality rejected by `rule`: id, the signals beside their thresholds, how the text begins."""
-    table, names = ("languages", ["language", "language_confidence"]) if rule == "language" else ("signals", [rule.partition("_")[2]])
+    table, names = (
+        ("languages", ["language", "language_confidence"])
+        if rule == "language"
+        else ("signals", [rule.partition("_")[2]])
+    )
     thresholds = ["languages", "min_language_confidence"] if rule == "language" else [rule]
     for corpus in corpora:
         verdicts, scrubbed = (store.current(f"corpora/{corpus}/{stage}") for stage in ("quality", "scrubbed"))
@@ -90,7 +99,9 @@ def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
         signals = store.current(f"corpora/{corpus}/{table}")
         for version, source in ((verdicts, signals), (signals, scrubbed)):
             if version.manifest["inputs"].get(source.key) != source.data_version:
-                raise InspectError(f"{verdicts.key} was made from an earlier {source.key}: materialize {verdicts.key} first")
+                raise InspectError(
+                    f"{verdicts.key} was made from an earlier {source.key}: materialize {verdicts.key} first"
+                )
         params = ", ".join(f"{name} = {_value(verdicts.manifest['params'][name])}" for name in thresholds)
         for part in verdicts.parts:
             ids = _where(verdicts, part, "verdicts", "rule", rule).column("id")
@@ -104,13 +115,18 @@ def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
 def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
     """What quotes an evaluation set: id, the set and the words, how the text begins."""
     for corpus in corpora:
-        hits, scrubbed = (store.current(f"corpora/{corpus}/{stage}") for stage in ("contamination", "scrubbed"))
+        hits, scrubbed = (
+            store.current(f"corpora/{corpus}/{stage}") for stage in ("contamination", "scrubbed")
+        )
         staleness.check({version.key: version for version in (hits, scrubbed)})
         for part in hits.parts:
             found = pq.read_table(hits.file(part, "contamination"))
             texts = _texts(scrubbed, _same(scrubbed, part), found.column("id"))
             for row in found.to_pylist():
-                yield f"{corpus} {row['id']}\nquotes {row['set']}: {printable(row['ngram']).strip()!r}, at {row['hits']} places\n{texts[row['id']]}"
+                yield (
+                    f"{corpus} {row['id']}\nquotes {row['set']}: {printable(row['ngram']).strip()!r}, at "
+                    f"{row['hits']} places\n{texts[row['id']]}"
+                )
 
 
 def _duplicates(store: Store, reason: str, known: Sequence[str], corpora: Sequence[str]) -> Iterator[str]:
@@ -124,17 +140,29 @@ def _duplicates(store: Store, reason: str, known: Sequence[str], corpora: Sequen
             removed = _where(decisions, part, "decisions", "reason", reason)
             for start in range(0, removed.num_rows, 100):
                 rows = removed.slice(start, 100)
-                wanted = pc.unique(pa.chunked_array([*rows.column("id").chunks, *rows.column("duplicate_of").chunks]))
-                texts = {name: (home, text) for home, version in scrubbed.items() for name, text in _anywhere(version, wanted)}
+                wanted = pc.unique(
+                    pa.chunked_array([*rows.column("id").chunks, *rows.column("duplicate_of").chunks])
+                )
+                texts = {
+                    name: (home, text)
+                    for home, version in scrubbed.items()
+                    for name, text in _anywhere(version, wanted)
+                }
                 for row in rows.to_pylist():
                     yield _pair(row, texts)
 
 
 def _pair(row: dict[str, Any], texts: dict[str, tuple[str, str]]) -> str:
     gone = ("?", "(no longer in the store)")
-    (from_corpus, removed), (to_corpus, kept) = texts.get(row["id"], gone), texts.get(row["duplicate_of"], gone)
+    (from_corpus, removed), (to_corpus, kept) = (
+        texts.get(row["id"], gone),
+        texts.get(row["duplicate_of"], gone),
+    )
     evidence = f"removed {from_corpus} {row['id']}: {row['reason']}, Jaccard {row['jaccard']:.3f}"
-    return f"{evidence}\n{removed}\nkept {to_corpus} {row['duplicate_of']}, which stands for {row['cluster']} documents\n{kept}"
+    return (
+        f"{evidence}\n{removed}\nkept {to_corpus} {row['duplicate_of']}, which stands for "
+        f"{row['cluster']} documents\n{kept}"
+    )
 
 
 def _same(version: Version, part: Part) -> Part:
@@ -147,8 +175,12 @@ def _where(version: Version, part: Part, table: str, column: str, value: str) ->
 
 def _rows(version: Version, part: Part, table: str, names: list[str], ids: pa.ChunkedArray) -> dict[str, str]:
     """These columns of the rows with these ids, as `name = value`, by id."""
-    found = pq.read_table(version.file(part, table), columns=["id", *names], filters=pc.field("id").isin(ids.combine_chunks()))
-    return {row["id"]: ", ".join(f"{name} = {_value(row[name])}" for name in names) for row in found.to_pylist()}
+    found = pq.read_table(
+        version.file(part, table), columns=["id", *names], filters=pc.field("id").isin(ids.combine_chunks())
+    )
+    return {
+        row["id"]: ", ".join(f"{name} = {_value(row[name])}" for name in names) for row in found.to_pylist()
+    }
 
 
 def _texts(version: Version, part: Part, ids: pa.Array | pa.ChunkedArray) -> dict[str, str]:
@@ -157,7 +189,10 @@ def _texts(version: Version, part: Part, ids: pa.Array | pa.ChunkedArray) -> dic
     for batch in batches(version.file(part, "documents"), ["id", "text"]):
         found = batch.filter(pc.is_in(batch.column("id"), value_set=ids))
         beginnings = pc.utf8_slice_codeunits(found.column("text"), 0, CHARACTERS)
-        texts |= {name: printable(text) for name, text in zip(found.column("id").to_pylist(), beginnings.to_pylist(), strict=True)}
+        texts |= {
+            name: printable(text)
+            for name, text in zip(found.column("id").to_pylist(), beginnings.to_pylist(), strict=True)
+        }
     return texts
 
 

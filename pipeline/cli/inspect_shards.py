@@ -24,12 +24,29 @@ class ShardsError(PipelineError):
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    inspect = commands.add_parser("inspect-shards", help="statistics of token shards, their first documents decoded, and whether they are sound")
-    inspect.add_argument("what", metavar="CORPUS|PATH", nargs="?", help="a corpus, a directory with shards, or one shard; else all of the recipe")
+    inspect = commands.add_parser(
+        "inspect-shards",
+        help="statistics of token shards, their first documents decoded, and whether they are sound",
+    )
+    inspect.add_argument(
+        "what",
+        metavar="CORPUS|PATH",
+        nargs="?",
+        help="a corpus, a directory with shards, or one shard; else all of the recipe",
+    )
     inspect.add_argument("--split", choices=SPLITS, help="this split only")
     inspect.add_argument("--documents", metavar="N", type=int, default=1, help="how many documents to decode")
-    inspect.add_argument("--verify", action="store_true", help="check hashes, index, ids, and how documents begin and end: reads everything")
-    inspect.add_argument("--tokenizer", metavar="T", type=Path, help="a tokenizer.json or its directory; else the one in use, or the one beside PATH")
+    inspect.add_argument(
+        "--verify",
+        action="store_true",
+        help="check hashes, index, ids, and how documents begin and end: reads everything",
+    )
+    inspect.add_argument(
+        "--tokenizer",
+        metavar="T",
+        type=Path,
+        help="a tokenizer.json or its directory; else the one in use, or the one beside PATH",
+    )
     inspect.set_defaults(run=_inspect)
 
 
@@ -54,11 +71,15 @@ def _inspect(options: argparse.Namespace) -> None:
                 raise ShardsError(f"{error}; --verify lists all that is wrong") from error
         print()
     if damaged:
-        raise ShardsError(f"{damaged} problems, named above: these shards are not what was written, make them again")
+        raise ShardsError(
+            f"{damaged} problems, named above: these shards are not what was written, make them again"
+        )
 
 
 def _found(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet], Vocabulary | None]":
-    """The shards that are meant, and their tokenizer. A corpus in the store comes before a path of the same name."""
+    """The shards that are meant, and their tokenizer. A corpus in the store comes before a path of the
+    same name.
+    """
     from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.steps.tokens.shard_sets import in_place, stored, vocabulary_beside, vocabulary_of
     from pipeline.store.versions import KEY, default_store
@@ -67,7 +88,9 @@ def _found(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet], Vo
     stored_here = what is not None and KEY.fullmatch(what) is not None and store.has(f"token_shards/{what}")
     if what is not None and not stored_here:
         if not Path(what).exists() and not Path(f"{what}.idx").exists():
-            raise ShardsError(f"{what}: no such path, and no corpus of this name has token shards in {store.root}")
+            raise ShardsError(
+                f"{what}: no such path, and no corpus of this name has token shards in {store.root}"
+            )
         return in_place(Path(what), splits), vocabulary_beside(Path(what))
     corpora = load_recipe(recipe_path()).corpus_names if what is None else [what]
     versions = [store.current(f"token_shards/{corpus}") for corpus in corpora]
@@ -98,7 +121,11 @@ def _describe(shards: "ShardSet", known: "Vocabulary | None", documents: int) ->
     from pipeline.steps.tokens.statistics import measure
 
     found = measure(shards.prefixes)
-    rows = [("shards", f"{found.shards:,}"), ("documents", f"{found.documents:,}"), ("tokens", f"{found.tokens:,} {found.dtype}")]
+    rows = [
+        ("shards", f"{found.shards:,}"),
+        ("documents", f"{found.documents:,}"),
+        ("tokens", f"{found.tokens:,} {found.dtype}"),
+    ]
     if shards.text_bytes:
         rows.append(("bytes per token", f"{shards.text_bytes / max(found.tokens, 1):.3f}"))
     rows.append(("tokens per document", f"{found.shortest:,} to {found.longest:,}, median {found.median:,}"))
@@ -110,9 +137,13 @@ def _describe(shards: "ShardSet", known: "Vocabulary | None", documents: int) ->
 
 def _frequencies(found: "Statistics", known: "Vocabulary") -> list[tuple[str, str]]:
     sampled = f", in a sample of {found.sampled:,} tokens" if found.sampled < found.tokens else ""
-    special = sum(int(found.occurrences[number]) for number in known.special_ids if number < len(found.occurrences))
+    special = sum(
+        int(found.occurrences[number]) for number in known.special_ids if number < len(found.occurrences)
+    )
     order = (-found.occurrences).argsort(kind="stable")[:FREQUENT].tolist()
-    frequent = ", ".join(f"{known.text([number])!r} {found.occurrences[number] / found.sampled:.1%}" for number in order)
+    frequent = ", ".join(
+        f"{known.text([number])!r} {found.occurrences[number] / found.sampled:.1%}" for number in order
+    )
     return [
         ("vocabulary used", f"{(found.occurrences > 0).sum():,} of {known.size:,}{sampled}"),
         ("special tokens", f"{special / found.sampled:.2%}{sampled}"),
@@ -120,7 +151,9 @@ def _frequencies(found: "Statistics", known: "Vocabulary") -> list[tuple[str, st
     ]
 
 
-def _first_documents(shards: "ShardSet", known: "Vocabulary | None", wanted: int) -> Iterator[tuple[int, str]]:
+def _first_documents(
+    shards: "ShardSet", known: "Vocabulary | None", wanted: int
+) -> Iterator[tuple[int, str]]:
     """How the first documents begin, decoded, or as ids when there is no tokenizer."""
     from trainer.data.shards import Shard
 
@@ -130,6 +163,8 @@ def _first_documents(shards: "ShardSet", known: "Vocabulary | None", wanted: int
             tokens = shard.document(index)
             ids = tokens[:SHOWN_TOKENS].tolist()
             shown = printable(known.text(ids) if known else " ".join(map(str, ids)))
-            rest = f"\n    ... {len(tokens) - SHOWN_TOKENS:,} more tokens" if len(tokens) > SHOWN_TOKENS else ""
+            rest = (
+                f"\n    ... {len(tokens) - SHOWN_TOKENS:,} more tokens" if len(tokens) > SHOWN_TOKENS else ""
+            )
             yield number, shown + rest
             number += 1

@@ -1,4 +1,6 @@
-"""lineage: what a checkpoint was made from, and which checkpoints saw a corpus or a document. reproduce: how to make a checkpoint again."""
+"""lineage: what a checkpoint was made from, and which checkpoints saw a corpus or a document. reproduce: how
+to make a checkpoint again.
+"""
 
 import argparse
 import json
@@ -23,16 +25,41 @@ class QuestionError(PipelineError):
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    lineage = commands.add_parser("lineage", help="what a checkpoint was made from; --corpus, --document: which checkpoints saw it")
-    lineage.add_argument("checkpoint", metavar="CHECKPOINT", nargs="?", help="its directory, or its name in the UI: RUN-STEP")
-    lineage.add_argument("--corpus", metavar="C", help="the checkpoints on disk that were trained on this corpus")
-    lineage.add_argument("--version", metavar="V", help="with --corpus: at this data version of a stage, or revision of its source")
-    lineage.add_argument("--document", metavar="ID", help="what became of this document, and the checkpoints that were trained on it")
+    lineage = commands.add_parser(
+        "lineage", help="what a checkpoint was made from; --corpus, --document: which checkpoints saw it"
+    )
+    lineage.add_argument(
+        "checkpoint", metavar="CHECKPOINT", nargs="?", help="its directory, or its name in the UI: RUN-STEP"
+    )
+    lineage.add_argument(
+        "--corpus", metavar="C", help="the checkpoints on disk that were trained on this corpus"
+    )
+    lineage.add_argument(
+        "--version",
+        metavar="V",
+        help="with --corpus: at this data version of a stage, or revision of its source",
+    )
+    lineage.add_argument(
+        "--document",
+        metavar="ID",
+        help="what became of this document, and the checkpoints that were trained on it",
+    )
     lineage.add_argument("--json", action="store_true", help="everything, as JSON")
     lineage.set_defaults(run=_lineage)
-    reproduce = commands.add_parser("reproduce", help="the commands that make a checkpoint again, byte for byte, and what they need in a directory")
-    reproduce.add_argument("checkpoint", metavar="CHECKPOINT", help="its directory, or its name in the UI: RUN-STEP")
-    reproduce.add_argument("-o", "--out", metavar="OUT", type=Path, help="the directory to make, ./RUN-STEP if not given; the run goes there too")
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="the commands that make a checkpoint again, byte for byte, and what they need in a directory",
+    )
+    reproduce.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="its directory, or its name in the UI: RUN-STEP"
+    )
+    reproduce.add_argument(
+        "-o",
+        "--out",
+        metavar="OUT",
+        type=Path,
+        help="the directory to make, ./RUN-STEP if not given; the run goes there too",
+    )
     reproduce.set_defaults(run=_reproduce)
 
 
@@ -69,7 +96,11 @@ def _reproduce(options: argparse.Namespace) -> None:
 
     store = default_store()
     one = checkpoint(store, options.checkpoint)
-    print("\n".join(reproduction.write(store, one, options.out or Path(one.name), recipe_path().parent.absolute())))
+    print(
+        "\n".join(
+            reproduction.write(store, one, options.out or Path(one.name), recipe_path().parent.absolute())
+        )
+    )
 
 
 def described(one: "Checkpoint") -> Iterator[str]:
@@ -77,30 +108,40 @@ def described(one: "Checkpoint") -> Iterator[str]:
     lineage = one.lineage
     recipe, assets = lineage["recipe"], lineage["assets"]
     yield f"checkpoint   {one.name}, after {one.tokens:,} tokens"
-    yield f"path         {one.path}" + ("" if one.saved else ", which was deleted since: this is what the run's own record says")
+    yield f"path         {one.path}" + (
+        "" if one.saved else ", which was deleted since: this is what the run's own record says"
+    )
     yield f"recipe       {recipe['name']}"
     yield f"code         {_code(lineage['git_commit'])}"
-    yield f"libraries    {', '.join(f'{name} {version}' for name, version in sorted(one.libraries.items())) or 'not known of a deleted step'}"
+    libraries = ", ".join(f"{name} {version}" for name, version in sorted(one.libraries.items()))
+    yield f"libraries    {libraries or 'not known of a deleted step'}"
     yield ""
     for corpus in recipe["corpora"]:
         yield from _corpus(one, corpus)
     yield _stage("dedup", assets["dedup"])
     yield _stage("tokenizer", assets["tokenizer"])
     yield ""
-    yield from (f"{name:<16} {json.dumps(recipe[name])}" for name in PARAMETERS if recipe.get(name) is not None)
+    yield from (
+        f"{name:<16} {json.dumps(recipe[name])}" for name in PARAMETERS if recipe.get(name) is not None
+    )
 
 
 def _code(commit: str | None) -> str:
     if commit is None:
         return "not in a git checkout"
-    return f"commit {commit.removesuffix('-dirty')}" + (", with changes that were not committed" if commit.endswith("-dirty") else "")
+    return f"commit {commit.removesuffix('-dirty')}" + (
+        ", with changes that were not committed" if commit.endswith("-dirty") else ""
+    )
 
 
 def _corpus(one: "Checkpoint", corpus: Mapping[str, Any]) -> Iterator[str]:
     name, assets = corpus["name"], one.lineage["assets"]
     source = assets[f"corpora/{name}/raw"].get("inputs", {})
     at = ", ".join(f"{what} {value[:40]}" for what, value in source.items())
-    yield f"corpus {name}: {one.corpus_tokens.get(name, 0):,} tokens trained on until then, {one.epochs(name):.3f} epochs"
+    yield (
+        f"corpus {name}: {one.corpus_tokens.get(name, 0):,} tokens trained on until then, "
+        f"{one.epochs(name):.3f} epochs"
+    )
     yield f"  {json.dumps(corpus['source'])}"
     yield f"  {at}"
     for stage in ("raw", "scrubbed", "quality", "contamination"):
@@ -122,7 +163,11 @@ def _counts(counts: Mapping[str, int]) -> str:
     shown = []
     for name, count in counts.items():
         if "/" not in name:
-            parts = [f"{part.partition('/')[2]} {number:,}" for part, number in counts.items() if part.startswith(f"{name}/")]
+            parts = [
+                f"{part.partition('/')[2]} {number:,}"
+                for part, number in counts.items()
+                if part.startswith(f"{name}/")
+            ]
             shown.append(f"{count:,} {name.replace('_', ' ')}" + (f" ({', '.join(parts)})" if parts else ""))
     return ", ".join(shown)
 
@@ -130,7 +175,13 @@ def _counts(counts: Mapping[str, int]) -> str:
 def _of_corpus(one: "Checkpoint", corpus: str) -> dict[str, Any]:
     raw = one.lineage["assets"][f"corpora/{corpus}/raw"]
     versions = {"raw": raw["data_version"], **raw.get("inputs", {})}
-    return {"checkpoint": one.name, "path": str(one.path), "tokens": one.corpus_tokens[corpus], "epochs": round(one.epochs(corpus), 4), **versions}
+    return {
+        "checkpoint": one.name,
+        "path": str(one.path),
+        "tokens": one.corpus_tokens[corpus],
+        "epochs": round(one.epochs(corpus), 4),
+        **versions,
+    }
 
 
 def _saw_corpus(found: "list[Checkpoint]", corpus: str) -> Iterator[str]:
@@ -138,17 +189,28 @@ def _saw_corpus(found: "list[Checkpoint]", corpus: str) -> Iterator[str]:
     for one in found:
         row = _of_corpus(one, corpus)
         yield (
-            f"{one.name:<20}{row['tokens']:>16,}{row['epochs']:>9.3f}  {row['raw'][:SHOWN]:<14}{row.get('source', '?')[:SHOWN]:<14}"
+            f"{one.name:<20}{row['tokens']:>16,}{row['epochs']:>9.3f}  "
+            f"{row['raw'][:SHOWN]:<14}{row.get('source', '?')[:SHOWN]:<14}"
             f"{row.get('revision', '-')[:SHOWN]}"
         )
     if not found:
         yield f"no checkpoint on disk was trained on {corpus} at this version"
-    yield "of a step that was deleted, `python -m pipeline lineage RUN-STEP` still says what it was trained on"
+    yield (
+        "of a step that was deleted, `python -m pipeline lineage RUN-STEP` still says what it was trained on"
+    )
 
 
 def _of_document(one: "Seen") -> dict[str, Any]:
-    place: dict[str, Any] = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(one.place).items()}
-    return {"checkpoint": one.checkpoint.name, **place, "windows": one.windows, "windows_seen": one.seen, "times": one.times}
+    place: dict[str, Any] = {
+        name: str(value) if isinstance(value, Path) else value for name, value in asdict(one.place).items()
+    }
+    return {
+        "checkpoint": one.checkpoint.name,
+        **place,
+        "windows": one.windows,
+        "windows_seen": one.seen,
+        "times": one.times,
+    }
 
 
 def _saw_document(answers: "list[Seen]", document: str) -> Iterator[str]:
@@ -159,12 +221,18 @@ def _saw_document(answers: "list[Seen]", document: str) -> Iterator[str]:
             if place.rejected:
                 where = place.rejected
             else:
-                where = f"document {place.number} of {place.shard}, tokens {place.begin:,} to {place.end - 1:,} of the corpus ({place.split})"
+                where = (
+                    f"document {place.number} of {place.shard}, tokens {place.begin:,} to "
+                    f"{place.end - 1:,} of the corpus ({place.split})"
+                )
             yield f"{document} of corpus {place.corpus}: {where}"
         if one.place.rejected:
             said = "not trained on"
         elif one.windows:
-            said = f"trained on {one.seen:,} of the {one.windows:,} windows that hold some of it, {one.times:,} times in all"
+            said = (
+                f"trained on {one.seen:,} of the {one.windows:,} windows that hold some of it, "
+                f"{one.times:,} times in all"
+            )
         else:
             said = "held out for validation, not trained on"
         yield f"  {one.checkpoint.name}  {said}"

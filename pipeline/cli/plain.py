@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pipeline.steps.files.tables import Outcome
 
 # The kernels' modules take a second to import, so a command imports what it needs.
-PROCESSES_PAY_ABOVE = 200_000_000  # bytes of text: workers load the kernels again, and reading, which they do not share, is half of the work
+# bytes of text: workers load the kernels again, and reading, which they do not share, is half of the work
+PROCESSES_PAY_ABOVE = 200_000_000
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -25,17 +26,39 @@ class UsageError(PipelineError):
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    scrub = commands.add_parser("scrub", help="replace personal data and secrets: OUT/documents.parquet, OUT/spans.parquet")
+    scrub = commands.add_parser(
+        "scrub", help="replace personal data and secrets: OUT/documents.parquet, OUT/spans.parquet"
+    )
     scrub.add_argument("--kinds", metavar="A,B", help="the kinds to replace; all when not given")
-    scrub.add_argument("--replacement", choices=("placeholder", "format"), default="placeholder", help="[EMAIL], or a fixed value of the same format")
-    quality = commands.add_parser("quality", help="signals and a verdict for each document: OUT/verdicts.parquet")
+    scrub.add_argument(
+        "--replacement",
+        choices=("placeholder", "format"),
+        default="placeholder",
+        help="[EMAIL], or a fixed value of the same format",
+    )
+    quality = commands.add_parser(
+        "quality", help="signals and a verdict for each document: OUT/verdicts.parquet"
+    )
     quality.add_argument("--profile", metavar="P", default="default", help="the thresholds to judge by")
-    quality.add_argument("--languages", metavar="A,B", help="keep documents in these languages only, such as en,de")
-    dedup = commands.add_parser("dedup", help="exact and near duplicates, each verified: OUT/decisions.parquet")
-    dedup.add_argument("--threshold", type=float, default=0.8, help="the Jaccard similarity of word 5-grams from which a document is a duplicate")
+    quality.add_argument(
+        "--languages", metavar="A,B", help="keep documents in these languages only, such as en,de"
+    )
+    dedup = commands.add_parser(
+        "dedup", help="exact and near duplicates, each verified: OUT/decisions.parquet"
+    )
+    dedup.add_argument(
+        "--threshold",
+        type=float,
+        default=0.8,
+        help="the Jaccard similarity of word 5-grams from which a document is a duplicate",
+    )
     for command, run in ((scrub, _scrub), (quality, _quality), (dedup, _dedup)):
-        command.add_argument("paths", metavar="IN", nargs="+", help="jsonl, jsonl.gz, jsonl.zst, parquet; paths or globs")
-        command.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help="the directory for the results")
+        command.add_argument(
+            "paths", metavar="IN", nargs="+", help="jsonl, jsonl.gz, jsonl.zst, parquet; paths or globs"
+        )
+        command.add_argument(
+            "-o", "--out", metavar="OUT", type=Path, required=True, help="the directory for the results"
+        )
         command.set_defaults(run=run)
 
 
@@ -61,11 +84,16 @@ def _quality(options: argparse.Namespace) -> None:
     from pipeline.steps.files import tables
 
     if options.profile not in PROFILES:
-        raise UsageError(f"--profile: there is no profile {options.profile!r}; there are {', '.join(PROFILES)}")
+        raise UsageError(
+            f"--profile: there is no profile {options.profile!r}; there are {', '.join(PROFILES)}"
+        )
     languages = None if options.languages is None else tuple(options.languages.split(","))
     unknown = sorted(set(languages or ()) - LANGUAGES)
     if unknown:
-        raise UsageError(f"--languages: {unknown[0]!r} is not a language that can be detected; there are {' '.join(sorted(LANGUAGES))}")
+        raise UsageError(
+            f"--languages: {unknown[0]!r} is not a language that can be detected; there are "
+            f"{' '.join(sorted(LANGUAGES))}"
+        )
     params = PROFILES[options.profile].model_copy(update={"languages": languages})
     with _engine() as engine, _input_bar("quality") as progress:
         outcome = tables.judge(options.paths, options.out, params, engine, progress)
@@ -79,7 +107,9 @@ def _dedup(options: argparse.Namespace) -> None:
     if not 0 < options.threshold <= 1:
         raise UsageError(f"--threshold {options.threshold}: a similarity is above 0 and at most 1")
     with _engine() as engine, bar("reading") as progress:
-        outcome = tables.deduplicate(options.paths, options.out, DedupParams(threshold=options.threshold), _Shown(engine), progress)
+        outcome = tables.deduplicate(
+            options.paths, options.out, DedupParams(threshold=options.threshold), _Shown(engine), progress
+        )
     report(_kept_and_removed(outcome.counts), outcome)
 
 
@@ -98,7 +128,9 @@ class _Shown:
     def __init__(self, engine: LocalEngine):
         self._engine = engine
 
-    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str) -> Iterator[Result]:
+    def map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
+    ) -> Iterator[Result]:
         results = self._engine.map(function, tasks, input_bytes=input_bytes, what=what)
         return iter(tqdm(results, desc=what.rpartition("/")[2], total=len(tasks), unit="part", disable=None))
 
@@ -122,13 +154,22 @@ def _input_bar(name: str) -> Iterator[Callable[[int, int], object]]:
 
 
 def _kept_and_removed(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    return [("documents", counts["documents"]), ("kept", counts["kept"]), *_breakdown("removed", counts, "removed")]
+    return [
+        ("documents", counts["documents"]),
+        ("kept", counts["kept"]),
+        *_breakdown("removed", counts, "removed"),
+    ]
 
 
 def _breakdown(title: str, counts: Mapping[str, int], prefix: str) -> list[tuple[str, int]]:
     """A total and, indented, what it is made of, most frequent first."""
-    inside = [(name.partition("/")[2], number) for name, number in counts.items() if name.startswith(f"{prefix}/")]
-    return [(title, counts[prefix]), *((f"  {name}", number) for name, number in sorted(inside, key=lambda row: (-row[1], row[0])))]
+    inside = [
+        (name.partition("/")[2], number) for name, number in counts.items() if name.startswith(f"{prefix}/")
+    ]
+    return [
+        (title, counts[prefix]),
+        *((f"  {name}", number) for name, number in sorted(inside, key=lambda row: (-row[1], row[0]))),
+    ]
 
 
 def report(rows: Sequence[tuple[str, int]], outcome: "Outcome") -> None:

@@ -4,7 +4,9 @@ import argparse
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    summary = commands.add_parser("summary", help="where the model is, how good it is, two samples, how to open the UI")
+    summary = commands.add_parser(
+        "summary", help="where the model is, how good it is, two samples, how to open the UI"
+    )
     summary.set_defaults(run=_summary)
 
 

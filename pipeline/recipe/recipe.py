@@ -28,7 +28,8 @@ from trainer.config import TrainingConfig
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
-PRESETS = {"quality": "profile", "model": "size"}  # sections that a name alone can stand for, and the key that takes it
+# sections that a name alone can stand for, and the key that takes it
+PRESETS = {"quality": "profile", "model": "size"}
 
 
 class RecipeError(PipelineError):
@@ -38,19 +39,29 @@ class RecipeError(PipelineError):
 class Corpus(Params):
     """One corpus: where it comes from, and how much of the training mixture it makes."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Names its assets: lower-case letters, digits and '_'.")
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*$", description="Names its assets: lower-case letters, digits and '_'."
+    )
     source: SourceConfig
-    weight: float | None = Field(None, gt=0, description="Share of the training mixture, relative to the others; by `mixture` when none is set.")
+    weight: float | None = Field(
+        None,
+        gt=0,
+        description="Share of the training mixture, relative to the others; by `mixture` when none is set.",
+    )
 
 
 class RawParams(Params):
     """How a corpus is cut into parts."""
 
-    part_bytes: int = Field(128_000_000, ge=1_000, description="UTF-8 bytes of text per part: the unit of work and of memory.")
+    part_bytes: int = Field(
+        128_000_000, ge=1_000, description="UTF-8 bytes of text per part: the unit of work and of memory."
+    )
 
 
 class Recipe(Params):
-    """Everything that decides what a run makes. Earlier corpora win when documents of two corpora are duplicates."""
+    """Everything that decides what a run makes. Earlier corpora win when documents of two corpora are
+    duplicates.
+    """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     corpora: tuple[Corpus, ...] = Field(min_length=1)
@@ -67,23 +78,33 @@ class Recipe(Params):
     training: TrainingConfig
     engine: EngineParams = EngineParams()
     launch: LaunchParams = LaunchParams()
-    _directory: Path = PrivateAttr(default_factory=Path)  # private: where a recipe lies is no part of what it says
+    # private: where a recipe lies is no part of what it says
+    _directory: Path = PrivateAttr(default_factory=Path)
 
     @field_validator("corpora", mode="before")
     @classmethod
     def _short_forms(cls, value: Any) -> Any:
-        """`- tinystories:1000`: a ready-made corpus, or a data set of the hub, and how many documents of it."""
+        """`- tinystories:1000`: a ready-made corpus, or a data set of the hub, and how many documents of
+        it.
+        """
         if not isinstance(value, list | tuple):
             return value
         try:
-            return [dict(zip(("name", "source"), short_form(corpus), strict=True)) if isinstance(corpus, str) else corpus for corpus in value]
+            return [
+                dict(zip(("name", "source"), short_form(corpus), strict=True))
+                if isinstance(corpus, str)
+                else corpus
+                for corpus in value
+            ]
         except SourceError as error:
             raise ValueError(str(error)) from None
 
     @field_validator("quality", mode="before")
     @classmethod
     def _named_profile(cls, value: Any) -> Any:
-        """`quality: docs`, or `quality: {profile: docs, min_words: 30}`: a named profile and what differs from it."""
+        """`quality: docs`, or `quality: {profile: docs, min_words: 30}`: a named profile and what differs
+        from it.
+        """
         if isinstance(value, str):
             value = {"profile": value}
         if not isinstance(value, dict) or "profile" not in value:
@@ -106,9 +127,14 @@ class Recipe(Params):
     def _weights_are_comparable(self) -> "Recipe":
         unweighted = [corpus.name for corpus in self.corpora if corpus.weight is None]
         if unweighted and len(unweighted) < len(self.corpora):
-            raise ValueError(f"corpus {unweighted[0]!r} has no weight though others have: set a weight for every corpus, or for none")
+            raise ValueError(
+                f"corpus {unweighted[0]!r} has no weight though others have: set a weight for every corpus, "
+                "or for none"
+            )
         if not unweighted and self.mixture.temperature != 1:
-            raise ValueError("mixture.temperature weighs corpora that have no weight, but all have one: leave out either")
+            raise ValueError(
+                "mixture.temperature weighs corpora that have no weight, but all have one: leave out either"
+            )
         return self
 
     @model_validator(mode="after")
@@ -116,7 +142,10 @@ class Recipe(Params):
         self.training.check_corpora(self.corpus_names)
         weighed = [stage.name for stage in self.training.stages if stage.weights]
         if weighed and self.mixture.max_epochs is not None:
-            raise ValueError(f"mixture.max_epochs limits shares, but stage {weighed[0]!r} sets its own in `weights`: leave out either")
+            raise ValueError(
+                f"mixture.max_epochs limits shares, but stage {weighed[0]!r} sets its own in `weights`: "
+                "leave out either"
+            )
         return self
 
     @property
@@ -141,23 +170,33 @@ class Recipe(Params):
 
 
 def recipe_path(named: str | None = None) -> Path:
-    """The recipe called `named` (a path, or the name of one that ships), else the one in GROUNDWORK_RECIPE, else the default one."""
+    """The recipe called `named` (a path, or the name of one that ships), else the one in GROUNDWORK_RECIPE,
+    else the default one.
+    """
     named = named or os.environ.get(RECIPE_VARIABLE) or "default"
     shipped = RECIPES / f"{named}.yaml"
     return shipped if shipped.exists() else Path(named)
 
 
 def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
-    """Reads and checks a recipe, with `overrides` laid over it (sections merge, everything else is replaced). Raises RecipeError."""
+    """Reads and checks a recipe, with `overrides` laid over it (sections merge, everything else is replaced).
+    Raises RecipeError.
+    """
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         shipped = ", ".join(sorted(found.stem for found in RECIPES.glob("*.yaml")))
-        raise RecipeError(f"{path}: no such recipe. {RECIPE_VARIABLE} takes the path of a YAML file, or one of: {shipped}") from error
+        raise RecipeError(
+            f"{path}: no such recipe. {RECIPE_VARIABLE} takes the path of a YAML file, or one of: {shipped}"
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: cannot be read: {error}") from error
     except yaml.YAMLError as error:
-        place = f"line {error.problem_mark.line + 1}: " if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark else ""
+        place = (
+            f"line {error.problem_mark.line + 1}: "
+            if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark
+            else ""
+        )
         problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else " ".join(str(error).split())
         raise RecipeError(f"{path}: not valid YAML: {place}{problem}") from error
     if not isinstance(settings, dict):
@@ -172,32 +211,53 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
 def _anchored(recipe: Recipe, directory: Path) -> Recipe:
     """Relative paths are relative to the recipe, wherever the command is typed."""
     corpora = tuple(
-        corpus.model_copy(update={"source": corpus.source.anchored(directory)}) if isinstance(corpus.source, Paths) else corpus
+        corpus.model_copy(update={"source": corpus.source.anchored(directory)})
+        if isinstance(corpus.source, Paths)
+        else corpus
         for corpus in recipe.corpora
     )
-    tokenizer = recipe.tokenizer.anchored(directory) if isinstance(recipe.tokenizer, ExistingTokenizer) else recipe.tokenizer
+    tokenizer = (
+        recipe.tokenizer.anchored(directory)
+        if isinstance(recipe.tokenizer, ExistingTokenizer)
+        else recipe.tokenizer
+    )
     decontamination = recipe.decontamination and recipe.decontamination.anchored(directory)
-    anchored = recipe.model_copy(update={"corpora": corpora, "tokenizer": tokenizer, "decontamination": decontamination})
+    anchored = recipe.model_copy(
+        update={"corpora": corpora, "tokenizer": tokenizer, "decontamination": decontamination}
+    )
     anchored._directory = directory
     return anchored
 
 
 def merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """`overrides` laid over `settings`: sections merge, everything else is replaced. A named preset is a section."""
+    """`overrides` laid over `settings`: sections merge, everything else is replaced. A named preset is a
+    section.
+    """
     result = dict(settings)
     for key, value in overrides.items():
         section = result.get(key)
         if key in PRESETS and isinstance(section, str):
             section = {PRESETS[key]: section}
-        result[key] = merged(section, value) if isinstance(section, dict) and isinstance(value, dict) else value
+        result[key] = (
+            merged(section, value) if isinstance(section, dict) and isinstance(value, dict) else value
+        )
     return result
 
 
 def _explained(error: ValidationError) -> str:
     problems = error.errors()
     # A list with one bad item is also reported as too short.
-    causes = [one for one in problems if not any(len(other["loc"]) > len(one["loc"]) == _shared(one["loc"], other["loc"]) for other in problems)]
-    return "; ".join(_explain_one(problem["loc"], problem["type"], problem["msg"], problem.get("ctx", {})) for problem in causes)
+    causes = [
+        one
+        for one in problems
+        if not any(
+            len(other["loc"]) > len(one["loc"]) == _shared(one["loc"], other["loc"]) for other in problems
+        )
+    ]
+    return "; ".join(
+        _explain_one(problem["loc"], problem["type"], problem["msg"], problem.get("ctx", {}))
+        for problem in causes
+    )
 
 
 def _shared(left: Sequence[int | str], right: Sequence[int | str]) -> int:
@@ -209,5 +269,7 @@ def _explain_one(location: Iterable[int | str], kind: str, message: str, context
     if kind == "missing":
         return f"{where} is missing"
     if kind == "union_tag_invalid":
-        return f"{where}.kind {context['tag']!r} is not a kind of corpus; there are {context['expected_tags']}"
+        return (
+            f"{where}.kind {context['tag']!r} is not a kind of corpus; there are {context['expected_tags']}"
+        )
     return f"{where}: {message.removeprefix('Value error, ')}"

@@ -9,9 +9,17 @@ SHOWN = 20
 
 
 def bars(version: Version, prefix: str, title: str) -> str | None:
-    """The counts named `prefix/...`, most frequent first, as a PNG in base64; None when there are none. Made once for each version."""
-    counts = {name.partition("/")[2]: count for name, count in version.counts.items() if name.startswith(f"{prefix}/") and count}
-    drawn: str | None = version.report(f"{prefix}_bars", [REPORT, title], lambda: _bars(counts, title)) if counts else None
+    """The counts named `prefix/...`, most frequent first, as a PNG in base64; None when there are none. Made
+    once for each version.
+    """
+    counts = {
+        name.partition("/")[2]: count
+        for name, count in version.counts.items()
+        if name.startswith(f"{prefix}/") and count
+    }
+    drawn: str | None = (
+        version.report(f"{prefix}_bars", [REPORT, title], lambda: _bars(counts, title)) if counts else None
+    )
     return drawn
 
 

@@ -1,4 +1,6 @@
-"""What dedup removed, to look at: how similar it was, between which corpora, and the largest clusters with what they say."""
+"""What dedup removed, to look at: how similar it was, between which corpora, and the largest clusters with
+what they say.
+"""
 
 import tempfile
 from collections.abc import Sequence
@@ -39,7 +41,9 @@ class Cluster:
 
 def report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, Any]:
     """`png`, a picture, and `tables` by title, each a list of rows. Made once for each version."""
-    found: dict[str, Any] = version.report("dedup", [REPORT, list(corpora)], lambda: _report(store, version, corpora))
+    found: dict[str, Any] = version.report(
+        "dedup", [REPORT, list(corpora)], lambda: _report(store, version, corpora)
+    )
     return found
 
 
@@ -49,17 +53,31 @@ def _report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str,
         path = Path(folder) / "dedup.png"
         draw(counts, matrix, corpora, path)
         png = encoded(path)
-    lost = [{"removed from": name, **dict(zip(corpora, row, strict=True))} for name, row in zip(corpora, matrix.tolist(), strict=True)]
-    ranges = [{"Jaccard from": i / BINS, "near duplicates": int(count)} for i, count in enumerate(counts) if count]
+    lost = [
+        {"removed from": name, **dict(zip(corpora, row, strict=True))}
+        for name, row in zip(corpora, matrix.tolist(), strict=True)
+    ]
+    ranges = [
+        {"Jaccard from": i / BINS, "near duplicates": int(count)} for i, count in enumerate(counts) if count
+    ]
     clusters = [asdict(cluster) for cluster in largest(store, version)]
-    return {"png": png, "tables": {"duplicates between corpora": lost, "near duplicates by similarity": ranges, "largest clusters": clusters}}
+    return {
+        "png": png,
+        "tables": {
+            "duplicates between corpora": lost,
+            "near duplicates by similarity": ranges,
+            "largest clusters": clusters,
+        },
+    }
 
 
 def similarities(version: Version) -> np.ndarray:
     """How many near duplicates have a Jaccard similarity in each of BINS equal ranges from 0 to 1."""
     counts = np.zeros(BINS, np.int64)
     for path in version.files("decisions"):
-        near = pq.read_table(path, columns=["jaccard"], filters=pc.field("reason") == "near").column("jaccard")
+        near = pq.read_table(path, columns=["jaccard"], filters=pc.field("reason") == "near").column(
+            "jaccard"
+        )
         counts += np.histogram(near.to_numpy(), BINS, (0, 1))[0]
     return counts
 
@@ -67,20 +85,40 @@ def similarities(version: Version) -> np.ndarray:
 def between(version: Version, corpora: Sequence[str]) -> np.ndarray:
     """How many duplicates each corpus (row) lost to a document of each corpus (column)."""
     counts = by_corpus(version)
-    return np.array([[counts.get(lost, {}).get(f"{DUPLICATES_OF}/{kept}", 0) for kept in corpora] for lost in corpora], np.int64)
+    return np.array(
+        [[counts.get(lost, {}).get(f"{DUPLICATES_OF}/{kept}", 0) for kept in corpora] for lost in corpora],
+        np.int64,
+    )
 
 
 def largest(store: Store, version: Version) -> list[Cluster]:
     """The clusters of most documents."""
     found: list[tuple[int, str, str]] = []
     for part in version.parts:
-        table = pq.read_table(version.file(part, "decisions"), columns=["id", "cluster"], filters=pc.field("keep") & (pc.field("cluster") > 1))
+        table = pq.read_table(
+            version.file(part, "decisions"),
+            columns=["id", "cluster"],
+            filters=pc.field("keep") & (pc.field("cluster") > 1),
+        )
         found += [(row["cluster"], row["id"], corpus_of(part)) for row in table.to_pylist()]
         found = sorted(found, key=lambda one: (-one[0], one[1]))[:CLUSTERS]
     examples = _examples(version, [kept for _, kept, _ in found])
-    texts = _beginnings(store, [corpus for _, _, corpus in found] + [corpus for corpus, _, _ in examples.values()], [*examples, *_ids(examples)])
+    texts = _beginnings(
+        store,
+        [corpus for _, _, corpus in found] + [corpus for corpus, _, _ in examples.values()],
+        [*examples, *_ids(examples)],
+    )
     return [
-        Cluster(corpus, kept, size, texts[kept], (example := examples[kept])[0], example[1], texts[example[1]], example[2])
+        Cluster(
+            corpus,
+            kept,
+            size,
+            texts[kept],
+            (example := examples[kept])[0],
+            example[1],
+            texts[example[1]],
+            example[2],
+        )
         for size, kept, corpus in found
     ]
 
@@ -90,7 +128,9 @@ def _examples(version: Version, kept: Sequence[str]) -> dict[str, tuple[str, str
     found: dict[str, tuple[str, str, float]] = {}
     for part in version.parts:
         where = pc.field("duplicate_of").isin(pa.array(kept, pa.string()))
-        for row in pq.read_table(version.file(part, "decisions"), columns=["id", "duplicate_of", "jaccard"], filters=where).to_pylist():
+        for row in pq.read_table(
+            version.file(part, "decisions"), columns=["id", "duplicate_of", "jaccard"], filters=where
+        ).to_pylist():
             if row["jaccard"] < found.get(row["duplicate_of"], ("", "", 2.0))[2]:
                 found[row["duplicate_of"]] = corpus_of(part), row["id"], row["jaccard"]
     return found
@@ -110,7 +150,10 @@ def _beginnings(store: Store, corpora: Sequence[str], ids: Sequence[str]) -> dic
                 for batch in batches(path, ["id", "text"]):
                     found = batch.filter(pc.is_in(batch.column("id"), value_set=wanted))
                     starts = pc.utf8_slice_codeunits(found.column("text"), 0, 2 * SNIPPET).to_pylist()
-                    texts |= {name: " ".join(text.split())[:SNIPPET] for name, text in zip(found.column("id").to_pylist(), starts, strict=True)}
+                    texts |= {
+                        name: " ".join(text.split())[:SNIPPET]
+                        for name, text in zip(found.column("id").to_pylist(), starts, strict=True)
+                    }
     return texts
 
 
@@ -125,15 +168,39 @@ def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str], path: P
     bars, table = figure.subplots(1, 2, width_ratios=(3, 2))
     first = int(np.flatnonzero(counts)[0]) if counts.any() else BINS // 2
     edges = np.linspace(0, 1, BINS + 1)[first:]
-    bars.bar(edges[:-1], counts[first:], width=1 / BINS, align="edge", color="#08519c", edgecolor="white", linewidth=0.5)
-    bars.set(xlabel="exact Jaccard similarity to the document that stays", ylabel="documents", title=f"{counts.sum():,} near duplicates")
+    bars.bar(
+        edges[:-1],
+        counts[first:],
+        width=1 / BINS,
+        align="edge",
+        color="#08519c",
+        edgecolor="white",
+        linewidth=0.5,
+    )
+    bars.set(
+        xlabel="exact Jaccard similarity to the document that stays",
+        ylabel="documents",
+        title=f"{counts.sum():,} near duplicates",
+    )
     bars.grid(axis="y", alpha=0.25)
     bars.set_axisbelow(True)
     table.imshow(np.log1p(matrix), cmap="Blues", vmin=0)
     table.set_xticks(range(len(corpora)), corpora, rotation=30, ha="right")
     table.set_yticks(range(len(corpora)), corpora)
-    table.set(xlabel="for a document of", ylabel="removed from", title=f"{matrix.sum():,} duplicates, exact and near")
+    table.set(
+        xlabel="for a document of",
+        ylabel="removed from",
+        title=f"{matrix.sum():,} duplicates, exact and near",
+    )
     for (row, column), number in np.ndenumerate(matrix):
         dark = number and np.log1p(number) > 0.6 * np.log1p(matrix.max())
-        table.text(column, row, f"{number:,}", ha="center", va="center", color="white" if dark else "black", fontsize=9)
+        table.text(
+            column,
+            row,
+            f"{number:,}",
+            ha="center",
+            va="center",
+            color="white" if dark else "black",
+            fontsize=9,
+        )
     figure.savefig(path)

@@ -13,6 +13,10 @@ def summary(store: Store) -> str:
         f"Validation   {bits:.3f} bits per byte on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}",
     ]
     for sample in found["samples"][:2]:
-        lines += ["", f"Sample for {sample['prompt']!r}:", *(f"    {line}" for line in sample["text"].splitlines())]
+        lines += [
+            "",
+            f"Sample for {sample['prompt']!r}:",
+            *(f"    {line}" for line in sample["text"].splitlines()),
+        ]
     lines += ["", "See the graph, each stage and each checkpoint:  make ui  then open http://127.0.0.1:3000"]
     return "\n".join(lines)

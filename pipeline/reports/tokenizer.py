@@ -17,10 +17,16 @@ LONGEST = 20
 COLOURS = ("#2171b5", "#d94801", "#238b45", "#6a51a3", "#cb181d", "#525252")
 
 
-def report(store: Store, corpora: Sequence[str], version: Version, validation_fraction: float) -> dict[str, Any]:
-    """`png`, `rows`, `unused` entries and the `longest` ones; made once for each tokenizer on the same held-out text. Empty when there is none."""
+def report(
+    store: Store, corpora: Sequence[str], version: Version, validation_fraction: float
+) -> dict[str, Any]:
+    """`png`, `rows`, `unused` entries and the `longest` ones; made once for each tokenizer on the same
+    held-out text. Empty when there is none.
+    """
     state = [REPORT, [store.current(key).data_version for key in input_keys(corpora)], validation_fraction]
-    found: dict[str, Any] = version.report("fit", state, lambda: _report(version, usage(store, corpora, version, validation_fraction)))
+    found: dict[str, Any] = version.report(
+        "fit", state, lambda: _report(version, usage(store, corpora, version, validation_fraction))
+    )
     return found
 
 
@@ -69,11 +75,18 @@ def draw(usages: Sequence[Usage], path: Path) -> None:
     drawn = bars.barh([one.corpus for one in shown], [one.bytes_per_token for one in shown], color=colours)
     bars.bar_label(drawn, fmt=" %.2f")
     bars.invert_yaxis()
-    bars.set(title="Bytes per token, held-out text", xlim=(0, 1.15 * max((one.bytes_per_token for one in shown), default=1.0)))
+    bars.set(
+        title="Bytes per token, held-out text",
+        xlim=(0, 1.15 * max((one.bytes_per_token for one in shown), default=1.0)),
+    )
     for one, colour in zip(shown, colours, strict=True):
         share = np.cumsum(np.sort(one.counts)[::-1]) / one.tokens
         curves.plot(np.arange(1, len(share) + 1), share, color=colour, linewidth=1.6, label=one.corpus)
-    curves.set(title="What the most frequent entries make of it", xlabel="entries, most frequent first", ylabel="share of the tokens")
+    curves.set(
+        title="What the most frequent entries make of it",
+        xlabel="entries, most frequent first",
+        ylabel="share of the tokens",
+    )
     curves.set(xscale="log", ylim=(0, 1))
     curves.grid(alpha=0.25)
     if shown:

@@ -4,7 +4,16 @@ from typing import Annotated, Union
 
 from pydantic import Field
 
-from pipeline.sources.documents import OfflineError, Reason, Rejected, Rejects, Source, SourceError, Unit, document_id
+from pipeline.sources.documents import (
+    OfflineError,
+    Reason,
+    Rejected,
+    Rejects,
+    Source,
+    SourceError,
+    Unit,
+    document_id,
+)
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.hub.dataset import HubConfig, HubSource
 from pipeline.sources.listing import Paths
@@ -22,7 +31,8 @@ SourceConfig = Annotated[
 
 
 def open_source(corpus: str, config: SourceConfig, sha256: Hash = file_sha256) -> Source:
-    """The source that a configuration describes; `corpus` is part of every document's id. Nothing is read yet.
+    """The source that a configuration describes; `corpus` is part of every document's id. Nothing is read
+    yet.
 
     `sha256` hashes a file on this machine, or remembers its hash.
     """

@@ -73,8 +73,8 @@ class Reason(StrEnum):
 class Unit:
     """What is read independently, and read again only when its fingerprint changes.
 
-    `name` is stable and holds no absolute path; `bytes` is about what reading it costs; `revision` is the commit at which it is read, where there is
-    one, and no part of what it holds.
+    `name` is stable and holds no absolute path; `bytes` is about what reading it costs; `revision` is the
+    commit at which it is read, where there is one, and no part of what it holds.
     """
 
     name: str
@@ -85,7 +85,9 @@ class Unit:
 
 @dataclass(frozen=True)
 class Rejected:
-    """One input set aside. `row` counts from 1 (a line, a row, or a byte offset plus 1 in plain text); None means the whole file."""
+    """One input set aside. `row` counts from 1 (a line, a row, or a byte offset plus 1 in plain text); None
+    means the whole file.
+    """
 
     file: str
     row: int | None
@@ -114,14 +116,17 @@ class Source(Protocol):
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         """Batches of DOCUMENT_SCHEMA with about BATCH_BYTES of text; what cannot be read goes to `rejects`.
 
-        Memory is bounded by one batch or one document, except for about 100 bytes for each document that brings its own id.
+        Memory is bounded by one batch or one document, except for about 100 bytes for each document that
+        brings its own id.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Document:
-    """One document as a source found it. `row` is where, for naming it when it is set aside; `own_id`: the id is the source's, not a location."""
+    """One document as a source found it. `row` is where, for naming it when it is set aside; `own_id`: the id
+    is the source's, not a location.
+    """
 
     source_id: str
     text: str
@@ -142,12 +147,16 @@ class Named(NamedTuple):
 
 
 def document_id(corpus: str, source_id: str) -> str:
-    """blake2b-128, hex, of the corpus's name (with its length, so that the pair is unambiguous) and the source's id."""
+    """blake2b-128, hex, of the corpus's name (with its length, so that the pair is unambiguous) and the
+    source's id.
+    """
     return _digest(corpus, source_id).hex()
 
 
 def _digest(corpus: str, source_id: str) -> bytes:
-    return hashlib.blake2b(f"{len(corpus)}:{corpus}{source_id}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return hashlib.blake2b(
+        f"{len(corpus)}:{corpus}{source_id}".encode("utf-8", "surrogatepass"), digest_size=16
+    ).digest()
 
 
 def own_id(value: str) -> str:
@@ -163,7 +172,8 @@ def location(name: str, where: int) -> str:
 class Batches:
     """Collects the documents of one unit into record batches; sets aside what is no document.
 
-    With `keep_ids` a document that brings its own id keeps it as it is, and no two documents may have one id, wherever they have it from.
+    With `keep_ids` a document that brings its own id keeps it as it is, and no two documents may have one id,
+    wherever they have it from.
     """
 
     def __init__(self, corpus: str, rejects: Rejects, limit: int | None = None, keep_ids: bool = False):
@@ -191,11 +201,21 @@ class Batches:
             # ASCII text goes to Arrow without a copy in between
             text = document.text if document.text.isascii() else document.text.encode()
         except UnicodeEncodeError as error:
-            return self.reject(file, document.row, Reason.LONE_SURROGATE, f"surrogate {document.text[error.start]!r} at character {error.start}")
+            return self.reject(
+                file,
+                document.row,
+                Reason.LONE_SURROGATE,
+                f"surrogate {document.text[error.start]!r} at character {error.start}",
+            )
         if not text or document.text.isspace():
             return self.reject(file, document.row, Reason.EMPTY_TEXT, "the text is empty or white space")
         if len(text) > MAX_DOCUMENT_BYTES:
-            return self.reject(file, document.row, Reason.TOO_LONG, f"{len(text)} bytes of text; the limit is {MAX_DOCUMENT_BYTES}")
+            return self.reject(
+                file,
+                document.row,
+                Reason.TOO_LONG,
+                f"{len(text)} bytes of text; the limit is {MAX_DOCUMENT_BYTES}",
+            )
         name, digest = self._identity(document.source_id, document.own_id)
         if document.own_id or self._keep_ids:
             if digest in self._seen:
@@ -207,18 +227,24 @@ class Batches:
         return len(text)
 
     def add_whole(self, file: str, texts: pa.LargeStringArray, named: list[Named]) -> bool:
-        """Takes all of these documents without looking at their texts, which are known to be good; none if one would be set aside."""
+        """Takes all of these documents without looking at their texts, which are known to be good; none if
+        one would be set aside.
+        """
         if self._limit is not None and self.accepted + len(named) > self._limit:
             return False
         identities = [self._identity(one.source_id, one.own_id) for one in named]
-        watched = [digest for one, (_, digest) in zip(named, identities, strict=True) if one.own_id or self._keep_ids]
+        watched = [
+            digest for one, (_, digest) in zip(named, identities, strict=True) if one.own_id or self._keep_ids
+        ]
         fresh = set(watched)
         if len(fresh) < len(watched) or not fresh.isdisjoint(self._seen):
             return False
         self._seen |= fresh
         self._gather()
         urls, metadata = [one.url for one in named], [one.metadata for one in named]
-        self._whole.append(_batch([name for name, _ in identities], texts, [file] * len(named), urls, metadata))
+        self._whole.append(
+            _batch([name for name, _ in identities], texts, [file] * len(named), urls, metadata)
+        )
         self._bytes += pc.sum(pc.binary_length(texts)).as_py()
         self.accepted += len(named)
         return True
@@ -242,7 +268,9 @@ class Batches:
             yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """The batch in hand, if it holds anything; several where joining them would copy much to save little."""
+        """The batch in hand, if it holds anything; several where joining them would copy much to save
+        little.
+        """
         self._gather()
         whole = self._whole
         self._start()
@@ -255,20 +283,35 @@ class Batches:
         if self._rows:
             ids, texts, sources, urls, metadata = zip(*self._rows, strict=True)
             self._rows = []
-            self._whole.append(_batch(ids, pa.array(texts, pa.large_binary()).view(pa.large_string()), sources, urls, metadata))
+            self._whole.append(
+                _batch(
+                    ids, pa.array(texts, pa.large_binary()).view(pa.large_string()), sources, urls, metadata
+                )
+            )
 
 
 def _batch(
-    ids: Sequence[str], texts: pa.LargeStringArray, sources: Sequence[str], urls: Sequence[str | None], metadata: Sequence[str | None]
+    ids: Sequence[str],
+    texts: pa.LargeStringArray,
+    sources: Sequence[str],
+    urls: Sequence[str | None],
+    metadata: Sequence[str | None],
 ) -> pa.RecordBatch:
-    columns = [pa.array(ids), texts, pa.array(sources), pa.array(urls, pa.string()), pa.array(metadata, pa.string())]
+    columns = [
+        pa.array(ids),
+        texts,
+        pa.array(sources),
+        pa.array(urls, pa.string()),
+        pa.array(metadata, pa.string()),
+    ]
     return pa.record_batch(columns, DOCUMENT_SCHEMA)
 
 
 def metadata_json(values: dict[str, object]) -> str | None:
     """What a source knows beside the text, as JSON of at most about METADATA_BYTES.
 
-    `left_out` counts the values that did not fit or are nested too deeply. Values that JSON does not know (dates, decimals) are written as text.
+    `left_out` counts the values that did not fit or are nested too deeply. Values that JSON does not know
+    (dates, decimals) are written as text.
     """
     if not values:
         return None

@@ -1,4 +1,6 @@
-"""The user's own files: JSON lines, Parquet, CSV, text and Markdown, plain or compressed, named by path or glob."""
+"""The user's own files: JSON lines, Parquet, CSV, text and Markdown, plain or compressed, named by path
+or glob.
+"""
 
 import codecs
 from collections.abc import Iterator
@@ -27,7 +29,8 @@ FORMATS = (*JSON_LINES, ".parquet", ".csv", *TEXT)
 
 
 class FilesConfig(Columns, Paths):
-    """Files on this machine or behind URLs; all formats may be mixed. `encoding` is that of JSON lines, CSV and text.
+    """Files on this machine or behind URLs; all formats may be mixed. `encoding` is that of JSON lines, CSV
+    and text.
 
     With `max_documents`, the first so many documents of the files in the order of their names.
     """
@@ -46,10 +49,11 @@ class FilesConfig(Columns, Paths):
 
 @dataclass(frozen=True)
 class FilesSource:
-    """One unit per file, fingerprinted by content; one unit for all when `max_documents` makes each depend on those before.
+    """One unit per file, fingerprinted by content; one unit for all when `max_documents` makes each depend on
+    those before.
 
-    `keep_ids` is for who reads the files alone, with no other corpus beside them: documents keep the ids that they bring. `sha256` hashes a file,
-    or remembers its hash.
+    `keep_ids` is for who reads the files alone, with no other corpus beside them: documents keep the ids that
+    they bring. `sha256` hashes a file, or remembers its hash.
     """
 
     corpus: str
@@ -66,14 +70,20 @@ class FilesSource:
         return [Unit(f"first-{self.config.max_documents}", made_from, sum(one.bytes for one in found))]
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        return self._read(list(self._known) if self.config.max_documents is not None else [unit.name], rejects)
+        return self._read(
+            list(self._known) if self.config.max_documents is not None else [unit.name], rejects
+        )
 
     def read_all(self, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """All files as one unit, in the order of their names: of documents with one id, the later is set aside whatever its file."""
+        """All files as one unit, in the order of their names: of documents with one id, the later is set
+        aside whatever its file.
+        """
         return self._read(list(self._known), rejects)
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of each file on disk, 0 for what cannot be looked at, in the order in which `read_all` reads them."""
+        """Bytes of each file on disk, 0 for what cannot be looked at, in the order in which `read_all`
+        reads them.
+        """
         return {name: _size(file) for name, file in self._known.items()}
 
     def _read(self, names: list[str], rejects: Rejects) -> Iterator[pa.RecordBatch]:
@@ -90,23 +100,39 @@ class FilesSource:
         plain, compression = format_of(name)
         try:
             if file.directory:
-                batches.reject(name, None, Reason.IS_A_DIRECTORY, f"a directory; to read what is in it, write {name}/**/*.jsonl or the like")
+                batches.reject(
+                    name,
+                    None,
+                    Reason.IS_A_DIRECTORY,
+                    f"a directory; to read what is in it, write {name}/**/*.jsonl or the like",
+                )
             elif file.size() == 0:
                 batches.reject(name, None, Reason.EMPTY_FILE, "the file is empty")
             elif (plain, compression) == (".parquet", ""):
                 yield from read_parquet(file, RowReader(name, self.config, batches))
             elif plain in (*JSON_LINES, ".csv", *TEXT):
-                yield from self._read_text_format(plain, as_utf8(blocks(file, compression), self.config.encoding), name, batches)
+                yield from self._read_text_format(
+                    plain, as_utf8(blocks(file, compression), self.config.encoding), name, batches
+                )
             else:
-                batches.reject(name, None, Reason.UNSUPPORTED_FORMAT, f"none of {', '.join(FORMATS)} (all but .parquet also {', '.join(COMPRESSED)})")
+                batches.reject(
+                    name,
+                    None,
+                    Reason.UNSUPPORTED_FORMAT,
+                    f"none of {', '.join(FORMATS)} (all but .parquet also {', '.join(COMPRESSED)})",
+                )
         except BrokenCompressionError as error:
-            batches.reject(name, None, Reason.BROKEN_COMPRESSION, f"what comes before the break was read: {error}")
+            batches.reject(
+                name, None, Reason.BROKEN_COMPRESSION, f"what comes before the break was read: {error}"
+            )
         except PermissionError:
             batches.reject(name, None, Reason.NO_PERMISSION, "no permission to read the file")
         except OSError as error:
             batches.reject(name, None, Reason.UNREADABLE, error.strerror or type(error).__name__)
 
-    def _read_text_format(self, plain: str, content: Iterator[bytes], name: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    def _read_text_format(
+        self, plain: str, content: Iterator[bytes], name: str, batches: Batches
+    ) -> Iterator[pa.RecordBatch]:
         reader = RowReader(name, self.config, batches)
         if plain == ".json":
             content = not_an_array(content, reader)

@@ -16,13 +16,15 @@ Files = dict[str, StoredFile]
 
 
 class Paths(Params):
-    """Where files are: paths, globs (`**` crosses directories), or URLs such as `s3://bucket/*.jsonl.zst`, also with globs.
+    """Where files are: paths, globs (`**` crosses directories), or URLs such as `s3://bucket/*.jsonl.zst`,
+    also with globs.
 
     What is written down of URLs has no queries, so a URL that is signed anew is the same source.
     """
 
     paths: tuple[str, ...] = Field(min_length=1)
-    _directory: Path = PrivateAttr(default_factory=Path)  # private: where a corpus lies is no part of what it is
+    # private: where a corpus lies is no part of what it is
+    _directory: Path = PrivateAttr(default_factory=Path)
 
     @field_serializer("paths")
     def _shown(self, paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -36,7 +38,9 @@ class Paths(Params):
 
     def patterns(self) -> list[str]:
         """The paths as they are on this machine, and URLs."""
-        return [path if is_url(path) else str(self._directory / Path(path).expanduser()) for path in self.paths]
+        return [
+            path if is_url(path) else str(self._directory / Path(path).expanduser()) for path in self.paths
+        ]
 
 
 def is_url(path: str) -> bool:
@@ -44,12 +48,16 @@ def is_url(path: str) -> bool:
 
 
 def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) -> Files:
-    """The files by name, in the order of their names; `wanted` chooses by name among what a glob finds. Raises SourceError.
+    """The files by name, in the order of their names; `wanted` chooses by name among what a glob finds.
+    Raises SourceError.
 
     A name is the path below what is fixed in its pattern, so no machine is in it.
     """
     if any(map(_holds_credentials, patterns)):
-        raise SourceError(f"corpus {corpus!r}: a URL in its paths holds a user name or a password; give those in the environment instead")
+        raise SourceError(
+            f"corpus {corpus!r}: a URL in its paths holds a user name or a password; give those in the "
+            "environment instead"
+        )
     files: Files = {}
     for pattern in patterns:
         found = _remote(corpus, pattern, wanted) if is_url(pattern) else _local(pattern, wanted)
@@ -58,7 +66,10 @@ def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) 
         for name, file in found.items():
             other = files.setdefault(name, file)
             if other is not file and other.place != file.place:
-                raise SourceError(f"corpus {corpus!r}: {other.place} and {file.place} are both named {name!r}; give one glob over a common directory")
+                raise SourceError(
+                    f"corpus {corpus!r}: {other.place} and {file.place} are both named {name!r}; give one "
+                    "glob over a common directory"
+                )
     return dict(sorted(files.items()))
 
 
@@ -78,7 +89,11 @@ def _local(pattern: str, wanted: Callable[[str], bool]) -> Files:
         return {}
     fixed = Path(*_before_magic(expanded.parts, glob.has_magic))
     paths = [Path(found) for found in sorted(glob.glob(str(expanded), recursive=True))]  # noqa: PTH207 - Path.glob finds hidden files too
-    return {path.relative_to(fixed).as_posix(): LocalFile(path) for path in paths if not path.is_dir() or wanted(path.name)}
+    return {
+        path.relative_to(fixed).as_posix(): LocalFile(path)
+        for path in paths
+        if not path.is_dir() or wanted(path.name)
+    }
 
 
 def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> Files:
@@ -92,14 +107,25 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> Files:
             return {PurePosixPath(urlsplit(path).path).name: RemoteFile(filesystem, path, info)}
         found = filesystem.glob(path, detail=True)
         fixed = "/".join(_before_magic(path.split("/"), _has_star)) + "/"
-        names = {place: place.removeprefix(fixed) for place, info in found.items() if info.get("type") != "directory" or wanted(place)}
-        return {name: RemoteFile(filesystem, place, _full_info(filesystem, place, found[place])) for place, name in names.items()}
+        names = {
+            place: place.removeprefix(fixed)
+            for place, info in found.items()
+            if info.get("type") != "directory" or wanted(place)
+        }
+        return {
+            name: RemoteFile(filesystem, place, _full_info(filesystem, place, found[place]))
+            for place, name in names.items()
+        }
     except FileNotFoundError:
         return {}
     except ImportError as error:
-        raise SourceError(f"corpus {corpus!r}: {pattern} needs a package that is not installed: {error}") from error
+        raise SourceError(
+            f"corpus {corpus!r}: {pattern} needs a package that is not installed: {error}"
+        ) from error
     except Exception as error:  # each file system raises its own
-        raise SourceError(f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}") from error
+        raise SourceError(
+            f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _full_info(filesystem: Any, place: str, info: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +136,9 @@ def _full_info(filesystem: Any, place: str, info: dict[str, Any]) -> dict[str, A
 def _holds_credentials(pattern: str) -> bool:
     """An `@` alone says nothing: some stores name a container before it."""
     parts = urlsplit(pattern)
-    return is_url(pattern) and (parts.password is not None or (parts.scheme in ("http", "https") and parts.username is not None))
+    return is_url(pattern) and (
+        parts.password is not None or (parts.scheme in ("http", "https") and parts.username is not None)
+    )
 
 
 def _has_star(path: str) -> bool:

@@ -38,7 +38,9 @@ class StoredFile(Protocol):
         ...
 
     def fingerprint(self, sha256: Hash = file_sha256) -> str:
-        """Changes with the content: its hash, or the tag or the time that an object store gives with its size."""
+        """Changes with the content: its hash, or the tag or the time that an object store gives with its
+        size.
+        """
         ...
 
 
@@ -99,7 +101,9 @@ class RemoteFile:
 
 
 class _Resuming(io.RawIOBase):
-    """A remote file that is opened again where it broke off. Raises SourceError when it breaks off time and again: that is no bad input."""
+    """A remote file that is opened again where it broke off. Raises SourceError when it breaks off time and
+    again: that is no bad input.
+    """
 
     def __init__(self, file: RemoteFile):
         self._file = file
@@ -142,7 +146,11 @@ class _Resuming(io.RawIOBase):
                 raise
             except Exception as error:  # each file system raises its own
                 last = error
-        raise SourceError(f"{self._file.place} broke off at byte {self._position}; run again to go on: {last}") from last
+        raise SourceError(
+            f"{self._file.place} broke off at byte {self._position}; run again to go on: {last}"
+        ) from last
 
     def _opened(self) -> BinaryIO:
-        return cast(BinaryIO, self._file.filesystem.open(self._file.path, "rb", block_size=REMOTE_BLOCK_BYTES))
+        return cast(
+            BinaryIO, self._file.filesystem.open(self._file.path, "rb", block_size=REMOTE_BLOCK_BYTES)
+        )

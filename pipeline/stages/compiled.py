@@ -1,6 +1,8 @@
-"""How kernels are compiled: once per machine, and no more than is called. Nothing is passed to C, so nothing has an entry for it.
+"""How kernels are compiled: once per machine, and no more than is called. Nothing is passed to C, so nothing
+has an entry for it.
 
-Not before the first call, either: numba takes half a second to import, which nobody who only looks at the graph should wait for.
+Not before the first call, either: numba takes half a second to import, which nobody who only looks at the
+graph should wait for.
 """
 
 from collections.abc import Callable
@@ -9,7 +11,9 @@ from typing import Any
 
 
 class Compiled:
-    """A function as numba compiles it when it is called, by Python or by a function that is being compiled itself."""
+    """A function as numba compiles it when it is called, by Python or by a function that is being
+    compiled itself.
+    """
 
     def __init__(self, function: Callable[..., Any], **options: Any):
         self._function, self._options = function, options
@@ -25,7 +29,9 @@ class Compiled:
         return njit(no_cfunc_wrapper=True, **self._options)(self._function)
 
     def __getattr__(self, name: str) -> Any:
-        """numba takes for a compiled function what has the attributes of one: it looks for them on whatever a kernel calls."""
+        """numba takes for a compiled function what has the attributes of one: it looks for them on whatever a
+        kernel calls.
+        """
         return getattr(self._dispatcher, name)
 
 

@@ -1,7 +1,9 @@
-"""Training documents that quote an evaluation set: word n-grams in common, compared word by word and not only by hash.
+"""Training documents that quote an evaluation set: word n-grams in common, compared word by word and not only
+by hash.
 
-Text is normalised as dedup does it (NFC, casefolded, words are `\\w+`). Of an evaluation text shorter than `ngram` words the whole text is looked
-for, if it has at least `min_words` (as GPT-3's appendix C and NeMo Curator do it: 13 and 8); shorter ones say too little to look for.
+Text is normalised as dedup does it (NFC, casefolded, words are `\\w+`). Of an evaluation text shorter than
+`ngram` words the whole text is looked for, if it has at least `min_words` (as GPT-3's appendix C and NeMo
+Curator do it: 13 and 8); shorter ones say too little to look for.
 """
 
 from collections.abc import Iterable
@@ -35,12 +37,21 @@ _BITS_PER_NGRAM = 16  # of the filter before the look-up: one n-gram in 16 at mo
 class NgramParams(Params):
     """How much of an evaluation text is too much."""
 
-    ngram: int = Field(13, ge=3, le=100, description="Words in a row that a document and an evaluation text must share.")
-    min_words: int = Field(8, ge=1, le=100, description="A shorter evaluation text of at least so many words is looked for as a whole.")
+    ngram: int = Field(
+        13, ge=3, le=100, description="Words in a row that a document and an evaluation text must share."
+    )
+    min_words: int = Field(
+        8,
+        ge=1,
+        le=100,
+        description="A shorter evaluation text of at least so many words is looked for as a whole.",
+    )
 
 
 class Ngrams(NamedTuple):
-    """The n-grams of evaluation sets. Word w is `text[starts[w]:ends[w]]`; n-gram k, ascending by hash, is `lengths[k]` words from `words[k]` on."""
+    """The n-grams of evaluation sets. Word w is `text[starts[w]:ends[w]]`; n-gram k, ascending by hash, is
+    `lengths[k]` words from `words[k]` on.
+    """
 
     text: np.ndarray
     starts: np.ndarray
@@ -53,11 +64,17 @@ class Ngrams(NamedTuple):
     def quote(self, ngram: int) -> str:
         """The n-gram as the evaluation text has it, normalised."""
         first = self.words[ngram]
-        return self.text[self.starts[first] : self.ends[first + self.lengths[ngram] - 1]].tobytes().decode("utf-8", "replace")
+        return (
+            self.text[self.starts[first] : self.ends[first + self.lengths[ngram] - 1]]
+            .tobytes()
+            .decode("utf-8", "replace")
+        )
 
 
 def ngrams(sets: Iterable[tuple[int, pa.Array]], params: NgramParams) -> Ngrams:
-    """Of evaluation texts, given in batches with the number of their set. About 50 bytes for each n-gram, and the text."""
+    """Of evaluation texts, given in batches with the number of their set. About 50 bytes for each n-gram, and
+    the text.
+    """
     found = [_of_texts(column, number, params) for number, column in sets]
     words, bytes_ = 0, 0
     for i, one in enumerate(found):
@@ -75,17 +92,37 @@ def _of_texts(column: pa.Array, number: int, params: NgramParams) -> Ngrams:
     classes, folds = characters()
     blocks = text_scratch(offsets)
     size = int(offsets[-1] - offsets[0])
-    text, starts, ends = np.empty(3 * size, np.uint8), np.empty(size // 2 + len(offsets), np.int64), np.empty(size // 2 + len(offsets), np.int64)
-    hashes, words, lengths = np.empty(len(starts), np.uint64), np.empty(len(starts), np.int64), np.empty(len(starts), np.int64)
+    text, starts, ends = (
+        np.empty(3 * size, np.uint8),
+        np.empty(size // 2 + len(offsets), np.int64),
+        np.empty(size // 2 + len(offsets), np.int64),
+    )
+    hashes, words, lengths = (
+        np.empty(len(starts), np.uint64),
+        np.empty(len(starts), np.int64),
+        np.empty(len(starts), np.int64),
+    )
     scratch = np.empty(longest(offsets) // 2 + 1, np.uint64)
     factors, out = word_factors(classes), (text, starts, ends, hashes, words, lengths)
-    bytes_, found_words, grams = _index(data, offsets, classes, folds, factors, params.ngram, params.min_words, blocks, scratch, *out)
+    bytes_, found_words, grams = _index(
+        data, offsets, classes, folds, factors, params.ngram, params.min_words, blocks, scratch, *out
+    )
     sets = np.full(grams, number, np.int64)
-    return Ngrams(text[:bytes_], starts[:found_words], ends[:found_words], hashes[:grams], words[:grams], lengths[:grams], sets)
+    return Ngrams(
+        text[:bytes_],
+        starts[:found_words],
+        ends[:found_words],
+        hashes[:grams],
+        words[:grams],
+        lengths[:grams],
+        sets,
+    )
 
 
 class Filter(NamedTuple):
-    """N-grams made ready for `contamination`: a bit for the leading bits of each hash, and the lengths that occur."""
+    """N-grams made ready for `contamination`: a bit for the leading bits of each hash, and the lengths
+    that occur.
+    """
 
     ngrams: Ngrams
     bits: np.ndarray
@@ -103,8 +140,9 @@ def prepared(index: Ngrams) -> Filter:
 
 
 def contamination(documents: pa.RecordBatch, against: Filter, names: list[str]) -> pa.RecordBatch:
-    """HITS_SCHEMA, a row for each document and evaluation set that share an n-gram: the first of them, as the evaluation text has it, at which
-    word of the document it starts (`position`, from 0), and at how many words one starts (`hits`). `names`: of the sets, by number.
+    """HITS_SCHEMA, a row for each document and evaluation set that share an n-gram: the first of them, as the
+    evaluation text has it, at which word of the document it starts (`position`, from 0), and at how many
+    words one starts (`hits`). `names`: of the sets, by number.
 
     One pass over the text, one rolling hash for each length of n-grams.
     """
@@ -117,7 +155,24 @@ def contamination(documents: pa.RecordBatch, against: Filter, names: list[str]) 
     position = np.full((rows, len(names)), np.iinfo(np.int64).max)
     index, bits, shift, lengths = against
     factors = word_factors(classes)
-    _scan(data, offsets, classes, folds, factors, blocks, scratch, starts, ends, index, bits, shift, lengths, hits, first, position)
+    _scan(
+        data,
+        offsets,
+        classes,
+        folds,
+        factors,
+        blocks,
+        scratch,
+        starts,
+        ends,
+        index,
+        bits,
+        shift,
+        lengths,
+        hits,
+        first,
+        position,
+    )
     row, number = np.nonzero(hits)
     return pa.RecordBatch.from_arrays(
         [
@@ -201,7 +256,9 @@ def _index(
 
 
 @inner
-def _same(text: np.ndarray, starts: np.ndarray, ends: np.ndarray, first: int, index: Ngrams, ngram: int) -> bool:
+def _same(
+    text: np.ndarray, starts: np.ndarray, ends: np.ndarray, first: int, index: Ngrams, ngram: int
+) -> bool:
     for i in range(index.lengths[ngram]):
         mine, theirs = starts[first + i], index.starts[index.words[ngram] + i]
         size = ends[first + i] - mine

@@ -1,4 +1,6 @@
-"""The language of each document, by a detector whose model comes inside its wheel: py3langid, which knows 139 languages."""
+"""The language of each document, by a detector whose model comes inside its wheel: py3langid, which knows 139
+languages.
+"""
 
 from functools import cache
 from importlib.metadata import version
@@ -20,11 +22,15 @@ LANGUAGES_SCHEMA = pa.schema(
     ]
 )
 
-# ISO 639 codes, as the detector names languages. They stand here so that a recipe is checked without loading the model, which takes a second.
+# ISO 639 codes, as the detector names languages. They stand here so that a recipe is checked without loading
+# the model, which takes a second.
 _CODES = (
-    "ace af am an ar ary arz as az ba bcl be bg bn br bs ca crh cs cy da de dz el en eo es et eu ext fa fi fo fr fuv fy ga gcf gcr gd gl gom grc "
-    "gu gug guw ha hbo he hi hr ht hu hy id ig is it ja jv ka kab kik kk km kn ko ku ky la lb lg lij ln lo lt ltg lv mg mk ml mn mr ms mt my ne "
-    "nl nn no nso oc om or pa pcm pl ps pt qu ro ru rw sa sdh se si sk sl sn so sq sr st sv sw ta te tg th tk tl tr tt ug uk ur uz uzs vec vi vo "
+    "ace af am an ar ary arz as az ba bcl be bg bn br bs ca crh cs cy da de dz el en eo es et eu ext fa fi "
+    "fo fr fuv fy ga gcf gcr gd gl gom grc "
+    "gu gug guw ha hbo he hi hr ht hu hy id ig is it ja jv ka kab kik kk km kn ko ku ky la lb lg lij ln lo "
+    "lt ltg lv mg mk ml mn mr ms mt my ne "
+    "nl nn no nso oc om or pa pcm pl ps pt qu ro ru rw sa sdh se si sk sl sn so sq sr st sv sw ta te tg th "
+    "tk tl tr tt ug uk ur uz uzs vec vi vo "
     "wa wuu xh yo yue zh zu"
 )
 LANGUAGES = frozenset(_CODES.split())
@@ -32,15 +38,20 @@ _NO_BETTER_THAN_CHANCE = 0.02
 
 
 def detect(documents: pa.RecordBatch) -> pa.RecordBatch:
-    """LANGUAGES_SCHEMA, row by row: the most likely language and its probability among all that the detector knows.
+    """LANGUAGES_SCHEMA, row by row: the most likely language and its probability among all that the
+    detector knows.
 
-    A document of more than three stretches of 500 characters is judged by its first, its middle and its last one: a licence at the beginning does
-    not decide. `und` is a text that says nothing, `zxx` one that is in no language, such as numbers. About 800 documents a second on one core,
-    however long they are.
+    A document of more than three stretches of 500 characters is judged by its first, its middle and its last
+    one: a licence at the beginning does not decide. `und` is a text that says nothing, `zxx` one that is in
+    no language, such as numbers. About 800 documents a second on one core, however long they are.
     """
     found = [_identifier().classify(excerpt(text or "")) for text in documents.column("text").to_pylist()]
     languages, confidences = zip(*found, strict=True) if found else ((), ())
-    columns = [documents.column("id").cast(pa.string()), pa.array(languages, pa.string()), pa.array(confidences, pa.float64())]
+    columns = [
+        documents.column("id").cast(pa.string()),
+        pa.array(languages, pa.string()),
+        pa.array(confidences, pa.float64()),
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=LANGUAGES_SCHEMA)
 
 
@@ -56,4 +67,6 @@ def excerpt(text: str) -> str:
 def _identifier() -> "LanguageIdentifier":
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True, min_confidence=_NO_BETTER_THAN_CHANCE)
+    return LanguageIdentifier.from_model_file(
+        MODEL_FILE, norm_probs=True, min_confidence=_NO_BETTER_THAN_CHANCE
+    )

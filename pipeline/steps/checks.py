@@ -1,4 +1,6 @@
-"""What is checked of each version, in one sentence with its numbers. What a check allows changes nothing that is made."""
+"""What is checked of each version, in one sentence with its numbers. What a check allows changes nothing that
+is made.
+"""
 
 import json
 import math
@@ -39,7 +41,10 @@ def set_aside(raw: Version, limits: CheckLimits) -> Finding:
     """Rows that could not be read."""
     lost, kept = raw.counts.get("set_aside", 0), raw.counts["documents"]
     share = lost / max(lost + kept, 1)
-    said = f"{lost:,} of {lost + kept:,} rows ({share:.2%}) were set aside, allowed are {limits.max_set_aside_share:.2%}"
+    said = (
+        f"{lost:,} of {lost + kept:,} rows ({share:.2%}) were set aside, allowed are "
+        f"{limits.max_set_aside_share:.2%}"
+    )
     return Finding(share <= limits.max_set_aside_share, said, {"share": share, "set aside": lost})
 
 
@@ -47,7 +52,10 @@ def rejected(quality: Version, limits: CheckLimits) -> Finding:
     """Documents that quality rejects."""
     lost, documents = quality.counts["rejected"], quality.counts["documents"]
     share = lost / max(documents, 1)
-    said = f"quality rejects {lost:,} of {documents:,} documents ({share:.1%}), allowed are {limits.max_rejected_share:.1%}"
+    said = (
+        f"quality rejects {lost:,} of {documents:,} documents ({share:.1%}), allowed are "
+        f"{limits.max_rejected_share:.1%}"
+    )
     return Finding(share <= limits.max_rejected_share, said, {"share": share, "rejected": lost})
 
 
@@ -56,9 +64,14 @@ def pii_rate(store: Store, scrubbed: Version, limits: CheckLimits) -> Finding:
     now, before = _pii_per_megabyte(scrubbed), store.before(scrubbed)
     numbers = {"spans per MB": now}
     if before is None:
-        return Finding(True, f"{now:.2f} spans of PII per MB; there is no version before to compare with", numbers)
+        return Finding(
+            True, f"{now:.2f} spans of PII per MB; there is no version before to compare with", numbers
+        )
     then = _pii_per_megabyte(before)
-    said = f"{now:.2f} spans of PII per MB, {then:.2f} in the version before; allowed are {limits.max_pii_jump:g} times as many"
+    said = (
+        f"{now:.2f} spans of PII per MB, {then:.2f} in the version before; allowed are "
+        f"{limits.max_pii_jump:g} times as many"
+    )
     # One span more where there were none is no jump: both sides get one for each document in a thousand.
     spare = scrubbed.counts["documents"] / 1000 / max(scrubbed.counts["text_bytes"] / 1e6, 1e-9)
     return Finding(now <= limits.max_pii_jump * (then + spare), said, numbers | {"before": then})
@@ -70,13 +83,17 @@ def _pii_per_megabyte(scrubbed: Version) -> float:
 
 def bytes_per_token(shards: Version, limits: CheckLimits) -> Finding:
     """How much text a token stands for."""
-    tokens, size = (sum(shards.counts[f"{split}_{what}"] for split in SPLITS) for what in ("tokens", "text_bytes"))
+    tokens, size = (
+        sum(shards.counts[f"{split}_{what}"] for split in SPLITS) for what in ("tokens", "text_bytes")
+    )
     if not tokens:
         return Finding(True, "no document is left to tokenize")
     found = size / tokens
     allowed = f"{limits.min_bytes_per_token:g} to {limits.max_bytes_per_token:g}"
     said = f"{size:,} bytes in {tokens:,} tokens: {found:.2f} bytes per token, expected are {allowed}"
-    return Finding(limits.min_bytes_per_token <= found <= limits.max_bytes_per_token, said, {"bytes per token": found})
+    return Finding(
+        limits.min_bytes_per_token <= found <= limits.max_bytes_per_token, said, {"bytes per token": found}
+    )
 
 
 def sound(shards: Version, limits: CheckLimits) -> Finding:
@@ -85,19 +102,37 @@ def sound(shards: Version, limits: CheckLimits) -> Finding:
     cut = [file.path for file in files if not file.is_whole(shards.path)]
     how = f"{len(files):,} files, {shards.bytes:,} bytes: sizes as recorded"
     if not cut and limits.shard_hashes != "never":
-        cut = _changed(shards) if limits.shard_hashes == "always" else shards.report("hashes", REPORT, lambda: _changed(shards))
+        cut = (
+            _changed(shards)
+            if limits.shard_hashes == "always"
+            else shards.report("hashes", REPORT, lambda: _changed(shards))
+        )
         how += ", and hashes"
-    said = f"damaged or changed after they were written: {', '.join(cut[:3])}; delete {shards.path} and materialize it again" if cut else how
+    said = (
+        f"damaged or changed after they were written: {', '.join(cut[:3])}; delete {shards.path} and "
+        "materialize it again"
+        if cut
+        else how
+    )
     return Finding(not cut, said, {"files": len(files), "wrong": len(cut)})
 
 
 def _changed(shards: Version) -> list[str]:
-    return [file.path for part in shards.parts for file in part.files.values() if file_sha256(shards.path / file.path) != file.sha256]
+    return [
+        file.path
+        for part in shards.parts
+        for file in part.files.values()
+        if file_sha256(shards.path / file.path) != file.sha256
+    ]
 
 
 def adds_up(store: Store, corpus: str) -> Finding:
-    """Documents in = kept + rejected + removed + held out at every stage of a corpus, and tokens counted = tokens on disk."""
-    raw, scrubbed, quality = (store.current(f"corpora/{corpus}/{stage}").counts for stage in ("raw", "scrubbed", "quality"))
+    """Documents in = kept + rejected + removed + held out at every stage of a corpus, and tokens counted =
+    tokens on disk.
+    """
+    raw, scrubbed, quality = (
+        store.current(f"corpora/{corpus}/{stage}").counts for stage in ("raw", "scrubbed", "quality")
+    )
     decided = by_corpus(store.current(dedup.KEY)).get(corpus, {"documents": 0, "kept": 0, "removed": 0})
     version = store.current(f"token_shards/{corpus}")
     shards = version.counts
@@ -105,14 +140,27 @@ def adds_up(store: Store, corpus: str) -> Finding:
     documents = sum(shards[f"{split}_documents"] for split in SPLITS)
     equations = [
         ("read, scrubbed", raw["documents"], scrubbed["documents"]),
-        ("scrubbed, kept + rejected by quality", scrubbed["documents"], quality["kept"] + quality["rejected"]),
+        (
+            "scrubbed, kept + rejected by quality",
+            scrubbed["documents"],
+            quality["kept"] + quality["rejected"],
+        ),
         ("kept by quality, kept + removed by dedup", quality["kept"], decided["kept"] + decided["removed"]),
         ("kept by dedup, tokenized + without text", decided["kept"], documents + shards["empty_documents"]),
         ("tokenized, in the shards", documents, sum(shard.num_documents for shard in on_disk)),
-        ("tokens counted, in the shards", sum(shards[f"{split}_tokens"] for split in SPLITS), sum(shard.num_tokens for shard in on_disk)),
+        (
+            "tokens counted, in the shards",
+            sum(shards[f"{split}_tokens"] for split in SPLITS),
+            sum(shard.num_tokens for shard in on_disk),
+        ),
     ]
-    said = "; ".join(f"{what}: {left:,} = {right:,}" if left == right else f"{what}: {left:,} IS NOT {right:,}" for what, left, right in equations)
-    return Finding(all(left == right for _, left, right in equations), said, {what: left for what, left, _ in equations})
+    said = "; ".join(
+        f"{what}: {left:,} = {right:,}" if left == right else f"{what}: {left:,} IS NOT {right:,}"
+        for what, left, right in equations
+    )
+    return Finding(
+        all(left == right for _, left, right in equations), said, {what: left for what, left, _ in equations}
+    )
 
 
 def finite(store: Store, model: Version) -> Finding:
@@ -120,14 +168,22 @@ def finite(store: Store, model: Version) -> Finding:
     metrics = plan.result(store, model)["run_dir"] / "metrics.jsonl"
     found: dict[str, Any] = model.report("finite", FINITE_REPORT, lambda: _losses(metrics))
     bad = found["bad"]
-    said = f"the losses of step {', '.join(map(str, bad[:3]))} are no numbers" if bad else f"all {found['losses']:,} losses are finite"
+    said = (
+        f"the losses of step {', '.join(map(str, bad[:3]))} are no numbers"
+        if bad
+        else f"all {found['losses']:,} losses are finite"
+    )
     return Finding(not bad, said, {"losses": found["losses"], "not finite": len(bad)})
 
 
 def _losses(metrics: Path) -> dict[str, Any]:
     with metrics.open(encoding="utf-8") as lines:
         records = [record for record in map(json.loads, lines) if isinstance(record.get("loss"), float)]
-    losses = [(record["step"], record["loss"]) for record in records if math.isfinite(record["loss"]) or not record.get("skipped")]
+    losses = [
+        (record["step"], record["loss"])
+        for record in records
+        if math.isfinite(record["loss"]) or not record.get("skipped")
+    ]
     return {"losses": len(losses), "bad": [step for step, loss in losses if not math.isfinite(loss)]}
 
 
@@ -145,13 +201,20 @@ def beats_bigram(store: Store, evaluation: Version) -> Finding:
     ours, theirs = evaluate_flow.read(evaluation)["loss"], nats / max(tokens, 1)
     said = f"validation loss {ours:.3f} nats per token, a bigram model's {theirs:.3f}"
     if ours >= theirs:
-        said += ": the model has learnt less than which token follows which; train on more tokens, or look at the learning rate"
+        said += (
+            ": the model has learnt less than which token follows which; train on more tokens, or look "
+            "at the learning rate"
+        )
     return Finding(ours < theirs, said, {"loss": ours, "bigram loss": theirs})
 
 
 def _bigram(shards: Version, vocab_size: int) -> dict[str, float] | None:
-    """The bigram model's loss and how many held-out tokens it predicts; None where nothing is held out. Counted once for each version."""
-    found: dict[str, float] | None = shards.report("bigram", [REPORT, vocab_size, BIGRAM_TOKENS], lambda: _counted(shards, vocab_size))
+    """The bigram model's loss and how many held-out tokens it predicts; None where nothing is held out.
+    Counted once for each version.
+    """
+    found: dict[str, float] | None = shards.report(
+        "bigram", [REPORT, vocab_size, BIGRAM_TOKENS], lambda: _counted(shards, vocab_size)
+    )
     return found
 
 
@@ -161,7 +224,10 @@ def _counted(version: Version, vocab_size: int) -> dict[str, float] | None:
     size = min(held_out.num_tokens, BIGRAM_TOKENS[VALIDATION])
     if size < 2 or not trained_on.num_tokens:
         return None
-    return {"loss": bigram.loss(_blocks(trained_on), held_out.window(0, size), vocab_size), "tokens": size - 1}
+    return {
+        "loss": bigram.loss(_blocks(trained_on), held_out.window(0, size), vocab_size),
+        "tokens": size - 1,
+    }
 
 
 def _blocks(stream: TokenStream) -> Iterator[np.ndarray]:
@@ -172,16 +238,30 @@ def _blocks(stream: TokenStream) -> Iterator[np.ndarray]:
 
 
 def loads(exported: Version) -> Finding:
-    """The exported files are read again, and the model's logits compared with what `transformers` makes of them, where it is installed."""
+    """The exported files are read again, and the model's logits compared with what `transformers` makes of
+    them, where it is installed.
+    """
 
     def check() -> Any:
         return json.loads(evaluate_flow.run_trainer("check", str(exported.path)))
 
     found: dict[str, Any] = exported.report("loads", REPORT, check)
-    numbers = {name: found[name] for name in ("tensors", "parameters", "difference") if found[name] is not None}
-    said = f"{found['tensors']} tensors, {found['parameters']:,} parameters, " + ("all finite" if found["finite"] else "NOT ALL FINITE")
+    numbers = {
+        name: found[name] for name in ("tensors", "parameters", "difference") if found[name] is not None
+    }
+    said = f"{found['tensors']} tensors, {found['parameters']:,} parameters, " + (
+        "all finite" if found["finite"] else "NOT ALL FINITE"
+    )
     if found["difference"] is None:
-        return Finding(found["finite"], f"{said}; `transformers` is not installed, so its logits were not compared", numbers)
+        return Finding(
+            found["finite"],
+            f"{said}; `transformers` is not installed, so its logits were not compared",
+            numbers,
+        )
     allowed = found["allowed_difference"]
-    said += f"; logits differ from those of `transformers` by {found['difference']:.2g} at most, allowed are {allowed:.0e}"
+    said += (
+        f"; logits differ from those of `transformers` by {found['difference']:.2g} at most, allowed "
+        "are "
+        f"{allowed:.0e}"
+    )
     return Finding(found["finite"] and found["difference"] <= allowed, said, numbers)

@@ -30,4 +30,6 @@ def whole_directory(out: Path) -> Iterator[Path]:
             directory.rename(out)
         sync(out.parent)
     except OSError as error:
-        raise OutputError(f"{out} cannot be written ({error.strerror or error}): name another directory, or make room") from error
+        raise OutputError(
+            f"{out} cannot be written ({error.strerror or error}): name another directory, or make room"
+        ) from error

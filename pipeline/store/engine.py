@@ -1,4 +1,6 @@
-"""Maps a function over parts: in this process when the work is small, else in local worker processes. The results are the same bytes either way."""
+"""Maps a function over parts: in this process when the work is small, else in local worker processes. The
+results are the same bytes either way.
+"""
 
 import logging
 import multiprocessing
@@ -21,7 +23,8 @@ Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
-PROCESSES_PAY_ABOVE = 32_000_000  # bytes of input: two workers take about a second to start, the kernels do 50 MB/s and more
+# bytes of input: two workers take about a second to start, the kernels do 50 MB/s and more
+PROCESSES_PAY_ABOVE = 32_000_000
 REPORT_EVERY_SECONDS = 5.0
 
 
@@ -32,25 +35,34 @@ class WorkerLostError(PipelineError):
 class EngineParams(Params):
     """Where the work runs."""
 
-    workers: int | None = Field(None, ge=1, description="Worker processes; as many as there are cores when not set.")
+    workers: int | None = Field(
+        None, ge=1, description="Worker processes; as many as there are cores when not set."
+    )
 
 
 class Engine(Protocol):
     """What a flow needs: results in the order of the tasks, and the first error raised as it is."""
 
-    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str) -> Iterator[Result]: ...
+    def map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
+    ) -> Iterator[Result]: ...
 
 
 class LocalEngine:
-    """Worker processes on this machine, started once they pay and kept until `close`. They end with this process, even when it is killed."""
+    """Worker processes on this machine, started once they pay and kept until `close`. They end with this
+    process, even when it is killed.
+    """
 
     def __init__(self, workers: int | None = None, processes_pay_above: int = PROCESSES_PAY_ABOVE):
         self.workers = workers or len(os.sched_getaffinity(0))
         self.processes_pay_above = processes_pay_above
         self._pool: ProcessPoolExecutor | None = None
 
-    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str) -> Iterator[Result]:
-        """`function` (importable, not a closure) of each task; `input_bytes` decides whether processes pay, `what` names the work in the log.
+    def map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
+    ) -> Iterator[Result]:
+        """`function` (importable, not a closure) of each task; `input_bytes` decides whether processes pay,
+        `what` names the work in the log.
 
         Raises WorkerLostError when a worker process is killed, as the system does when memory runs out.
         """
@@ -66,13 +78,16 @@ class LocalEngine:
         except BrokenProcessPool as error:
             self.close()
             raise WorkerLostError(
-                f"{what}: a worker process was killed, most likely because memory ran out: lower engine.workers or raw.part_bytes and run again"
+                f"{what}: a worker process was killed, most likely because memory ran out: lower "
+                "engine.workers or raw.part_bytes and run again"
             ) from error
 
     def _in_processes(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         if self._pool is None:
             # Forking after compiled kernels or tokenizers have run can hang.
-            self._pool = ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+            self._pool = ProcessPoolExecutor(
+                self.workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent
+            )
         waiting = iter(enumerate(tasks))
         running: dict[Future[Result], int] = {}
         finished: dict[int, Result] = {}
@@ -96,7 +111,9 @@ class LocalEngine:
 
 
 def _end_with_parent() -> None:
-    """In a worker: Ctrl-C is the parent's business, and its death, however it came, is the end; the pool alone would wait for work for ever."""
+    """In a worker: Ctrl-C is the parent's business, and its death, however it came, is the end; the pool
+    alone would wait for work for ever.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 

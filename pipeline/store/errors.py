@@ -2,4 +2,6 @@
 
 
 class PipelineError(Exception):
-    """A mistake in a recipe, a corpus or a file: the message says what was wrong, where, and what to change."""
+    """A mistake in a recipe, a corpus or a file: the message says what was wrong, where, and what to
+    change.
+    """

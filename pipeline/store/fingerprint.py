@@ -12,8 +12,12 @@ READ_SIZE = 1 << 20
 
 
 def canonical_json(value: Any) -> str:
-    """One text per value: keys sorted, no spaces, ASCII. Raises TypeError on anything without a stable encoding (sets, paths, NaN)."""
-    return json.dumps(_stable(value, "value"), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    """One text per value: keys sorted, no spaces, ASCII. Raises TypeError on anything without a stable
+    encoding (sets, paths, NaN).
+    """
+    return json.dumps(
+        _stable(value, "value"), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
 
 
 def _stable(value: Any, where: str) -> Any:

@@ -1,7 +1,8 @@
 """Versions that nothing names any more: found, weighed, and removed on request.
 
-What is in use stays, and what the lineage of a training run names: each run's configuration holds the lineage that its checkpoints carry.
-Tokenizers are frozen, so they stay; so do training runs, trained models, evaluations and exports.
+What is in use stays, and what the lineage of a training run names: each run's configuration holds the lineage
+that its checkpoints carry. Tokenizers are frozen, so they stay; so do training runs, trained models,
+evaluations and exports.
 """
 
 import json
@@ -19,12 +20,15 @@ from pipeline.store.training_runs import RUNS
 from pipeline.store.versions import Store, reports_on
 
 DATA = ("corpora", "dedup", "dedup_evidence", "evaluation_ngrams", "token_shards")
-UNFINISHED_AFTER_SECONDS = 24 * 3600.0  # a killed stage resumes from its partial directory; after a day nobody came back for it
+# a killed stage resumes from its partial directory; after a day nobody came back for it
+UNFINISHED_AFTER_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """A directory that nothing names, and what removing it together with all the rest frees: files that others share are not counted."""
+    """A directory that nothing names, and what removing it together with all the rest frees: files that
+    others share are not counted.
+    """
 
     path: Path
     bytes: int
@@ -61,13 +65,21 @@ def _versions(store: Store) -> Iterator[Path]:
     """Whole versions, and attempts that were given up."""
     for path in sorted(found for family in DATA for found in (store.root / family).rglob("*")):
         whole = (path / "manifest.json").is_file()
-        given_up = path.name.endswith(".partial") and path.is_dir() and time.time() - path.stat().st_mtime > UNFINISHED_AFTER_SECONDS
+        given_up = (
+            path.name.endswith(".partial")
+            and path.is_dir()
+            and time.time() - path.stat().st_mtime > UNFINISHED_AFTER_SECONDS
+        )
         if whole or given_up:
             yield path
 
 
 def _named(store: Store) -> set[Path]:
-    named = {pointer.with_name(pointer.read_text().strip()) for family in DATA for pointer in (store.root / family).rglob("current")}
+    named = {
+        pointer.with_name(pointer.read_text().strip())
+        for family in DATA
+        for pointer in (store.root / family).rglob("current")
+    }
     for lineage in _lineages(store):
         named |= {store.root / asset["path"] for asset in lineage.get("assets", {}).values()}
     return named
@@ -83,8 +95,15 @@ def _lineages(store: Store) -> Iterator[dict[str, Any]]:
 
 
 def _freed(directories: list[Path]) -> dict[Path, int]:
-    """Bytes on disk of each directory's files all of whose hard links are in one of `directories`; each file is counted once."""
-    files = [(directory, found.stat()) for directory in directories for found in directory.rglob("*") if found.is_file()]
+    """Bytes on disk of each directory's files all of whose hard links are in one of `directories`; each file
+    is counted once.
+    """
+    files = [
+        (directory, found.stat())
+        for directory in directories
+        for found in directory.rglob("*")
+        if found.is_file()
+    ]
     links = Counter((stat.st_dev, stat.st_ino) for _, stat in files)
     freed = dict.fromkeys(directories, 0)
     counted = set()

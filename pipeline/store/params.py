@@ -16,4 +16,6 @@ DOCUMENT_SCHEMA = pa.schema(
 
 
 class Params(Config):
-    """A stage's parameters: frozen, since they are part of its fingerprint; an unknown key is an error that names the nearest one."""
+    """A stage's parameters: frozen, since they are part of its fingerprint; an unknown key is an error that
+    names the nearest one.
+    """

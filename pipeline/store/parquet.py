@@ -1,4 +1,6 @@
-"""Reading and writing the Parquet files of a part: zstd, whole under their final name or absent, memory bounded by a batch."""
+"""Reading and writing the Parquet files of a part: zstd, whole under their final name or absent, memory
+bounded by a batch.
+"""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -13,7 +15,8 @@ import pyarrow.parquet as pq
 from pipeline.store.versions import File
 from trainer.system.durable import sync
 
-UNIQUE = frozenset({"id", "text", "url", "metadata"})  # hardly a value occurs twice: a dictionary and the extremes cost time and save nothing
+# hardly a value occurs twice: a dictionary and the extremes cost time and save nothing
+UNIQUE = frozenset({"id", "text", "url", "metadata"})
 COMPRESSION_LEVEL = 1  # zstd-1 writes 388 MB/s and zstd-3 220, for 5% smaller files
 
 
@@ -25,7 +28,9 @@ class PartWriter:
         self.files: dict[str, File] = {}
         self.rows = dict.fromkeys(schemas, 0)
         self._paths = {table: directory / table / f"{name}.parquet" for table in schemas}
-        self._temporary = {table: path.with_name(f".{path.name}.{os.getpid()}") for table, path in self._paths.items()}
+        self._temporary = {
+            table: path.with_name(f".{path.name}.{os.getpid()}") for table, path in self._paths.items()
+        }
         self._writers: dict[str, pq.ParquetWriter] = {}
         for table, schema in schemas.items():
             self._temporary[table].parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +53,9 @@ class PartWriter:
             self._writers[table].write_batch(batch)
             self.rows[table] += batch.num_rows
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for writer in self._writers.values():
             writer.close()
         for table, temporary in self._temporary.items():
@@ -68,7 +75,9 @@ def batches(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordB
             yield from table.to_batches()
 
 
-def kept_batches(documents: Path, verdicts: list[Path], columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+def kept_batches(
+    documents: Path, verdicts: list[Path], columns: list[str] | None = None
+) -> Iterator[pa.RecordBatch]:
     """The documents that every verdict table (`id`, `keep`) keeps, joined on id."""
     keep = [kept_ids(path) for path in verdicts]
     for batch in batches(documents, columns):

@@ -1,4 +1,6 @@
-"""One version made part by part: finished parts are reused, the rest goes through the engine, the whole is published at once."""
+"""One version made part by part: finished parts are reused, the rest goes through the engine, the whole is
+published at once.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,9 @@ from pipeline.store.versions import Part, Store, Version, Work
 
 @dataclass(frozen=True)
 class PartTask:
-    """What one part is made from: `fingerprint` names the result, `inputs` are the files to read, `bytes` their size."""
+    """What one part is made from: `fingerprint` names the result, `inputs` are the files to read, `bytes`
+    their size.
+    """
 
     name: str
     fingerprint: str
@@ -21,29 +25,48 @@ class PartTask:
     bytes: int
 
 
-def derive(store: Store, engine: Engine, work: Work, tasks: Sequence[PartTask], function: Callable[[PartTask, Path], Part]) -> Version:
-    """The version of `work`: `function(task, directory)` writes the files of one part below `directory` and returns it."""
+def derive(
+    store: Store,
+    engine: Engine,
+    work: Work,
+    tasks: Sequence[PartTask],
+    function: Callable[[PartTask, Path], Part],
+) -> Version:
+    """The version of `work`: `function(task, directory)` writes the files of one part below `directory` and
+    returns it.
+    """
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
         finished = {task.name: draft.finished(task.name, task.fingerprint) for task in tasks}
         todo = [task for task in tasks if finished[task.name] is None]
         parts = [part for part in finished.values() if part is not None]
-        for part in engine.map(_Into(function, draft.path), todo, input_bytes=sum(task.bytes for task in todo), what=work.key):
+        for part in engine.map(
+            _Into(function, draft.path), todo, input_bytes=sum(task.bytes for task in todo), what=work.key
+        ):
             draft.keep(part)
             parts.append(part)
         return draft.publish(parts)
 
 
 def part_tasks(work: Work, sources: Sequence[tuple[Version, str]]) -> list[PartTask]:
-    """One task for each part of the first (version, table), reading the parts of the same name from all of them."""
+    """One task for each part of the first (version, table), reading the parts of the same name from all
+    of them.
+    """
     by_name = [({part.name: part for part in version.parts}, version, table) for version, table in sources]
     tasks = []
     for name in [name for name, part in by_name[0][0].items() if sources[0][1] in part.files]:
         found = [(version, parts[name], table) for parts, version, table in by_name]
         files = [part.files[table] for _, part, table in found]
         inputs = tuple(version.file(part, table) for version, part, table in found)
-        tasks.append(PartTask(name, work.part_fingerprint([file.sha256 for file in files]), inputs, sum(file.bytes for file in files)))
+        tasks.append(
+            PartTask(
+                name,
+                work.part_fingerprint([file.sha256 for file in files]),
+                inputs,
+                sum(file.bytes for file in files),
+            )
+        )
     return tasks
 
 

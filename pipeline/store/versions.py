@@ -2,9 +2,9 @@
 
 <root>/<key>/<fingerprint>/manifest.json    written last; a directory under this name is whole
 <root>/<key>/<fingerprint>/<table>/<part>   the files that the manifest lists
-<root>/<key>/.<fingerprint>.reports/        what was found out about a version since; beside it, so that it can be given away as it is
-<root>/<key>/.<fingerprint>.partial/        work in progress; whole parts in it survive a kill
-<root>/<key>/current                        the fingerprint of the version in use
+<root>/<key>/.<fingerprint>.reports/        what was found out about a version since; beside it, so that it
+can be given away as it is <root>/<key>/.<fingerprint>.partial/        work in progress; whole parts in it
+survive a kill <root>/<key>/current                        the fingerprint of the version in use
 """
 
 import fcntl
@@ -75,7 +75,12 @@ class Part:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Part":
-        return cls(record["name"], record["fingerprint"], {table: File(**file) for table, file in record["files"].items()}, record["counts"])
+        return cls(
+            record["name"],
+            record["fingerprint"],
+            {table: File(**file) for table, file in record["files"].items()},
+            record["counts"],
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,9 @@ class Version:
 
     @property
     def data_version(self) -> str:
-        """sha256 over the content hashes of the parts: the same bytes have the same data version, whatever made them."""
+        """sha256 over the content hashes of the parts: the same bytes have the same data version,
+        whatever made them.
+        """
         return self.manifest["data_version"]
 
     @property
@@ -120,7 +127,9 @@ class Version:
         return [self.file(part, table) for part in self.parts if table in part.files]
 
     def report(self, name: str, made_from: Any, make: Callable[[], Any]) -> Any:
-        """What `make` says of this version, as JSON gives it back: made once and kept with the version, and again for another `made_from`."""
+        """What `make` says of this version, as JSON gives it back: made once and kept with the version, and
+        again for another `made_from`.
+        """
         path, wanted = reports_on(self.path) / f"{name}.json", fingerprint(made_from)
         if path.exists():
             kept = json.loads(path.read_text(encoding="utf-8"))
@@ -147,11 +156,27 @@ class Work:
 
     @cached_property
     def fingerprint(self) -> str:
-        return fingerprint({"stage": self.key, "code_version": self.code_version, "params": self.params, "inputs": self.inputs})
+        return fingerprint(
+            {
+                "stage": self.key,
+                "code_version": self.code_version,
+                "params": self.params,
+                "inputs": self.inputs,
+            }
+        )
 
     def part_fingerprint(self, inputs: Sequence[str]) -> str:
-        """Names a part by what makes it: an unchanged part is recognised in an older version, whatever changed around it."""
-        return fingerprint({"stage": self.key, "code_version": self.code_version, "params": self.params, "part_inputs": list(inputs)})
+        """Names a part by what makes it: an unchanged part is recognised in an older version, whatever
+        changed around it.
+        """
+        return fingerprint(
+            {
+                "stage": self.key,
+                "code_version": self.code_version,
+                "params": self.params,
+                "part_inputs": list(inputs),
+            }
+        )
 
 
 class Store:
@@ -162,7 +187,10 @@ class Store:
 
     def directory(self, key: str) -> Path:
         if not KEY.fullmatch(key):
-            raise StoreError(f"{key!r} cannot name anything in the store: letters, digits, '_', '-' and '.' between slashes")
+            raise StoreError(
+                f"{key!r} cannot name anything in the store: letters, digits, '_', '-' and '.' between "
+                "slashes"
+            )
         return self.root / key
 
     def has(self, key: str) -> bool:
@@ -178,7 +206,9 @@ class Store:
 
     def before(self, version: Version) -> Version | None:
         """The version of the same key that was made last before this one, if it is still there."""
-        made = {path: path.stat().st_mtime_ns for path in self.directory(version.key).glob("[!.]*/manifest.json")}
+        made = {
+            path: path.stat().st_mtime_ns for path in self.directory(version.key).glob("[!.]*/manifest.json")
+        }
         earlier = [path for path, when in made.items() if when < made[version.path / "manifest.json"]]
         return self.open(version.key, max(earlier, key=made.__getitem__).parent.name) if earlier else None
 
@@ -230,7 +260,9 @@ class Store:
         try:
             manifest = json.loads((path / "manifest.json").read_text())
         except (OSError, json.JSONDecodeError) as error:
-            raise StoreError(f"{path} is not a whole version ({error}): delete it and materialize {key} again") from error
+            raise StoreError(
+                f"{path} is not a whole version ({error}): delete it and materialize {key} again"
+            ) from error
         return Version(key, path, manifest, reused)
 
     def _point(self, version: Version) -> None:
@@ -247,7 +279,9 @@ def default_store() -> Store:
 
 
 class Draft:
-    """A version in the making. Parts are whole or absent at any moment; `publish` makes the version visible at once."""
+    """A version in the making. Parts are whole or absent at any moment; `publish` makes the version
+    visible at once.
+    """
 
     def __init__(self, store: Store, work: Work):
         self.store = store
@@ -257,7 +291,9 @@ class Draft:
         self.path.mkdir(exist_ok=True)
 
     def finished(self, name: str, part_fingerprint: str) -> Part | None:
-        """The part if an earlier, interrupted attempt finished it, or if the current version holds the very same part (hard-linked, not copied)."""
+        """The part if an earlier, interrupted attempt finished it, or if the current version holds the very
+        same part (hard-linked, not copied).
+        """
         record = self._record(name)
         if record.exists():
             part = Part.from_json(json.loads(record.read_text()))
@@ -302,7 +338,8 @@ class Draft:
             shutil.rmtree(final)
             shutil.rmtree(reports_on(final), ignore_errors=True)
         self.path.rename(final)
-        shutil.rmtree(final / ".parts", ignore_errors=True)  # kept until now, so that a kill just before the rename loses nothing
+        # kept until now, so that a kill just before the rename loses nothing
+        shutil.rmtree(final / ".parts", ignore_errors=True)
         sync(final.parent)
         version = Version(self.work.key, final, manifest)
         self.store._point(version)

@@ -18,9 +18,15 @@ class Location:
         """Runs the job, on the assets of a request if there is one; what was materialized."""
         job = self.definitions.resolve_job_def("retokenize")
         selection = None if request is None else list(request.asset_selection or [])
-        result = job.execute_in_process(instance=self.instance, asset_selection=selection, tags={} if request is None else request.tags)
+        result = job.execute_in_process(
+            instance=self.instance, asset_selection=selection, tags={} if request is None else request.tags
+        )
         assert result.success
-        return {"/".join(event.asset_key.path) for event in result.get_asset_materialization_events() if event.asset_key}
+        return {
+            "/".join(event.asset_key.path)
+            for event in result.get_asset_materialization_events()
+            if event.asset_key
+        }
 
     def tick(self) -> dg.SensorResult:
         with dg.build_sensor_context(instance=self.instance, resources={"workshop": Workshop()}) as context:

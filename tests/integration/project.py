@@ -1,4 +1,6 @@
-"""A small but whole project on real text: a DAGSTER_HOME, a recipe, a corpus, and the verbatim command run on them."""
+"""A small but whole project on real text: a DAGSTER_HOME, a recipe, a corpus, and the verbatim command run on
+them.
+"""
 
 import os
 import shutil
@@ -60,12 +62,22 @@ class Project:
             "DAGSTER_CLI_JOB_EXECUTE_MODULE_NAME": "pipeline.definitions",
             "DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY": str(ROOT),
         }
-        return {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "GROUNDWORK"))} | settings
+        return {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("DAGSTER", "GROUNDWORK"))
+        } | settings
 
     def start(self, *arguments: str, job: str = "pretrain") -> "subprocess.Popen[str]":
         command = [str(Path(sys.executable).with_name("dagster")), "job", "execute", "-j", job, *arguments]
         return subprocess.Popen(
-            command, env=self.environment(), cwd=self.directory, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+            command,
+            env=self.environment(),
+            cwd=self.directory,
+            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
 
     def run(self, *arguments: str, job: str = "pretrain") -> tuple[int, str]:
@@ -87,12 +99,20 @@ class Project:
 
     @contextmanager
     def serving(self, command: str, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
-        """`dagster dev`, or the daemon. Unless the test kills it, Ctrl-C ends it, and what it started is killed. What it says is in server.log."""
+        """`dagster dev`, or the daemon. Unless the test kills it, Ctrl-C ends it, and what it started is
+        killed. What it says is in server.log.
+        """
         line = [str(Path(sys.executable).with_name(command)), *arguments, "-m", "pipeline.definitions"]
         with (self.directory / "server.log").open("a") as log:
             # A test that runs in the background has SIGINT ignored, and so would its children.
             server = subprocess.Popen(
-                line, cwd=ROOT, env=self.environment(), stdout=log, stderr=log, start_new_session=True, preexec_fn=_hears_interrupts
+                line,
+                cwd=ROOT,
+                env=self.environment(),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_hears_interrupts,
             )
         try:
             yield server
@@ -105,14 +125,22 @@ class Project:
 
     def content(self) -> Mapping[str, str]:
         """What the run made, by content: the data version of each asset and the bytes of the weights."""
-        keys = ["dedup", "tokenizer", *(f"token_shards/{corpus['name']}" for corpus in self.recipe["corpora"])]
+        keys = [
+            "dedup",
+            "tokenizer",
+            *(f"token_shards/{corpus['name']}" for corpus in self.recipe["corpora"]),
+        ]
         versions = {key: self.store.current(key).data_version for key in keys}
         exported = self.store.current("exported_model")
         weights = next(part.files["model.safetensors"].sha256 for part in exported.parts)
         return versions | {"weights": weights}
 
 
-def until(reached: Callable[[], bool], seconds: float, what: Callable[[], object] = lambda: "it did not happen in time") -> None:
+def until(
+    reached: Callable[[], bool],
+    seconds: float,
+    what: Callable[[], object] = lambda: "it did not happen in time",
+) -> None:
     deadline = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < deadline, what()
@@ -124,7 +152,9 @@ def _hears_interrupts() -> None:
 
 
 def python_topics() -> list[dict[str, str]]:
-    """Some 80 chapters of Python's own language reference, with a near-duplicate, an exact one and an address to find."""
+    """Some 80 chapters of Python's own language reference, with a near-duplicate, an exact one and an address
+    to find.
+    """
     documents = [{"id": name, "text": text} for name, text in sorted(topics.items())]
     documents.append({"id": "again", "text": documents[3]["text"]})
     documents.append({"id": "almost", "text": documents[5]["text"] + "\nOne more line at the end."})

@@ -32,11 +32,17 @@ class Site(Location):
         path = self.project.directory / "topics.jsonl"
         documents = [json.loads(line) for line in path.read_text().splitlines()]
         documents[-1] = {"id": "new", "text": documents[20]["text"].replace(" the ", f" {LAST} ")}
-        path.write_text("".join(json.dumps(document) + "\n" for document in documents if document["id"] != documents[10]["id"]))
+        path.write_text(
+            "".join(
+                json.dumps(document) + "\n" for document in documents if document["id"] != documents[10]["id"]
+            )
+        )
 
 
 @pytest.fixture
-def site(make_project: Callable[[Path], Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def site(
+    make_project: Callable[[Path], Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Site]:
     """Two corpora taken to token shards."""
     project = make_project(tmp_path)
     for name, value in project.environment().items():
@@ -98,10 +104,17 @@ def test_the_data_of_a_run_is_not_changed_under_it(site: Site) -> None:
         return run
 
     site.change()
-    for job in (site.definitions.resolve_job_def("pretrain"), site.definitions.resolve_implicit_global_asset_job_def()):
+    for job in (
+        site.definitions.resolve_job_def("pretrain"),
+        site.definitions.resolve_implicit_global_asset_job_def(),
+    ):
         run = started(job)
         tick, night = site.tick(), site.night()
-        assert not tick.run_requests and f"waits until this run has ended, which works with the data in use: {job.name}" in str(tick.skip_reason)
+        assert (
+            not tick.run_requests
+            and f"waits until this run has ended, which works with the data in use: {job.name}"
+            in str(tick.skip_reason)
+        )
         assert isinstance(night, dg.SkipReason)
         site.instance.report_run_failed(run)
     started(site.definitions.resolve_job_def("evaluate"))
@@ -114,8 +127,14 @@ def test_the_daemon_notices_and_retokenizes(site: Site) -> None:
     site.change()
     with site.project.serving("dagster-daemon", "run") as daemon:
         deadline = time.monotonic() + 180
-        while not (runs := site.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], tags={"groundwork/changed": "topics"}))):
-            assert daemon.poll() is None and time.monotonic() < deadline, (site.project.directory / "server.log").read_text()[-2000:]
+        while not (
+            runs := site.instance.get_runs(
+                dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], tags={"groundwork/changed": "topics"})
+            )
+        ):
+            assert daemon.poll() is None and time.monotonic() < deadline, (
+                site.project.directory / "server.log"
+            ).read_text()[-2000:]
             time.sleep(1)
     assert len(runs) == 1
     assert data_versions(site.project)["token_shards/topics"] != before["token_shards/topics"]

@@ -1,4 +1,6 @@
-"""A data set on the hub gets new revisions: what follows is made again for that corpus only, and only as far as its text changed."""
+"""A data set on the hub gets new revisions: what follows is made again for that corpus only, and only as far
+as its text changed.
+"""
 
 import json
 import subprocess
@@ -31,7 +33,9 @@ with dg.DagsterInstance.get() as instance:
 
 @dataclass
 class Watched:
-    """A project of two corpora, one from the hub, and a process that runs it: the hub's libraries take their settings when imported."""
+    """A project of two corpora, one from the hub, and a process that runs it: the hub's libraries take their
+    settings when imported.
+    """
 
     project: Project
     hub: Hub
@@ -46,14 +50,25 @@ class Watched:
 
     def fingerprints(self) -> dict[str, str]:
         """What the version in use of each asset was made from."""
-        keys = [path.parent.relative_to(self.project.store.root).as_posix() for path in self.project.store.root.rglob("current")]
+        keys = [
+            path.parent.relative_to(self.project.store.root).as_posix()
+            for path in self.project.store.root.rglob("current")
+        ]
         return {key: self.project.store.current(key).fingerprint for key in keys}
 
 
-def publish(hub: Hub, documents: list[dict[str, str]], compression: str = "snappy", card: bytes = CARD) -> None:
+def publish(
+    hub: Hub, documents: list[dict[str, str]], compression: str = "snappy", card: bytes = CARD
+) -> None:
     """A new revision that holds these documents."""
-    train = parquet(compression, **{name: [document[name] for document in documents] for name in ("id", "text")})
-    hub.files[f"{len(hub.files) + 1:040x}"] = {"README.md": card, "data/train-0.parquet": train, "data/test-0.parquet": parquet(text=["x"])}
+    train = parquet(
+        compression, **{name: [document[name] for document in documents] for name in ("id", "text")}
+    )
+    hub.files[f"{len(hub.files) + 1:040x}"] = {
+        "README.md": card,
+        "data/train-0.parquet": train,
+        "data/test-0.parquet": parquet(text=["x"]),
+    }
 
 
 @pytest.fixture
@@ -64,20 +79,36 @@ def watched(make_project: Callable[[Path], Project], tmp_path: Path) -> Iterator
     with Hub() as hub:
         publish(hub, python_topics())
         threading.Thread(target=hub.serve_forever, daemon=True).start()
-        inherited = {name: value for name, value in project.environment().items() if not name.startswith("HF_")}
-        settings = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1", "PYTHONPATH": str(ROOT)}
+        inherited = {
+            name: value for name, value in project.environment().items() if not name.startswith("HF_")
+        }
+        settings = {
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_HUB_DISABLE_XET": "1",
+            "PYTHONPATH": str(ROOT),
+        }
         with (tmp_path / "log").open("w") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", LOOK], env={**inherited, **settings}, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+                [sys.executable, "-c", LOOK],
+                env={**inherited, **settings},
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
             )
-        assert process.stdout and process.stdout.readline() == "ready\n", (tmp_path / "log").read_text()[-2000:]
+        assert process.stdout and process.stdout.readline() == "ready\n", (tmp_path / "log").read_text()[
+            -2000:
+        ]
         yield Watched(project, hub, process)
         process.communicate()
         hub.shutdown()
 
 
 @pytest.mark.slow
-def test_a_new_revision_is_followed_as_far_as_the_text_changed_and_for_that_corpus_only(watched: Watched) -> None:
+def test_a_new_revision_is_followed_as_far_as_the_text_changed_and_for_that_corpus_only(
+    watched: Watched,
+) -> None:
     first = watched.fingerprints()
     documents = python_topics()
     publish(watched.hub, documents, card=CARD + b"Better words.")
@@ -87,7 +118,8 @@ def test_a_new_revision_is_followed_as_far_as_the_text_changed_and_for_that_corp
     (made,) = watched.look()
     assert "corpora/topics/raw" in made and not any(key.startswith("corpora/stdlib/") for key in made)
     same_text = watched.fingerprints()
-    assert {key for key in first if first[key] != same_text[key]} == {"corpora/topics/raw"}  # read again, and there it stopped
+    # read again, and there it stopped
+    assert {key for key in first if first[key] != same_text[key]} == {"corpora/topics/raw"}
     assert watched.look() == []
 
     documents[20]["text"] += "\nA sentence that was not there before."

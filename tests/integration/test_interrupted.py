@@ -24,7 +24,9 @@ def trained_a_while(project: Project) -> Callable[[], bool]:
 
 def trainers(project: Project) -> list[str]:
     """Processes of this project's trainer that are still alive."""
-    found = subprocess.run(["pgrep", "-f", f"trainer {project.store.root}"], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["pgrep", "-f", f"trainer {project.store.root}"], capture_output=True, text=True, check=False
+    )
     return found.stdout.split()
 
 
@@ -34,7 +36,9 @@ def same_recipe(project: Project, finished: Project) -> Project:
 
 
 @pytest.mark.slow
-def test_killed_in_training_it_goes_on_from_the_newest_checkpoint(finished: Project, make_project: Callable[[Path], Project], tmp_path: Path) -> None:
+def test_killed_in_training_it_goes_on_from_the_newest_checkpoint(
+    finished: Project, make_project: Callable[[Path], Project], tmp_path: Path
+) -> None:
     project = same_recipe(make_project(tmp_path), finished)
     project.run_until(trained_a_while(project))
     until(lambda: not trainers(project), 30, lambda: "the trainer outlived the run that started it")
@@ -44,14 +48,18 @@ def test_killed_in_training_it_goes_on_from_the_newest_checkpoint(finished: Proj
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", ["corpora/topics/raw", "corpora/stdlib/scrubbed", "corpora/stdlib/signals", "token_shards/topics"])
+@pytest.mark.parametrize(
+    "key", ["corpora/topics/raw", "corpora/stdlib/scrubbed", "corpora/stdlib/signals", "token_shards/topics"]
+)
 def test_killed_in_a_stage_it_goes_on_from_the_last_whole_part(
     finished: Project, make_project: Callable[[Path], Project], tmp_path: Path, key: str
 ) -> None:
     project = same_recipe(make_project(tmp_path), finished)
     project.run_until(half_done(project, key))
     assert not (project.store.root / key / "current").exists()
-    parts = {path: path.stat().st_mtime_ns for path in (project.store.root / key).glob(".*.partial/.parts/*.json")}
+    parts = {
+        path: path.stat().st_mtime_ns for path in (project.store.root / key).glob(".*.partial/.parts/*.json")
+    }
     assert project.run()[0] == 0
     assert parts
     assert project.content() == finished.content()
@@ -60,10 +68,18 @@ def test_killed_in_a_stage_it_goes_on_from_the_last_whole_part(
 @pytest.mark.slow
 def test_killed_in_an_evaluation_it_leaves_no_trainer_behind(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.yaml")  # read for ever
-    code = f"from pipeline.steps.model.evaluate import run_trainer; run_trainer({str(tmp_path / 'config.yaml')!r})"
+    code = (
+        "from pipeline.steps.model.evaluate import run_trainer; "
+        f"run_trainer({str(tmp_path / 'config.yaml')!r})"
+    )
 
     def trains() -> bool:
-        return subprocess.run(["pgrep", "-f", f"trainer {tmp_path}"], stdout=subprocess.DEVNULL, check=False).returncode == 0
+        return (
+            subprocess.run(
+                ["pgrep", "-f", f"trainer {tmp_path}"], stdout=subprocess.DEVNULL, check=False
+            ).returncode
+            == 0
+        )
 
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as run:
         try:

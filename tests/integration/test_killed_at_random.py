@@ -1,4 +1,6 @@
-"""Twenty kills of the run, the trainer and the daemon: nothing is left running or half published, and the next run ends right."""
+"""Twenty kills of the run, the trainer and the daemon: nothing is left running or half published, and the
+next run ends right.
+"""
 
 import os
 import random
@@ -73,12 +75,19 @@ def kill_the_daemon(project: Project, chance: random.Random) -> None:
             time.sleep(chance.uniform(0, 20))
             first.kill()
         with project.serving("dagster-daemon", "run"):
-            until(succeeded(instance, launched), 300, lambda: [(run.run_id, run.status) for run in instance.get_runs()])
+            until(
+                succeeded(instance, launched),
+                300,
+                lambda: [(run.run_id, run.status) for run in instance.get_runs()],
+            )
 
 
 def kill_what_the_daemon_launched(project: Project, chance: random.Random) -> None:
     """The daemon notices, and starts it again."""
-    with dg.DagsterInstance.from_config(str(project.home)) as instance, project.serving("dagster-daemon", "run"):
+    with (
+        dg.DagsterInstance.from_config(str(project.home)) as instance,
+        project.serving("dagster-daemon", "run"),
+    ):
         launched = queued(project, instance)
 
         def claimed() -> Process | None:
@@ -90,12 +99,24 @@ def kill_what_the_daemon_launched(project: Project, chance: random.Random) -> No
         process = claimed()
         assert process is not None
         os.kill(process.number, signal.SIGKILL)
-        until(succeeded(instance, launched), 300, lambda: [(run.run_id, run.status) for run in instance.get_runs()])
+        until(
+            succeeded(instance, launched),
+            300,
+            lambda: [(run.run_id, run.status) for run in instance.get_runs()],
+        )
 
 
 def queued(project: Project, instance: dg.DagsterInstance) -> str:
     """`dagster job launch`: the run's id."""
-    launch = [str(Path(sys.executable).with_name("dagster")), "job", "launch", "-j", "pretrain", "-m", "pipeline.definitions"]
+    launch = [
+        str(Path(sys.executable).with_name("dagster")),
+        "job",
+        "launch",
+        "-j",
+        "pretrain",
+        "-m",
+        "pipeline.definitions",
+    ]
     subprocess.run(launch, cwd=ROOT, env=project.environment(), capture_output=True, check=True, timeout=120)
     return instance.get_runs(dg.RunsFilter(job_name="pretrain"), limit=1)[0].run_id
 
@@ -110,21 +131,33 @@ def succeeded(instance: dg.DagsterInstance, launched: str) -> Callable[[], bool]
     return looked
 
 
-KILLERS = {"run": kill_the_run, "trainer": kill_the_trainer, "daemon": kill_the_daemon, "launched run": kill_what_the_daemon_launched}
+KILLERS = {
+    "run": kill_the_run,
+    "trainer": kill_the_trainer,
+    "daemon": kill_the_daemon,
+    "launched run": kill_what_the_daemon_launched,
+}
 
 
-def test_twenty_kills_at_random_moments(finished: Project, make_project: Callable[[Path], Project], tmp_path: Path) -> None:
+def test_twenty_kills_at_random_moments(
+    finished: Project, make_project: Callable[[Path], Project], tmp_path: Path
+) -> None:
     seed = int(os.environ.get("GROUNDWORK_SEED", time.time()))
     print(f"GROUNDWORK_SEED={seed}")
     chance = random.Random(seed)
     project = same_recipe(make_project(tmp_path), finished)
     project.recipe["training"]["samples"] = {"prompts": []}  # a sample takes a process of its own
     for number, target in enumerate(chance.sample(KILLS, len(KILLS))):
-        # Another seed each time, so that there is always something left to train; the data stages are made once.
+        # Another seed each time, so that there is always something left to train; the data stages are made
+        # once.
         project.recipe["training"]["seed"] = 100 + number
         project.environment()
         KILLERS[target](project, chance)
-        until(lambda: not processes(project), 40, lambda target=target: f"left after killing the {target}: {processes(project)}")
+        until(
+            lambda: not processes(project),
+            40,
+            lambda target=target: f"left after killing the {target}: {processes(project)}",
+        )
         check_nothing_is_half_published(project)
     project.recipe = yaml.safe_load(yaml.safe_dump(finished.recipe))
     status, said = project.run()

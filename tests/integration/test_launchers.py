@@ -1,4 +1,6 @@
-"""The recipe chooses how the trainer is started: what Dagster shows and what is left afterwards are the same."""
+"""The recipe chooses how the trainer is started: what Dagster shows and what is left afterwards are the
+same.
+"""
 
 import os
 import shutil
@@ -25,8 +27,15 @@ def make(make_project: Callable[[Path], Project], tmp_path: Path) -> Callable[[s
 
     def make(name: str, launch: dict[str, Any]) -> Project:
         project = make_project(tmp_path / name)
-        often = {"checkpoint": {"every_tokens": 4096, "keep_last": 20}, "samples": {}, "evaluation": {"every_tokens": TOKENS}}
-        project.recipe |= {"launch": launch, "training": {**TRAINING, **often, "micro_batch_size": 4, "max_tokens": TOKENS}}
+        often = {
+            "checkpoint": {"every_tokens": 4096, "keep_last": 20},
+            "samples": {},
+            "evaluation": {"every_tokens": TOKENS},
+        }
+        project.recipe |= {
+            "launch": launch,
+            "training": {**TRAINING, **often, "micro_batch_size": 4, "max_tokens": TOKENS},
+        }
         status, said = project.run(job="retokenize")
         assert status == 0, said
         return project
@@ -35,7 +44,9 @@ def make(make_project: Callable[[Path], Project], tmp_path: Path) -> Callable[[s
 
 
 @pytest.mark.slow
-def test_a_run_under_torchrun_is_stopped_goes_on_and_leaves_no_process(make: Callable[[str, dict[str, Any]], Project]) -> None:
+def test_a_run_under_torchrun_is_stopped_goes_on_and_leaves_no_process(
+    make: Callable[[str, dict[str, Any]], Project],
+) -> None:
     project = make("project", {"kind": "torchrun", "nproc_per_node": 2})
     for _ in range(2):
         project.run_until(progress(project))
@@ -59,20 +70,31 @@ def newest(project: Project) -> int:
 
 def trainers(project: Project) -> str:
     """Processes that still work on this project."""
-    return subprocess.run(["pgrep", "-af", f"(trainer|tether).* {project.store.root}"], capture_output=True, text=True, check=False).stdout
+    return subprocess.run(
+        ["pgrep", "-af", f"(trainer|tether).* {project.store.root}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
 
 
 def recorded(project: Project) -> set[int]:
     """The tokens of each checkpoint that Dagster shows."""
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
         records = instance.fetch_materializations(dg.AssetKey("checkpoint"), limit=100).records
-        return {record.asset_materialization.metadata["tokens"].value for record in records if record.asset_materialization}
+        return {
+            record.asset_materialization.metadata["tokens"].value
+            for record in records
+            if record.asset_materialization
+        }
 
 
 def ran_once(project: Project) -> bool:
     """Each step is in the history once, in order, whoever died in between."""
     run_dir = plan.result(project.store, project.store.current(plan.KEY))["run_dir"]
-    steps = [record["step"] for record in metrics.read(run_dir / "metrics.jsonl") if record["kind"] == "train"]
+    steps = [
+        record["step"] for record in metrics.read(run_dir / "metrics.jsonl") if record["kind"] == "train"
+    ]
     return steps == sorted(set(steps)) and steps[-1] == TOKENS // TRAINING["global_batch_tokens"]
 
 
@@ -86,9 +108,20 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Host
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(keys / name)], check=True)
     shutil.copy(keys / "user.pub", keys / "authorized")
-    server = {"HostKey": keys / "host", "AuthorizedKeysFile": keys / "authorized", "StrictModes": "no", "PidFile": "none", "UsePAM": "no"}
+    server = {
+        "HostKey": keys / "host",
+        "AuthorizedKeysFile": keys / "authorized",
+        "StrictModes": "no",
+        "PidFile": "none",
+        "UsePAM": "no",
+    }
     (keys / "sshd_config").write_text("".join(f"{name} {value}\n" for name, value in server.items()))
-    client = {"IdentityFile": keys / "user", "UserKnownHostsFile": keys / "known", "StrictHostKeyChecking": "no", "LogLevel": "ERROR"}
+    client = {
+        "IdentityFile": keys / "user",
+        "UserKnownHostsFile": keys / "known",
+        "StrictHostKeyChecking": "no",
+        "LogLevel": "ERROR",
+    }
     (keys / "ssh_config").write_text("".join(f"{name} {value}\n" for name, value in client.items()))
     ssh = keys / "ssh"
     ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {keys / "ssh_config"} "$@"\n')
@@ -98,7 +131,15 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Host
     with network(2) as hosts:
         for host in hosts:
             host.start([SSHD, "-D", "-e", "-f", str(keys / "sshd_config")], os.environ, keys / "sshd.log")
-            until(lambda host=host: subprocess.run([ssh, host.address, "true"], check=False, stderr=subprocess.DEVNULL).returncode == 0, 20)
+            until(
+                lambda host=host: (
+                    subprocess.run(
+                        [ssh, host.address, "true"], check=False, stderr=subprocess.DEVNULL
+                    ).returncode
+                    == 0
+                ),
+                20,
+            )
         yield hosts
 
 

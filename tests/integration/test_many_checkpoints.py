@@ -1,4 +1,6 @@
-"""A run with a thousand checkpoints: what the UI asks for and `lineage` come within three seconds of processor time, however busy the machine is."""
+"""A run with a thousand checkpoints: what the UI asks for and `lineage` come within three seconds of
+processor time, however busy the machine is.
+"""
 
 import json
 import os
@@ -24,7 +26,8 @@ CHECKPOINT_COUNT = 1000
 SECONDS = 3.0
 ASSET_PAGE = """query($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
   partitionKeysByDimension { partitionKeys }
-  assetMaterializations(limit: 100) { runId timestamp partition tags { key value } metadataEntries { label description } } } } }"""
+  assetMaterializations(limit: 100) {
+    runId timestamp partition tags { key value } metadataEntries { label description } } } } }"""
 
 
 def processor_seconds() -> float:
@@ -34,7 +37,10 @@ def processor_seconds() -> float:
 
 @pytest.mark.slow
 def test_a_thousand_checkpoints_are_answered_within_three_seconds(
-    finished: Project, make_project: Callable[[Path], Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Project,
+    make_project: Callable[[Path], Project],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     project = make_project(tmp_path)
     project.recipe = yaml.safe_load(yaml.safe_dump(finished.recipe))
@@ -47,7 +53,9 @@ def test_a_thousand_checkpoints_are_answered_within_three_seconds(
         keys = [f"{run.name[:8]}-{step:08d}" for step in range(1000, 1000 + CHECKPOINT_COUNT)]
         instance.add_dynamic_partitions(CHECKPOINTS.name or "", keys)
         for key in keys:
-            instance.report_runless_asset_event(dg.AssetMaterialization(KEY, partition=key, metadata=event.metadata, tags=event.tags))
+            instance.report_runless_asset_event(
+                dg.AssetMaterialization(KEY, partition=key, metadata=event.metadata, tags=event.tags)
+            )
             saved = run / "checkpoints" / f"step-{key[-8:]}"
             saved.mkdir()
             shutil.copy(last / "manifest.json", saved)
@@ -64,7 +72,9 @@ def test_a_thousand_checkpoints_are_answered_within_three_seconds(
         assert keys[500] in said or question == [keys[500]]
 
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
-        target = ModuleTarget("pipeline.definitions", attribute=None, working_directory=str(ROOT), location_name="pipeline")
+        target = ModuleTarget(
+            "pipeline.definitions", attribute=None, working_directory=str(ROOT), location_name="pipeline"
+        )
         with WorkspaceProcessContext(instance, target) as context:
             client = TestClient(DagsterWebserver(context).create_asgi_app())
             asked = {"query": ASSET_PAGE, "variables": {"key": {"path": ["checkpoint"]}}}

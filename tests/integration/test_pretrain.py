@@ -23,7 +23,11 @@ def materializations(project: Project, key: list[str]) -> list[dg.AssetMateriali
 
 
 def test_every_stage_reports_its_data_version_and_what_became_of_the_documents(finished: Project) -> None:
-    keys = [["corpora", corpus, stage] for corpus in ("topics", "stdlib") for stage in ("raw", "scrubbed", "quality")]
+    keys = [
+        ["corpora", corpus, stage]
+        for corpus in ("topics", "stdlib")
+        for stage in ("raw", "scrubbed", "quality")
+    ]
     keys += [
         ["dedup"],
         ["tokenizer"],
@@ -35,18 +39,29 @@ def test_every_stage_reports_its_data_version_and_what_became_of_the_documents(f
     ]
     for key in keys:
         (event,) = materializations(finished, key)
-        assert event.tags and event.tags["dagster/data_version"] == finished.store.current("/".join(key)).data_version
+        assert (
+            event.tags
+            and event.tags["dagster/data_version"] == finished.store.current("/".join(key)).data_version
+        )
         assert event.metadata["seconds"].value is not None
     (quality,) = materializations(finished, ["corpora", "stdlib", "quality"])
-    verdicts = {record.data["verdict"]: record.data["documents"] for record in quality.metadata["verdicts by rule"].value.records}
+    verdicts = {
+        record.data["verdict"]: record.data["documents"]
+        for record in quality.metadata["verdicts by rule"].value.records
+    }
     assert verdicts.pop("kept") == quality.metadata["kept"].value > 0
     assert sum(verdicts.values()) == quality.metadata["rejected"].value > 0
 
 
 def test_documents_in_are_documents_kept_and_rejected_at_every_stage(finished: Project) -> None:
-    counts = {key: finished.store.current(key).counts for key in ("corpora/topics/raw", "corpora/topics/scrubbed", "corpora/topics/quality")}
+    counts = {
+        key: finished.store.current(key).counts
+        for key in ("corpora/topics/raw", "corpora/topics/scrubbed", "corpora/topics/quality")
+    }
     assert (
-        counts["corpora/topics/raw"]["documents"] == counts["corpora/topics/scrubbed"]["documents"] == counts["corpora/topics/quality"]["documents"]
+        counts["corpora/topics/raw"]["documents"]
+        == counts["corpora/topics/scrubbed"]["documents"]
+        == counts["corpora/topics/quality"]["documents"]
     )
     quality = counts["corpora/topics/quality"]
     assert quality["kept"] + quality["rejected"] == quality["documents"]
@@ -60,7 +75,11 @@ def test_documents_in_are_documents_kept_and_rejected_at_every_stage(finished: P
 
 def test_an_address_is_gone_from_everything_that_a_model_could_see(finished: Project) -> None:
     assert finished.store.current("corpora/topics/scrubbed").counts["spans/email"] >= 1
-    later = [path for key in ("corpora/topics/scrubbed", "dedup", "tokenizer", "token_shards") for path in (finished.store.root / key).rglob("*")]
+    later = [
+        path
+        for key in ("corpora/topics/scrubbed", "dedup", "tokenizer", "token_shards")
+        for path in (finished.store.root / key).rglob("*")
+    ]
     assert later
     assert not [path for path in later if path.is_file() and b"jane.doe@" in path.read_bytes()]
 
@@ -74,7 +93,10 @@ def test_each_checkpoint_is_an_entry_with_the_versions_it_was_made_from(finished
             assert tags[f"dagster/input_data_version/{key}"] == finished.store.current(key).data_version
     final = max(events, key=lambda event: event.metadata["tokens"].value)
     lineage = json.loads((Path(final.metadata["path"].value) / "lineage.json").read_text())
-    assert lineage["assets"]["corpora/topics/raw"]["data_version"] == finished.store.current("corpora/topics/raw").data_version
+    assert (
+        lineage["assets"]["corpora/topics/raw"]["data_version"]
+        == finished.store.current("corpora/topics/raw").data_version
+    )
     assert lineage["recipe"]["name"] == "tiny"
 
 
@@ -82,7 +104,8 @@ def test_transformers_opens_the_export_and_its_logits_are_the_trainers(finished:
     from trainer.hf import load_model
 
     exported = finished.store.current("exported_model").path
-    assert "launch" not in json.loads((exported / "lineage.json").read_text())["recipe"]  # the machines it was trained on
+    # the machines it was trained on
+    assert "launch" not in json.loads((exported / "lineage.json").read_text())["recipe"]
     tokenizer = AutoTokenizer.from_pretrained(exported)
     ids = tokenizer("Return the number of items in a container.", return_tensors="pt").input_ids
     with torch.no_grad():
@@ -97,8 +120,14 @@ def test_a_second_run_recomputes_nothing(finished: Project) -> None:
     before = finished.content()
     status, said = finished.run()
     assert status == 0, said
-    newest = [materializations(finished, ["corpora", "topics", stage])[0] for stage in ("raw", "scrubbed", "quality")]
-    newest += [materializations(finished, key)[0] for key in (["dedup"], ["tokenizer"], ["token_shards", "topics"], ["pretrained_model"])]
+    newest = [
+        materializations(finished, ["corpora", "topics", stage])[0]
+        for stage in ("raw", "scrubbed", "quality")
+    ]
+    newest += [
+        materializations(finished, key)[0]
+        for key in (["dedup"], ["tokenizer"], ["token_shards", "topics"], ["pretrained_model"])
+    ]
     assert all(event.metadata["reused"].value for event in newest)
     assert finished.content() == before
 
@@ -119,8 +148,13 @@ def test_the_shards_hold_the_kept_text_between_begin_and_end(finished: Project) 
     version = finished.store.current("token_shards/topics")
     shards = [Shard(prefix) for prefix in prefixes(version, "train")]
     documents = [shard.document(i) for shard in shards for i in range(shard.num_documents)]
-    assert all(document[0] == bot and document[-1] == eot and not np.isin(document[1:-1], [bot, eot]).any() for document in documents)
-    text = "".join(tokenizer.decode(document[1:-1].tolist(), skip_special_tokens=False) for document in documents)
+    assert all(
+        document[0] == bot and document[-1] == eot and not np.isin(document[1:-1], [bot, eot]).any()
+        for document in documents
+    )
+    text = "".join(
+        tokenizer.decode(document[1:-1].tolist(), skip_special_tokens=False) for document in documents
+    )
     assert len(text.encode()) == version.counts["train_text_bytes"]
 
 
@@ -136,7 +170,11 @@ def test_the_same_recipe_from_scratch_gives_the_same_shards_and_weights(
 
 def test_settings_given_with_c_override_the_recipe(finished: Project, tmp_path: Path) -> None:
     override = tmp_path / "some.yaml"
-    override.write_text(yaml.safe_dump({"resources": {"workshop": {"config": {"overrides": {"shards": {"validation_fraction": 0.2}}}}}}))
+    override.write_text(
+        yaml.safe_dump(
+            {"resources": {"workshop": {"config": {"overrides": {"shards": {"validation_fraction": 0.2}}}}}}
+        )
+    )
     before = finished.store.current("token_shards/topics").counts["validation_documents"]
     status, said = finished.run("-c", str(override), job="retokenize")
     assert status == 0, said

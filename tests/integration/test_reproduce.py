@@ -18,8 +18,12 @@ def run_directory(project: Project) -> Path:
 
 
 @pytest.mark.slow
-def test_the_printed_commands_make_the_same_checkpoint(make_project: Callable[[Path], Project], tmp_path: Path) -> None:
-    """Two clones of the committed code: the first trains, the commands that it prints are followed in the other."""
+def test_the_printed_commands_make_the_same_checkpoint(
+    make_project: Callable[[Path], Project], tmp_path: Path
+) -> None:
+    """Two clones of the committed code: the first trains, the commands that it prints are followed in the
+    other.
+    """
     first = tmp_path / "first"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(first)], check=True)
     project = make_project(tmp_path / "project")
@@ -27,13 +31,30 @@ def test_the_printed_commands_make_the_same_checkpoint(make_project: Callable[[P
     trained = [str(Path(sys.executable).with_name("dagster")), "job", "execute", "-j", "pretrain"]
     subprocess.run(trained, cwd=first, env=environment, check=True, timeout=600)
     run = run_directory(project)
-    again = [sys.executable, "-m", "pipeline", "reproduce", f"{run.name[:8]}-00000024", "-o", str(tmp_path / "again")]
-    printed = subprocess.run(again, cwd=first, env=environment, check=True, capture_output=True, text=True).stdout.splitlines()
+    again = [
+        sys.executable,
+        "-m",
+        "pipeline",
+        "reproduce",
+        f"{run.name[:8]}-00000024",
+        "-o",
+        str(tmp_path / "again"),
+    ]
+    printed = subprocess.run(
+        again, cwd=first, env=environment, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
     (setup,) = [line for line in printed if line.startswith("make ")]
     assert not any("not committed" in line for line in printed)
     # The environment is the one that this test runs in, instead of the same one installed anew.
-    script = [f"ln -s {Path(sys.executable).parents[1]} {tmp_path / 'again' / 'code' / '.venv'}" if line == setup else line for line in printed]
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "GROUNDWORK"))}
+    script = [
+        f"ln -s {Path(sys.executable).parents[1]} {tmp_path / 'again' / 'code' / '.venv'}"
+        if line == setup
+        else line
+        for line in printed
+    ]
+    bare = {
+        name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "GROUNDWORK"))
+    }
     bare["GROUNDWORK_STORE"] = str(project.store.root)  # as exported by who keeps the store elsewhere
     shutil.rmtree(project.home / "history")  # nothing of the first run is used
     subprocess.run(["bash", "-euc", "\n".join(script)], env=bare, cwd=tmp_path, check=True, timeout=900)

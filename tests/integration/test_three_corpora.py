@@ -1,4 +1,6 @@
-"""Real text of three kinds and pages of the web through the whole pipeline: no document is lost on the way without being counted."""
+"""Real text of three kinds and pages of the web through the whole pipeline: no document is lost on the way
+without being counted.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,12 @@ pytest.importorskip("resiliparse", reason="needs the extra `web`")
 CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
 FILES = {name: CORPORA / f"{name}.jsonl.zst" for name in ("books", "enwiki", "techdocs")}
 WARC = CORPORA / "warc" / "dolma_sample-0000.warc.gz"
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CORPORA.exists(), reason="needs ../shared/corpora, which is not part of the project")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not CORPORA.exists(), reason="needs ../shared/corpora, which is not part of the project"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +57,9 @@ def test_every_line_of_a_file_is_a_document_that_is_kept_or_rejected(project: Pr
     raw, quality = counts(project, corpus, "raw"), counts(project, corpus, "quality")
     assert (raw["documents"], raw["set_aside"]) == (lines(FILES[corpus]), 0)
     assert quality["kept"] + quality["rejected"] == raw["documents"]
-    assert sum(number for name, number in quality.items() if name.startswith("rejected/")) == quality["rejected"]
+    assert (
+        sum(number for name, number in quality.items() if name.startswith("rejected/")) == quality["rejected"]
+    )
 
 
 def test_pages_of_the_web_arrive_and_what_is_no_page_is_set_aside(project: Project) -> None:
@@ -60,7 +69,9 @@ def test_pages_of_the_web_arrive_and_what_is_no_page_is_set_aside(project: Proje
 
 def test_what_was_kept_of_each_corpus_is_in_its_shards(project: Project) -> None:
     decided, written = project.store.current("dedup").counts, 0
-    assert decided["documents"] == sum(counts(project, corpus, "quality")["kept"] for corpus in (*FILES, "crawl"))
+    assert decided["documents"] == sum(
+        counts(project, corpus, "quality")["kept"] for corpus in (*FILES, "crawl")
+    )
     for corpus in (*FILES, "crawl"):
         version = project.store.current(f"token_shards/{corpus}")
         shards = [Shard(prefix) for split in ("train", "validation") for prefix in prefixes(version, split)]

@@ -89,7 +89,10 @@ def cockpit(make_project: Callable[[Path], Project], tmp_path: Path) -> Iterator
     port = free_port()
     with project.serving("dagster", "dev", "--host", "127.0.0.1", "--port", str(port)) as server:
         _wait_for(port, server, project.directory / "server.log")
-        with playwright.sync_playwright() as library, dg.DagsterInstance.from_config(str(project.home)) as instance:
+        with (
+            playwright.sync_playwright() as library,
+            dg.DagsterInstance.from_config(str(project.home)) as instance,
+        ):
             browser = library.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             page = browser.new_page(viewport={"width": 1500, "height": 950})
             page.set_default_timeout(120_000)
@@ -143,7 +146,9 @@ def test_a_person_makes_a_stage_stops_a_training_goes_on_and_looks_at_a_checkpoi
     cockpit.picture("run")
     cockpit.until(cockpit.ended(again), 300)
     assert cockpit.status(again) is dg.DagsterRunStatus.SUCCESS
-    resumed = [event.message for event in cockpit.instance.all_logs(again.run_id) if "resumed_from" in event.message]
+    resumed = [
+        event.message for event in cockpit.instance.all_logs(again.run_id) if "resumed_from" in event.message
+    ]
     assert resumed and f"step-{saved[-1].rpartition('-')[2]}" in resumed[0]
 
     final = cockpit.checkpoints()[-1]

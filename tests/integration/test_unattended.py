@@ -1,4 +1,6 @@
-"""What happens when nobody looks: runs fail and somebody is told, processes are killed and do not block the next, checkpoints are evaluated."""
+"""What happens when nobody looks: runs fail and somebody is told, processes are killed and do not block the
+next, checkpoints are evaluated.
+"""
 
 import datetime
 import importlib
@@ -67,19 +69,27 @@ def failed_run(instance: dg.DagsterInstance) -> dg.RunFailureSensorContext:
     return context.for_run_failure()
 
 
-def test_a_failed_run_is_told_to_the_webhook_with_its_reason(webhook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_is_told_to_the_webhook_with_its_reason(
+    webhook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     address, received = webhook
     monkeypatch.setenv(WEBHOOK_VARIABLE, address)
     with dg.DagsterInstance.ephemeral() as instance:
         context = failed_run(instance)
         failure_sensor()(context)
     (message,) = received
-    assert message["reason"] == "shards: topics.jsonl, row 7: no field 'text'" and message["run_id"] == context.dagster_run.run_id
+    assert (
+        message["reason"] == "shards: topics.jsonl, row 7: no field 'text'"
+        and message["run_id"] == context.dagster_run.run_id
+    )
 
 
 @pytest.mark.parametrize("path", ["/refuse/s3cret", None])
 def test_a_webhook_that_does_not_answer_is_named_without_its_secret(
-    webhook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], path: str | None
+    webhook: tuple[str, list[dict[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    path: str | None,
 ) -> None:
     monkeypatch.setenv(WEBHOOK_VARIABLE, f"{webhook[0]}{path}" if path else "http://127.0.0.1:9/s3cret")
     with dg.DagsterInstance.ephemeral() as instance:
@@ -104,10 +114,14 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
     time.sleep(60)
 """
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
-        job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def("train")
+        job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def(
+            "train"
+        )
         run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
         instance.event_log_storage.initialize_concurrency_limit_to_default("gpu")
-        with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder:
+        with subprocess.Popen(
+            [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        ) as holder:
             assert holder.stdout and holder.stdout.readline() == "claimed\n"
             assert orphaned_runs.report(instance) == []  # it lives
             waiting = instance.create_run_for_job(job).run_id
@@ -124,21 +138,32 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
 
 def of_module(name: str) -> JobPythonOrigin:
     """What Dagster notes on a run of this module's definitions."""
-    return JobPythonOrigin("train", RepositoryPythonOrigin(sys.executable, CodePointer.from_module(name, "defs", None)))
+    return JobPythonOrigin(
+        "train", RepositoryPythonOrigin(sys.executable, CodePointer.from_module(name, "defs", None))
+    )
 
 
-def test_a_run_that_never_named_its_process_is_not_under_way_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_never_named_its_process_is_not_under_way_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     @dg.asset
     def model() -> None: ...
 
-    job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def("train")
+    job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def(
+        "train"
+    )
     with dg.DagsterInstance.ephemeral() as instance:
 
         def under_way() -> set[str]:
             return {run.tags["of"] for run in orphaned_runs.under_way(instance)}
 
-        for of, status in (("a terminal", dg.DagsterRunStatus.STARTED), ("the daemon", dg.DagsterRunStatus.STARTING)):
-            instance.create_run_for_job(job, status=status, tags={"of": of}, job_code_origin=of_module("pipeline.definitions"))
+        for of, status in (
+            ("a terminal", dg.DagsterRunStatus.STARTED),
+            ("the daemon", dg.DagsterRunStatus.STARTING),
+        ):
+            instance.create_run_for_job(
+                job, status=status, tags={"of": of}, job_code_origin=of_module("pipeline.definitions")
+            )
         assert under_way() == {"a terminal", "the daemon"}
         monkeypatch.setattr(orphaned_runs, "CLAIMED_WITHIN", datetime.timedelta(0))
         assert under_way() == {"the daemon"}
@@ -148,10 +173,14 @@ def test_a_run_of_another_project_in_the_same_database_is_left_alone(monkeypatch
     @dg.asset
     def model() -> None: ...
 
-    job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def("train")
+    job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def(
+        "train"
+    )
     monkeypatch.setattr(orphaned_runs, "CLAIMED_WITHIN", datetime.timedelta(0))
     with dg.DagsterInstance.ephemeral() as instance:
-        other = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, job_code_origin=of_module("billing.definitions"))
+        other = instance.create_run_for_job(
+            job, status=dg.DagsterRunStatus.STARTED, job_code_origin=of_module("billing.definitions")
+        )
         assert orphaned_runs.under_way(instance) == []
         found = instance.get_run_by_id(other.run_id)
         assert found and found.status is dg.DagsterRunStatus.STARTED
@@ -161,7 +190,9 @@ def test_a_run_that_was_stopped_and_then_killed_stays_stopped() -> None:
     @dg.asset
     def model() -> None: ...
 
-    job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def("train")
+    job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def(
+        "train"
+    )
     code = """
 import sys
 from pipeline.assets.lost_runs import Process
@@ -169,11 +200,14 @@ print(f"{sys.argv[1]} {Process.this().tag()}")
 """
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.CANCELING)
-        tag = subprocess.run([sys.executable, "-c", code, run.run_id], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+        tag = subprocess.run(
+            [sys.executable, "-c", code, run.run_id], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.strip()
         instance.add_run_tags(run.run_id, {orphaned_runs.PROCESS_TAG: tag})
         assert orphaned_runs.report(instance) == [run.run_id]
         found = instance.get_run_by_id(run.run_id)
-        assert found and found.status is dg.DagsterRunStatus.CANCELED  # one that failed is started again by the daemon
+        # one that failed is started again by the daemon
+        assert found and found.status is dg.DagsterRunStatus.CANCELED
 
 
 def test_trainings_and_evaluations_take_turns(definitions: dg.Definitions) -> None:
@@ -181,7 +215,9 @@ def test_trainings_and_evaluations_take_turns(definitions: dg.Definitions) -> No
         assert definitions.get_assets_def(key).op.pool == "gpu"
 
 
-def test_the_launchpad_starts_with_the_recipes_own_settings(finished: Project, definitions: dg.Definitions) -> None:
+def test_the_launchpad_starts_with_the_recipes_own_settings(
+    finished: Project, definitions: dg.Definitions
+) -> None:
     shown = (definitions.resolve_job_def("pretrain").run_config or {})["resources"]["workshop"]["config"]
     training = finished.recipe["training"]
     for name in ("max_tokens", "seq_len", "seed"):
@@ -189,20 +225,29 @@ def test_the_launchpad_starts_with_the_recipes_own_settings(finished: Project, d
     assert shown["training"]["optimizer"]["lr"] == training["optimizer"]["lr"]
     assert shown["shards"] == finished.recipe["shards"]
     fields = Workshop.to_config_schema().as_field().config_type.fields["training"].config_type.fields  # type: ignore[attr-defined]
-    assert all(field.description or name in ("model", "optimizer", "checkpoint", "evaluation") for name, field in fields.items())
+    assert all(
+        field.description or name in ("model", "optimizer", "checkpoint", "evaluation")
+        for name, field in fields.items()
+    )
 
 
-def test_bad_settings_are_refused_with_the_reason_before_anything_runs(finished: Project, definitions: dg.Definitions) -> None:
+def test_bad_settings_are_refused_with_the_reason_before_anything_runs(
+    finished: Project, definitions: dg.Definitions
+) -> None:
     config = {"resources": {"workshop": {"config": {"training": {"max_tokens": 1000}}}}}
     with dg.DagsterInstance.from_config(str(finished.home)) as instance:
-        result = definitions.resolve_job_def("pretrain").execute_in_process(run_config=config, instance=instance, raise_on_error=False)
+        result = definitions.resolve_job_def("pretrain").execute_in_process(
+            run_config=config, instance=instance, raise_on_error=False
+        )
     assert not result.success
     assert not [event for event in result.all_events if event.is_step_start]
     said = str([event.event_specific_data for event in result.all_events if event.is_failure])
     assert "max_tokens 1000 is not a whole number of steps of global_batch_tokens 512; set it to 1024" in said
 
 
-def test_each_checkpoint_that_is_kept_is_evaluated_once(finished: Project, definitions: dg.Definitions) -> None:
+def test_each_checkpoint_that_is_kept_is_evaluated_once(
+    finished: Project, definitions: dg.Definitions
+) -> None:
     def tick(instance: dg.DagsterInstance) -> dg.SensorResult:
         with dg.build_sensor_context(instance=instance, resources={"workshop": Workshop()}) as context:
             result = definitions.resolve_sensor_def("checkpoint_saved")(context)
@@ -210,9 +255,14 @@ def test_each_checkpoint_that_is_kept_is_evaluated_once(finished: Project, defin
         return result
 
     with dg.DagsterInstance.from_config(str(finished.home)) as instance:
-        from_a_terminal = instance.get_runs(dg.RunsFilter(job_name="pretrain", statuses=[dg.DagsterRunStatus.SUCCESS]))[0].job_code_origin
+        from_a_terminal = instance.get_runs(
+            dg.RunsFilter(job_name="pretrain", statuses=[dg.DagsterRunStatus.SUCCESS])
+        )[0].job_code_origin
         everything = definitions.resolve_implicit_global_asset_job_def()
-        for job, chosen in ((definitions.resolve_job_def("pretrain"), None), (everything, frozenset([dg.AssetKey("pretrained_model")]))):
+        for job, chosen in (
+            (definitions.resolve_job_def("pretrain"), None),
+            (everything, frozenset([dg.AssetKey("pretrained_model")])),
+        ):
             started = {"status": dg.DagsterRunStatus.STARTED, "job_code_origin": from_a_terminal}
             training = instance.create_run_for_job(job, asset_selection=chosen, **started)
             assert "training is under way" in str(tick(instance).skip_reason)
@@ -221,12 +271,20 @@ def test_each_checkpoint_that_is_kept_is_evaluated_once(finished: Project, defin
         keys = [request.partition_key for request in requests]
         assert [str(key)[-8:] for key in keys] == ["00000024", "00000032"]  # keep_last: 2
         final = str(keys[-1])
-        assert definitions.resolve_job_def("evaluate").execute_in_process(instance=instance, partition_key=final).success
+        assert (
+            definitions.resolve_job_def("evaluate")
+            .execute_in_process(instance=instance, partition_key=final)
+            .success
+        )
         assert [request.partition_key for request in tick(instance).run_requests or []] == keys[:-1]
         filters = dg.AssetRecordsFilter(dg.AssetKey("checkpoint_evaluation"), asset_partitions=[final])
         (record,) = instance.fetch_materializations(filters, limit=2).records
         evaluated = record.asset_materialization
-        (entry,) = instance.fetch_materializations(dg.AssetRecordsFilter(dg.AssetKey("checkpoint"), asset_partitions=[final]), limit=2).records
+        (entry,) = instance.fetch_materializations(
+            dg.AssetRecordsFilter(dg.AssetKey("checkpoint"), asset_partitions=[final]), limit=2
+        ).records
         saved = entry.asset_materialization
         assert evaluated and saved
-        assert evaluated.metadata["bits per byte"].value == pytest.approx(saved.metadata["bits per byte"].value, abs=1e-4)
+        assert evaluated.metadata["bits per byte"].value == pytest.approx(
+            saved.metadata["bits per byte"].value, abs=1e-4
+        )

@@ -1,4 +1,6 @@
-"""Our named profiles against the datatrove filters that they name, both on str.split() words, on real text."""
+"""Our named profiles against the datatrove filters that they name, both on str.split() words, on real
+text.
+"""
 
 import io
 import json
@@ -11,7 +13,9 @@ from pipeline.stages.quality import PROFILES, judge, measure
 
 pytest.importorskip("datatrove", reason="datatrove is not installed: it is the reference here")
 pytest.importorskip("spacy", reason="spacy is not installed: datatrove's C4 filter splits sentences with it")
-zstandard = pytest.importorskip("zstandard", reason="zstandard is not installed: the corpora are zipped with it")
+zstandard = pytest.importorskip(
+    "zstandard", reason="zstandard is not installed: the corpora are zipped with it"
+)
 
 from datatrove.data import Document  # noqa: E402
 from datatrove.pipeline.filters import (  # noqa: E402
@@ -26,9 +30,17 @@ from datatrove.pipeline.filters import (  # noqa: E402
 
 CORPORA = Path(__file__).parents[2].parent / "shared" / "corpora"
 FILES = ("books", "enwiki", "techdocs", "labelled/neardup_articles_2500", "labelled/pii_presidio_synth_v2")
-FILTERS = {"gopher": GopherQualityFilter, "gopher-repetition": GopherRepetitionFilter, "c4": C4QualityFilter, "fineweb": FineWebQualityFilter}
+FILTERS = {
+    "gopher": GopherQualityFilter,
+    "gopher-repetition": GopherRepetitionFilter,
+    "c4": C4QualityFilter,
+    "fineweb": FineWebQualityFilter,
+}
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CORPORA.exists(), reason="needs the sample corpora in ../shared/corpora")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CORPORA.exists(), reason="needs the sample corpora in ../shared/corpora"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +55,11 @@ def texts() -> list[str]:
 
 @pytest.fixture(scope="module")
 def signals(texts: list[str]) -> pa.RecordBatch:
-    return measure(pa.record_batch({"id": [str(row) for row in range(len(texts))], "text": pa.array(texts, pa.large_string())}))
+    return measure(
+        pa.record_batch(
+            {"id": [str(row) for row in range(len(texts))], "text": pa.array(texts, pa.large_string())}
+        )
+    )
 
 
 @pytest.mark.parametrize("profile", FILTERS)
@@ -52,8 +68,13 @@ def test_a_named_profile_decides_as_the_filter_that_it_names(profile, texts, sig
         monkeypatch.setattr(module, "split_into_words", lambda text, language: text.split())
     keep = judge(signals, PROFILES[profile])["keep"].to_pylist()
     peer = FILTERS[profile]()
-    differing = [row for row, text in enumerate(texts) if keep[row] != (peer.filter(Document(text=text, id="")) is True)]
-    # Gopher, its repetition rules and FineWeb agree on every document. C4 may differ where a document has about 5 sentences: we count sentences by
-    # the ends of words, datatrove with spaCy's sentencizer, and we keep lines that end in a curly quote or in a citation behind a space.
+    differing = [
+        row
+        for row, text in enumerate(texts)
+        if keep[row] != (peer.filter(Document(text=text, id="")) is True)
+    ]
+    # Gopher, its repetition rules and FineWeb agree on every document. C4 may differ where a document has
+    # about 5 sentences: we count sentences by the ends of words, datatrove with spaCy's sentencizer, and we
+    # keep lines that end in a curly quote or in a citation behind a space.
     assert len(differing) <= (0.005 * len(texts) if profile == "c4" else 0)
     assert all(signals["num_sentences"][row].as_py() in range(3, 8) for row in differing)

@@ -15,11 +15,19 @@ BOT, EOT, SEQ_LEN = 2, 3, 31
 
 
 @pytest.fixture(params=["uint16", "uint32"])
-def shards(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[ShardSet, list[list[np.ndarray]], np.dtype]:
+def shards(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> tuple[ShardSet, list[list[np.ndarray]], np.dtype]:
     """Two shards of a corpus, and the documents of each."""
     dtype, chooser = np.dtype(request.param), np.random.default_rng(7)
     top = 65_536 if dtype == np.uint16 else 200_000
-    written = [[np.concatenate([[BOT], chooser.integers(4, top, size), [EOT]]) for size in chooser.integers(0, 90, 40)] for _ in range(2)]
+    written = [
+        [
+            np.concatenate([[BOT], chooser.integers(4, top, size), [EOT]])
+            for size in chooser.integers(0, 90, 40)
+        ]
+        for _ in range(2)
+    ]
     prefixes = [tmp_path / f"part.{number:05d}" for number in range(2)]
     for prefix, documents in zip(prefixes, written, strict=True):
         with ShardWriter(prefix, dtype) as writer:
@@ -38,7 +46,9 @@ def exported(shards: ShardSet, chosen: TokenFormat, directory: Path) -> Path:
 def test_megatrons_own_reader_returns_the_documents_we_wrote(shards, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        indexed_dataset = pytest.importorskip("megatron.core.datasets.indexed_dataset", reason="needs megatron-core, the reader")
+        indexed_dataset = pytest.importorskip(
+            "megatron.core.datasets.indexed_dataset", reason="needs megatron-core, the reader"
+        )
     found, written, dtype = shards
     out = exported(found, TokenFormat.MEGATRON, tmp_path)
     for prefix, documents in zip(found.prefixes, written, strict=True):
@@ -58,14 +68,22 @@ def test_datatroves_folder_dataset_returns_our_windows_and_where_documents_begin
 
     found, written, dtype = shards
     out = exported(found, TokenFormat.DATATROVE, tmp_path)
-    dataset = DatatroveFolderDataset(str(out / "train"), SEQ_LEN, token_size=dtype.itemsize, return_positions=True)
+    dataset = DatatroveFolderDataset(
+        str(out / "train"), SEQ_LEN, token_size=dtype.itemsize, return_positions=True
+    )
     windows = [
-        (np.concatenate(documents), np.concatenate([np.arange(len(document)) for document in documents]), start)
+        (
+            np.concatenate(documents),
+            np.concatenate([np.arange(len(document)) for document in documents]),
+            start,
+        )
         for documents in written
         for start in range(0, sum(map(len, documents)) - SEQ_LEN, SEQ_LEN + 1)
     ]
     assert len(dataset) == len(windows)
-    for row, (tokens, positions, start) in zip(map(dataset.__getitem__, range(len(dataset))), windows, strict=True):
+    for row, (tokens, positions, start) in zip(
+        map(dataset.__getitem__, range(len(dataset))), windows, strict=True
+    ):
         assert np.array_equal(row["input_ids"], tokens[start : start + SEQ_LEN + 1])
         inside = positions[start : start + SEQ_LEN + 1]
         first = int(np.argmax(inside == 0)) if (inside == 0).any() else len(inside)
@@ -76,10 +94,14 @@ def test_datatroves_folder_dataset_returns_our_windows_and_where_documents_begin
 def test_our_reader_returns_what_megatrons_writer_wrote(shards, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        indexed_dataset = pytest.importorskip("megatron.core.datasets.indexed_dataset", reason="needs megatron-core, the writer")
+        indexed_dataset = pytest.importorskip(
+            "megatron.core.datasets.indexed_dataset", reason="needs megatron-core, the writer"
+        )
     torch = pytest.importorskip("torch")
     _, written, dtype = shards
-    builder = indexed_dataset.IndexedDatasetBuilder(str(tmp_path / "theirs.bin"), dtype=np.uint16 if dtype == np.uint16 else np.int32)
+    builder = indexed_dataset.IndexedDatasetBuilder(
+        str(tmp_path / "theirs.bin"), dtype=np.uint16 if dtype == np.uint16 else np.int32
+    )
     for document in written[0]:
         builder.add_document(torch.from_numpy(document.astype(np.int64)), [len(document)])
     builder.finalize(str(tmp_path / "theirs.idx"))

@@ -1,4 +1,6 @@
-"""A small real corpus: a byte-level tokenizer, token shards, and the configuration of a run that takes a second."""
+"""A small real corpus: a byte-level tokenizer, token shards, and the configuration of a run that takes a
+second.
+"""
 
 import hashlib
 import json
@@ -15,7 +17,25 @@ from trainer.config import RunConfig
 from trainer.data.shards import ShardWriter, token_dtype
 
 BOT, EOT, VOCAB = 2, 3, 300
-WORDS = ["the", "a", "model", "token", "of", "window", "reads", "writes", "shard", "and", "then", "loss", "is", "small", "every", "step", "in"]
+WORDS = [
+    "the",
+    "a",
+    "model",
+    "token",
+    "of",
+    "window",
+    "reads",
+    "writes",
+    "shard",
+    "and",
+    "then",
+    "loss",
+    "is",
+    "small",
+    "every",
+    "step",
+    "in",
+]
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -43,14 +63,28 @@ def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer.decoder = decoders.ByteLevel()
     specials = ["[UNK]", "[PAD]", "[BOT]", "[EOT]"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=VOCAB, special_tokens=specials, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCAB, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
+    )
     tokenizer.train_from_iterator(_documents(200, seed=0), trainer)
     assert tokenizer.get_vocab_size() == VOCAB
     (folder / "tokenizer").mkdir()
     tokenizer.save(str(folder / "tokenizer" / "tokenizer.json"))
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "[BOT]", "eos_token": "[EOT]", "unk_token": "[UNK]", "pad_token": "[PAD]"}
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": "[BOT]",
+        "eos_token": "[EOT]",
+        "unk_token": "[UNK]",
+        "pad_token": "[PAD]",
+    }
     (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(settings))
-    for name, count, seed in (("prose-0", 60, 1), ("prose-1", 40, 2), ("prose-v", 9, 3), ("code-0", 30, 4), ("code-v", 5, 5)):
+    for name, count, seed in (
+        ("prose-0", 60, 1),
+        ("prose-1", 40, 2),
+        ("prose-v", 9, 3),
+        ("code-0", 30, 4),
+        ("code-v", 5, 5),
+    ):
         documents = _documents(count, seed)
         _write_shard(folder / name, tokenizer, documents)
         (folder / f"{name}.txt").write_text("".join(documents))

@@ -27,7 +27,9 @@ def calm(settings: dict[str, Any]) -> None:
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, config: RunConfig, *batches: int) -> None:
-    """The samples that make up these batches (from 0) of the undisturbed order hold nothing but one unknown token."""
+    """The samples that make up these batches (from 0) of the undisturbed order hold nothing but one
+    unknown token.
+    """
     monkeypatch.setattr(TrainingData, "batch", _poisoned(config, *batches))
 
 
@@ -41,6 +43,10 @@ def _poisoned(config: RunConfig, *batches: int) -> Callable[[TrainingData, int, 
 
     def batch(self: TrainingData, step: int, rank: int, world_size: int) -> np.ndarray:
         found = sound(self, step, rank, world_size)
-        return np.full_like(found, 7) if any(np.array_equal(found, sound(data, number, rank, world_size)) for number in batches) else found
+        return (
+            np.full_like(found, 7)
+            if any(np.array_equal(found, sound(data, number, rank, world_size)) for number in batches)
+            else found
+        )
 
     return batch

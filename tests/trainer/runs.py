@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[2]
 def start(config: Path, *arguments: str) -> "subprocess.Popen[str]":
     """A trainer in a process of its own, as a user or the pipeline starts it."""
     environment = {**os.environ, **launch.environment(1)}
-    return subprocess.Popen([*launch.command(config), *arguments], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [*launch.command(config), *arguments], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
+    )
 
 
 def write_config(settings: dict[str, Any], path: Path, run_dir: Path) -> Path:
@@ -27,7 +29,10 @@ def write_config(settings: dict[str, Any], path: Path, run_dir: Path) -> Path:
 
 def history(run_dir: Path) -> list[dict[str, Any]]:
     """Everything the run logged that does not depend on the clock."""
-    return [{key: value for key, value in record.items() if key not in metrics.TIMING_FIELDS} for record in metrics.read(run_dir / "metrics.jsonl")]
+    return [
+        {key: value for key, value in record.items() if key not in metrics.TIMING_FIELDS}
+        for record in metrics.read(run_dir / "metrics.jsonl")
+    ]
 
 
 def outcome(run_dir: Path) -> tuple[str, bytes, list[dict[str, Any]]]:

@@ -1,6 +1,8 @@
-"""Tensors in safetensors files, whole or in parts: each process writes what it holds, and any other reads the region that it needs.
+"""Tensors in safetensors files, whole or in parts: each process writes what it holds, and any other reads the
+region that it needs.
 
-A file's header lists, under PARTS, each of its tensors that is a part: `{"<name>": {"offset": [...], "shape": [...]}}`, the shape that of the whole.
+A file's header lists, under PARTS, each of its tensors that is a part: `{"<name>": {"offset": [...], "shape":
+[...]}}`, the shape that of the whole.
 """
 
 import json
@@ -47,10 +49,14 @@ class SavedTensors:
             parts = {name: Part(tuple(part["offset"]), tuple(part["shape"])) for name, part in listed.items()}
             for name in file.keys():  # noqa: SIM118 (not a dict)
                 shape = tuple(file.get_slice(name).get_shape())
-                self._found.setdefault(name, []).append((file, parts.get(name, Part((0,) * len(shape), shape))))
+                self._found.setdefault(name, []).append(
+                    (file, parts.get(name, Part((0,) * len(shape), shape)))
+                )
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stack.close()
 
     @property
@@ -59,21 +65,40 @@ class SavedTensors:
         return {name: found[0][1].shape for name, found in self._found.items()}
 
     def read(self, name: str, region: Region | None = None) -> torch.Tensor:
-        """A tensor, or a region of it, put together from the parts that overlap it. ValueError when some of it is in no file."""
+        """A tensor, or a region of it, put together from the parts that overlap it. ValueError when some of
+        it is in no file.
+        """
         found = self._found[name]
         if region is None:
             region = tuple(slice(0, size) for size in found[0][1].shape)
-        result = _slice(found[0][0], name, [(0, 0)] * len(region)).new_empty([axis.stop - axis.start for axis in region])
+        result = _slice(found[0][0], name, [(0, 0)] * len(region)).new_empty(
+            [axis.stop - axis.start for axis in region]
+        )
         missing = result.numel()
         for file, part in found:
             sizes = file.get_slice(name).get_shape()
-            shared = [(max(axis.start, at), min(axis.stop, at + size)) for axis, at, size in zip(region, part.offset, sizes, strict=True)]
+            shared = [
+                (max(axis.start, at), min(axis.stop, at + size))
+                for axis, at, size in zip(region, part.offset, sizes, strict=True)
+            ]
             if all(start < stop for start, stop in shared):
-                values = _slice(file, name, [(start - at, stop - at) for (start, stop), at in zip(shared, part.offset, strict=True)])
-                result[tuple(slice(start - axis.start, stop - axis.start) for (start, stop), axis in zip(shared, region, strict=True))] = values
+                values = _slice(
+                    file,
+                    name,
+                    [(start - at, stop - at) for (start, stop), at in zip(shared, part.offset, strict=True)],
+                )
+                result[
+                    tuple(
+                        slice(start - axis.start, stop - axis.start)
+                        for (start, stop), axis in zip(shared, region, strict=True)
+                    )
+                ] = values
                 missing -= values.numel()
         if missing:
-            raise ValueError(f"{name}: {missing} of its numbers are in none of {', '.join(path.name for path in self._paths)}")
+            raise ValueError(
+                f"{name}: {missing} of its numbers are in none of "
+                f"{', '.join(path.name for path in self._paths)}"
+            )
         return result
 
 

@@ -11,7 +11,9 @@ from trainer.parallel.world import World
 
 
 class Staging:
-    """Made at the first copy, filled again at each later one: as large as what is saved. Pinned beside a GPU."""
+    """Made at the first copy, filled again at each later one: as large as what is saved. Pinned beside a
+    GPU.
+    """
 
     def __init__(self) -> None:
         self._held: dict[str, torch.Tensor] = {}
@@ -30,7 +32,9 @@ class Staging:
         return copied
 
     def model(self, model: Llama, world: World) -> Llama | None:
-        """The model as it is now, whole, in host memory. Where it is split this is a collective, and only the main process gets it."""
+        """The model as it is now, whole, in host memory. Where it is split this is a collective, and only the
+        main process gets it.
+        """
         weights = whole_parameters(model)
         if not world.is_main:
             deque(weights, maxlen=0)

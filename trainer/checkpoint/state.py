@@ -1,13 +1,16 @@
 """What a checkpoint of a run holds, written and read back.
 
     hf/                     the weights, in Hugging Face's format, with the tokenizer
-    optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`; not in a checkpoint of the model only. Where the model is split
-                            over processes, optimizer-<number>-of-<processes>.safetensors from each, with its parts of them (checkpoint.parts)
-    state.json              position (step, tokens, samples), the configuration's meaning and hash, last losses, spike history
-    lineage.json            what the model is made from
-    manifest.json           size and sha256 of every file
+    optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`; not in a checkpoint of
+    the model only. Where the model is split
+                            over processes, optimizer-<number>-of-<processes>.safetensors from each, with its
+                            parts of them (checkpoint.parts)
+    state.json              position (step, tokens, samples), the configuration's meaning and hash, last
+    losses, spike history lineage.json            what the model is made from manifest.json           size and
+    sha256 of every file
 
-Nothing in training draws from a global random generator (initialisation is keyed by parameter, the order by sample), so none is stored.
+Nothing in training draws from a global random generator (initialisation is keyed by parameter, the order by
+sample), so none is stored.
 """
 
 import json
@@ -42,8 +45,8 @@ OPTIMIZER_FILES = "optimizer*.safetensors"
 class Progress:
     """Where a run stands after `step` steps.
 
-    `spike_history` is that of SpikeDetector, `metrics_bytes` how long metrics.jsonl was, `changes` what of the settings changed on the way, `jumps`
-    which samples were left out after one of so many `rollbacks`.
+    `spike_history` is that of SpikeDetector, `metrics_bytes` how long metrics.jsonl was, `changes` what of
+    the settings changed on the way, `jumps` which samples were left out after one of so many `rollbacks`.
     """
 
     step: int
@@ -62,9 +65,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run at one moment, in host memory: what one process writes of it. `optimizer` is None in a checkpoint of the model only.
+    """A run at one moment, in host memory: what one process writes of it. `optimizer` is None in a checkpoint
+    of the model only.
 
-    Where the model is split, the main process has all of it, the others have none; and each has `parts` of the optimizer's state.
+    Where the model is split, the main process has all of it, the others have none; and each has `parts` of
+    the optimizer's state.
     """
 
     model: Llama | None
@@ -86,14 +91,31 @@ class Snapshot:
         staging: Staging,
         world: World,
     ) -> "Snapshot":
-        """Copies what training changes; until `staging` is used again the snapshot stays as it is. A collective where the model is split."""
+        """Copies what training changes; until `staging` is used again the snapshot stays as it is. A
+        collective where the model is split.
+        """
         tensors, parts, file = state_tensors(model, optimizers or []), {}, "optimizer.safetensors"
         if world.mesh is not None:
-            tensors = {name: tensor for name, tensor in tensors.items() if is_first_holder(tensor, world.mesh) and local(tensor).numel()}
-            parts = {name: Part(tuple(axis.start for axis in region(tensor)), tuple(tensor.shape)) for name, tensor in tensors.items()}
+            tensors = {
+                name: tensor
+                for name, tensor in tensors.items()
+                if is_first_holder(tensor, world.mesh) and local(tensor).numel()
+            }
+            parts = {
+                name: Part(tuple(axis.start for axis in region(tensor)), tuple(tensor.shape))
+                for name, tensor in tensors.items()
+            }
             file = f"optimizer-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"
         optimizer = staging.copy((name, local(tensor)) for name, tensor in tensors.items())
-        return cls(staging.model(model, world), None if optimizers is None else optimizer, file, parts, progress, config, meaning)
+        return cls(
+            staging.model(model, world),
+            None if optimizers is None else optimizer,
+            file,
+            parts,
+            progress,
+            config,
+            meaning,
+        )
 
     def write(self, directory: Path) -> None:
         """Fills the directory of a checkpoint, all but its manifest."""
@@ -104,9 +126,12 @@ class Snapshot:
         data, progress = self.config.data, self.progress
         hf.export(self.model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf")
         if progress.tokens == self.config.training.max_tokens:
-            hf.check_export(self.model, directory / "hf")  # once training holds no gradients, so that a second model fits
+            # once training holds no gradients, so that a second model fits
+            hf.check_export(self.model, directory / "hf")
         meant = {"config_hash": config_hash(self.meaning), "meaning": self.meaning}
-        _write_json(directory / "state.json", {**asdict(progress), **meant, "model_only": self.optimizer is None})
+        _write_json(
+            directory / "state.json", {**asdict(progress), **meant, "model_only": self.optimizer is None}
+        )
         training = {
             "step": progress.step,
             "tokens": progress.tokens,
@@ -121,7 +146,9 @@ class Snapshot:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """state.json of a checkpoint. CheckpointError when it is damaged; TrainerError when an earlier version, which kept less in it, wrote it."""
+    """state.json of a checkpoint. CheckpointError when it is damaged; TrainerError when an earlier version,
+    which kept less in it, wrote it.
+    """
     try:
         state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -129,22 +156,30 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     missing = sorted({"meaning", "model_only", *(entry.name for entry in fields(Progress))} - state.keys())
     if missing:
         raise TrainerError(
-            f"{checkpoint}: an earlier version of the trainer wrote it, without {', '.join(missing)}: choose another run_dir, "
+            f"{checkpoint}: an earlier version of the trainer wrote it, without {', '.join(missing)}: choose "
+            "another run_dir, "
             "or go on with the version that began the run"
         )
     return state
 
 
 def verify(checkpoint: Path, steps: int) -> None:
-    """Reads every file back. CheckpointError when one is damaged, or when a run of `steps` steps cannot go on from it."""
+    """Reads every file back. CheckpointError when one is damaged, or when a run of `steps` steps cannot go on
+    from it.
+    """
     store.verify(checkpoint)
     saved = read_state(checkpoint)
     if saved["model_only"] and saved["step"] < steps:
-        raise CheckpointError(f"{checkpoint}: holds the model only (training.checkpoint.model_only), so that training cannot go on from it")
+        raise CheckpointError(
+            f"{checkpoint}: holds the model only (training.checkpoint.model_only), so that training cannot "
+            "go on from it"
+        )
 
 
 def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None:
-    """Weights and, where it was saved, optimizer state, bit for bit. Hyperparameters stay those of the configuration."""
+    """Weights and, where it was saved, optimizer state, bit for bit. Hyperparameters stay those of the
+    configuration.
+    """
     hf.load_weights(model, checkpoint / "hf")
     parameters = dict(model.named_parameters())
     with SavedTensors(checkpoint.glob(OPTIMIZER_FILES)) as saved:
@@ -162,7 +197,11 @@ def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None
 def differences(before: Any, now: Any, at: str = "") -> list[str]:
     """The settings that differ between two meanings, as `key: before -> now`."""
     if isinstance(before, dict) and isinstance(now, dict):
-        return [line for key in sorted(before.keys() | now.keys()) for line in differences(before.get(key), now.get(key), f"{at}.{key}".lstrip("."))]
+        return [
+            line
+            for key in sorted(before.keys() | now.keys())
+            for line in differences(before.get(key), now.get(key), f"{at}.{key}".lstrip("."))
+        ]
     return [] if before == now else [f"{at}: {before} -> {now}"]
 
 

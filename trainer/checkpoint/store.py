@@ -1,4 +1,6 @@
-"""Publishing, verifying, finding and retiring directories `step-<8 digits>` whose manifest holds the size and sha256 of every file."""
+"""Publishing, verifying, finding and retiring directories `step-<8 digits>` whose manifest holds the size and
+sha256 of every file.
+"""
 
 import hashlib
 import json
@@ -34,7 +36,9 @@ def unpublished(checkpoint: Path) -> Path:
 
 
 def publish(checkpoint: Path, write: Callable[[Path], None]) -> None:
-    """Lets `write` fill a temporary directory, makes it durable with a manifest written last, and gives it its name, replacing a broken one."""
+    """Lets `write` fill a temporary directory, makes it durable with a manifest written last, and gives it
+    its name, replacing a broken one.
+    """
     temporary = unpublished(checkpoint)
     for leftover in checkpoint.parent.glob(".step-*.tmp"):
         shutil.rmtree(leftover)
@@ -52,8 +56,14 @@ def publish(checkpoint: Path, write: Callable[[Path], None]) -> None:
 
 def _fill(temporary: Path, write: Callable[[Path], None]) -> None:
     write(temporary)
-    files = {str(path.relative_to(temporary)): _fingerprint(path) for path in sorted(temporary.rglob("*")) if path.is_file()}
-    (temporary / MANIFEST).write_text(json.dumps({"files": files}, indent=1, sort_keys=True), encoding="utf-8")
+    files = {
+        str(path.relative_to(temporary)): _fingerprint(path)
+        for path in sorted(temporary.rglob("*"))
+        if path.is_file()
+    }
+    (temporary / MANIFEST).write_text(
+        json.dumps({"files": files}, indent=1, sort_keys=True), encoding="utf-8"
+    )
     for path in [*temporary.rglob("*"), temporary]:
         sync(path)
 
@@ -76,7 +86,9 @@ def verify(checkpoint: Path) -> None:
         if not path.is_file():
             raise CheckpointError(f"{path}: missing")
         if _fingerprint(path) != expected:
-            raise CheckpointError(f"{path}: differs from its manifest (damaged or changed after it was saved)")
+            raise CheckpointError(
+                f"{path}: differs from its manifest (damaged or changed after it was saved)"
+            )
 
 
 def existing(checkpoints: Path) -> list[Path]:
@@ -87,7 +99,9 @@ def existing(checkpoints: Path) -> list[Path]:
 
 
 def newest_valid(checkpoints: Path, check: Callable[[Path], None] = verify) -> tuple[Path | None, list[str]]:
-    """The newest checkpoint that passes `check`, which raises CheckpointError, and why newer ones were skipped."""
+    """The newest checkpoint that passes `check`, which raises CheckpointError, and why newer ones were
+    skipped.
+    """
     return first_valid(reversed(existing(checkpoints)), check)
 
 
@@ -105,11 +119,14 @@ def first_valid(candidates: Iterable[Path], check: Callable[[Path], None]) -> tu
 
 
 def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda step: False) -> None:
-    """Keeps `newest`, which has just been published, the `keep_last` - 1 before it, and those of the steps that `stays` names.
+    """Keeps `newest`, which has just been published, the `keep_last` - 1 before it, and those of the steps
+    that `stays` names.
 
     What is later than `newest` (damaged, to be made again) stays.
     """
-    until_newest = [checkpoint for checkpoint in existing(newest.parent) if step_of(checkpoint) <= step_of(newest)]
+    until_newest = [
+        checkpoint for checkpoint in existing(newest.parent) if step_of(checkpoint) <= step_of(newest)
+    ]
     for checkpoint in (old for old in until_newest[:-keep_last] if not stays(step_of(old))):
         remove(checkpoint)
 

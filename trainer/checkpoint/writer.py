@@ -17,9 +17,11 @@ log = logging.getLogger("trainer")
 
 
 class CheckpointWriter:
-    """Publishes one checkpoint at a time and calls `announce` with it, in the caller's thread, once it is committed.
+    """Publishes one checkpoint at a time and calls `announce` with it, in the caller's thread, once it is
+    committed.
 
-    Where the model is split each process of the `world` has one, for all write into the same directory; the main one publishes it.
+    Where the model is split each process of the `world` has one, for all write into the same directory; the
+    main one publishes it.
     """
 
     def __init__(self, announce: Callable[[Path], None], world: World) -> None:
@@ -28,7 +30,9 @@ class CheckpointWriter:
         self._saving: Future[Path] | None = None
 
     def save(self, checkpoint: Path, write: Callable[[Path], None], retire: Callable[[Path], None]) -> None:
-        """Starts to publish what `write` puts into a directory, and to `retire` older ones after it. Nothing may be in flight: `wait` before."""
+        """Starts to publish what `write` puts into a directory, and to `retire` older ones after it. Nothing
+        may be in flight: `wait` before.
+        """
         if self._saving is not None:
             raise RuntimeError("a checkpoint is in flight")
         self._saving = self._pool.submit(self._publish, checkpoint, write, retire)
@@ -50,7 +54,9 @@ class CheckpointWriter:
         if self._saving is not None and (error := self._saving.exception()):
             log.warning("%s", error)
 
-    def _publish(self, checkpoint: Path, write: Callable[[Path], None], retire: Callable[[Path], None]) -> Path:
+    def _publish(
+        self, checkpoint: Path, write: Callable[[Path], None], retire: Callable[[Path], None]
+    ) -> Path:
         try:
             if self._world.is_main:
                 store.publish(checkpoint, lambda directory: self._write_together(directory, write))
@@ -58,7 +64,10 @@ class CheckpointWriter:
             else:
                 self._write_together(store.unpublished(checkpoint), write)
         except (OSError, SafetensorError) as error:
-            raise TrainerError(f"{checkpoint}: cannot be saved ({error}); earlier checkpoints are intact, free some space and run again") from error
+            raise TrainerError(
+                f"{checkpoint}: cannot be saved ({error}); earlier checkpoints are intact, free some space "
+                "and run again"
+            ) from error
         return checkpoint
 
     def _write_together(self, directory: Path, write: Callable[[Path], None]) -> None:

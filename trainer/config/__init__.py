@@ -1,4 +1,6 @@
-"""What a run is told: model, training settings, data. Frozen; an unknown key is an error that names the nearest one. Never imports torch."""
+"""What a run is told: model, training settings, data. Frozen; an unknown key is an error that names the
+nearest one. Never imports torch.
+"""
 
 from trainer.config.base import Config
 from trainer.config.data import CorpusShards, DataConfig

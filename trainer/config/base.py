@@ -1,4 +1,6 @@
-"""What all of a run's configuration has in common: frozen, and an unknown key is an error that names the nearest one."""
+"""What all of a run's configuration has in common: frozen, and an unknown key is an error that names the
+nearest one.
+"""
 
 import difflib
 from pathlib import Path
@@ -21,6 +23,10 @@ class Config(BaseModel):
         if isinstance(values, dict):
             for key in values.keys() - cls.model_fields.keys():
                 nearest = difflib.get_close_matches(str(key), cls.model_fields, n=1, cutoff=0.5)
-                hint = f"did you mean {nearest[0]!r}?" if nearest else f"the keys here are {', '.join(cls.model_fields)}"
+                hint = (
+                    f"did you mean {nearest[0]!r}?"
+                    if nearest
+                    else f"the keys here are {', '.join(cls.model_fields)}"
+                )
                 raise ValueError(f"unknown key {key!r}: {hint}")
         return values

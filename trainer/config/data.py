@@ -8,9 +8,11 @@ from trainer.config.base import Config, Place
 
 
 class CorpusShards(Config):
-    """The token shards of one corpus, by prefix. `weight` is its share of the samples; `validation_bytes` the UTF-8 bytes of its held-out text.
+    """The token shards of one corpus, by prefix. `weight` is its share of the samples; `validation_bytes` the
+    UTF-8 bytes of its held-out text.
 
-    `content` names what is in the shards, as whoever made them knows it. Without it, all tokens are read and hashed at each start.
+    `content` names what is in the shards, as whoever made them knows it. Without it, all tokens are read and
+    hashed at each start.
     """
 
     name: str = Field(min_length=1)
@@ -23,12 +25,17 @@ class CorpusShards(Config):
     @model_validator(mode="after")
     def _validation_has_bytes(self) -> Self:
         if self.validation and not self.validation_bytes:
-            raise ValueError(f"corpus {self.name!r} has validation shards: set validation_bytes, the UTF-8 bytes of their text")
+            raise ValueError(
+                f"corpus {self.name!r} has validation shards: set validation_bytes, the UTF-8 bytes of their "
+                "text"
+            )
         return self
 
 
 class DataConfig(Config):
-    """The tokenizer (a directory with tokenizer.json and tokenizer_config.json), its identity, and the corpora encoded with it."""
+    """The tokenizer (a directory with tokenizer.json and tokenizer_config.json), its identity, and the
+    corpora encoded with it.
+    """
 
     tokenizer: Place
     tokenizer_sha256: str

@@ -21,11 +21,13 @@ SIZES: dict[str, dict[str, int]] = {
 class ModelConfig(Config):
     """A Llama-style decoder; with `qk_norm` a Qwen3-style one. The vocabulary comes from the tokenizer.
 
-    `logit_soft_cap` c makes logits c tanh(logits / c) (Gemma 2, where it is 30). `attention_sinks` gives each head a learned logit that takes part
-    in its softmax and is then dropped, so that it can attend to nothing (gpt-oss). No stock architecture computes either beside the rest: such a
-    model is read by this trainer only.
+    `logit_soft_cap` c makes logits c tanh(logits / c) (Gemma 2, where it is 30). `attention_sinks` gives each
+    head a learned logit that takes part in its softmax and is then dropped, so that it can attend to nothing
+    (gpt-oss). No stock architecture computes either beside the rest: such a model is read by this trainer
+    only.
 
-    A name of `SIZES` stands for its shape: `171m`, or `{size: 171m, qk_norm: true}` to set more or to differ in something.
+    A name of `SIZES` stands for its shape: `171m`, or `{size: 171m, qk_norm: true}` to set more or to differ
+    in something.
     """
 
     n_layers: int = Field(ge=1)
@@ -57,7 +59,9 @@ class ModelConfig(Config):
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         if "head_dim" not in self.model_fields_set and self.d_model % self.n_heads:
-            raise ValueError(f"d_model {self.d_model} must be a multiple of n_heads {self.n_heads}, unless head_dim is set")
+            raise ValueError(
+                f"d_model {self.d_model} must be a multiple of n_heads {self.n_heads}, unless head_dim is set"
+            )
         if self.head_dim % 2:
             raise ValueError(f"head_dim is {self.head_dim}; rotary embeddings need an even number")
         if self.n_heads % self.n_kv_heads:
@@ -72,28 +76,43 @@ class ModelConfig(Config):
     def parameters(self, vocab_size: int) -> int:
         """Trainable parameters, the padding of the vocabulary not counted."""
         embeddings = vocab_size * self.d_model
-        norms = self.d_model * (2 * self.n_layers + 1) + (2 * self.head_dim * self.n_layers if self.qk_norm else 0)
+        norms = self.d_model * (2 * self.n_layers + 1) + (
+            2 * self.head_dim * self.n_layers if self.qk_norm else 0
+        )
         sinks = self.n_heads * self.n_layers if self.attention_sinks else 0
-        return self._block_matrices() * self.n_layers + norms + sinks + embeddings * (1 if self.tie_embeddings else 2)
+        return (
+            self._block_matrices() * self.n_layers
+            + norms
+            + sinks
+            + embeddings * (1 if self.tie_embeddings else 2)
+        )
 
     def flops_per_token(self, vocab_size: int, seq_len: int) -> int:
-        """Forward and backward, 6 per weight of a matrix product plus 12 * layers * heads * head_dim * seq_len for attention (PaLM, appendix B)."""
+        """Forward and backward, 6 per weight of a matrix product plus 12 * layers * heads * head_dim *
+        seq_len for attention (PaLM, appendix B).
+        """
         matrices = self._block_matrices() * self.n_layers + vocab_size * self.d_model
         return 6 * matrices + 12 * self.n_layers * self.n_heads * self.head_dim * seq_len
 
     def _block_matrices(self) -> int:
-        return 2 * self.d_model * (self.n_heads + self.n_kv_heads) * self.head_dim + 3 * self.d_model * self.d_ff
+        return (
+            2 * self.d_model * (self.n_heads + self.n_kv_heads) * self.head_dim + 3 * self.d_model * self.d_ff
+        )
 
 
 class InitConfig(Config):
-    """Normal(0, std) for matrices and embeddings; `zero_output` starts each block as the identity (o_proj and down_proj zero)."""
+    """Normal(0, std) for matrices and embeddings; `zero_output` starts each block as the identity (o_proj and
+    down_proj zero).
+    """
 
     std: float = Field(default=0.02, gt=0)
     zero_output: bool = True
 
 
 class PretrainedConfig(Config):
-    """Weights to go on from: a directory in Hugging Face's format, or a hub name and a revision. Only safetensors are read."""
+    """Weights to go on from: a directory in Hugging Face's format, or a hub name and a revision. Only
+    safetensors are read.
+    """
 
     path: Path | None = None
     repo: str | None = None
@@ -104,5 +123,7 @@ class PretrainedConfig(Config):
         if (self.path is None) == (self.repo is None):
             raise ValueError("set either path (a directory) or repo (a name on the hub)")
         if (self.repo is None) != (self.revision is None):
-            raise ValueError("repo and revision belong together: name the branch, tag or commit of the repository")
+            raise ValueError(
+                "repo and revision belong together: name the branch, tag or commit of the repository"
+            )
         return self

@@ -11,7 +11,9 @@ USUAL_BETAS = {"lion": (0.9, 0.99), "sophia": (0.965, 0.99)}
 
 
 class ParameterGroup(Config):
-    """The parameters whose name fits `pattern` (`*`, `?`, `[...]`) and no group's before: what is different for them."""
+    """The parameters whose name fits `pattern` (`*`, `?`, `[...]`) and no group's before: what is different
+    for them.
+    """
 
     pattern: str = Field(min_length=1)
     lr_multiplier: float = Field(default=1.0, ge=0)
@@ -19,11 +21,13 @@ class ParameterGroup(Config):
 
 
 class OptimizerConfig(Config):
-    """One rule for everything, or with `muon` Muon for the matrices inside blocks, at `muon_lr`, and AdamW for the rest.
+    """One rule for everything, or with `muon` Muon for the matrices inside blocks, at `muon_lr`, and AdamW
+    for the rest.
 
-    Weight decay applies to matrices, never to norms and embeddings, unless a group says so. `betas` None: those usual for the kind (AdamW's 0.9 and
-    0.95). `adamw_8bit` keeps its moments in 8 bits and needs torchao. `sophia` is Sophia-G (Liu et al. 2023): clipped where |m| > rho h, the
-    curvature h estimated each `sophia_interval` steps at the price of another pass.
+    Weight decay applies to matrices, never to norms and embeddings, unless a group says so. `betas` None:
+    those usual for the kind (AdamW's 0.9 and 0.95). `adamw_8bit` keeps its moments in 8 bits and needs
+    torchao. `sophia` is Sophia-G (Liu et al. 2023): clipped where |m| > rho h, the curvature h estimated each
+    `sophia_interval` steps at the price of another pass.
     """
 
     kind: OptimizerKind = "adamw"
@@ -45,10 +49,11 @@ class OptimizerConfig(Config):
 
 
 class ScheduleConfig(Config):
-    """Linear warmup over `warmup_tokens`, then the course of the learning rate to the end of the run, never below `min_lr_ratio` of its peak.
+    """Linear warmup over `warmup_tokens`, then the course of the learning rate to the end of the run, never
+    below `min_lr_ratio` of its peak.
 
-    `wsd` (warmup, stable, decay) is flat and falls over the last `decay_fraction` of the run as `decay` says: in a line, as 1 - sqrt, or as a cosine.
-    `inverse_sqrt` falls as sqrt(warmup_tokens / tokens).
+    `wsd` (warmup, stable, decay) is flat and falls over the last `decay_fraction` of the run as `decay` says:
+    in a line, as 1 - sqrt, or as a cosine. `inverse_sqrt` falls as sqrt(warmup_tokens / tokens).
     """
 
     kind: Literal["cosine", "linear", "constant", "inverse_sqrt", "wsd"] = "cosine"
@@ -67,8 +72,13 @@ class ScheduleConfig(Config):
         """ValueError when the course does not fit into `tokens`."""
         decay = int(self.decay_fraction * tokens) if self.kind == "wsd" else 0
         if self.warmup_tokens + decay > tokens:
-            then = f" and a decay over {decay} of them (schedule.decay_fraction {self.decay_fraction})" if decay else ""
+            then = (
+                f" and a decay over {decay} of them (schedule.decay_fraction {self.decay_fraction})"
+                if decay
+                else ""
+            )
             raise ValueError(
-                f"{where}schedule.warmup_tokens {self.warmup_tokens}{then} do not fit into the {tokens} tokens of {self.kind}, which would never "
+                f"{where}schedule.warmup_tokens {self.warmup_tokens}{then} do not fit into the {tokens} "
+                f"tokens of {self.kind}, which would never "
                 "reach its peak; shorten them or train longer"
             )

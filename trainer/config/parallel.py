@@ -16,12 +16,14 @@ NOT_SPLIT = {
 class ParallelConfig(Config):
     """Each size but `pp_stages` is a number of processes; their product is all there are.
 
-    `dp_replicate` copies of the model read different samples (None: as many as the other sizes leave). Of a copy, each of `dp_shard` processes holds
-    a part of the weights, gradients and optimizer state, and reads samples of its own too (FSDP; with several copies HSDP). `tp` processes split each
-    matrix, and the sequence between matrices, for the same samples. Each of `pp` processes has some of the blocks, and micro-batches go from one to
-    the next (1F1B); with `pp_stages` it has so many runs of blocks, and they go round (interleaved 1F1B: less waiting, more traffic).
-    `reshard_after_forward` gives gathered weights back after a block's forward pass and gathers them again for its backward pass: less memory, more
-    traffic. Who waits `timeout_seconds` for another process takes it for dead.
+    `dp_replicate` copies of the model read different samples (None: as many as the other sizes leave). Of a
+    copy, each of `dp_shard` processes holds a part of the weights, gradients and optimizer state, and reads
+    samples of its own too (FSDP; with several copies HSDP). `tp` processes split each matrix, and the
+    sequence between matrices, for the same samples. Each of `pp` processes has some of the blocks, and
+    micro-batches go from one to the next (1F1B); with `pp_stages` it has so many runs of blocks, and they go
+    round (interleaved 1F1B: less waiting, more traffic). `reshard_after_forward` gives gathered weights back
+    after a block's forward pass and gathers them again for its backward pass: less memory, more traffic. Who
+    waits `timeout_seconds` for another process takes it for dead.
     """
 
     dp_replicate: int | None = Field(default=None, ge=1)
@@ -39,17 +41,36 @@ class ParallelConfig(Config):
 
     def check(self, model: ModelConfig, seq_len: int, optimizer: str, dropout: float) -> None:
         """ValueError when a run of this shape cannot be split like this."""
-        for name, size in (("n_heads", model.n_heads), ("n_kv_heads", model.n_kv_heads), ("d_ff", model.d_ff), ("seq_len", seq_len)):
+        for name, size in (
+            ("n_heads", model.n_heads),
+            ("n_kv_heads", model.n_kv_heads),
+            ("d_ff", model.d_ff),
+            ("seq_len", seq_len),
+        ):
             if size % self.tp:
-                raise ValueError(f"parallel.tp {self.tp} must divide n_heads, n_kv_heads, d_ff and seq_len, and {name} is {size}")
+                raise ValueError(
+                    f"parallel.tp {self.tp} must divide n_heads, n_kv_heads, d_ff and seq_len, and {name} is "
+                    f"{size}"
+                )
         if self.tp > 1 and (dropout or model.attention_sinks):
-            raise ValueError("parallel.tp does not split dropout or attention sinks: leave tp at 1, or both of them off")
+            raise ValueError(
+                "parallel.tp does not split dropout or attention sinks: leave tp at 1, or both of them off"
+            )
         if self.pp_stages > 1 and self.pp == 1:
-            raise ValueError("parallel.pp_stages are those of each of several processes: set parallel.pp too, or leave it at 1")
+            raise ValueError(
+                "parallel.pp_stages are those of each of several processes: set parallel.pp too, or leave it "
+                "at 1"
+            )
         if self.pp * self.pp_stages > model.n_layers:
-            raise ValueError(f"parallel.pp {self.pp} x pp_stages {self.pp_stages} stages need a block each, and n_layers is {model.n_layers}")
+            raise ValueError(
+                f"parallel.pp {self.pp} x pp_stages {self.pp_stages} stages need a block each, and n_layers "
+                f"is {model.n_layers}"
+            )
         if self.pp > 1 and model.tie_embeddings:
-            raise ValueError("parallel.pp has the embedding in the first stage and the head in the last: set tie_embeddings false, or leave pp at 1")
+            raise ValueError(
+                "parallel.pp has the embedding in the first stage and the head in the last: set "
+                "tie_embeddings false, or leave pp at 1"
+            )
         if self.splits_model and optimizer in NOT_SPLIT:
             raise ValueError(
                 f"optimizer.kind {optimizer} cannot update parts of matrices ({NOT_SPLIT[optimizer]}): "

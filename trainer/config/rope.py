@@ -26,12 +26,17 @@ class Llama3Scaling(Config):
     @model_validator(mode="after")
     def _frequencies_are_ordered(self) -> Self:
         if self.high_freq_factor <= self.low_freq_factor:
-            raise ValueError(f"high_freq_factor {self.high_freq_factor} must be greater than low_freq_factor {self.low_freq_factor}")
+            raise ValueError(
+                f"high_freq_factor {self.high_freq_factor} must be greater than low_freq_factor "
+                f"{self.low_freq_factor}"
+            )
         return self
 
 
 class YarnScaling(Config):
-    """YaRN (Peng et al. 2023, arXiv 2309.00071). `attention_factor` None follows from `factor`, as in the paper."""
+    """YaRN (Peng et al. 2023, arXiv 2309.00071). `attention_factor` None follows from `factor`, as in the
+    paper.
+    """
 
     rope_type: Literal["yarn"]
     factor: float = Field(ge=1)

@@ -43,19 +43,31 @@ OPERATIONAL = {
 }
 
 
-def meaning(config: RunConfig, precision: str, shard_hashes: dict[str, str], pretrained: str | None = None) -> dict[str, Any]:
-    """What decides the weights, as plain JSON: settings without places, the `precision` that `auto` stands for on this machine, the content of the
-    shards (`shard_hashes`, by corpus name) and of the `pretrained` weights."""
+def meaning(
+    config: RunConfig, precision: str, shard_hashes: dict[str, str], pretrained: str | None = None
+) -> dict[str, Any]:
+    """What decides the weights, as plain JSON: settings without places, the `precision` that `auto` stands
+    for on this machine, the content of the shards (`shard_hashes`, by corpus name) and of the `pretrained`
+    weights.
+    """
     data = config.data
     return {
-        "training": {**config.training.model_dump(mode="json", exclude=OPERATIONAL), "precision": precision, "pretrained": pretrained},
+        "training": {
+            **config.training.model_dump(mode="json", exclude=OPERATIONAL),
+            "precision": precision,
+            "pretrained": pretrained,
+        },
         "data": {
             "tokenizer_sha256": data.tokenizer_sha256,
             "vocab_size": data.vocab_size,
             "bot_id": data.bot_id,
             "eot_id": data.eot_id,
-            "order": [corpus.name for corpus in data.corpora],  # the first of two that lag behind equally gives the sample
-            "corpora": {corpus.name: {"weight": corpus.weight, "shards": shard_hashes[corpus.name]} for corpus in data.corpora},
+            # the first of two that lag behind equally gives the sample
+            "order": [corpus.name for corpus in data.corpora],
+            "corpora": {
+                corpus.name: {"weight": corpus.weight, "shards": shard_hashes[corpus.name]}
+                for corpus in data.corpora
+            },
         },
     }
 
@@ -66,7 +78,9 @@ def config_hash(meaning: dict[str, Any]) -> str:
 
 
 def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
-    """Reads a YAML file and applies `a.b=value` overrides (values are YAML). TrainerError names the file, the key and what to change."""
+    """Reads a YAML file and applies `a.b=value` overrides (values are YAML). TrainerError names the file, the
+    key and what to change.
+    """
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -84,7 +98,10 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
 def told(error: ValidationError) -> str:
     """What is wrong with which key, in one line."""
     problems = (problem for problem in error.errors() if problem["type"] != "default_factory_not_called")
-    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'top level'}: {problem['msg'].removeprefix('Value error, ')}" for problem in problems)
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc'])) or 'top level'}: {problem['msg'].removeprefix('Value error, ')}"
+        for problem in problems
+    )
 
 
 def _override(values: dict[str, Any], override: str) -> None:

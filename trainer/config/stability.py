@@ -8,11 +8,14 @@ from trainer.config.base import Config
 
 
 class SpikesConfig(Config):
-    """What follows when a step's loss or gradient norm is more than 6 standard deviations above its mean over the 128 steps before.
+    """What follows when a step's loss or gradient norm is more than 6 standard deviations above its mean over
+    the 128 steps before.
 
-    `log`: it is written down. `skip`: its update is left out as well; its tokens count as seen and the schedule goes on. `rollback`: training goes
-    back to the newest checkpoint that is at least `rollback_steps` before it, or the oldest there is, and on from there with the samples that follow
-    the spike (PaLM, section 5.1); where there is no checkpoint the update is left out. More than `max_rollbacks` end the run.
+    `log`: it is written down. `skip`: its update is left out as well; its tokens count as seen and the
+    schedule goes on. `rollback`: training goes back to the newest checkpoint that is at least
+    `rollback_steps` before it, or the oldest there is, and on from there with the samples that follow the
+    spike (PaLM, section 5.1); where there is no checkpoint the update is left out. More than `max_rollbacks`
+    end the run.
     """
 
     action: Literal["log", "skip", "rollback"] = "log"
@@ -21,7 +24,8 @@ class SpikesConfig(Config):
 
 
 class ExponentialAverage(Config):
-    """After each step the average moves towards the weights, so that what is `half_life_tokens` old counts half. One more copy of the weights.
+    """After each step the average moves towards the weights, so that what is `half_life_tokens` old counts
+    half. One more copy of the weights.
 
     While fewer steps are done than count in it, it is their mean.
     """
@@ -31,7 +35,9 @@ class ExponentialAverage(Config):
 
 
 class LastAverage(Config):
-    """The mean of the weights at the last `k` multiples of `every_tokens` (Kaddour 2022, arXiv 2209.14981). k more copies of the weights."""
+    """The mean of the weights at the last `k` multiples of `every_tokens` (Kaddour 2022, arXiv 2209.14981). k
+    more copies of the weights.
+    """
 
     kind: Literal["last_k"]
     k: int = Field(ge=2)

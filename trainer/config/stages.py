@@ -1,4 +1,6 @@
-"""The stages of a run: stretches of its tokens that differ in data, length of windows, batch or learning rate. A run without any is one stage."""
+"""The stages of a run: stretches of its tokens that differ in data, length of windows, batch or learning
+rate. A run without any is one stage.
+"""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -11,10 +13,12 @@ from trainer.config.optimizer import ScheduleConfig
 
 
 class StageConfig(Config):
-    """A stage lasts to `until_tokens` of the run, or for a `share` of max_tokens; the last one may say neither. What else it leaves out is the run's.
+    """A stage lasts to `until_tokens` of the run, or for a `share` of max_tokens; the last one may say
+    neither. What else it leaves out is the run's.
 
-    `seq_len` divides that of the run, which is the longest. `weights` names the corpora that are read, and how much of each. A `schedule` of its own
-    runs over the stage's tokens; without one, that of the run goes on. `lr_multiplier` comes on top of either.
+    `seq_len` divides that of the run, which is the longest. `weights` names the corpora that are read, and
+    how much of each. A `schedule` of its own runs over the stage's tokens; without one, that of the run goes
+    on. `lr_multiplier` comes on top of either.
     """
 
     name: str = Field(min_length=1)
@@ -31,15 +35,19 @@ class StageConfig(Config):
     def _weights_are_positive(cls, weights: dict[str, float] | None) -> dict[str, float] | None:
         for corpus, weight in (weights or {}).items():
             if not weight > 0:
-                raise ValueError(f"the weight of {corpus!r} is {weight}: leave out a corpus that is not to be read")
+                raise ValueError(
+                    f"the weight of {corpus!r} is {weight}: leave out a corpus that is not to be read"
+                )
         return weights
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage with everything filled in: `tokens` tokens after `first_step` steps, `first_token` tokens and `first_sample` windows of the run.
+    """A stage with everything filled in: `tokens` tokens after `first_step` steps, `first_token` tokens and
+    `first_sample` windows of the run.
 
-    Its `schedule` began at token `schedule_begin` and lasts for `schedule_tokens`. `weights` None: the corpora's own.
+    Its `schedule` began at token `schedule_begin` and lasts for `schedule_tokens`. `weights` None: the
+    corpora's own.
     """
 
     name: str
@@ -66,7 +74,9 @@ class Stage:
 
 
 class Curriculum:
-    """Which stage a step is of, and how much was seen before it: pure functions of the configuration. Steps count from 0."""
+    """Which stage a step is of, and how much was seen before it: pure functions of the configuration. Steps
+    count from 0.
+    """
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = tuple(stages)
@@ -92,7 +102,9 @@ class Curriculum:
 
 
 def resolve(configs: Sequence[StageConfig], run: Stage) -> Curriculum:
-    """The stages of a run that is `run` where they say nothing. ValueError when they do not make up the run."""
+    """The stages of a run that is `run` where they say nothing. ValueError when they do not make up the
+    run.
+    """
     names = [config.name for config in configs]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
@@ -117,7 +129,10 @@ def resolve(configs: Sequence[StageConfig], run: Stage) -> Curriculum:
             first_sample=before.first_sample + before.steps * before.global_batch_size,
         )
         if run.seq_len % before.seq_len:
-            raise ValueError(f"stage {config.name!r}: seq_len {before.seq_len} does not divide the run's {run.seq_len}, the longest")
+            raise ValueError(
+                f"stage {config.name!r}: seq_len {before.seq_len} does not divide the run's {run.seq_len}, "
+                "the longest"
+            )
         stages.append(before)
     return Curriculum(stages or [run])
 
@@ -132,9 +147,12 @@ def _end(config: StageConfig, begin: int, max_tokens: int, is_last: bool) -> int
     else:
         raise ValueError(f"stage {config.name!r}: set share or until_tokens, so that the next one can begin")
     if not begin < end <= max_tokens:
-        raise ValueError(f"stage {config.name!r} would go from token {begin} to {end} of a run of max_tokens {max_tokens}")
+        raise ValueError(
+            f"stage {config.name!r} would go from token {begin} to {end} of a run of max_tokens {max_tokens}"
+        )
     if is_last and end != max_tokens:
         raise ValueError(
-            f"the last stage, {config.name!r}, ends at token {end}, not at max_tokens {max_tokens}: leave its end out, or make them equal"
+            f"the last stage, {config.name!r}, ends at token {end}, not at max_tokens {max_tokens}: leave "
+            "its end out, or make them equal"
         )
     return end

@@ -14,10 +14,11 @@ from trainer.config.stages import Curriculum, Stage, StageConfig, resolve
 
 
 class CheckpointConfig(Config):
-    """A checkpoint each `every_tokens` or each `every_minutes`, whichever comes first, and at the end; the newest `keep_last` stay.
+    """A checkpoint each `every_tokens` or each `every_minutes`, whichever comes first, and at the end; the
+    newest `keep_last` stay.
 
-    One at each multiple of `keep_every_tokens` stays for good. `model_only` leaves the optimizer's state out: a third of the size, but no run goes on
-    from it. What a stop signal saves is whole all the same.
+    One at each multiple of `keep_every_tokens` stays for good. `model_only` leaves the optimizer's state out:
+    a third of the size, but no run goes on from it. What a stop signal saves is whole all the same.
     """
 
     every_tokens: int | None = Field(default=None, ge=1)
@@ -43,7 +44,8 @@ class EvaluationConfig(Config):
 class SamplesConfig(Config):
     """Text that the model writes at each evaluation.
 
-    `temperature` 0 takes the likeliest token; `top_k` tokens (0: all), and of those the likeliest that make up `top_p`, can be drawn.
+    `temperature` 0 takes the likeliest token; `top_k` tokens (0: all), and of those the likeliest that make
+    up `top_p`, can be drawn.
     """
 
     prompts: list[str] = Field(default=[])
@@ -56,11 +58,12 @@ class SamplesConfig(Config):
 class TrainingConfig(Config):
     """A recipe's `training` section. Units are tokens; steps and accumulation follow from them.
 
-    `packing` best_fit: a window starts at a document and cuts none that fits, its padding counted as tokens seen, not as predicted. `z_loss` is the
-    weight of log(Z)^2 beside the cross-entropy, usually 1e-4 when it is wanted. `dropout` is of the embedding and of what each block adds. In fp16 a
-    step whose gradients overflow is skipped: its tokens are consumed, the schedule waits. fp8 is bf16 with the products inside blocks in 8 bits.
-    `stages` divide the run; all have as many tokens in a micro-batch. With `averaging` the average of the weights is what is evaluated, sampled from
-    and exported.
+    `packing` best_fit: a window starts at a document and cuts none that fits, its padding counted as tokens
+    seen, not as predicted. `z_loss` is the weight of log(Z)^2 beside the cross-entropy, usually 1e-4 when it
+    is wanted. `dropout` is of the embedding and of what each block adds. In fp16 a step whose gradients
+    overflow is skipped: its tokens are consumed, the schedule waits. fp8 is bf16 with the products inside
+    blocks in 8 bits. `stages` divide the run; all have as many tokens in a micro-batch. With `averaging` the
+    average of the weights is what is evaluated, sampled from and exported.
     """
 
     model: ModelConfig
@@ -100,23 +103,36 @@ class TrainingConfig(Config):
             if batch % micro:
                 raise ValueError(
                     f"{where}global_batch_tokens {batch} is not a multiple of seq_len x micro_batch_size "
-                    f"({self.seq_len} x {self.micro_batch_size} = {micro}); set it to {_nearest(batch, micro)} or change micro_batch_size"
+                    f"({self.seq_len} x {self.micro_batch_size} = {micro}); set it to "
+                    f"{_nearest(batch, micro)} or change micro_batch_size"
                 )
             if stage.tokens % batch:
                 to = stage.first_token + _nearest(stage.tokens, batch)
                 told = f"until_tokens: {to}" if self.stages else f"it to {to}"
                 what = f"{stage.tokens} tokens are" if self.stages else f"max_tokens {stage.tokens} is"
-                raise ValueError(f"{where}{what} not a whole number of steps of global_batch_tokens {batch}; set {told}")
+                raise ValueError(
+                    f"{where}{what} not a whole number of steps of global_batch_tokens {batch}; set {told}"
+                )
             if self.packing == "best_fit" and stage.seq_len != self.seq_len:
-                raise ValueError(f"{where}packing best_fit fills windows of one seq_len: leave the stage's out, or set packing: windows")
+                raise ValueError(
+                    f"{where}packing best_fit fills windows of one seq_len: leave the stage's out, or set "
+                    "packing: windows"
+                )
             stage.schedule.check(stage.schedule_tokens, where)
         return self
 
     @model_validator(mode="after")
     def _averages_are_of_a_part_of_the_run(self) -> Self:
-        key = {"ema": "half_life_tokens", "last_k": "every_tokens"}[self.averaging.kind] if self.averaging else None
+        key = (
+            {"ema": "half_life_tokens", "last_k": "every_tokens"}[self.averaging.kind]
+            if self.averaging
+            else None
+        )
         if key and getattr(self.averaging, key) > self.max_tokens:
-            raise ValueError(f"averaging.{key} {getattr(self.averaging, key)} is more than max_tokens {self.max_tokens}: set it below")
+            raise ValueError(
+                f"averaging.{key} {getattr(self.averaging, key)} is more than max_tokens {self.max_tokens}: "
+                "set it below"
+            )
         return self
 
     @model_validator(mode="after")
@@ -129,7 +145,10 @@ class TrainingConfig(Config):
         """ValueError when a stage weighs a corpus that is not of these `names`."""
         for stage in self.stages:
             for unknown in [corpus for corpus in stage.weights or () if corpus not in names]:
-                raise ValueError(f"stage {stage.name!r} reads {unknown!r}, which is no corpus with text to train on; there are {', '.join(names)}")
+                raise ValueError(
+                    f"stage {stage.name!r} reads {unknown!r}, which is no corpus with text to train on; "
+                    f"there are {', '.join(names)}"
+                )
 
     @property
     def micro_batch_tokens(self) -> int:
@@ -139,7 +158,14 @@ class TrainingConfig(Config):
     @property
     def curriculum(self) -> Curriculum:
         """The stages of the run; one when `stages` has none."""
-        run = Stage("", self.max_tokens, self.seq_len, self.global_batch_tokens, self.schedule, schedule_tokens=self.max_tokens)
+        run = Stage(
+            "",
+            self.max_tokens,
+            self.seq_len,
+            self.global_batch_tokens,
+            self.schedule,
+            schedule_tokens=self.max_tokens,
+        )
         return resolve(self.stages, run)
 
     @property

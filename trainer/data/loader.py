@@ -15,32 +15,48 @@ from trainer.system.errors import TrainerError
 
 
 class TrainingData:
-    """The windows of each corpus, in the run's order. Packed rows are planned once and kept below `index_dir`."""
+    """The windows of each corpus, in the run's order. Packed rows are planned once and kept below
+    `index_dir`.
+    """
 
     def __init__(self, data: DataConfig, training: TrainingConfig, index_dir: Path) -> None:
         self._data = data
         self._curriculum = training.curriculum
         streams = [TokenStream(corpus.train) for corpus in data.corpora]
-        self.windows = [_windows(corpus, stream, data.bot_id, training, index_dir) for corpus, stream in zip(data.corpora, streams, strict=True)]
-        self.order = sample_order(training, {corpus.name: corpus.weight for corpus in data.corpora}, [windows.num_rows for windows in self.windows])
+        self.windows = [
+            _windows(corpus, stream, data.bot_id, training, index_dir)
+            for corpus, stream in zip(data.corpora, streams, strict=True)
+        ]
+        self.order = sample_order(
+            training,
+            {corpus.name: corpus.weight for corpus in data.corpora},
+            [windows.num_rows for windows in self.windows],
+        )
         self._whole = self.order
         self._cut = {training.seq_len: self.windows}
-        for seq_len in {self.order.part_len, *(stage.seq_len for stage in self._curriculum.stages)} - {training.seq_len}:
+        for seq_len in {self.order.part_len, *(stage.seq_len for stage in self._curriculum.stages)} - {
+            training.seq_len
+        }:
             self._cut[seq_len] = [StridedWindows(stream, seq_len) for stream in streams]
 
     @property
     def padding(self) -> dict[str, float]:
         """The share of each corpus' windows that holds nothing."""
-        return {name: round(windows.padding, 6) for name, windows in zip(self.order.names, self.windows, strict=True)}
+        return {
+            name: round(windows.padding, 6)
+            for name, windows in zip(self.order.names, self.windows, strict=True)
+        }
 
     def jump(self, jumps: Sequence[Jump]) -> None:
         """From now on leaves out these samples, and no others."""
         self.order = self._whole.jumping(jumps)
 
     def batch(self, step: int, rank: int, world_size: int) -> np.ndarray:
-        """This process's rows of the global batch of step `step` (from 0), int64 [global_batch_size / world_size, seq_len + 1] as its stage says.
+        """This process's rows of the global batch of step `step` (from 0), int64 [global_batch_size /
+        world_size, seq_len + 1] as its stage says.
 
-        What is in them, trainer.data.windows describes. TrainerError, with the document, when an id is outside the vocabulary.
+        What is in them, trainer.data.windows describes. TrainerError, with the document, when an id is
+        outside the vocabulary.
         """
         stage = self._curriculum.stage(step)
         rows = stage.global_batch_size // world_size
@@ -54,7 +70,9 @@ class TrainingData:
         return batch
 
     def holding(self, corpus: int, begin: int, end: int) -> np.ndarray:
-        """The parts, as `order.times_seen` numbers them, that hold any of the tokens from `begin` to `end` - 1 of a corpus, int64."""
+        """The parts, as `order.times_seen` numbers them, that hold any of the tokens from `begin` to `end` -
+        1 of a corpus, int64.
+        """
         parts = self._cut[self.order.part_len][corpus].holding(begin, end)
         return parts[parts < self.windows[corpus].num_rows * (self.order.seq_len // self.order.part_len)]
 
@@ -68,10 +86,13 @@ def check_ids(data: DataConfig) -> None:
             raise TrainerError(f"corpus {corpus.name!r}: {error}") from error
 
 
-def _windows(corpus: CorpusShards, stream: TokenStream, bot_id: int, training: TrainingConfig, index_dir: Path) -> Windows:
+def _windows(
+    corpus: CorpusShards, stream: TokenStream, bot_id: int, training: TrainingConfig, index_dir: Path
+) -> Windows:
     if stream.num_tokens <= training.seq_len:
         raise TrainerError(
-            f"corpus {corpus.name!r} has {stream.num_tokens} training tokens, too few for one window of seq_len + 1 = {training.seq_len + 1}; "
+            f"corpus {corpus.name!r} has {stream.num_tokens} training tokens, too few for one window of "
+            f"seq_len + 1 = {training.seq_len + 1}; "
             "lower training.seq_len, add text, or leave the corpus out"
         )
     if training.packing == "windows":

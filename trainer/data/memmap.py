@@ -1,4 +1,6 @@
-"""Files as read-only arrays, without a file descriptor for each: `mmap` of the standard library keeps one, and a corpus may have 10,000 shards."""
+"""Files as read-only arrays, without a file descriptor for each: `mmap` of the standard library keeps one,
+and a corpus may have 10,000 shards.
+"""
 
 import ctypes
 import mmap
@@ -10,7 +12,14 @@ import numpy as np
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
-_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_LIBC.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
 _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _FAILED = ctypes.c_void_p(-1).value
 

@@ -1,7 +1,9 @@
-"""Which window is sample i of a run: a pure function of (seed, corpora, stages, i). Any position is reached at once, on any number of processes.
+"""Which window is sample i of a run: a pure function of (seed, corpora, stages, i). Any position is reached
+at once, on any number of processes.
 
-Corpora take turns by largest sampling error, in a fixed cycle. Within a corpus, each epoch is a keyed permutation of its windows: a Feistel
-network over the next power of four, walked until it lands inside (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
+Corpora take turns by largest sampling error, in a fixed cycle. Within a corpus, each epoch is a keyed
+permutation of its windows: a Feistel network over the next power of four, walked until it lands inside (Black
+and Rogaway 2002, "Ciphers with arbitrary finite domains").
 """
 
 import functools
@@ -20,7 +22,9 @@ ROUNDS = 4
 
 
 def permute(index: np.ndarray, size: int, key: bytes) -> np.ndarray:
-    """The images of `index` (int64, each in 0..size - 1) under the permutation of 0..size - 1 that `key` names. No table, about 1 µs each."""
+    """The images of `index` (int64, each in 0..size - 1) under the permutation of 0..size - 1 that `key`
+    names. No table, about 1 µs each.
+    """
     return _walk(index, size, key, backwards=False)
 
 
@@ -59,7 +63,9 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def mixture_cycle(weights: tuple[float, ...]) -> np.ndarray:
-    """CYCLE turns, each given to the corpus that is furthest behind its share; shares are rounded to 1/CYCLE, at least one turn for each above 0."""
+    """CYCLE turns, each given to the corpus that is furthest behind its share; shares are rounded to 1/CYCLE,
+    at least one turn for each above 0.
+    """
     shares = np.asarray(weights, dtype=np.float64) / np.sum(weights) * CYCLE
     quotas = np.maximum(shares > 0, np.floor(shares)).astype(np.int64)
     while quotas.sum() != CYCLE:
@@ -99,7 +105,8 @@ class Turns:
 
 @dataclass(frozen=True)
 class Stretch:
-    """From `first_sample` on, windows of `seq_len` tokens of corpora mixed by `weights`; a corpus of weight 0 rests.
+    """From `first_sample` on, windows of `seq_len` tokens of corpora mixed by `weights`; a corpus of
+    weight 0 rests.
 
     With a `first_turn` it is the stretch before, which goes on after samples that are jumped.
     """
@@ -121,19 +128,30 @@ class Jump:
 class SampleOrder:
     """The order of a run's samples. Its whole state is the number of samples consumed.
 
-    An epoch of a corpus is its windows of `seq_len`, `sizes` of them, permuted; a stretch of shorter windows, whose length divides `seq_len`, takes
-    them part by part, and each stretch goes on where the one before stopped. Where windows become longer, the rest of one may be left out.
+    An epoch of a corpus is its windows of `seq_len`, `sizes` of them, permuted; a stretch of shorter windows,
+    whose length divides `seq_len`, takes them part by part, and each stretch goes on where the one before
+    stopped. Where windows become longer, the rest of one may be left out.
     """
 
-    def __init__(self, seed: int, names: Sequence[str], sizes: Sequence[int], seq_len: int, stretches: Sequence[Stretch]) -> None:
+    def __init__(
+        self,
+        seed: int,
+        names: Sequence[str],
+        sizes: Sequence[int],
+        seq_len: int,
+        stretches: Sequence[Stretch],
+    ) -> None:
         self.seed, self.names, self.sizes, self.seq_len = seed, list(names), list(sizes), seq_len
         self.part_len = math.gcd(*(stretch.seq_len for stretch in stretches))
         self._stretches, self._turns = list(stretches), [Turns(stretch.weights) for stretch in stretches]
-        # Where the first turn of each stretch is in each corpus, in tokens of its permuted windows, all epochs end to end.
+        # Where the first turn of each stretch is in each corpus, in tokens of its permuted windows, all
+        # epochs end to end.
         self._begins = [np.zeros(len(sizes), dtype=np.int64)]
         for number, stretch in enumerate(self._stretches[1:]):
             end = self._begins[-1] + self._until(number, stretch.first_sample)
-            self._begins.append(self._begins[-1] if stretch.first_turn else -(-end // stretch.seq_len) * stretch.seq_len)
+            self._begins.append(
+                self._begins[-1] if stretch.first_turn else -(-end // stretch.seq_len) * stretch.seq_len
+            )
 
     def tokens(self, samples: int) -> np.ndarray:
         """How many tokens of each corpus are in the first `samples` samples, int64 [corpora]."""
@@ -146,8 +164,15 @@ class SampleOrder:
     def _until(self, number: int, samples: int) -> np.ndarray:
         """From the first turn of a stretch on, those that are jumped included."""
         stretch = self._stretches[number]
-        end = samples if number + 1 == len(self._stretches) else min(samples, self._stretches[number + 1].first_sample)
-        return self._turns[number].counts(stretch.first_turn + max(0, end - stretch.first_sample)) * stretch.seq_len
+        end = (
+            samples
+            if number + 1 == len(self._stretches)
+            else min(samples, self._stretches[number + 1].first_sample)
+        )
+        return (
+            self._turns[number].counts(stretch.first_turn + max(0, end - stretch.first_sample))
+            * stretch.seq_len
+        )
 
     def jumping(self, jumps: Sequence[Jump]) -> "SampleOrder":
         """The same order without what is jumped; `jumps` ascend."""
@@ -155,11 +180,15 @@ class SampleOrder:
         for jump in jumps:
             before = [stretch for stretch in stretches if stretch.first_sample <= jump.at]
             turn = before[-1].first_turn + jump.at - before[-1].first_sample + jump.samples
-            stretches[len(before) :] = [replace(before[-1], first_sample=jump.at, first_turn=turn), *stretches[len(before) :]]
+            stretches[len(before) :] = [
+                replace(before[-1], first_sample=jump.at, first_turn=turn),
+                *stretches[len(before) :],
+            ]
         return SampleOrder(self.seed, self.names, self.sizes, self.seq_len, stretches)
 
     def windows(self, start: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Corpus and window of samples `start` to `start + count - 1`, which are of one stretch, both int64 [count].
+        """Corpus and window of samples `start` to `start + count - 1`, which are of one stretch, both
+        int64 [count].
 
         Windows are numbered as the stretch cuts them: window i begins at token i times its seq_len.
         """
@@ -178,16 +207,22 @@ class SampleOrder:
         return corpora, windows * (self.seq_len // length) + part // length
 
     def times_seen(self, corpus: int, parts: np.ndarray, samples: int) -> np.ndarray:
-        """How often each of `parts` (int64 [n], windows of `part_len` tokens) of a corpus is in the first `samples` samples, int64 [n]."""
+        """How often each of `parts` (int64 [n], windows of `part_len` tokens) of a corpus is in the first
+        `samples` samples, int64 [n].
+        """
         windows, part = np.divmod(parts, self.seq_len // self.part_len)
         times = np.zeros(len(parts), dtype=np.int64)
         for number in range(len(self._stretches)):
-            first, last = (int((self._begins[number] + self._until(number, until))[corpus]) for until in (0, samples))
+            first, last = (
+                int((self._begins[number] + self._until(number, until))[corpus]) for until in (0, samples)
+            )
             times += self._passed(corpus, windows, part, last) - self._passed(corpus, windows, part, first)
         return times
 
     def _passed(self, corpus: int, windows: np.ndarray, part: np.ndarray, tokens: int) -> np.ndarray:
-        """How often each part has come after `tokens` tokens of all epochs end to end, if none was left out."""
+        """How often each part has come after `tokens` tokens of all epochs end to end, if none was left
+        out.
+        """
         epochs, rest = divmod(tokens, self.sizes[corpus] * self.seq_len)
         places = unpermute(windows, self.sizes[corpus], self._key(corpus, epochs))
         return epochs + (places * self.seq_len + part * self.part_len < rest)
@@ -201,5 +236,7 @@ def sample_order(training: TrainingConfig, weights: Mapping[str, float], sizes: 
     stretches = []
     for stage in training.curriculum.stages:
         mixed = weights if stage.weights is None else stage.weights
-        stretches.append(Stretch(stage.first_sample, stage.seq_len, tuple(mixed.get(name, 0.0) for name in weights)))
+        stretches.append(
+            Stretch(stage.first_sample, stage.seq_len, tuple(mixed.get(name, 0.0) for name in weights))
+        )
     return SampleOrder(training.seed, list(weights), sizes, training.seq_len, stretches)

@@ -1,8 +1,9 @@
 """Token shards: Megatron's indexed dataset, written and read. One document is one sequence.
 
-`.bin` holds the raw little-endian tokens. `.idx` holds 9 bytes `MMIDIDX\\0\\0`, u64 version 1, u8 dtype code, u64 sequences S, u64 documents + 1,
-i32[S] lengths in tokens, i64[S] byte offsets into `.bin`, i64[S + 1] document starts counted in sequences (here 0..S).
-Source: Megatron-LM, megatron/core/datasets/indexed_dataset.py.
+`.bin` holds the raw little-endian tokens. `.idx` holds 9 bytes `MMIDIDX\\0\\0`, u64 version 1, u8 dtype code,
+u64 sequences S, u64 documents + 1, i32[S] lengths in tokens, i64[S] byte offsets into `.bin`, i64[S + 1]
+document starts counted in sequences (here 0..S). Source: Megatron-LM,
+megatron/core/datasets/indexed_dataset.py.
 """
 
 import os
@@ -35,7 +36,9 @@ class ShardError(TrainerError):
 
 
 def token_dtype(max_id: int) -> np.dtype:
-    """The smallest token type that holds ids up to `max_id`: uint16 or uint32. ValueError for a negative id or one of 2^31 and more."""
+    """The smallest token type that holds ids up to `max_id`: uint16 or uint32. ValueError for a negative id
+    or one of 2^31 and more.
+    """
     if not 0 <= max_id <= MAX_ID:
         raise ValueError(f"token id {max_id} cannot be stored: ids range from 0 to {MAX_ID}")
     return DTYPE_CODES[8] if max_id <= 0xFFFF else DTYPE_CODES[4]
@@ -50,7 +53,8 @@ def idx_path(prefix: Path) -> Path:
 
 
 class ShardWriter:
-    """Writes `<prefix>.bin` and `<prefix>.idx`; both appear under these names only when the writer closes without an error.
+    """Writes `<prefix>.bin` and `<prefix>.idx`; both appear under these names only when the writer closes
+    without an error.
 
     `.bin` is renamed before `.idx`, so a shard whose `.idx` exists is whole.
     """
@@ -64,25 +68,34 @@ class ShardWriter:
         self._max_id = min(int(np.iinfo(self.dtype).max), MAX_ID)
         self._lengths: list[np.ndarray] = []
         self._documents = 0
-        self._temporary = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in (bin_path(self.prefix), idx_path(self.prefix))}
+        self._temporary = {
+            path: path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            for path in (bin_path(self.prefix), idx_path(self.prefix))
+        }
         self.prefix.parent.mkdir(parents=True, exist_ok=True)
         self._bin: BinaryIO = self._temporary[bin_path(self.prefix)].open("wb")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             self.close()
         else:
             self.discard()
 
     def add(self, tokens: np.ndarray) -> None:
-        """One document, `tokens` [n] of any integer type. ValueError when empty or when an id does not fit."""
+        """One document, `tokens` [n] of any integer type. ValueError when empty or when an id does not
+        fit.
+        """
         self.add_documents(tokens, np.array([len(tokens)]))
 
     def add_documents(self, tokens_flat: np.ndarray, lengths: np.ndarray) -> None:
-        """Documents laid end to end: `tokens_flat` [sum of lengths], `lengths` [documents]. ValueError names the document and the id."""
+        """Documents laid end to end: `tokens_flat` [sum of lengths], `lengths` [documents]. ValueError names
+        the document and the id.
+        """
         tokens_flat, lengths = np.asarray(tokens_flat), np.asarray(lengths, dtype=np.int64)
         self._check(tokens_flat, lengths)
         self._bin.write(tokens_flat.astype(self.dtype, copy=False).tobytes())
@@ -91,16 +104,22 @@ class ShardWriter:
 
     def _check(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
         for bad in np.flatnonzero((lengths <= 0) | (lengths > MAX_DOCUMENT_TOKENS))[:1]:
-            raise ValueError(f"{self.prefix}: document {self._documents + bad} has {lengths[bad]} tokens; a document has 1 to {MAX_DOCUMENT_TOKENS}")
+            raise ValueError(
+                f"{self.prefix}: document {self._documents + bad} has {lengths[bad]} tokens; a document has "
+                f"1 to {MAX_DOCUMENT_TOKENS}"
+            )
         if int(lengths.sum()) != len(tokens):
-            raise ValueError(f"{self.prefix}: lengths add up to {int(lengths.sum())} tokens, but {len(tokens)} were given")
+            raise ValueError(
+                f"{self.prefix}: lengths add up to {int(lengths.sum())} tokens, but {len(tokens)} were given"
+            )
         if tokens.dtype.kind not in "ui" and len(tokens):
             raise ValueError(f"{self.prefix}: tokens must be integers, not {tokens.dtype}")
         if len(tokens) and (int(tokens.min()) < 0 or int(tokens.max()) > self._max_id):
             position = int(np.flatnonzero((tokens < 0) | (tokens > self._max_id))[0])
             document = self._documents + int(np.searchsorted(np.cumsum(lengths), position, side="right"))
             raise ValueError(
-                f"{self.prefix}: document {document} holds id {int(tokens[position])}, which does not fit {self.dtype} (0 to {self._max_id})"
+                f"{self.prefix}: document {document} holds id {int(tokens[position])}, which does not fit "
+                f"{self.dtype} (0 to {self._max_id})"
             )
 
     def close(self) -> None:
@@ -138,8 +157,8 @@ def _sync_and_close(file: BinaryIO) -> None:
 class Shard:
     """A shard on disk. ShardError when its files do not fit together by their header and sizes.
 
-    Opening reads a few bytes, whatever the shard's size, and leaves no file open; `check_index` looks at every document. `tokens` [num_tokens] and
-    `lengths` [num_documents] int32 are mapped when first used.
+    Opening reads a few bytes, whatever the shard's size, and leaves no file open; `check_index` looks at
+    every document. `tokens` [num_tokens] and `lengths` [num_documents] int32 are mapped when first used.
     """
 
     def __init__(self, prefix: Path) -> None:
@@ -154,10 +173,13 @@ class Shard:
                 os.close(descriptor)
             size = data.stat().st_size
         except FileNotFoundError as error:
-            raise ShardError(f"{error.filename}: no such file; a token shard is a .bin and an .idx of the same name") from None
+            raise ShardError(
+                f"{error.filename}: no such file; a token shard is a .bin and an .idx of the same name"
+            ) from None
         if size != self.num_tokens * self.dtype.itemsize:
             raise ShardError(
-                f"{data}: {size} bytes, but its index counts {self.num_tokens} tokens of {self.dtype.itemsize} bytes "
+                f"{data}: {size} bytes, but its index counts {self.num_tokens} tokens of "
+                f"{self.dtype.itemsize} bytes "
                 f"({self.num_tokens * self.dtype.itemsize})"
             )
 
@@ -166,7 +188,9 @@ class Shard:
         if not self.num_documents:
             return 0
         (length,) = struct.unpack("<i", os.pread(descriptor, 4, HEADER.size + 4 * (self.num_documents - 1)))
-        (offset,) = struct.unpack("<q", os.pread(descriptor, 8, HEADER.size + 4 * self.num_documents + 8 * (self.num_documents - 1)))
+        (offset,) = struct.unpack(
+            "<q", os.pread(descriptor, 8, HEADER.size + 4 * self.num_documents + 8 * (self.num_documents - 1))
+        )
         return offset // self.dtype.itemsize + length
 
     @cached_property
@@ -184,7 +208,9 @@ class Shard:
     @cached_property
     def _offsets(self) -> np.ndarray:
         """In bytes, int64 [num_documents]."""
-        return self._index[HEADER.size + 4 * self.num_documents : HEADER.size + 12 * self.num_documents].view("<i8")
+        return self._index[HEADER.size + 4 * self.num_documents : HEADER.size + 12 * self.num_documents].view(
+            "<i8"
+        )
 
     @cached_property
     def _offsets_to_search(self) -> memoryview:
@@ -192,16 +218,23 @@ class Shard:
         return self._offsets.view(np.uint8).data.cast("q")
 
     def document(self, i: int) -> np.ndarray:
-        """The tokens of document i. IndexError outside 0..num_documents - 1, ShardError when the index puts it outside the shard."""
+        """The tokens of document i. IndexError outside 0..num_documents - 1, ShardError when the index puts
+        it outside the shard.
+        """
         if not 0 <= i < self.num_documents:
             raise IndexError(f"{self.prefix} has {self.num_documents} documents, there is no number {i}")
         start, length = int(self._offsets[i]) // self.dtype.itemsize, int(self.lengths[i])
         if not 0 <= start < start + length <= self.num_tokens:
-            raise ShardError(f"{idx_path(self.prefix)}: document {i} has {length} tokens from {start} on; the shard has {self.num_tokens}")
+            raise ShardError(
+                f"{idx_path(self.prefix)}: document {i} has {length} tokens from {start} on; the shard has "
+                f"{self.num_tokens}"
+            )
         return self.tokens[start : start + length]
 
     def document_starts(self, start: int, end: int) -> np.ndarray:
-        """The positions in start..end - 1 at which a document starts, int64, ascending. Costs O(log documents)."""
+        """The positions in start..end - 1 at which a document starts, int64, ascending. Costs O(log
+        documents).
+        """
         first = bisect_left(self._offsets_to_search, start * self.dtype.itemsize)
         after = bisect_left(self._offsets_to_search, end * self.dtype.itemsize, lo=first)
         return self._offsets[first:after] // self.dtype.itemsize
@@ -219,16 +252,22 @@ class Shard:
             expected = (end + np.cumsum(lengths, dtype=np.int64) - lengths) * itemsize
             for bad in np.flatnonzero(offsets != expected)[:1]:
                 raise ShardError(
-                    f"{index}: document {first + bad} starts at byte {offsets[bad]}, but the lengths before it put it at {expected[bad]}"
+                    f"{index}: document {first + bad} starts at byte {offsets[bad]}, but the lengths before "
+                    f"it put it at {expected[bad]}"
                 )
             end = int(expected[-1]) // itemsize + int(lengths[-1])
         for first in range(0, self.num_documents + 1, CHECKED_TOGETHER):
             found = starts[first : first + CHECKED_TOGETHER]
             if not np.array_equal(found, np.arange(first, first + len(found))):
-                raise ShardError(f"{index}: document starts are not 0..{self.num_documents}; one document must be one sequence")
+                raise ShardError(
+                    f"{index}: document starts are not 0..{self.num_documents}; one document must be one "
+                    "sequence"
+                )
 
     def check_ids(self, vocab_size: int) -> None:
-        """Every id is below `vocab_size`. ShardError names the first that is not, and its document. Reads all tokens."""
+        """Every id is below `vocab_size`. ShardError names the first that is not, and its document. Reads
+        all tokens.
+        """
         for first in range(0, self.num_tokens, CHECKED_TOGETHER):
             tokens = self.tokens[first : first + CHECKED_TOGETHER]
             if int(tokens.max()) >= vocab_size:
@@ -240,7 +279,9 @@ class Shard:
                 )
 
     def check_ends(self, bot_id: int, eot_id: int) -> None:
-        """Every document starts with `bot_id` and ends with `eot_id`. ShardError names the first that does not. The index must be sound."""
+        """Every document starts with `bot_id` and ends with `eot_id`. ShardError names the first that does
+        not. The index must be sound.
+        """
         for first in range(0, self.num_documents, CHECKED_TOGETHER):
             begins = self._offsets[first : first + CHECKED_TOGETHER] // self.dtype.itemsize
             lasts = begins + self.lengths[first : first + CHECKED_TOGETHER] - 1
@@ -248,7 +289,8 @@ class Shard:
                 found = self.tokens[places]
                 for bad in np.flatnonzero(found != wanted)[:1]:
                     raise ShardError(
-                        f"{bin_path(self.prefix)}: document {first + bad} {what} with id {found[bad]}, not with {wanted}; "
+                        f"{bin_path(self.prefix)}: document {first + bad} {what} with id {found[bad]}, not "
+                        f"with {wanted}; "
                         "this shard is of another tokenizer"
                     )
 
@@ -265,10 +307,16 @@ def _read_header(index: Path, descriptor: int) -> tuple[np.dtype, int]:
     if code not in DTYPE_CODES:
         raise ShardError(f"{index}: dtype code {code}; token shards hold uint16 (8) or int32 (4)")
     if document_starts != sequences + 1:
-        raise ShardError(f"{index}: {sequences} sequences but {document_starts} document starts; one document must be one sequence")
+        raise ShardError(
+            f"{index}: {sequences} sequences but {document_starts} document starts; one document must be one "
+            "sequence"
+        )
     expected = HEADER.size + 12 * sequences + 8 * document_starts
     if size != expected:
-        raise ShardError(f"{index}: {size} bytes, but {sequences} documents need {expected}; the file is truncated or has been added to")
+        raise ShardError(
+            f"{index}: {size} bytes, but {sequences} documents need {expected}; the file is truncated or has "
+            "been added to"
+        )
     return DTYPE_CODES[code], sequences
 
 
@@ -283,14 +331,18 @@ class TokenStream:
         self.num_tokens = int(self._begins[-1])
 
     def window(self, start: int, length: int) -> np.ndarray:
-        """`length` tokens from `start`, across shards if need be: a view within one shard, a copy otherwise. IndexError outside the stream."""
+        """`length` tokens from `start`, across shards if need be: a view within one shard, a copy otherwise.
+        IndexError outside the stream.
+        """
         pieces = [shard.tokens[first:after] for shard, first, after in self._pieces(start, length)]
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else np.zeros(0, np.uint16)
 
     def document_starts(self, start: int, length: int) -> np.ndarray:
-        """Where documents start in that window, int64, counted from the window's first token: what is before the first one began earlier."""
+        """Where documents start in that window, int64, counted from the window's first token: what is before
+        the first one began earlier.
+        """
         found, passed = [], 0
         for shard, first, after in self._pieces(start, length):
             found.append(shard.document_starts(first, after) + (passed - first))
@@ -298,14 +350,19 @@ class TokenStream:
         return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.int64), *found])
 
     def gather(self, starts: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
-        """Fills row rows[i] of `out` [any, length] with the `length` tokens from starts[i]. IndexError when one is outside the stream."""
+        """Fills row rows[i] of `out` [any, length] with the `length` tokens from starts[i]. IndexError when
+        one is outside the stream.
+        """
         length = out.shape[1]
         for start in starts[(starts < 0) | (starts + length > self.num_tokens)][:1]:
             raise self._outside(start, length)
         found = np.searchsorted(self._begins, starts, side="right") - 1
         begins = starts - self._begins[found]
-        # Faster than one indexed copy for each shard: that needs room for the rows as they are stored, fresh each time.
-        for row, shard, begin, end in zip(rows.tolist(), found.tolist(), begins.tolist(), (begins + length).tolist(), strict=True):
+        # Faster than one indexed copy for each shard: that needs room for the rows as they are stored, fresh
+        # each time.
+        for row, shard, begin, end in zip(
+            rows.tolist(), found.tolist(), begins.tolist(), (begins + length).tolist(), strict=True
+        ):
             tokens = self.shards[shard].tokens
             if end <= len(tokens):
                 out[row] = tokens[begin:end]
@@ -318,7 +375,9 @@ class TokenStream:
             shard.check_ids(vocab_size)
 
     def _pieces(self, start: int, length: int) -> Iterator[tuple[Shard, int, int]]:
-        """The shards that the window touches, each with the first of its tokens and the one after the last."""
+        """The shards that the window touches, each with the first of its tokens and the one after the
+        last.
+        """
         if start < 0 or length < 0 or start + length > self.num_tokens:
             raise self._outside(start, length)
         number = bisect_right(self._begins_to_search, start) - 1

@@ -1,4 +1,6 @@
-"""What a run's samples are cut from: windows of seq_len + 1 tokens. In an array of them, a negative entry is no target: `~t` is token t read only."""
+"""What a run's samples are cut from: windows of seq_len + 1 tokens. In an array of them, a negative entry is
+no target: `~t` is token t read only.
+"""
 
 from typing import Protocol
 
@@ -10,7 +12,9 @@ PADDING = ~0
 
 
 class Windows(Protocol):
-    """The windows of one corpus, by number: `num_rows` of them, of whose entries `padding` (0 to 1) hold nothing."""
+    """The windows of one corpus, by number: `num_rows` of them, of whose entries `padding` (0 to 1) hold
+    nothing.
+    """
 
     num_rows: int
     padding: float
@@ -20,12 +24,16 @@ class Windows(Protocol):
         ...
 
     def holding(self, begin: int, end: int) -> np.ndarray:
-        """The numbers of the windows that hold any of the tokens from `begin` to `end` - 1 of the corpus, ascending, int64."""
+        """The numbers of the windows that hold any of the tokens from `begin` to `end` - 1 of the corpus,
+        ascending, int64.
+        """
         ...
 
 
 class StridedWindows:
-    """The corpus end to end, cut at stride seq_len: each token but the first, and up to seq_len at the end, is predicted in exactly one window."""
+    """The corpus end to end, cut at stride seq_len: each token but the first, and up to seq_len at the end,
+    is predicted in exactly one window.
+    """
 
     padding = 0.0
 
@@ -37,4 +45,6 @@ class StridedWindows:
         self._stream.gather(numbers * self._seq_len, out, rows)
 
     def holding(self, begin: int, end: int) -> np.ndarray:
-        return np.arange(max(0, (begin - 1) // self._seq_len), min((end - 1) // self._seq_len + 1, self.num_rows))
+        return np.arange(
+            max(0, (begin - 1) // self._seq_len), min((end - 1) // self._seq_len + 1, self.num_rows)
+        )

@@ -1,4 +1,6 @@
-"""In and out of Hugging Face's format: names and layouts are the same, so tensors are copied, never permuted."""
+"""In and out of Hugging Face's format: names and layouts are the same, so tensors are copied, never
+permuted.
+"""
 
 from trainer.hf.check import check_export, check_with_transformers
 from trainer.hf.config import config_json, model_config, read_config

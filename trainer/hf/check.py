@@ -1,4 +1,6 @@
-"""Whether an exported model is read back as what it was made from, and computes the same in `transformers`."""
+"""Whether an exported model is read back as what it was made from, and computes the same in
+`transformers`.
+"""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,7 +20,9 @@ ALLOWED_DIFFERENCE = 1e-4
 
 @dataclass(frozen=True)
 class ExportCheck:
-    """What was read, whether all of it is finite, and how far its logits are from the reference's at most; None without a reference."""
+    """What was read, whether all of it is finite, and how far its logits are from the reference's at most;
+    None without a reference.
+    """
 
     tensors: int
     parameters: int
@@ -32,15 +36,22 @@ class ExportCheck:
 
 
 def check_export(model: Llama, directory: Path) -> None:
-    """TrainerError when what is read from `directory` does not compute the logits of `model`. Takes the memory of a second model."""
+    """TrainerError when what is read from `directory` does not compute the logits of `model`. Takes the
+    memory of a second model.
+    """
     again = load_model(directory, model.lm_head.weight.device)
     found = _compare(again, _logits(model, _tokens(again)))
     if not found.passed:
-        raise TrainerError(f"{directory}: the exported model's logits differ from the trained one's by {found.difference:g}; do not use it")
+        raise TrainerError(
+            f"{directory}: the exported model's logits differ from the trained one's by "
+            f"{found.difference:g}; do not use it"
+        )
 
 
 def check_with_transformers(directory: Path) -> ExportCheck:
-    """The reference is what `transformers` makes of the same files, where it is installed and knows such a model."""
+    """The reference is what `transformers` makes of the same files, where it is installed and knows such
+    a model.
+    """
     ours = load_model(directory, torch.device("cpu"))
     comparable = find_spec("transformers") and not ours.config.not_stock
     return _compare(ours, _logits_of_transformers(directory, _tokens(ours)) if comparable else None)
@@ -50,7 +61,10 @@ def _compare(model: Llama, reference: torch.Tensor | None) -> ExportCheck:
     tensors = weights(model).values()
     difference, largest = None, 0.0
     if reference is not None:
-        difference, largest = (_logits(model, _tokens(model)) - reference).abs().max().item(), reference.abs().max().item()
+        difference, largest = (
+            (_logits(model, _tokens(model)) - reference).abs().max().item(),
+            reference.abs().max().item(),
+        )
     return ExportCheck(
         tensors=len(tensors),
         parameters=sum(tensor.numel() for tensor in tensors),
@@ -61,7 +75,11 @@ def _compare(model: Llama, reference: torch.Tensor | None) -> ExportCheck:
 
 
 def _tokens(model: Llama) -> torch.Tensor:
-    return torch.arange(min(TOKENS, model.max_length), device=model.lm_head.weight.device)[None] * 37 % model.vocab_size
+    return (
+        torch.arange(min(TOKENS, model.max_length), device=model.lm_head.weight.device)[None]
+        * 37
+        % model.vocab_size
+    )
 
 
 @torch.no_grad()
@@ -74,5 +92,7 @@ def _logits(model: Llama, tokens: torch.Tensor) -> torch.Tensor:
 def _logits_of_transformers(directory: Path, tokens: torch.Tensor) -> torch.Tensor:
     from transformers import AutoModelForCausalLM
 
-    logits: torch.Tensor = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()(tokens).logits
+    logits: torch.Tensor = (
+        AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()(tokens).logits
+    )
     return logits

@@ -9,12 +9,18 @@ from pydantic import ValidationError
 from trainer.config import ModelConfig
 from trainer.system.errors import TrainerError
 
-# A model that no stock architecture computes: a name that transformers refuses, and the settings that config.json has for it alone.
+# A model that no stock architecture computes: a name that transformers refuses, and the settings that
+# config.json has for it alone.
 OWN = "groundwork"
-_OWN_KEYS = {"final_logit_softcapping": "logit_soft_cap", "attention_sinks": "attention_sinks", "qk_norm": "qk_norm"}
+_OWN_KEYS = {
+    "final_logit_softcapping": "logit_soft_cap",
+    "attention_sinks": "attention_sinks",
+    "qk_norm": "qk_norm",
+}
 # What transformers takes where config.json does not say.
 _DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}, OWN: {}}
-# Variants of the two families that this model does not compute: the key, and the values that mean it is not used.
+# Variants of the two families that this model does not compute: the key, and the values that mean it is not
+# used.
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "attention_bias": (False, None),
     "mlp_bias": (False, None),
@@ -25,8 +31,12 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 
 
-def config_json(config: ModelConfig, vocab_size: int, seq_len: int, bot_id: int, eot_id: int) -> dict[str, Any]:
-    """config.json of a Llama, of a Qwen3 when queries and keys are normalised, or of neither: ModelConfig.not_stock."""
+def config_json(
+    config: ModelConfig, vocab_size: int, seq_len: int, bot_id: int, eot_id: int
+) -> dict[str, Any]:
+    """config.json of a Llama, of a Qwen3 when queries and keys are normalised, or of neither:
+    ModelConfig.not_stock.
+    """
     architecture, family = ("Qwen3ForCausalLM", "qwen3") if config.qk_norm else ("LlamaForCausalLM", "llama")
     own: dict[str, Any] = {}
     if config.not_stock:
@@ -74,11 +84,15 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def model_config(directory: Path) -> ModelConfig:
-    """The shape of the model in `directory`, of the Llama or Qwen3 family. TrainerError names what this model does not compute."""
+    """The shape of the model in `directory`, of the Llama or Qwen3 family. TrainerError names what this model
+    does not compute.
+    """
     path, values = directory / "config.json", read_config(directory)
     family = values.get("model_type")
     if family not in _DEFAULTS:
-        raise TrainerError(f"{path}: model_type {family!r} is not supported; there are {', '.join(_DEFAULTS)}")
+        raise TrainerError(
+            f"{path}: model_type {family!r} is not supported; there are {', '.join(_DEFAULTS)}"
+        )
     values = {**_DEFAULTS[family], **values}
     own = {field: values.get(key) for key, field in _OWN_KEYS.items()} if family == OWN else {}
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
@@ -103,7 +117,10 @@ def model_config(directory: Path) -> ModelConfig:
     try:
         return ModelConfig.model_validate({key: value for key, value in shape.items() if value is not None})
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, problem['loc']))} {problem['msg'].removeprefix('Value error, ')}".strip() for problem in error.errors()]
+        problems = [
+            f"{'.'.join(map(str, problem['loc']))} {problem['msg'].removeprefix('Value error, ')}".strip()
+            for problem in error.errors()
+        ]
         raise TrainerError(f"{path}: is not a shape of this model: {'; '.join(problems)}") from error
 
 
@@ -111,6 +128,12 @@ def _rope_scaling(rope: dict[str, Any], max_position_embeddings: int | None) -> 
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind == "default":
         return None
-    known = {"original_max_position_embeddings": max_position_embeddings} if kind in ("llama3", "yarn") else {}
-    given = {key: value for key, value in rope.items() if key not in ("type", "rope_theta", "partial_rotary_factor") and value is not None}
+    known = (
+        {"original_max_position_embeddings": max_position_embeddings} if kind in ("llama3", "yarn") else {}
+    )
+    given = {
+        key: value
+        for key, value in rope.items()
+        if key not in ("type", "rope_theta", "partial_rotary_factor") and value is not None
+    }
     return {**known, **given, "rope_type": kind}

@@ -20,7 +20,13 @@ def export(model: Llama, tokenizer: Path, bot_id: int, eot_id: int, destination:
     destination.mkdir(parents=True)
     save_file(weights(model), destination / SINGLE, metadata={"format": "pt"})
     config = config_json(model.config, model.vocab_size, model.max_length, bot_id, eot_id)
-    generation = {"bos_token_id": bot_id, "eos_token_id": eot_id, "do_sample": True, "temperature": 0.8, "top_k": 40}
+    generation = {
+        "bos_token_id": bot_id,
+        "eos_token_id": eot_id,
+        "do_sample": True,
+        "temperature": 0.8,
+        "top_k": 40,
+    }
     for name, content in (("config.json", config), ("generation_config.json", generation)):
         (destination / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     for name in TOKENIZER_FILES:

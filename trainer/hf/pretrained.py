@@ -41,34 +41,48 @@ def _locate(source: PretrainedConfig) -> Path:
     try:
         return Path(
             snapshot_download(
-                source.repo, revision=source.revision, allow_patterns=["config.json", "tokenizer.json", SINGLE, INDEX, "model-*.safetensors"]
+                source.repo,
+                revision=source.revision,
+                allow_patterns=["config.json", "tokenizer.json", SINGLE, INDEX, "model-*.safetensors"],
             )
         )
     except (OSError, ValueError) as error:
-        raise TrainerError(f"training.pretrained: {source.repo} at {source.revision} cannot be fetched from the hub: {error}") from error
+        raise TrainerError(
+            f"training.pretrained: {source.repo} at {source.revision} cannot be fetched from the hub: {error}"
+        ) from error
 
 
 def _check_shape(directory: Path, model: ModelConfig) -> None:
     found = model_config(directory)
     if found != model:
         theirs, ours = found.model_dump(mode="json"), model.model_dump(mode="json")
-        changes = ", ".join(f"{key}: {json.dumps(theirs[key])} (is {json.dumps(ours[key])})" for key in theirs if theirs[key] != ours[key])
-        raise TrainerError(f"{directory / 'config.json'}: training.model must have the pretrained model's shape: {changes}")
+        changes = ", ".join(
+            f"{key}: {json.dumps(theirs[key])} (is {json.dumps(ours[key])})"
+            for key in theirs
+            if theirs[key] != ours[key]
+        )
+        raise TrainerError(
+            f"{directory / 'config.json'}: training.model must have the pretrained model's shape: {changes}"
+        )
 
 
 def _check_vocabulary(directory: Path, data: DataConfig) -> None:
     rows = read_config(directory).get("vocab_size", 0)
     if data.vocab_size > rows:
         raise TrainerError(
-            f"{directory}: has {rows} tokens, the data's tokenizer {data.vocab_size}; tokenize the data with the model's own tokenizer"
+            f"{directory}: has {rows} tokens, the data's tokenizer {data.vocab_size}; tokenize the data with "
+            "the model's own tokenizer"
         )
     path = directory / "tokenizer.json"
     if not path.is_file():
         return
-    ours, theirs = (Tokenizer.from_file(str(file)).get_vocab() for file in (data.tokenizer / "tokenizer.json", path))
+    ours, theirs = (
+        Tokenizer.from_file(str(file)).get_vocab() for file in (data.tokenizer / "tokenizer.json", path)
+    )
     for token, number in ours.items():
         if theirs.get(token) != number:
             raise TrainerError(
-                f"{path}: token {token!r} is {theirs.get(token, 'unknown')} there and {number} in {data.tokenizer}; "
+                f"{path}: token {token!r} is {theirs.get(token, 'unknown')} there and {number} in "
+                f"{data.tokenizer}; "
                 "tokenize the data with the model's own tokenizer"
             )

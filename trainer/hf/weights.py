@@ -15,7 +15,9 @@ SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 def weights(model: Llama) -> dict[str, torch.Tensor]:
-    """The model's tensors in fp32 on the CPU, without the rows that pad the vocabulary; a tied head only once, as the embedding."""
+    """The model's tensors in fp32 on the CPU, without the rows that pad the vocabulary; a tied head only
+    once, as the embedding.
+    """
     tensors = {}
     for name, parameter in model.named_parameters():
         rows = model.vocab_size if name in WITH_VOCABULARY else parameter.shape[0]
@@ -41,9 +43,11 @@ def weight_files(directory: Path) -> list[Path]:
 
 
 def load_weights(model: Llama, directory: Path) -> None:
-    """Copies a directory's tensors into the model, those that are here, one at a time; padding rows become zero.
+    """Copies a directory's tensors into the model, those that are here, one at a time; padding rows
+    become zero.
 
-    A vocabulary may be larger than the model's: its last rows are left out. TrainerError when a tensor is missing, unknown or of another shape.
+    A vocabulary may be larger than the model's: its last rows are left out. TrainerError when a tensor is
+    missing, unknown or of another shape.
     """
     parameters = dict(model.named_parameters())
     missing = set(model.shapes)
@@ -58,7 +62,9 @@ def load_weights(model: Llama, directory: Path) -> None:
             rows = model.vocab_size if name in WITH_VOCABULARY else shape[0]
             used = tensor[: model.vocab_size] if name in WITH_VOCABULARY else tensor
             if used.shape != (needed := (rows, *shape[1:])):
-                raise TrainerError(f"{directory}: {name} has shape {tuple(tensor.shape)}, the model needs {needed}")
+                raise TrainerError(
+                    f"{directory}: {name} has shape {tuple(tensor.shape)}, the model needs {needed}"
+                )
             if name in parameters:
                 fill(parameters[name], used)
     if missing:

@@ -1,4 +1,6 @@
-"""Activation checkpointing of one block: what its forward pass keeps for the backward pass, and what is computed again."""
+"""Activation checkpointing of one block: what its forward pass keeps for the backward pass, and what is
+computed again.
+"""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -8,7 +10,8 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 Recompute = Literal["none", "selective", "full"]
 
-# The products that cost most to make again; norms, rotations and activations, most of the memory, cost little.
+# The products that cost most to make again; norms, rotations and activations, most of the memory, cost
+# little.
 _KEPT = {
     torch.ops.aten.mm.default,
     torch.ops.aten.addmm.default,
@@ -22,13 +25,17 @@ _KEPT = {
 
 
 def recomputed(forward: Callable[..., torch.Tensor], kind: Recompute, *inputs: Any) -> torch.Tensor:
-    """`forward(*inputs)`, keeping for the backward pass everything (none), the matrix products (selective), or only the inputs (full)."""
+    """`forward(*inputs)`, keeping for the backward pass everything (none), the matrix products (selective),
+    or only the inputs (full).
+    """
     if kind == "none" or not torch.is_grad_enabled():
         return forward(*inputs)
     # Nothing in a block is random. The compiler wants each context_fn as a constant.
     output: torch.Tensor
     if kind == "selective":
-        output = checkpoint(forward, *inputs, use_reentrant=False, preserve_rng_state=False, context_fn=_keep_products)
+        output = checkpoint(
+            forward, *inputs, use_reentrant=False, preserve_rng_state=False, context_fn=_keep_products
+        )
     else:
         output = checkpoint(forward, *inputs, use_reentrant=False, preserve_rng_state=False)
     return output

@@ -1,4 +1,6 @@
-"""Dropout whose choices are a pure function of (seed, sample, place, element): nothing random to save, the same on any number of processes."""
+"""Dropout whose choices are a pure function of (seed, sample, place, element): nothing random to save, the
+same on any number of processes.
+"""
 
 import hashlib
 
@@ -11,20 +13,28 @@ BETWEEN_PLACES = 0x1E3779B9
 
 
 class Dropout(nn.Module):
-    """Sets a `share` of the elements to zero and scales the others up; `place` tells the dropouts of one model apart."""
+    """Sets a `share` of the elements to zero and scales the others up; `place` tells the dropouts of one
+    model apart.
+    """
 
     def __init__(self, share: float, place: int) -> None:
         super().__init__()
         self.share, self.place = share, place
 
     def forward(self, x: torch.Tensor, keys: torch.Tensor | None) -> torch.Tensor:
-        """`x` [batch, length, d_model]; `keys` [batch, 2] int32 of `sample_keys`, None where nothing is dropped."""
+        """`x` [batch, length, d_model]; `keys` [batch, 2] int32 of `sample_keys`, None where nothing is
+        dropped.
+        """
         if keys is None:
             return x
-        numbers = torch.arange(x.shape[1] * x.shape[2], dtype=torch.int32, device=x.device).view(1, *x.shape[1:])
+        numbers = torch.arange(x.shape[1] * x.shape[2], dtype=torch.int32, device=x.device).view(
+            1, *x.shape[1:]
+        )
         first, second = keys[:, :1, None], keys[:, 1:, None]
         mixed = (numbers + first) * FACTORS[0]
-        mixed = (mixed ^ ((mixed >> 13) & 0x7FFFF) ^ (second + self.place * BETWEEN_PLACES % 2**31)) * FACTORS[1]
+        mixed = (
+            mixed ^ ((mixed >> 13) & 0x7FFFF) ^ (second + self.place * BETWEEN_PLACES % 2**31)
+        ) * FACTORS[1]
         mixed = mixed ^ ((mixed >> 16) & 0xFFFF)
         kept = (mixed & 0x7FFFFFFF) >= int(self.share * 2**31)
         return x * (kept / (1 - self.share)).to(x.dtype)
@@ -32,5 +42,8 @@ class Dropout(nn.Module):
 
 def sample_keys(seed: int, first_sample: int, samples: int) -> torch.Tensor:
     """A key [2] for each sample, int32 [samples, 2]."""
-    digests = [hashlib.blake2b(f"{seed}/dropout/{sample}".encode(), digest_size=8).digest() for sample in range(first_sample, first_sample + samples)]
+    digests = [
+        hashlib.blake2b(f"{seed}/dropout/{sample}".encode(), digest_size=8).digest()
+        for sample in range(first_sample, first_sample + samples)
+    ]
     return torch.frombuffer(bytearray(b"".join(digests)), dtype=torch.int32).view(samples, 2)

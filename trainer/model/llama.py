@@ -1,4 +1,6 @@
-"""The Llama-style decoder. Parameter names and the rotary layout are Hugging Face's, so that export and import copy tensors as they are."""
+"""The Llama-style decoder. Parameter names and the rotary layout are Hugging Face's, so that export and
+import copy tensors as they are.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -21,13 +23,17 @@ WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
 
 
 def padded_vocab_size(vocab_size: int) -> int:
-    """The rows of the embedding and the head: a multiple of 64, which matrix kernels like. The added rows stay zero for ever."""
+    """The rows of the embedding and the head: a multiple of 64, which matrix kernels like. The added rows
+    stay zero for ever.
+    """
     return -(-vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
 
 
 @dataclass
 class Cache:
-    """Keys and values of the positions seen so far, one entry for each layer, [batch, kv_heads, positions, head_dim]."""
+    """Keys and values of the positions seen so far, one entry for each layer, [batch, kv_heads, positions,
+    head_dim].
+    """
 
     keys: list[torch.Tensor] = field(default_factory=list)
     values: list[torch.Tensor] = field(default_factory=list)
@@ -72,7 +78,14 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
         self.sinks = nn.Parameter(torch.empty(config.n_heads)) if config.attention_sinks else None
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: Mask | None = None, cache: Cache | None = None) -> torch.Tensor:
+    def forward(
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        mask: Mask | None = None,
+        cache: Cache | None = None,
+    ) -> torch.Tensor:
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.head_dim)
         query = rotate(self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2), cos, sin)
@@ -98,14 +111,19 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, config: ModelConfig, backend: Backend, layer: int, recompute: Recompute, dropout: float) -> None:
+    def __init__(
+        self, config: ModelConfig, backend: Backend, layer: int, recompute: Recompute, dropout: float
+    ) -> None:
         super().__init__()
         self.recompute = recompute
         self.input_layernorm = RMSNorm(config.d_model, config.norm_eps)
         self.self_attn = Attention(config, backend, layer)
         self.post_attention_layernorm = RMSNorm(config.d_model, config.norm_eps)
         self.mlp = MLP(config)
-        self.attention_dropout, self.mlp_dropout = Dropout(dropout, 2 * layer + 1), Dropout(dropout, 2 * layer + 2)
+        self.attention_dropout, self.mlp_dropout = (
+            Dropout(dropout, 2 * layer + 1),
+            Dropout(dropout, 2 * layer + 2),
+        )
 
     def forward(
         self,
@@ -119,9 +137,17 @@ class Block(nn.Module):
         return recomputed(self._forward, self.recompute, x, cos, sin, mask, cache, dropout_keys)
 
     def _forward(
-        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: Mask | None, cache: Cache | None, dropout_keys: torch.Tensor | None
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        mask: Mask | None,
+        cache: Cache | None,
+        dropout_keys: torch.Tensor | None,
     ) -> torch.Tensor:
-        x = x + self.attention_dropout(self.self_attn(self.input_layernorm(x), cos, sin, mask, cache), dropout_keys)
+        x = x + self.attention_dropout(
+            self.self_attn(self.input_layernorm(x), cos, sin, mask, cache), dropout_keys
+        )
         return x + self.mlp_dropout(self.mlp(self.post_attention_layernorm(x)), dropout_keys)
 
 
@@ -130,12 +156,20 @@ class Decoder(nn.Module):
     sin: torch.Tensor
 
     def __init__(
-        self, config: ModelConfig, vocab_size: int, max_length: int, backend: Backend, recompute: Recompute = "none", dropout: float = 0.0
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        max_length: int,
+        backend: Backend,
+        recompute: Recompute = "none",
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(padded_vocab_size(vocab_size), config.d_model)
         self.embed_dropout = Dropout(dropout, 0)
-        self.layers = nn.ModuleList(Block(config, backend, layer, recompute, dropout) for layer in range(config.n_layers))
+        self.layers = nn.ModuleList(
+            Block(config, backend, layer, recompute, dropout) for layer in range(config.n_layers)
+        )
         self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.backend = backend
         cos, sin = rotary_tables(config, max_length)
@@ -164,7 +198,9 @@ class Decoder(nn.Module):
         cache: Cache | None,
         dropout_keys: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Hidden states of `length` tokens, of which tensor parallel has a part here, after some of the blocks."""
+        """Hidden states of `length` tokens, of which tensor parallel has a part here, after some of the
+        blocks.
+        """
         start = cache.length if cache is not None else 0
         cos, sin = self.cos[start : start + length], self.sin[start : start + length]
         mask = document_mask(documents, length, self.backend)
@@ -176,13 +212,21 @@ class Decoder(nn.Module):
 
 
 class Llama(nn.Module):
-    """A decoder and its head. `forward` gives the final hidden states [batch, length, d_model]; the loss applies the head itself.
+    """A decoder and its head. `forward` gives the final hidden states [batch, length, d_model]; the loss
+    applies the head itself.
 
-    `shapes` are those of all its parameters by name, wherever they are. Built under `torch.device("meta")` it takes no memory until `materialise`.
+    `shapes` are those of all its parameters by name, wherever they are. Built under `torch.device("meta")` it
+    takes no memory until `materialise`.
     """
 
     def __init__(
-        self, config: ModelConfig, vocab_size: int, max_length: int, backend: Backend, recompute: Recompute = "none", dropout: float = 0.0
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        max_length: int,
+        backend: Backend,
+        recompute: Recompute = "none",
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.config, self.vocab_size, self.max_length = config, vocab_size, max_length
@@ -196,7 +240,9 @@ class Llama(nn.Module):
             self.lm_head.weight = self.model.embed_tokens.weight
 
     def materialise(self, device: torch.device) -> None:
-        """Gives a model that was built on the meta device memory on `device`; its weights are to be initialised or loaded then."""
+        """Gives a model that was built on the meta device memory on `device`; its weights are to be
+        initialised or loaded then.
+        """
         self.to_empty(device=device)
         self._tie()
         cos, sin = rotary_tables(self.config, self.max_length)
@@ -209,7 +255,8 @@ class Llama(nn.Module):
         cache: Cache | None = None,
         dropout_keys: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """`tokens` [batch, length] int64; `documents` [batch, length] masks documents from each other; `cache` continues a generation.
+        """`tokens` [batch, length] int64; `documents` [batch, length] masks documents from each other;
+        `cache` continues a generation.
 
         `dropout_keys` [batch, 2] are those of the samples; without them nothing is dropped.
         """
@@ -221,14 +268,18 @@ class Llama(nn.Module):
 
     @torch.no_grad()
     def initialise(self, config: InitConfig, seed: int) -> None:
-        """Each parameter from its own generator, keyed by (seed, name): the same weights on any device and number of processes."""
+        """Each parameter from its own generator, keyed by (seed, name): the same weights on any device and
+        number of processes.
+        """
         for name, parameter in self.named_parameters():
             if parameter.ndim == 1:
                 parameter.fill_(0.0 if name.endswith("sinks") else 1.0)
             elif config.zero_output and name.endswith(("o_proj.weight", "down_proj.weight")):
                 parameter.zero_()
             else:
-                key = int.from_bytes(hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest(), "little")
+                key = int.from_bytes(
+                    hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest(), "little"
+                )
                 generator = torch.Generator().manual_seed(key >> 1)
                 parameter.copy_(torch.empty(parameter.shape).normal_(0.0, config.std, generator=generator))
             if name in WITH_VOCABULARY:

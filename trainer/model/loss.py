@@ -11,20 +11,30 @@ MIN_CHUNK_ROWS = 128
 
 
 def soft_capped(logits: torch.Tensor, cap: float | None) -> torch.Tensor:
-    """cap * tanh(logits / cap), which stays within -cap and cap (Gemma 2, section 2); `logits` themselves without a cap."""
+    """cap * tanh(logits / cap), which stays within -cap and cap (Gemma 2, section 2); `logits` themselves
+    without a cap.
+    """
     return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
 def summed_cross_entropy(
-    hidden: torch.Tensor, head: torch.Tensor, targets: torch.Tensor, vocab_size: int, z_loss: float = 0.0, soft_cap: float | None = None
+    hidden: torch.Tensor,
+    head: torch.Tensor,
+    targets: torch.Tensor,
+    vocab_size: int,
+    z_loss: float = 0.0,
+    soft_cap: float | None = None,
 ) -> torch.Tensor:
-    """Sum over all positions of -log p(target), in nats, fp32; divide it by the global number of targets, never by a batch's.
+    """Sum over all positions of -log p(target), in nats, fp32; divide it by the global number of targets,
+    never by a batch's.
 
-    `hidden` [n, d_model], `head` [padded vocabulary, d_model], `targets` [n] int64, -100 to ignore a position. Rows of `head` from `vocab_size`
-    on have probability and gradient zero. The gradients are made in the forward pass, chunk by chunk, so that logits are computed once.
+    `hidden` [n, d_model], `head` [padded vocabulary, d_model], `targets` [n] int64, -100 to ignore a
+    position. Rows of `head` from `vocab_size` on have probability and gradient zero. The gradients are made
+    in the forward pass, chunk by chunk, so that logits are computed once.
 
-    With `z_loss` the gradients, but not the value, are also those of z_loss * log(Z)^2, Z the sum of exp(logits): it keeps logits from drifting
-    (PaLM, section 5). With `soft_cap` all of it is of soft-capped logits.
+    With `z_loss` the gradients, but not the value, are also those of z_loss * log(Z)^2, Z the sum of
+    exp(logits): it keeps logits from drifting (PaLM, section 5). With `soft_cap` all of it is of soft-capped
+    logits.
     """
     return _HeadLoss.apply(hidden, head, targets, vocab_size, z_loss, soft_cap, torch.is_grad_enabled())
 
@@ -52,7 +62,9 @@ class _HeadLoss(torch.autograd.Function):
             for start in range(0, hidden.shape[0], rows):
                 counted = (targets[start : start + rows] != IGNORED)[:, None].to(dtype)
                 inputs = hidden[start : start + rows].to(dtype)
-                chunk_loss, logits_gradient = _chunk(inputs, weight, targets[start : start + rows], vocab_size, z_loss, soft_cap, with_gradient)
+                chunk_loss, logits_gradient = _chunk(
+                    inputs, weight, targets[start : start + rows], vocab_size, z_loss, soft_cap, with_gradient
+                )
                 loss += chunk_loss
                 if logits_gradient is not None and hidden_gradient is not None and head_gradient is not None:
                     hidden_gradient[start : start + rows] = (logits_gradient @ weight) * counted
@@ -62,7 +74,9 @@ class _HeadLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None, None, None, None, None]:
+    def backward(
+        ctx: Any, *gradients: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, None, None, None, None, None]:
         hidden_gradient, head_gradient = ctx.saved_tensors
         return hidden_gradient * gradients[0], head_gradient * gradients[0], None, None, None, None, None
 
@@ -76,14 +90,17 @@ def _chunk(
     soft_cap: float | None,
     with_gradient: bool,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The loss of some rows and, if wanted, its gradient by their logits (softmax minus one-hot), in the type of `inputs`."""
+    """The loss of some rows and, if wanted, its gradient by their logits (softmax minus one-hot), in the type
+    of `inputs`.
+    """
     logits = soft_capped((inputs @ weight.T).float(), soft_cap)
     slope = None if soft_cap is None else 1 - (logits / soft_cap).square()
     logits[:, vocab_size:] = -torch.inf
     index = targets.clamp(min=0)[:, None]
     largest, aimed = logits.amax(dim=-1, keepdim=True), logits.gather(1, index)
     probabilities = logits.softmax(dim=-1)
-    # log(sum of exp(logits - largest)) is -log of the largest probability, so the softmax, which the gradient needs anyway, is the only pass of exp.
+    # log(sum of exp(logits - largest)) is -log of the largest probability, so the softmax, which the gradient
+    # needs anyway, is the only pass of exp.
     log_likeliest = probabilities.amax(dim=-1, keepdim=True).log()
     loss = (largest - aimed - log_likeliest)[:, 0].where(targets != IGNORED, 0.0).sum()
     if not with_gradient:

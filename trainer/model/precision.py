@@ -1,4 +1,6 @@
-"""The numbers that matrix products are computed in, over fp32 weights: autocast, TF32, and what fp16 needs beside; of fp8, see trainer.model.fp8."""
+"""The numbers that matrix products are computed in, over fp32 weights: autocast, TF32, and what fp16 needs
+beside; of fp8, see trainer.model.fp8.
+"""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -18,14 +20,17 @@ GROWTH_STEPS = 2000
 
 
 def resolve(wanted: Precision | Literal["auto"], device: torch.device) -> Precision:
-    """What `auto` means here; bf16 where the hardware multiplies it itself, else fp32. Sets TF32 for the process.
+    """What `auto` means here; bf16 where the hardware multiplies it itself, else fp32. Sets TF32 for the
+    process.
 
     TrainerError for TF32 and fp8 where there is no hardware for them.
     """
     if wanted == "fp8":
         fp8.check(device)
     if wanted == "tf32" and device.type != "cuda":
-        raise TrainerError("training.precision tf32 is for NVIDIA GPUs, and there is none: choose auto, fp32 or bf16")
+        raise TrainerError(
+            "training.precision tf32 is for NVIDIA GPUs, and there is none: choose auto, fp32 or bf16"
+        )
     if device.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if wanted == "tf32" else "ieee"
     if wanted != "auto":
@@ -41,14 +46,18 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
-    return torch.autocast(device.type, dtype=AUTOCAST.get(precision, torch.bfloat16), enabled=precision in AUTOCAST)
+    return torch.autocast(
+        device.type, dtype=AUTOCAST.get(precision, torch.bfloat16), enabled=precision in AUTOCAST
+    )
 
 
 @dataclass
 class LossScale:
-    """What the loss is multiplied by before, and gradients are divided by after the backward pass, so that small ones survive in fp16.
+    """What the loss is multiplied by before, and gradients are divided by after the backward pass, so that
+    small ones survive in fp16.
 
-    All of it belongs in a checkpoint. `skipped_steps`: those whose gradients overflowed; they consumed their batch, and the schedule waits.
+    All of it belongs in a checkpoint. `skipped_steps`: those whose gradients overflowed; they consumed their
+    batch, and the schedule waits.
     """
 
     value: float = 1.0
@@ -61,7 +70,9 @@ class LossScale:
         return cls(FIRST_SCALE, in_use=True) if precision == "fp16" else cls()
 
     def gone_on_from(self, saved: "LossScale") -> "LossScale":
-        """What a run takes over from a checkpoint: of another precision only how long the schedule has waited."""
+        """What a run takes over from a checkpoint: of another precision only how long the schedule has
+        waited.
+        """
         return saved if saved.in_use == self.in_use else replace(self, skipped_steps=saved.skipped_steps)
 
     @property

@@ -1,4 +1,6 @@
-"""Rotary embeddings: the tables of angles, plain or stretched to longer contexts, equal to those of Hugging Face's modeling_rope_utils."""
+"""Rotary embeddings: the tables of angles, plain or stretched to longer contexts, equal to those of Hugging
+Face's modeling_rope_utils.
+"""
 
 import math
 
@@ -9,8 +11,12 @@ from trainer.config.rope import LinearScaling, Llama3Scaling, YarnScaling
 
 
 def rotary_tables(config: ModelConfig, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin [length, head_dim] in fp32, in Hugging Face's rotate-half layout (the two halves repeat)."""
-    periods = config.rope_theta ** (torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim)
+    """cos and sin [length, head_dim] in fp32, in Hugging Face's rotate-half layout (the two halves
+    repeat).
+    """
+    periods = config.rope_theta ** (
+        torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
+    )
     frequencies = 1.0 / periods
     magnitude = 1.0
     match config.rope_scaling:
@@ -34,9 +40,12 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
 
 
 def _llama3(frequencies: torch.Tensor, scaling: Llama3Scaling) -> torch.Tensor:
-    # The order of the operations is Hugging Face's: one rounding here is 0.001 in the cosine at position 20,000.
+    # The order of the operations is Hugging Face's: one rounding here is 0.001 in the cosine at position
+    # 20,000.
     turns = scaling.original_max_position_embeddings / (2 * math.pi / frequencies)
-    kept = ((turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)).clamp(0, 1)
+    kept = ((turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)).clamp(
+        0, 1
+    )
     return kept * frequencies + (1 - kept) * frequencies / scaling.factor
 
 
@@ -45,7 +54,11 @@ def _yarn(periods: torch.Tensor, scaling: YarnScaling, theta: float) -> torch.Te
 
     def dimension_with(turns: float) -> float:
         """The dimension that makes so many turns within the original context."""
-        return dimensions * math.log(scaling.original_max_position_embeddings / (turns * 2 * math.pi)) / (2 * math.log(theta))
+        return (
+            dimensions
+            * math.log(scaling.original_max_position_embeddings / (turns * 2 * math.pi))
+            / (2 * math.log(theta))
+        )
 
     low = max(math.floor(dimension_with(scaling.beta_fast)), 0)
     high = min(math.ceil(dimension_with(scaling.beta_slow)), dimensions - 1)

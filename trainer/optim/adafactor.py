@@ -1,7 +1,8 @@
-"""Adafactor (Shazeer and Stern 2018) with the learning rate given: second moments of a matrix kept as row and column means.
+"""Adafactor (Shazeer and Stern 2018) with the learning rate given: second moments of a matrix kept as row and
+column means.
 
-torch's own multiplies the rate by the parameter's size and caps it by 1/sqrt(step), which is not the schedule that was asked for, waits for the
-device three times a parameter, and fails on sharded tensors.
+torch's own multiplies the rate by the parameter's size and caps it by 1/sqrt(step), which is not the schedule
+that was asked for, waits for the device three times a parameter, and fails on sharded tensors.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,9 @@ CLIP_THRESHOLD = 1.0
 
 
 class Adafactor(Optimizer):
-    """No momentum; updates clipped to a root mean square of 1, so that the learning rate means what it means for AdamW. Decoupled weight decay."""
+    """No momentum; updates clipped to a root mean square of 1, so that the learning rate means what it means
+    for AdamW. Decoupled weight decay.
+    """
 
     def __init__(self, groups: list[dict[str, Any]]) -> None:
         super().__init__(groups, {})
@@ -41,9 +44,18 @@ class Adafactor(Optimizer):
 
 
 def _scaled(gradient: torch.Tensor, state: dict[str, torch.Tensor], forget: torch.Tensor) -> torch.Tensor:
-    """The gradient over the root of its second moment, which first moves by the share `forget` towards the gradient's square."""
+    """The gradient over the root of its second moment, which first moves by the share `forget` towards the
+    gradient's square.
+    """
     square = gradient.square() + EPS
     if "exp_avg_sq" in state:
         return gradient * state["exp_avg_sq"].lerp_(square, forget).rsqrt()
-    row, column = state["row"].lerp_(square.mean(dim=-1), forget), state["column"].lerp_(square.mean(dim=-2), forget)
-    return gradient * (row / row.mean(dim=-1, keepdim=True)).rsqrt_().unsqueeze(-1) * column.rsqrt().unsqueeze(-2)
+    row, column = (
+        state["row"].lerp_(square.mean(dim=-1), forget),
+        state["column"].lerp_(square.mean(dim=-2), forget),
+    )
+    return (
+        gradient
+        * (row / row.mean(dim=-1, keepdim=True)).rsqrt_().unsqueeze(-1)
+        * column.rsqrt().unsqueeze(-2)
+    )

@@ -18,7 +18,8 @@ from trainer.system.errors import TrainerError
 
 
 def build(model: nn.Module, config: OptimizerConfig, names: Collection[str] = ()) -> list[Optimizer]:
-    """One optimizer, or with `muon` Muon and then AdamW; each group keeps its full learning rate as `base_lr`. TrainerError as check_patterns.
+    """One optimizer, or with `muon` Muon and then AdamW; each group keeps its full learning rate as
+    `base_lr`. TrainerError as check_patterns.
 
     `names` are those of the whole model's parameters where `model` is a part of it.
     """
@@ -33,13 +34,18 @@ def build(model: nn.Module, config: OptimizerConfig, names: Collection[str] = ()
 
 
 def _groups(parameters: dict[str, nn.Parameter], config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Parameters of one learning rate and decay together, and of one mesh where they are split, in the order of the model."""
+    """Parameters of one learning rate and decay together, and of one mesh where they are split, in the order
+    of the model.
+    """
     groups: dict[tuple[float, float, DeviceMesh | None], list[nn.Parameter]] = {}
     for name, parameter in parameters.items():
         # A fused update takes tensors of one mesh.
         mesh = parameter.device_mesh if isinstance(parameter, DTensor) else None
         groups.setdefault((*rate_and_decay(name, parameter, config), mesh), []).append(parameter)
-    return [{"params": members, "lr": lr, "base_lr": lr, "weight_decay": decay} for (lr, decay, _), members in groups.items()]
+    return [
+        {"params": members, "lr": lr, "base_lr": lr, "weight_decay": decay}
+        for (lr, decay, _), members in groups.items()
+    ]
 
 
 def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
@@ -62,7 +68,10 @@ def _adamw_8bit(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimi
     try:
         from torchao.optim import AdamW8bit
     except ImportError as error:
-        raise TrainerError("training.optimizer.kind adamw_8bit needs torchao: pip install 'groundwork[torchao]', or choose adamw") from error
+        raise TrainerError(
+            "training.optimizer.kind adamw_8bit needs torchao: pip install 'groundwork[torchao]', or choose "
+            "adamw"
+        ) from error
     return AdamW8bit(groups, betas=config.resolved_betas, eps=config.eps)
 
 

@@ -1,4 +1,6 @@
-"""Each parameter's learning rate and weight decay: by the optimizer's defaults, or by the first group whose pattern its name fits."""
+"""Each parameter's learning rate and weight decay: by the optimizer's defaults, or by the first group whose
+pattern its name fits.
+"""
 
 import difflib
 from fnmatch import fnmatchcase
@@ -16,22 +18,34 @@ def is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
 
 def rate_and_decay(name: str, parameter: nn.Parameter, config: OptimizerConfig) -> tuple[float, float]:
     """The full learning rate and the weight decay of one parameter."""
-    group = next((group for group in config.groups if fnmatchcase(name, group.pattern)), ParameterGroup(pattern=name))
+    group = next(
+        (group for group in config.groups if fnmatchcase(name, group.pattern)), ParameterGroup(pattern=name)
+    )
     lr = config.muon_lr if config.kind == "muon" and is_hidden_matrix(name, parameter) else config.lr
     decay = group.weight_decay
     if decay is None:
-        decay = config.weight_decay if parameter.ndim >= 2 and not name.endswith("embed_tokens.weight") else 0.0
+        decay = (
+            config.weight_decay if parameter.ndim >= 2 and not name.endswith("embed_tokens.weight") else 0.0
+        )
     return lr * group.lr_multiplier, decay
 
 
 def check_patterns(names: list[str], groups: list[ParameterGroup]) -> None:
-    """TrainerError when a group has no parameter: its pattern fits none, or only such as an earlier group has."""
+    """TrainerError when a group has no parameter: its pattern fits none, or only such as an earlier group
+    has.
+    """
     taken: set[str] = set()
     for group in groups:
         fitting = {name for name in names if fnmatchcase(name, group.pattern)}
         if not fitting:
             near = difflib.get_close_matches(group.pattern, names, n=3, cutoff=0.0)
-            raise TrainerError(f"training.optimizer.groups: no parameter fits {group.pattern!r}; near it are {', '.join(near)}")
+            raise TrainerError(
+                f"training.optimizer.groups: no parameter fits {group.pattern!r}; near it are "
+                f"{', '.join(near)}"
+            )
         if fitting <= taken:
-            raise TrainerError(f"training.optimizer.groups: every parameter that fits {group.pattern!r} is in an earlier group; put it before them")
+            raise TrainerError(
+                f"training.optimizer.groups: every parameter that fits {group.pattern!r} is in an earlier "
+                "group; put it before them"
+            )
         taken |= fitting

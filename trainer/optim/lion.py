@@ -1,4 +1,6 @@
-"""Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2): the sign of an interpolated momentum."""
+"""Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2): the sign of an
+interpolated momentum.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +12,9 @@ from trainer.optim.trained import trained
 
 
 class Lion(Optimizer):
-    """Decoupled weight decay. One tensor of state for each parameter. Its learning rate is usually 3 to 10 times below AdamW's."""
+    """Decoupled weight decay. One tensor of state for each parameter. Its learning rate is usually 3 to 10
+    times below AdamW's.
+    """
 
     def __init__(self, groups: list[dict[str, Any]], betas: tuple[float, float]) -> None:
         super().__init__(groups, {"betas": betas})

@@ -6,15 +6,21 @@ from trainer.config import ScheduleConfig, Stage
 
 
 def lr_factor(stage: Stage, tokens: int) -> float:
-    """What every learning rate is multiplied by in a step of a stage that ends at `tokens` of the run, 0 < tokens <= max_tokens.
+    """What every learning rate is multiplied by in a step of a stage that ends at `tokens` of the run, 0 <
+    tokens <= max_tokens.
 
-    After steps skipped in fp16 the schedule waits, so `tokens` may be of before the stage: its own schedule is then where it begins.
+    After steps skipped in fp16 the schedule waits, so `tokens` may be of before the stage: its own schedule
+    is then where it begins.
     """
-    return stage.lr_multiplier * share_of_peak(stage.schedule, max(1, tokens - stage.schedule_begin), stage.schedule_tokens)
+    return stage.lr_multiplier * share_of_peak(
+        stage.schedule, max(1, tokens - stage.schedule_begin), stage.schedule_tokens
+    )
 
 
 def share_of_peak(config: ScheduleConfig, tokens: int, max_tokens: int) -> float:
-    """Of the learning rate, `tokens` after the schedule began, which ends at `max_tokens`. 0 < tokens <= max_tokens."""
+    """Of the learning rate, `tokens` after the schedule began, which ends at `max_tokens`. 0 < tokens <=
+    max_tokens.
+    """
     warmup = config.warmup_tokens
     if tokens < warmup:
         return tokens / warmup

@@ -1,6 +1,8 @@
-"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon): the momentum of each matrix, orthogonalised by Newton-Schulz iterations.
+"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon): the momentum of each matrix, orthogonalised
+by Newton-Schulz iterations.
 
-torch.optim.Muon iterates in bf16 everywhere; a CPU that only emulates bf16 takes 20 to 30 times as long for it as for fp32.
+torch.optim.Muon iterates in bf16 everywhere; a CPU that only emulates bf16 takes 20 to 30 times as long for
+it as for fp32.
 """
 
 import math
@@ -15,15 +17,17 @@ from trainer.model.precision import multiplies_bf16
 from trainer.parallel.dtensor import local, region, whole
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-# Of matrices that are orthogonalised together: small ones keep neither cores nor a GPU busy alone, large ones do and would take memory.
+# Of matrices that are orthogonalised together: small ones keep neither cores nor a GPU busy alone, large ones
+# do and would take memory.
 STACKED_ELEMENTS = 2**24
 
 
 class Muon(Optimizer):
-    """Nesterov momentum and decoupled weight decay, for matrices only. One tensor of state for each parameter.
+    """Nesterov momentum and decoupled weight decay, for matrices only. One tensor of state for each
+    parameter.
 
-    Of matrices that are split each process has its part of the state, but gathers them, a few at a time, and orthogonalises them whole, as
-    all others do.
+    Of matrices that are split each process has its part of the state, but gathers them, a few at a time, and
+    orthogonalises them whole, as all others do.
     """
 
     def __init__(self, groups: list[dict[str, Any]], momentum: float, iterations: int) -> None:
@@ -33,12 +37,16 @@ class Muon(Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             for alike in stacks(group["params"]):
-                averages = torch.stack([whole(self._nesterov(parameter, group["momentum"])) for parameter in alike])
+                averages = torch.stack(
+                    [whole(self._nesterov(parameter, group["momentum"])) for parameter in alike]
+                )
                 updates = orthogonalised(averages, group["iterations"])
                 for parameter, update in zip(alike, updates, strict=True):
                     rows, columns = parameter.shape
                     parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                    local(parameter).add_(update[region(parameter)], alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)))
+                    local(parameter).add_(
+                        update[region(parameter)], alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns))
+                    )
 
     def _nesterov(self, parameter: torch.Tensor, momentum: float) -> torch.Tensor:
         state, gradient = self.state[parameter], parameter.grad
@@ -62,7 +70,9 @@ def stacks(parameters: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 
 def orthogonalised(matrices: torch.Tensor, iterations: int) -> torch.Tensor:
-    """`matrices` [n, rows, columns], each with singular values near 1, in bf16 where the hardware multiplies it, else in fp32."""
+    """`matrices` [n, rows, columns], each with singular values near 1, in bf16 where the hardware multiplies
+    it, else in fp32.
+    """
     a, b, c = COEFFICIENTS
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.to(torch.bfloat16 if multiplies_bf16(matrices.device) else torch.float32)

@@ -1,7 +1,9 @@
-"""Sophia-G (Liu et al. 2023): momentum over an estimate of the curvature's diagonal, clipped element by element.
+"""Sophia-G (Liu et al. 2023): momentum over an estimate of the curvature's diagonal, clipped element by
+element.
 
-Source of the update: the authors' github.com/Liuhong99/Sophia. The Gauss-Newton-Bartlett estimate (their algorithm 2) is B times the square of the
-gradient of the mean loss over B positions against tokens that the model itself draws.
+Source of the update: the authors' github.com/Liuhong99/Sophia. The Gauss-Newton-Bartlett estimate (their
+algorithm 2) is B times the square of the gradient of the mean loss over B positions against tokens that the
+model itself draws.
 """
 
 import hashlib
@@ -19,9 +21,13 @@ CHUNK_LOGITS = 2 * 1024 * 1024
 
 
 class SophiaG(Optimizer):
-    """`update_curvature` each `interval` steps, before `step`. Decoupled weight decay. Two tensors of state for each parameter."""
+    """`update_curvature` each `interval` steps, before `step`. Decoupled weight decay. Two tensors of state
+    for each parameter.
+    """
 
-    def __init__(self, groups: list[dict[str, Any]], betas: tuple[float, float], rho: float, interval: int) -> None:
+    def __init__(
+        self, groups: list[dict[str, Any]], betas: tuple[float, float], rho: float, interval: int
+    ) -> None:
         super().__init__(groups, {"betas": betas, "rho": rho})
         self.interval = interval
 
@@ -48,17 +54,28 @@ def _prepare(state: dict[str, torch.Tensor], parameter: torch.Tensor) -> None:
 
 
 def draws(seed: int, first_sample: int, samples: int, length: int) -> torch.Tensor:
-    """Uniform numbers [samples, length], each row a function of (seed, its sample's number): the same however a batch is cut and whoever asks."""
+    """Uniform numbers [samples, length], each row a function of (seed, its sample's number): the same however
+    a batch is cut and whoever asks.
+    """
     rows = []
     for sample in range(first_sample, first_sample + samples):
         key = hashlib.blake2b(f"{seed}/draw/{sample}".encode(), digest_size=8).digest()
-        rows.append(torch.rand(length, generator=torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1)))
+        rows.append(
+            torch.rand(length, generator=torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1))
+        )
     return torch.stack(rows)
 
 
 @torch.no_grad()
-def draw_tokens(hidden: torch.Tensor, head: torch.Tensor, uniform: torch.Tensor, vocab_size: int, soft_cap: float | None = None) -> torch.Tensor:
-    """A token for each position from the softmax of the, perhaps soft-capped, logits hidden head', by inverse transform of `uniform`.
+def draw_tokens(
+    hidden: torch.Tensor,
+    head: torch.Tensor,
+    uniform: torch.Tensor,
+    vocab_size: int,
+    soft_cap: float | None = None,
+) -> torch.Tensor:
+    """A token for each position from the softmax of the, perhaps soft-capped, logits hidden head', by inverse
+    transform of `uniform`.
 
     `hidden` [n, d_model], `head` [padded vocabulary, d_model], `uniform` [n]; int64 [n].
     """
@@ -68,5 +85,7 @@ def draw_tokens(hidden: torch.Tensor, head: torch.Tensor, uniform: torch.Tensor,
         logits = hidden[start : start + rows] @ head[:vocab_size].to(hidden.dtype).T
         cumulative = soft_capped(logits.float(), soft_cap).softmax(dim=-1).cumsum(dim=-1)
         below = uniform[start : start + rows, None] * cumulative[:, -1:]
-        drawn[start : start + rows] = torch.searchsorted(cumulative, below, right=True)[:, 0].clamp(max=vocab_size - 1)
+        drawn[start : start + rows] = torch.searchsorted(cumulative, below, right=True)[:, 0].clamp(
+            max=vocab_size - 1
+        )
     return drawn

@@ -1,4 +1,6 @@
-"""Optimizer state as named tensors, `<slot>/<parameter>`: what a checkpoint stores. Hyperparameters come from the configuration, never from here."""
+"""Optimizer state as named tensors, `<slot>/<parameter>`: what a checkpoint stores. Hyperparameters come from
+the configuration, never from here.
+"""
 
 import torch
 from torch import nn
@@ -11,7 +13,9 @@ QUANTIZED = ("codes", "scale", "qmap")
 
 
 def state_tensors(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, torch.Tensor]:
-    """Every tensor that the optimizers keep, where it is. One in 8 bits is stored as its parts, `<slot>.codes/<parameter>` and so on."""
+    """Every tensor that the optimizers keep, where it is. One in 8 bits is stored as its parts,
+    `<slot>.codes/<parameter>` and so on.
+    """
     names: dict[torch.Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
         f"{slot}{part}/{names[parameter]}": plain.detach()
@@ -22,9 +26,18 @@ def state_tensors(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, to
     }
 
 
-def load_state_tensors(model: nn.Module, optimizers: list[Optimizer], tensors: dict[str, torch.Tensor]) -> None:
-    """The inverse, from what this process holds of each. ValueError when a tensor has no parameter or does not fit it."""
-    owners = {parameter: optimizer for optimizer in optimizers for group in optimizer.param_groups for parameter in group["params"]}
+def load_state_tensors(
+    model: nn.Module, optimizers: list[Optimizer], tensors: dict[str, torch.Tensor]
+) -> None:
+    """The inverse, from what this process holds of each. ValueError when a tensor has no parameter or does
+    not fit it.
+    """
+    owners = {
+        parameter: optimizer
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
     parameters = dict(model.named_parameters())
     for key, value in tensors.items():
         slot, _, name = key.partition("/")
@@ -33,7 +46,10 @@ def load_state_tensors(model: nn.Module, optimizers: list[Optimizer], tensors: d
         parameter = parameters[name]
         slot, _, part = slot.partition(".")
         if part in ("", "codes") and value.shape not in _shapes(local(parameter)):
-            raise ValueError(f"optimizer state {key} has shape {tuple(value.shape)}, its parameter {tuple(parameter.shape)}")
+            raise ValueError(
+                f"optimizer state {key} has shape {tuple(value.shape)}, its parameter "
+                f"{tuple(parameter.shape)}"
+            )
         if part == "codes":
             whole = {inner: tensors[f"{slot}.{inner}/{name}"].to(parameter.device) for inner in QUANTIZED}
             owners[parameter].state[parameter][slot] = _quantized(whole, parameter.dtype)
@@ -50,7 +66,9 @@ def _shapes(parameter: torch.Tensor) -> set[torch.Size]:
 
 
 def _placed(value: torch.Tensor, parameter: nn.Parameter) -> torch.Tensor:
-    return as_part_of(parameter, value) if value.shape == local(parameter).shape else value.to(parameter.device)
+    return (
+        as_part_of(parameter, value) if value.shape == local(parameter).shape else value.to(parameter.device)
+    )
 
 
 def _parts(value: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -1,4 +1,6 @@
-"""Averages of the weights over the run. They lie in the optimizers' state, so that checkpoints keep them and processes share them as they do that."""
+"""Averages of the weights over the run. They lie in the optimizers' state, so that checkpoints keep them and
+processes share them as they do that.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,14 +20,19 @@ def slots(averaging: AveragingConfig | None) -> list[str]:
     """What the averages, one copy of the weights each, are called in an optimizer's state."""
     if averaging is None:
         return []
-    return [AVERAGE] if isinstance(averaging, ExponentialAverage) else [f"{RECENT}{number}" for number in range(averaging.k)]
+    return (
+        [AVERAGE]
+        if isinstance(averaging, ExponentialAverage)
+        else [f"{RECENT}{number}" for number in range(averaging.k)]
+    )
 
 
 @torch.no_grad()
 def follow(averaging: AveragingConfig, optimizers: list[Optimizer], before: int, tokens: int) -> None:
     """After a step that began at `before` tokens seen and ended at `tokens`."""
     if isinstance(averaging, ExponentialAverage):
-        # At first the mean of all weights so far: the first ones would count for more than all after them until the half-life has passed.
+        # At first the mean of all weights so far: the first ones would count for more than all after them
+        # until the half-life has passed.
         share = max(1 - 0.5 ** ((tokens - before) / averaging.half_life_tokens), (tokens - before) / tokens)
         for parameter, state in _states(optimizers):
             if AVERAGE in state:

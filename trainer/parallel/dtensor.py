@@ -36,13 +36,21 @@ def copies(tensor: torch.Tensor, processes: int) -> int:
     if not isinstance(tensor, DTensor):
         return processes
     mesh = tensor.device_mesh
-    parts = math.prod(mesh.size(dimension) for dimension, placement in enumerate(tensor.placements) if not placement.is_replicate())
+    parts = math.prod(
+        mesh.size(dimension)
+        for dimension, placement in enumerate(tensor.placements)
+        if not placement.is_replicate()
+    )
     return processes // parts
 
 
 def squares(tensors: Iterable[torch.Tensor], processes: int) -> torch.Tensor:
-    """This process's share of the sum of all squares, in float64: added up over all `processes` it counts each element once."""
-    return torch.stack([local(tensor).float().square().sum().double() / copies(tensor, processes) for tensor in tensors]).sum()
+    """This process's share of the sum of all squares, in float64: added up over all `processes` it counts
+    each element once.
+    """
+    return torch.stack(
+        [local(tensor).float().square().sum().double() / copies(tensor, processes) for tensor in tensors]
+    ).sum()
 
 
 def is_first_holder(tensor: torch.Tensor, mesh: DeviceMesh) -> bool:
@@ -55,7 +63,9 @@ def is_first_holder(tensor: torch.Tensor, mesh: DeviceMesh) -> bool:
 
 @torch.no_grad()
 def fill(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    """Copies this process's part of `values` into its part of a tensor; rows that `values` lacks become zero."""
+    """Copies this process's part of `values` into its part of a tensor; rows that `values` lacks become
+    zero.
+    """
     part, rows = local(tensor), values[region(tensor)]
     part[: len(rows)] = rows
     part[len(rows) :] = 0.0
@@ -66,4 +76,11 @@ def as_part_of(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     values = values.to(tensor.device)
     if not isinstance(tensor, DTensor):
         return values
-    return DTensor.from_local(values, tensor.device_mesh, tensor.placements, run_check=False, shape=tensor.shape, stride=tensor.stride())
+    return DTensor.from_local(
+        values,
+        tensor.device_mesh,
+        tensor.placements,
+        run_check=False,
+        shape=tensor.shape,
+        stride=tensor.stride(),
+    )

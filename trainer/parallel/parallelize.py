@@ -1,4 +1,6 @@
-"""A model split over processes, in place: tensor parallel, then FSDP2. The model's own code knows nothing of it."""
+"""A model split over processes, in place: tensor parallel, then FSDP2. The model's own code knows nothing
+of it.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,7 +31,9 @@ SEQUENCE, HEADS = 1, 2
 
 
 def split(model: Llama, world: World, parallel: ParallelConfig, precision: Precision) -> None:
-    """Leaves each process its part of the weights, which are the same on all before. Parameters keep their names."""
+    """Leaves each process its part of the weights, which are the same on all before. Parameters keep
+    their names.
+    """
     if world.mesh is None or not parallel.splits_model:
         return
     if parallel.tp > 1:
@@ -37,7 +41,9 @@ def split(model: Llama, world: World, parallel: ParallelConfig, precision: Preci
     copies = world.mesh["dp_replicate"].size()
     data = world.mesh["dp_replicate", "dp_shard"] if copies > 1 else world.mesh["dp_shard"]
     # What a single process multiplies in; residuals and what is added up, gradients too, stay in fp32.
-    policy = MixedPrecisionPolicy(AUTOCAST.get(precision), reduce_dtype=torch.float32, cast_forward_inputs=False)
+    policy = MixedPrecisionPolicy(
+        AUTOCAST.get(precision), reduce_dtype=torch.float32, cast_forward_inputs=False
+    )
     for block in model.model.layers:
         fully_shard(block, mesh=data, reshard_after_forward=parallel.reshard_after_forward, mp_policy=policy)
     # The loss reads the head after the forward pass: a root's weights stay until its backward pass is done.
@@ -46,7 +52,9 @@ def split(model: Llama, world: World, parallel: ParallelConfig, precision: Preci
 
 
 def whole_parameters(model: Llama) -> Iterator[tuple[str, torch.Tensor]]:
-    """Each parameter of the whole model by its name, on every process, one after the other. A collective where it is split."""
+    """Each parameter of the whole model by its name, on every process, one after the other. A collective
+    where it is split.
+    """
     if isinstance(model, Pipelined):
         yield from model.whole_parameters()
     else:
@@ -55,7 +63,8 @@ def whole_parameters(model: Llama) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
-    """Megatron's scheme (Korthikanti et al. 2022): matrices split by heads and by the MLP's width, all between them by the sequence.
+    """Megatron's scheme (Korthikanti et al. 2022): matrices split by heads and by the MLP's width, all
+    between them by the sequence.
 
     Embedding and head stay whole on each process.
     """
@@ -63,7 +72,9 @@ def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
     rest = (None,) * 4  # angles, mask and cache
     plan: dict[str, ParallelStyle] = {
         "input_layernorm": SequenceParallel(),
-        "self_attn": PrepareModuleInput(input_layouts=(split_sequence, *rest), desired_input_layouts=(all_of_it, *rest)),
+        "self_attn": PrepareModuleInput(
+            input_layouts=(split_sequence, *rest), desired_input_layouts=(all_of_it, *rest)
+        ),
         "self_attn.q_proj": ColwiseParallel(),
         "self_attn.k_proj": ColwiseParallel(),
         "self_attn.v_proj": ColwiseParallel(),
@@ -80,7 +91,10 @@ def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
     for block in model.model.layers:
         parallelize_module(block, mesh, plan)
     around: list[tuple[str, ParallelStyle]] = [
-        ("embed_tokens", PrepareModuleOutput(output_layouts=all_of_it, desired_output_layouts=split_sequence)),
+        (
+            "embed_tokens",
+            PrepareModuleOutput(output_layouts=all_of_it, desired_output_layouts=split_sequence),
+        ),
         ("norm", SequenceParallel()),
         ("norm", PrepareModuleOutput(output_layouts=split_sequence, desired_output_layouts=all_of_it)),
     ]
@@ -90,7 +104,9 @@ def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
 
 
 def release(model: Llama) -> None:
-    """After forward passes without a backward pass: gives back what they have gathered, so that parameters are parts again."""
+    """After forward passes without a backward pass: gives back what they have gathered, so that parameters
+    are parts again.
+    """
     for root in _roots(model):
         for module in root.modules():
             if isinstance(module, FSDPModule):

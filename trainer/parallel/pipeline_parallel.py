@@ -1,4 +1,6 @@
-"""A model as stages, one after the other: each process has some of them, and micro-batches go through all (pipeline parallel)."""
+"""A model as stages, one after the other: each process has some of them, and micro-batches go through all
+(pipeline parallel).
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,21 +16,28 @@ from trainer.model.llama import Cache, Llama
 from trainer.model.precision import Precision, autocast
 from trainer.parallel.dtensor import whole
 
-# From a micro-batch's final hidden states, and the numbers of its rows in the batch, what its backward pass starts from.
+# From a micro-batch's final hidden states, and the numbers of its rows in the batch, what its backward pass
+# starts from.
 MicroBatchLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def divided(n_layers: int, stages: int, head: float) -> list[range]:
-    """The blocks of each stage, at least one. The head takes as long as `head` blocks, so the last stage has fewer."""
+    """The blocks of each stage, at least one. The head takes as long as `head` blocks, so the last stage
+    has fewer.
+    """
     share = (n_layers + head) / stages
     ends = [min(int((stage + 1) * share + 0.5), n_layers - (stages - 1 - stage)) for stage in range(stages)]
     return [range(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 class Stage(nn.Module):
-    """Consecutive blocks of a model; in the first stage its embedding comes before them, in the last one its norm and head after them."""
+    """Consecutive blocks of a model; in the first stage its embedding comes before them, in the last one its
+    norm and head after them.
+    """
 
-    def __init__(self, number: int, model: Llama, parts: list[str], parallel: ParallelConfig, precision: Precision) -> None:
+    def __init__(
+        self, number: int, model: Llama, parts: list[str], parallel: ParallelConfig, precision: Precision
+    ) -> None:
         super().__init__()
         self.number, self.is_last = number, "lm_head" in parts
         self.blocks = nn.ModuleList(model.get_submodule(part) for part in parts if ".layers." in part)
@@ -37,8 +46,12 @@ class Stage(nn.Module):
         self._norm = model.model.norm if self.is_last else nn.Identity()
         self._precision, self._sequence_parts = precision, 1 if number == 0 else parallel.tp
 
-    def forward(self, x: torch.Tensor, documents: torch.Tensor | None = None, dropout_keys: torch.Tensor | None = None) -> torch.Tensor:
-        """From tokens [batch, length] in the first stage, in others from what the one before gives; the final hidden states in the last."""
+    def forward(
+        self, x: torch.Tensor, documents: torch.Tensor | None = None, dropout_keys: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """From tokens [batch, length] in the first stage, in others from what the one before gives; the final
+        hidden states in the last.
+        """
         length = x.shape[1] * self._sequence_parts
         with autocast(self._precision, x.device):
             if self.number == 0:
@@ -47,12 +60,15 @@ class Stage(nn.Module):
 
 
 class Pipelined(Llama):
-    """What one of several `processes` has of a model: its stages. Parameters keep their names; those of other stages are not there.
+    """What one of several `processes` has of a model: its stages. Parameters keep their names; those of other
+    stages are not there.
 
     Stage s is in process s modulo their number, so that with several in each a micro-batch goes round.
     """
 
-    def __init__(self, processes: DeviceMesh, parallel: ParallelConfig, precision: Precision, *wanted: Any) -> None:
+    def __init__(
+        self, processes: DeviceMesh, parallel: ParallelConfig, precision: Precision, *wanted: Any
+    ) -> None:
         """`wanted` is what Llama takes; on the meta device, so that what is not there never takes memory."""
         super().__init__(*wanted)
         self._group, self._here = processes.get_group(), processes.get_local_rank()
@@ -63,7 +79,11 @@ class Pipelined(Llama):
         elsewhere: list[str] = []
         for number, parts in enumerate(self._parts()):
             process = number % parallel.pp
-            self._process_of |= {f"{part}.{name}": process for part in parts for name, _ in self.get_submodule(part).named_parameters()}
+            self._process_of |= {
+                f"{part}.{name}": process
+                for part in parts
+                for name, _ in self.get_submodule(part).named_parameters()
+            }
             if process == self._here:
                 self.stages.append(Stage(number, self, parts, parallel, precision))
             else:
@@ -83,9 +103,15 @@ class Pipelined(Llama):
         return self._here == self._parallel.pp - 1
 
     def forward(
-        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None, dropout_keys: torch.Tensor | None = None
+        self,
+        tokens: torch.Tensor,
+        documents: torch.Tensor | None = None,
+        cache: Cache | None = None,
+        dropout_keys: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """As Llama's, without gradients, by all processes together. Only where `has_head` are the hidden states the final ones."""
+        """As Llama's, without gradients, by all processes together. Only where `has_head` are the hidden
+        states the final ones.
+        """
         before, after = ((self._here + step) % self._parallel.pp for step in (-1, 1))
         x = tokens
         for stage in self.stages:
@@ -98,9 +124,16 @@ class Pipelined(Llama):
         return x
 
     def add_gradients(
-        self, tokens: torch.Tensor, documents: torch.Tensor | None, dropout_keys: torch.Tensor | None, micro_batches: int, loss: MicroBatchLoss
+        self,
+        tokens: torch.Tensor,
+        documents: torch.Tensor | None,
+        dropout_keys: torch.Tensor | None,
+        micro_batches: int,
+        loss: MicroBatchLoss,
     ) -> None:
-        """Those of `loss`, which is called where `has_head`, summed over so many micro-batches of a batch. By all processes together."""
+        """Those of `loss`, which is called where `has_head`, summed over so many micro-batches of a batch. By
+        all processes together.
+        """
         rows, length = tokens.shape
         schedule = self._schedule(micro_batches, rows // micro_batches, length, tokens.device)
         read = {"documents": documents, "dropout_keys": dropout_keys}
@@ -113,21 +146,37 @@ class Pipelined(Llama):
         )
 
     def whole_parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Each parameter of the whole model by its name, on every process, one after the other. A collective."""
+        """Each parameter of the whole model by its name, on every process, one after the other. A
+        collective.
+        """
         held = dict(self.named_parameters())
         for name, shape in self.shapes.items():
-            tensor = whole(held[name]).detach() if name in held else torch.empty(shape, device=self.model.cos.device)
+            tensor = (
+                whole(held[name]).detach()
+                if name in held
+                else torch.empty(shape, device=self.model.cos.device)
+            )
             dist.broadcast(tensor, group=self._group, group_src=self._process_of[name])
             yield name, tensor
 
     def _schedule(self, micro_batches: int, rows: int, length: int, device: torch.device) -> Any:
-        """What runs so many micro-batches of windows [rows, length]: 1F1B, interleaved where a process has several stages (Narayanan et al. 2021)."""
+        """What runs so many micro-batches of windows [rows, length]: 1F1B, interleaved where a process has
+        several stages (Narayanan et al. 2021).
+        """
         key = (micro_batches, rows, length)
         if key not in self._schedules:
             tokens = torch.empty(rows, length, dtype=torch.int64, device="meta")
             hidden = torch.empty(self._hidden_shape(rows, length), device="meta", requires_grad=True)
             stages: list[Any] = [
-                PipelineStage(stage, stage.number, self._count, device, hidden if stage.number else tokens, hidden, group=self._group)
+                PipelineStage(
+                    stage,
+                    stage.number,
+                    self._count,
+                    device,
+                    hidden if stage.number else tokens,
+                    hidden,
+                    group=self._group,
+                )
                 for stage in self.stages
             ]
             # Losses are sums over all predicted tokens: there is no mean over micro-batches.

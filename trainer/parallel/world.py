@@ -1,4 +1,6 @@
-"""The process group and the device mesh: who is who, and sums over all. A single process needs no group and pays nothing."""
+"""The process group and the device mesh: who is who, and sums over all. A single process needs no group and
+pays nothing.
+"""
 
 import os
 from collections.abc import Iterable
@@ -23,11 +25,13 @@ STAGES = "pp"  # comes before them: stages have the least to tell each other
 
 @dataclass(frozen=True)
 class World:
-    """One process's place among `size`. Every method is a collective: all processes call it, in the same order.
+    """One process's place among `size`. Every method is a collective: all processes call it, in the same
+    order.
 
-    `mesh` has the DIMENSIONS, and is there where the model is split; without it each process has all of the model and reads samples of its own.
-    `background` is then for what goes on beside training. With several stages `mesh` is of the processes that have the same ones, and `pipeline` of
-    those that have the different ones of a copy.
+    `mesh` has the DIMENSIONS, and is there where the model is split; without it each process has all of the
+    model and reads samples of its own. `background` is then for what goes on beside training. With several
+    stages `mesh` is of the processes that have the same ones, and `pipeline` of those that have the different
+    ones of a copy.
     """
 
     rank: int
@@ -48,7 +52,9 @@ class World:
 
     @property
     def data_rank(self) -> int:
-        """This process's place among those; neighbours that split matrices have the same, and so do the stages of a pipeline."""
+        """This process's place among those; neighbours that split matrices have the same, and so do the
+        stages of a pipeline.
+        """
         return self.rank if self.mesh is None else self.rank % self.mesh.size() // self.mesh["tp"].size()
 
     @property
@@ -99,20 +105,28 @@ class World:
 
     @property
     def loss_factor(self) -> int:
-        """What each process multiplies its loss by, so that gradients are sums over processes: FSDP2 takes their mean."""
+        """What each process multiplies its loss by, so that gradients are sums over processes: FSDP2
+        takes their mean.
+        """
         return 1 if self.mesh is None else self.data_size
 
     def sum_gradients(self, model: nn.Module) -> None:
-        """Replaces each gradient by its sum over all processes, in buckets of the parameters' order. FSDP2 has done it in the backward pass."""
+        """Replaces each gradient by its sum over all processes, in buckets of the parameters' order. FSDP2
+        has done it in the backward pass.
+        """
         if self.size == 1 or self.mesh is not None:
             return
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
         while gradients:
             bucket: list[torch.Tensor] = []
-            while gradients and (not bucket or sum(g.numel() for g in bucket) + gradients[0].numel() <= BUCKET_ELEMENTS):
+            while gradients and (
+                not bucket or sum(g.numel() for g in bucket) + gradients[0].numel() <= BUCKET_ELEMENTS
+            ):
                 bucket.append(gradients.pop(0))
             flat = self.sum(torch.cat([gradient.flatten() for gradient in bucket]))
-            for gradient, summed in zip(bucket, flat.split([gradient.numel() for gradient in bucket]), strict=True):
+            for gradient, summed in zip(
+                bucket, flat.split([gradient.numel() for gradient in bucket]), strict=True
+            ):
                 gradient.copy_(summed.view_as(gradient))
 
     def barrier(self) -> None:
@@ -121,8 +135,13 @@ class World:
 
 
 def join(parallel: ParallelConfig) -> World:
-    """This process's world, from torchrun's environment variables; alone without them. TrainerError when `parallel` is not for so many processes."""
-    rank, size, neighbour = (int(os.environ.get(key, default)) for key, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0")))
+    """This process's world, from torchrun's environment variables; alone without them. TrainerError when
+    `parallel` is not for so many processes.
+    """
+    rank, size, neighbour = (
+        int(os.environ.get(key, default))
+        for key, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
+    )
     sizes = _sizes(parallel, size)
     device = torch.device("cuda", neighbour) if torch.cuda.is_available() else torch.device("cpu")
     if device.type == "cuda":
@@ -144,8 +163,10 @@ def _sizes(parallel: ParallelConfig, processes: int) -> tuple[int, int, int, int
     if copies * copy != processes:
         wanted = f"dp_replicate {copies} x " if parallel.dp_replicate else "a multiple of "
         raise TrainerError(
-            f"training.parallel is for {wanted}dp_shard {parallel.dp_shard} x tp {parallel.tp} x pp {parallel.pp} = {copies * copy} processes, "
-            f"and there are {processes}: start `torchrun --nproc-per-node={copies * copy} -m trainer ...`, or change training.parallel"
+            f"training.parallel is for {wanted}dp_shard {parallel.dp_shard} x tp {parallel.tp} x pp "
+            f"{parallel.pp} = {copies * copy} processes, "
+            f"and there are {processes}: start `torchrun --nproc-per-node={copies * copy} -m trainer ...`, "
+            "or change training.parallel"
         )
     return parallel.pp, copies, parallel.dp_shard, parallel.tp
 

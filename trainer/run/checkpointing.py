@@ -13,7 +13,9 @@ from trainer.run.session import Session
 
 
 class Saver:
-    """Every process has one, so that all agree on when. The main one, which has a recorder, writes; where the model is split, all do."""
+    """Every process has one, so that all agree on when. The main one, which has a recorder, writes; where the
+    model is split, all do.
+    """
 
     def __init__(self, session: Session, directory: RunDirectory, recorder: Recorder | None) -> None:
         self._session, self._directory, self._recorder = session, directory, recorder
@@ -26,12 +28,20 @@ class Saver:
     def is_due(self) -> bool:
         """Whether a checkpoint follows the step just done. A collective."""
         session, wanted = self._session, self._session.training.checkpoint
-        if wanted.every_minutes is not None and session.world.any(time.monotonic() - self._last >= 60 * wanted.every_minutes):
+        if wanted.every_minutes is not None and session.world.any(
+            time.monotonic() - self._last >= 60 * wanted.every_minutes
+        ):
             return True
-        return session.is_complete or any(session.passes(every) for every in (wanted.every_tokens, wanted.keep_every_tokens) if every is not None)
+        return session.is_complete or any(
+            session.passes(every)
+            for every in (wanted.every_tokens, wanted.keep_every_tokens)
+            if every is not None
+        )
 
     def save(self, whole: bool) -> None:
-        """Returns when the state is copied and the checkpoint before is committed. `whole` overrules `model_only`."""
+        """Returns when the state is copied and the checkpoint before is committed. `whole` overrules
+        `model_only`.
+        """
         self._last = time.monotonic()
         if self._writer is None:
             return
@@ -39,9 +49,13 @@ class Saver:
         self._writer.wait()
         # The metrics must be on disk before a checkpoint that vouches for them.
         metrics_bytes = self._recorder.metrics.sync() if self._recorder is not None else 0
-        snapshot = session.snapshot(self._staging, metrics_bytes, model_only=session.training.checkpoint.model_only and not whole)
+        snapshot = session.snapshot(
+            self._staging, metrics_bytes, model_only=session.training.checkpoint.model_only and not whole
+        )
         retire = partial(store.retire, keep_last=session.training.checkpoint.keep_last, stays=session.stays)
-        self._writer.save(store.directory_for(self._directory.checkpoints, session.step), snapshot.write, retire)
+        self._writer.save(
+            store.directory_for(self._directory.checkpoints, session.step), snapshot.write, retire
+        )
 
     def poll(self) -> None:
         """Announces a checkpoint that has been committed. TrainerError when it could not be saved."""

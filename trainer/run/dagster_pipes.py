@@ -13,9 +13,11 @@ log = logging.getLogger("trainer")
 
 
 class Reporter:
-    """Sends messages `{"kind": start | metrics | evaluation | sample | checkpoint | error | end, ...}` through Dagster Pipes.
+    """Sends messages `{"kind": start | metrics | evaluation | sample | checkpoint | error | end, ...}`
+    through Dagster Pipes.
 
-    Silent without DAGSTER_PIPES_CONTEXT and on all processes but the main one. When the other side is gone, the rest of the run is silent too.
+    Silent without DAGSTER_PIPES_CONTEXT and on all processes but the main one. When the other side is gone,
+    the rest of the run is silent too.
     """
 
     def __init__(self, is_main: bool) -> None:
@@ -29,7 +31,9 @@ class Reporter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._context is not None:
             with contextlib.suppress(OSError):
                 self._context.close()

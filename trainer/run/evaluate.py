@@ -1,4 +1,6 @@
-"""Validation: every held-out token once, weighted by tokens, in nats per token and bits per byte of the text."""
+"""Validation: every held-out token once, weighted by tokens, in nats per token and bits per byte of the
+text.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -31,12 +33,19 @@ class EvaluationStoppedError(Exception):
 
 
 def evaluate(
-    model: Llama, data: DataConfig, training: TrainingConfig, precision: Precision, world: World, gives_up: Callable[[], bool] = lambda: False
+    model: Llama,
+    data: DataConfig,
+    training: TrainingConfig,
+    precision: Precision,
+    world: World,
+    gives_up: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any] | None:
-    """`loss`, `perplexity`, `bits_per_byte`, `validation_tokens` (those predicted), `validation_bytes`, and the same under `per_corpus`.
+    """`loss`, `perplexity`, `bits_per_byte`, `validation_tokens` (those predicted), `validation_bytes`, and
+    the same under `per_corpus`.
 
-    None when no corpus has validation shards. A stream of n tokens gives n - 1 predictions, in windows of seq_len; the last window is padded, not
-    dropped. Bits per byte are all nats, those of [BOT] and [EOT] included, over ln 2 and the UTF-8 bytes of the text.
+    None when no corpus has validation shards. A stream of n tokens gives n - 1 predictions, in windows of
+    seq_len; the last window is padded, not dropped. Bits per byte are all nats, those of [BOT] and [EOT]
+    included, over ln 2 and the UTF-8 bytes of the text.
 
     EvaluationStoppedError once `gives_up`, which all processes ask before each batch, says so.
     """
@@ -48,7 +57,13 @@ def evaluate(
     with torch.no_grad():
         for row, corpus in enumerate(corpora):
             stream = TokenStream(corpus.validation)
-            for windows in _batches(stream, training.seq_len, training.evaluation.micro_batch_size, world.data_rank, world.data_size):
+            for windows in _batches(
+                stream,
+                training.seq_len,
+                training.evaluation.micro_batch_size,
+                world.data_rank,
+                world.data_size,
+            ):
                 if gives_up():
                     release(model)
                     raise EvaluationStoppedError
@@ -59,13 +74,23 @@ def evaluate(
                 sums[row, 1] += (batch[:, 1:] >= 0).sum()
     release(model)
     totals = world.sum(world.from_last_stage(sums)).tolist()
-    per_corpus = {corpus.name: _summary(nats, tokens, corpus.validation_bytes) for corpus, (nats, tokens) in zip(corpora, totals, strict=True)}
-    overall = _summary(sum(nats for nats, _ in totals), sum(tokens for _, tokens in totals), sum(corpus.validation_bytes for corpus in corpora))
+    per_corpus = {
+        corpus.name: _summary(nats, tokens, corpus.validation_bytes)
+        for corpus, (nats, tokens) in zip(corpora, totals, strict=True)
+    }
+    overall = _summary(
+        sum(nats for nats, _ in totals),
+        sum(tokens for _, tokens in totals),
+        sum(corpus.validation_bytes for corpus in corpora),
+    )
     return {**overall, "per_corpus": per_corpus}
 
 
-def _batches(stream: TokenStream, seq_len: int, batch_size: int, rank: int, world_size: int) -> Iterator[np.ndarray]:
-    """Every world_size-th batch of windows [batch_size, seq_len + 1] int64, all of one shape: what is missing at the end is no target.
+def _batches(
+    stream: TokenStream, seq_len: int, batch_size: int, rank: int, world_size: int
+) -> Iterator[np.ndarray]:
+    """Every world_size-th batch of windows [batch_size, seq_len + 1] int64, all of one shape: what is missing
+    at the end is no target.
 
     All ranks get the same number, for where weights are gathered no process can do without the others.
     """
@@ -91,14 +116,19 @@ def _summary(nats: float, tokens: float, text_bytes: int) -> dict[str, float | i
     }
 
 
-def evaluate_checkpoint(checkpoint: Path, config: RunConfig, samples: SamplesConfig | None = None) -> dict[str, Any]:
-    """A checkpoint directory on the validation shards of `config`; with `samples` also what it writes after each of their prompts, as `samples`.
+def evaluate_checkpoint(
+    checkpoint: Path, config: RunConfig, samples: SamplesConfig | None = None
+) -> dict[str, Any]:
+    """A checkpoint directory on the validation shards of `config`; with `samples` also what it writes after
+    each of their prompts, as `samples`.
 
     TrainerError when there are no such shards or the checkpoint cannot be read.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = load_model(checkpoint / "hf", device)
-    found = evaluate(model, config.data, config.training, resolve(config.training.precision, device), World(0, 1, device))
+    found = evaluate(
+        model, config.data, config.training, resolve(config.training.precision, device), World(0, 1, device)
+    )
     if found is None:
         raise TrainerError("no corpus of the configuration has validation shards")
     if samples is not None:

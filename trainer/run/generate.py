@@ -12,13 +12,19 @@ from trainer.system.errors import TrainerError
 
 
 @torch.no_grad()
-def generate(model: Llama, prompt: list[int], samples: SamplesConfig, eot_id: int, generator: torch.Generator) -> list[int]:
-    """The tokens that follow `prompt`, up to `eot_id` (not returned), `max_new_tokens` or the model's context, whichever comes first.
+def generate(
+    model: Llama, prompt: list[int], samples: SamplesConfig, eot_id: int, generator: torch.Generator
+) -> list[int]:
+    """The tokens that follow `prompt`, up to `eot_id` (not returned), `max_new_tokens` or the model's
+    context, whichever comes first.
 
     TrainerError when the prompt fills the context.
     """
     if not 0 < len(prompt) < model.max_length:
-        raise TrainerError(f"the prompt has {len(prompt)} tokens; it must have at least 1 and leave room in the context of {model.max_length}")
+        raise TrainerError(
+            f"the prompt has {len(prompt)} tokens; it must have at least 1 and leave room in the context of "
+            f"{model.max_length}"
+        )
     device = model.model.embed_tokens.weight.device
     cache, tokens = Cache(), torch.tensor([prompt], device=device)
     written: list[int] = []
@@ -33,17 +39,29 @@ def generate(model: Llama, prompt: list[int], samples: SamplesConfig, eot_id: in
 
 
 def choose(logits: torch.Tensor, samples: SamplesConfig, generator: torch.Generator) -> int:
-    """A token by `logits` [vocab_size] on the CPU: temperature, then `top_k`, then `top_p` of what is left."""
+    """A token by `logits` [vocab_size] on the CPU: temperature, then `top_k`, then `top_p` of what is
+    left.
+    """
     if samples.temperature == 0:
         return int(logits.argmax())
     if 0 < samples.top_k < len(logits):
         logits = logits.where(logits >= logits.topk(samples.top_k).values[-1], -torch.inf)
     probabilities, tokens = (logits / samples.temperature).softmax(dim=-1).sort(descending=True)
     likelier = probabilities.cumsum(dim=-1) - probabilities
-    return int(tokens[torch.multinomial(probabilities.where(likelier < samples.top_p, 0.0), 1, generator=generator)])
+    return int(
+        tokens[torch.multinomial(probabilities.where(likelier < samples.top_p, 0.0), 1, generator=generator)]
+    )
 
 
-def complete(model: Llama, tokenizer: Tokenizer, prompt: str, bot_id: int, eot_id: int, samples: SamplesConfig, seed: int) -> str:
+def complete(
+    model: Llama,
+    tokenizer: Tokenizer,
+    prompt: str,
+    bot_id: int,
+    eot_id: int,
+    samples: SamplesConfig,
+    seed: int,
+) -> str:
     """`prompt` as the beginning of a document, and what the model writes after it."""
     ids = [bot_id, *tokenizer.encode(prompt, add_special_tokens=False).ids]
     generator = torch.Generator().manual_seed(seed)
@@ -52,7 +70,9 @@ def complete(model: Llama, tokenizer: Tokenizer, prompt: str, bot_id: int, eot_i
 
 
 def load_tokenizer(directory: Path) -> Tokenizer:
-    """tokenizer.json of `directory`, special strings in text taken as text. TrainerError when it cannot be read."""
+    """tokenizer.json of `directory`, special strings in text taken as text. TrainerError when it cannot
+    be read.
+    """
     path = directory / "tokenizer.json"
     if not path.is_file():
         raise TrainerError(f"{path}: no such file")
@@ -65,10 +85,15 @@ def load_tokenizer(directory: Path) -> Tokenizer:
 
 
 def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
-    """`prompt` and `text`, as `complete` writes it, for each of samples.prompts, with the tokenizer of an exported model's directory."""
+    """`prompt` and `text`, as `complete` writes it, for each of samples.prompts, with the tokenizer of an
+    exported model's directory.
+    """
     config, tokenizer = hf.read_config(directory), load_tokenizer(directory)
     ends = config["bos_token_id"], config["eos_token_id"]
-    return [{"prompt": prompt, "text": complete(model, tokenizer, prompt, *ends, samples, seed).strip()} for prompt in samples.prompts]
+    return [
+        {"prompt": prompt, "text": complete(model, tokenizer, prompt, *ends, samples, seed).strip()}
+        for prompt in samples.prompts
+    ]
 
 
 def complete_from_checkpoint(checkpoint: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:

@@ -11,13 +11,16 @@ import torch
 from trainer.model.precision import AUTOCAST, Precision
 from trainer.system.gpus import GPUS
 
-# Products are measured with ever larger matrices until one takes this long; bf16 without hardware for it takes a thousand times as long as with it.
+# Products are measured with ever larger matrices until one takes this long; bf16 without hardware for it
+# takes a thousand times as long as with it.
 MEASURED_SECONDS, MEASURED_TIMES = 2e-3, 3
 CGROUP = Path("/sys/fs/cgroup")
 
 
 def peak_flops(device: torch.device, precision: Precision) -> float:
-    """FLOP/s of matrix products on one device: by the data sheet for bf16 and fp16 on a known GPU, else measured here."""
+    """FLOP/s of matrix products on one device: by the data sheet for bf16 and fp16 on a known GPU, else
+    measured here.
+    """
     if device.type == "cuda" and precision in AUTOCAST:
         name = torch.cuda.get_device_name(device)
         for gpu in GPUS.values():
@@ -54,7 +57,9 @@ def peak_memory(device: torch.device) -> int:
 
 
 def free_memory(device: torch.device) -> int:
-    """The bytes that this process can still get: of the GPU, else its share of the host's within the container's limit."""
+    """The bytes that this process can still get: of the GPU, else its share of the host's within the
+    container's limit.
+    """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     lines = Path("/proc/meminfo").read_text().splitlines()
@@ -62,6 +67,10 @@ def free_memory(device: torch.device) -> int:
     limit, used, parts = (CGROUP / name for name in ("memory.max", "memory.current", "memory.stat"))
     if limit.exists() and (allowed := limit.read_text().strip()) != "max":
         # Files that were read count as used until somebody needs the room.
-        cached = sum(int(size) for name, size in map(str.split, parts.read_text().splitlines()) if name in ("active_file", "inactive_file"))
+        cached = sum(
+            int(size)
+            for name, size in map(str.split, parts.read_text().splitlines())
+            if name in ("active_file", "inactive_file")
+        )
         free = min(free, int(allowed) - int(used.read_text()) + cached)
     return free // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

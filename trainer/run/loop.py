@@ -39,9 +39,11 @@ log = logging.getLogger("trainer")
 
 
 def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -> int:
-    """Trains to max_tokens or until SIGTERM or SIGINT: DONE or RESUMABLE. TrainerError for what the user can correct.
+    """Trains to max_tokens or until SIGTERM or SIGINT: DONE or RESUMABLE. TrainerError for what the user can
+    correct.
 
-    `allow_changes` goes on from a checkpoint of other settings; `profile` leaves a trace of a few steps in the run's directory.
+    `allow_changes` goes on from a checkpoint of other settings; `profile` leaves a trace of a few steps in
+    the run's directory.
     """
     with StopSignals() as stop, ExitStack() as to_the_end:
         world = join(config.training.parallel)
@@ -67,10 +69,20 @@ def room_on_disk(run_dir: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise TrainerError(f"{run_dir}: {error.strerror}; checkpoints are intact, free some space and run again to go on") from error
+        raise TrainerError(
+            f"{run_dir}: {error.strerror}; checkpoints are intact, free some space and run again to go on"
+        ) from error
 
 
-def _run(config: RunConfig, world: World, reporter: Reporter, stop: StopSignals, stack: ExitStack, allow_changes: bool, profile: bool) -> int:
+def _run(
+    config: RunConfig,
+    world: World,
+    reporter: Reporter,
+    stop: StopSignals,
+    stack: ExitStack,
+    allow_changes: bool,
+    profile: bool,
+) -> int:
     session = Session.prepare(config, world)
     directory = RunDirectory(config.run_dir)
     if world.is_main:
@@ -86,28 +98,48 @@ def _run(config: RunConfig, world: World, reporter: Reporter, stop: StopSignals,
         session.rehearse()
         recorder = None
         if world.is_main:
-            write_atomically(directory.config, yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False))
+            write_atomically(
+                directory.config, yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False)
+            )
             recorder = Recorder(session, directory, reporter)
             stack.callback(recorder.close)
         saver = Saver(session, directory, recorder)
         stack.callback(saver.close)
-        tracing = stack.enter_context(profiler(directory.profile, session.step)) if profile and world.is_main else None
+        tracing = (
+            stack.enter_context(profiler(directory.profile, session.step))
+            if profile and world.is_main
+            else None
+        )
         status = _train(session, recorder, saver, tracing, stop)
     if status == DONE:
-        log.info("complete: %s tokens, %s", f"{session.tokens:,}", store.directory_for(directory.checkpoints, session.step))
-        reporter.send("end", step=session.step, tokens=session.tokens, loss=session.loss, evaluation=session.evaluation)
+        log.info(
+            "complete: %s tokens, %s",
+            f"{session.tokens:,}",
+            store.directory_for(directory.checkpoints, session.step),
+        )
+        reporter.send(
+            "end", step=session.step, tokens=session.tokens, loss=session.loss, evaluation=session.evaluation
+        )
     return status
 
 
 def _announce_again(reporter: Reporter, checkpoint: Path, session: Session) -> None:
-    """Whoever listens may have missed it. One that was damaged meanwhile is passed over: the run does not need it."""
+    """Whoever listens may have missed it. One that was damaged meanwhile is passed over: the run does not
+    need it.
+    """
     try:
         send_checkpoint(reporter, checkpoint, session)
     except (CheckpointError, TrainerError) as error:
         log.warning("left out: %s", error)
 
 
-def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: torch.profiler.profile | None, stop: StopSignals) -> int:
+def _train(
+    session: Session,
+    recorder: Recorder | None,
+    saver: Saver,
+    tracing: torch.profiler.profile | None,
+    stop: StopSignals,
+) -> int:
     training, world = session.training, session.world
     _evaluate_late(session, recorder, stop)
     batches = Prefetcher(session.data, world.data_rank, world.data_size)
@@ -160,18 +192,26 @@ def _train(session: Session, recorder: Recorder | None, saver: Saver, tracing: t
 
 
 def _is_stopped(session: Session, stop: StopSignals) -> bool:
-    """Whether any process got a signal. The last step is followed by everything that ends a run, signal or not. A collective."""
+    """Whether any process got a signal. The last step is followed by everything that ends a run, signal or
+    not. A collective.
+    """
     return not session.is_complete and session.world.any(stop.received)
 
 
 def _evaluate_late(session: Session, recorder: Recorder | None, stop: StopSignals) -> None:
     """Makes up for an evaluation that a signal came before."""
-    if session.step and session.passes(session.training.evaluation.every_tokens) and session.evaluation is None:
+    if (
+        session.step
+        and session.passes(session.training.evaluation.every_tokens)
+        and session.evaluation is None
+    ):
         _evaluate(session, recorder, stop)
 
 
 def _evaluate(session: Session, recorder: Recorder | None, stop: StopSignals) -> None:
-    """A signal ends it, but for the last one, which belongs to the end: a run that goes on makes up for it."""
+    """A signal ends it, but for the last one, which belongs to the end: a run that goes on makes up for
+    it.
+    """
     with averaged(session.optimizers):
         try:
             session.evaluation = evaluate(

@@ -1,4 +1,6 @@
-"""How much memory a run needs on this machine, found by doing a step without any: on fake tensors, which have shapes but no content."""
+"""How much memory a run needs on this machine, found by doing a step without any: on fake tensors, which have
+shapes but no content.
+"""
 
 import weakref
 from collections.abc import Iterable, Sequence
@@ -18,7 +20,8 @@ from trainer.optim import weight_averaging
 from trainer.optim.build import build
 from trainer.run.step import loss_sum
 
-# What a process on a CPU holds beside its tensors: buffers of libraries, and the holes in a heap that is never given back. Measured at 0.4 to 1.0 GB.
+# What a process on a CPU holds beside its tensors: buffers of libraries, and the holes in a heap that is
+# never given back. Measured at 0.4 to 1.0 GB.
 LIBRARY_BYTES, HOLES = 30_000_000, 0.15
 
 
@@ -26,8 +29,9 @@ LIBRARY_BYTES, HOLES = 30_000_000, 0.15
 class Memory:
     """Bytes in one process, uncompiled; `total` at the peak, when not all of each part need be there.
 
-    `activations`: what a micro-batch keeps for its backward pass. `working`: what a step holds for a moment beyond the other parts, such as logits.
-    Where training is on the CPU, `copy` is what a checkpoint is written from, and `beside` what is no tensor.
+    `activations`: what a micro-batch keeps for its backward pass. `working`: what a step holds for a moment
+    beyond the other parts, such as logits. Where training is on the CPU, `copy` is what a checkpoint is
+    written from, and `beside` what is no tensor.
     """
 
     weights: int
@@ -54,11 +58,16 @@ class Memory:
             "the copy that checkpoints are written from": self.copy,
             "libraries and holes in the heap": self.beside,
         }
-        return f"{self.total / 1e6:,.0f} MB ({', '.join(f'{name} {size / 1e6:,.0f}' for name, size in parts.items() if size)})"
+        return (
+            f"{self.total / 1e6:,.0f} MB "
+            f"({', '.join(f'{name} {size / 1e6:,.0f}' for name, size in parts.items() if size)})"
+        )
 
 
 def copies_with_averages(training: TrainingConfig) -> int:
-    """Copies of the weights in the optimizers' state while a checkpoint is made: the averages, and beside them the weights in training."""
+    """Copies of the weights in the optimizers' state while a checkpoint is made: the averages, and beside
+    them the weights in training.
+    """
     averages = len(weight_averaging.slots(training.averaging))
     return averages + 1 if averages else 0
 
@@ -68,17 +77,27 @@ def rough(config: RunConfig) -> int:
     training, vocab_size = config.training, config.data.vocab_size
     model, tokens = training.model, training.micro_batch_tokens
     block = 32 * model.d_model + 8 * model.d_ff + 8 * model.n_heads * training.seq_len
-    return (28 + 8 * copies_with_averages(training)) * model.parameters(vocab_size) + 4 * tokens * (model.n_layers * block + 8 * vocab_size)
+    return (28 + 8 * copies_with_averages(training)) * model.parameters(vocab_size) + 4 * tokens * (
+        model.n_layers * block + 8 * vocab_size
+    )
 
 
 def estimate(config: RunConfig, processes: int, device: torch.device) -> Memory:
-    """From steps of the model with one and with two layers: each further layer needs what the second does. Takes about a second."""
-    (one, two), more = (_step(config, processes, device, layers) for layers in (1, 2)), config.training.model.n_layers - 1
-    weights, optimizer, activations, forward_and_backward, update = (a + more * (b - a) for a, b in zip(one, two, strict=True))
+    """From steps of the model with one and with two layers: each further layer needs what the second does.
+    Takes about a second.
+    """
+    (one, two), more = (
+        (_step(config, processes, device, layers) for layers in (1, 2)),
+        config.training.model.n_layers - 1,
+    )
+    weights, optimizer, activations, forward_and_backward, update = (
+        a + more * (b - a) for a, b in zip(one, two, strict=True)
+    )
     peak = max(forward_and_backward, update)
     copy = beside = 0
     if device.type == "cpu":
-        # With averages the weights in training are copied too: in memory gradients make room for them, which are gone by then.
+        # With averages the weights in training are copied too: in memory gradients make room for them, which
+        # are gone by then.
         trained = weights if config.training.averaging else 0
         copy = weights + (0 if config.training.checkpoint.model_only else optimizer + trained)
         beside = LIBRARY_BYTES + int(HOLES * (peak + copy))
@@ -95,15 +114,39 @@ def estimate(config: RunConfig, processes: int, device: torch.device) -> Memory:
 
 
 def _step(config: RunConfig, processes: int, device: torch.device, layers: int) -> Sequence[int]:
-    """Bytes of weights, of optimizer state, of what is kept for the backward pass; the most while there are activations, and in the update."""
+    """Bytes of weights, of optimizer state, of what is kept for the backward pass; the most while there are
+    activations, and in the update.
+    """
     training, data = config.training, config.data
-    precision, masked = resolve(training.precision, device), masks_documents(training.document_masking, device)
-    backend = choose(training.attention, device, AUTOCAST.get(precision, torch.float32), training.seq_len, masked, training.model.attention_sinks)
+    precision, masked = (
+        resolve(training.precision, device),
+        masks_documents(training.document_masking, device),
+    )
+    backend = choose(
+        training.attention,
+        device,
+        AUTOCAST.get(precision, torch.float32),
+        training.seq_len,
+        masked,
+        training.model.attention_sinks,
+    )
     if backend in ("flex", "flash"):
         backend, masked = "sdpa", False  # its kernel for long sequences keeps what theirs keep, and no mask
     with FakeTensorMode(), device:
-        shape = training.model.model_copy(update={"n_layers": layers, "attention_sinks": backend == "math" and training.model.attention_sinks})
-        model = Llama(shape, data.vocab_size, training.seq_len, backend, training.activation_checkpointing, training.dropout)
+        shape = training.model.model_copy(
+            update={
+                "n_layers": layers,
+                "attention_sinks": backend == "math" and training.model.attention_sinks,
+            }
+        )
+        model = Llama(
+            shape,
+            data.vocab_size,
+            training.seq_len,
+            backend,
+            training.activation_checkpointing,
+            training.dropout,
+        )
         # Moments in 8 bits are compiled, which cannot be tried like this: they are counted as fp32, too much.
         in_fp32 = {"kind": "adamw"} if training.optimizer.kind == "adamw_8bit" else {}
         optimizers = build(model, training.optimizer.model_copy(update=in_fp32))

@@ -12,7 +12,9 @@ TIMING_FIELDS = ("tokens_per_second", "step_ms", "data_wait_ms", "mfu", "memory_
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The records of a metrics.jsonl, each with `kind` train, evaluation or rollback, without a last line that a kill cut short."""
+    """The records of a metrics.jsonl, each with `kind` train, evaluation or rollback, without a last line
+    that a kill cut short.
+    """
     if not path.exists():
         return []
     records = []
@@ -25,7 +27,9 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 class MetricsLog:
-    """Appends to metrics.jsonl. Opened on a resumed run, it first forgets what came after the `resumed_bytes` that the checkpoint vouches for."""
+    """Appends to metrics.jsonl. Opened on a resumed run, it first forgets what came after the `resumed_bytes`
+    that the checkpoint vouches for.
+    """
 
     def __init__(self, path: Path, tensorboard: Path, resumed_step: int, resumed_bytes: int) -> None:
         self._path, self._folder = path, tensorboard
@@ -42,7 +46,8 @@ class MetricsLog:
 
     def _cut(self, size: int) -> None:
         self._file.truncate(size)
-        self._file.seek(0, os.SEEK_END)  # `tell` would still say how long it was, and so would the next checkpoint
+        # `tell` would still say how long it was, and so would the next checkpoint
+        self._file.seek(0, os.SEEK_END)
 
     def close(self) -> None:
         self._file.close()
@@ -64,7 +69,9 @@ class MetricsLog:
         self._tensorboard.add_text(tag, text, step)
 
     def sync(self) -> int:
-        """Makes the lines durable and says how many bytes they are: a checkpoint must not know more than its metrics."""
+        """Makes the lines durable and says how many bytes they are: a checkpoint must not know more than
+        its metrics.
+        """
         self._file.flush()
         os.fsync(self._file.fileno())
         self._tensorboard.flush()

@@ -1,4 +1,6 @@
-"""What is left behind when a loss or a gradient is not finite: the batch, what is wrong in it, and what to try."""
+"""What is left behind when a loss or a gradient is not finite: the batch, what is wrong in it, and what
+to try.
+"""
 
 import json
 import math
@@ -21,9 +23,11 @@ LISTED = 8
 
 @dataclass(frozen=True)
 class Findings:
-    """Parameters that are not finite, and the losses of the batch's windows in nats per window: in the run's precision and in fp32.
+    """Parameters that are not finite, and the losses of the batch's windows in nats per window: in the run's
+    precision and in fp32.
 
-    `losses_in_fp32` is None of a split model that hands out its weights in fewer bits: fp32 cannot be tried there.
+    `losses_in_fp32` is None of a split model that hands out its weights in fewer bits: fp32 cannot be tried
+    there.
     """
 
     weights: list[str]
@@ -34,21 +38,43 @@ class Findings:
     def of(cls, session: Session, windows: torch.Tensor) -> "Findings":
         """Every process asks about the same windows [rows, seq_len + 1]: a forward pass may need them all."""
         held = dict(session.model.named_parameters())
-        weights = [name for name in session.model.shapes if session.world.any(name in held and not bool(held[name].isfinite().all()))]
+        weights = [
+            name
+            for name in session.model.shapes
+            if session.world.any(name in held and not bool(held[name].isfinite().all()))
+        ]
         rounds = session.training.parallel.splits_model and session.precision in AUTOCAST
-        return cls(weights, _losses(session, windows, session.precision), None if rounds else _losses(session, windows, "fp32"))
+        return cls(
+            weights,
+            _losses(session, windows, session.precision),
+            None if rounds else _losses(session, windows, "fp32"),
+        )
 
     def advice(self) -> str:
         if self.weights:
-            named = ", ".join(self.weights[:LISTED]) + (f" and {len(self.weights) - LISTED} more" if len(self.weights) > LISTED else "")
-            return f"not finite already before this step: {named}. Remove the newest checkpoint if it has them too, and lower the learning rate"
+            named = ", ".join(self.weights[:LISTED]) + (
+                f" and {len(self.weights) - LISTED} more" if len(self.weights) > LISTED else ""
+            )
+            return (
+                f"not finite already before this step: {named}. Remove the newest checkpoint if it has "
+                "them too, and lower the learning rate"
+            )
         if self.losses_in_fp32 is not None and not _all_finite(self.losses_in_fp32):
-            return "the loss is not finite in fp32 either: lower the learning rate, lengthen the warmup, or set training.z_loss"
+            return (
+                "the loss is not finite in fp32 either: lower the learning rate, lengthen the warmup, or "
+                "set training.z_loss"
+            )
         if not _all_finite(self.losses):
             if self.losses_in_fp32 is None:
-                return "the loss is not finite: lower the learning rate, lengthen the warmup, set training.z_loss, or train in fp32"
+                return (
+                    "the loss is not finite: lower the learning rate, lengthen the warmup, set "
+                    "training.z_loss, or train in fp32"
+                )
             return "in fp32 the loss is finite: train in bf16 or fp32"
-        return "the loss is finite, its gradient is not: lower the learning rate, lengthen the warmup, or train in fp32"
+        return (
+            "the loss is finite, its gradient is not: lower the learning rate, lengthen the warmup, or "
+            "train in fp32"
+        )
 
 
 def _all_finite(losses: list[float]) -> bool:
@@ -56,7 +82,9 @@ def _all_finite(losses: list[float]) -> bool:
 
 
 def explain(session: Session, error: NotFiniteError, run_dir: Path) -> str:
-    """What to tell the user. Leaves `not-finite/step-<step>.json` and the batch beside it in the run's directory. All processes call it."""
+    """What to tell the user. Leaves `not-finite/step-<step>.json` and the batch beside it in the run's
+    directory. All processes call it.
+    """
     session.model.zero_grad(set_to_none=True)
     windows = torch.from_numpy(session.data.batch(session.step, 0, 1))
     found = Findings.of(session, windows)
@@ -75,7 +103,8 @@ def _report(session: Session, error: NotFiniteError, found: Findings, run_dir: P
         "tokens": session.tokens,
         "loss": str(error.loss),
         "grad_norm": str(error.grad_norm),
-        "windows": "in the .safetensors file: one row of seq_len + 1 token ids for each window; ~id stands for a token that is read, not predicted",
+        "windows": "in the .safetensors file: one row of seq_len + 1 token ids for each window; ~id stands "
+        "for a token that is read, not predicted",
         "weights_not_finite": found.weights,
         "window_losses": [str(loss) for loss in found.losses],
         "window_losses_in_fp32": found.losses_in_fp32 and [str(loss) for loss in found.losses_in_fp32],

@@ -8,7 +8,9 @@ import numpy as np
 
 
 def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
-    """Draws the records of metrics.jsonl. The light line is each step, the dark one a running mean over about a fortieth of them."""
+    """Draws the records of metrics.jsonl. The light line is each step, the dark one a running mean over about
+    a fortieth of them.
+    """
     # Matplotlib takes half a second to import, and only a drawing needs it.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -26,10 +28,24 @@ def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
     smooth = running_mean(losses, span=max(1.0, len(losses) / 40))
     axes.plot(tokens, smooth, color="#08519c", linewidth=1.6, label=f"training {smooth[-1]:.3f}")
     if evaluations:
-        label = f"validation {evaluations[-1]['loss']:.3f} ({evaluations[-1]['bits_per_byte']:.3f} bits per byte)"
+        label = (
+            f"validation {evaluations[-1]['loss']:.3f} ({evaluations[-1]['bits_per_byte']:.3f} bits per byte)"
+        )
         validated = [record["tokens"] / 1e6 for record in evaluations]
-        axes.plot(validated, [record["loss"] for record in evaluations], "o-", color="#d94801", markersize=4, linewidth=1.4, label=label)
-    axes.set(xlabel="million tokens", ylabel="loss (nats per token)", title=f"Loss after {train[-1]['tokens']:,} tokens")
+        axes.plot(
+            validated,
+            [record["loss"] for record in evaluations],
+            "o-",
+            color="#d94801",
+            markersize=4,
+            linewidth=1.4,
+            label=label,
+        )
+    axes.set(
+        xlabel="million tokens",
+        ylabel="loss (nats per token)",
+        title=f"Loss after {train[-1]['tokens']:,} tokens",
+    )
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
     temporary = path.with_name(f".{path.stem}.tmp.png")
@@ -40,7 +56,8 @@ def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
 def running_mean(values: np.ndarray, span: float) -> np.ndarray:
     """Exponential over about `span` values, its start corrected for the missing past (as Adam does).
 
-    Passes over what is not finite, which only the losses of steps that fp16 skipped are: others end a run before they are recorded.
+    Passes over what is not finite, which only the losses of steps that fp16 skipped are: others end a run
+    before they are recorded.
     """
     decay = 1 - 1 / span
     total, weight, means = 0.0, 0.0, []

@@ -1,4 +1,6 @@
-"""What is checked before the first step, so that a run that cannot work says so at once and touches nothing."""
+"""What is checked before the first step, so that a run that cannot work says so at once and touches
+nothing.
+"""
 
 import hashlib
 import logging
@@ -32,10 +34,12 @@ log = logging.getLogger("trainer")
 
 
 def check(config: RunConfig, world: World) -> dict[str, str]:
-    """TrainerError for what cannot work; otherwise what names the content of each corpus' shards (train and validation), by its name.
+    """TrainerError for what cannot work; otherwise what names the content of each corpus' shards (train and
+    validation), by its name.
 
-    For the main process alone. Reads every token of a corpus that does not say what its `content` is. Of one that does, the sizes of all shards and
-    some of their ids: an id outside the vocabulary that is met only later ends the run with the name of its document (TrainingData.batch).
+    For the main process alone. Reads every token of a corpus that does not say what its `content` is. Of one
+    that does, the sizes of all shards and some of their ids: an id outside the vocabulary that is met only
+    later ends the run with the name of its document (TrainingData.batch).
     """
     _check_batch(config, world.data_size)
     _check_tokenizer(config)
@@ -46,7 +50,9 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
 
 
 def contents(config: RunConfig) -> dict[str, str]:
-    """What names the content of each corpus' shards, by its name. TrainerError for shards that are damaged; reads what `check` says."""
+    """What names the content of each corpus' shards, by its name. TrainerError for shards that are damaged;
+    reads what `check` says.
+    """
     return {corpus.name: _check_shards(corpus, config.data) for corpus in config.data.corpora}
 
 
@@ -57,14 +63,16 @@ def _check_batch(config: RunConfig, data_size: int) -> None:
         where = f"stage {stage.name!r}: " if training.stages else ""
         if stage.global_batch_tokens % (micro * data_size):
             raise TrainerError(
-                f"{where}training.global_batch_tokens {stage.global_batch_tokens} is not a multiple of seq_len x micro_batch_size x processes "
+                f"{where}training.global_batch_tokens {stage.global_batch_tokens} is not a multiple of "
+                "seq_len x micro_batch_size x processes "
                 f"({training.seq_len} x {training.micro_batch_size} x {data_size}); change one of them"
             )
         parallel, micro_batches = training.parallel, stage.global_batch_tokens // (micro * data_size)
         if micro_batches < parallel.pp or (parallel.pp_stages > 1 and micro_batches % parallel.pp):
             needed = "a multiple of" if parallel.pp_stages > 1 else "at least"
             raise TrainerError(
-                f"{where}training.parallel.pp {parallel.pp} needs {needed} {parallel.pp} micro-batches in a step of each pipeline, and there are "
+                f"{where}training.parallel.pp {parallel.pp} needs {needed} {parallel.pp} micro-batches in a "
+                "step of each pipeline, and there are "
                 f"{micro_batches}; lower training.micro_batch_size, or raise training.global_batch_tokens"
             )
 
@@ -84,7 +92,8 @@ def _check_tokenizer(config: RunConfig) -> None:
         tokens = len(tokenizer.encode(prompt, add_special_tokens=False).ids) + 1  # [BOT]
         if tokens >= context:
             raise TrainerError(
-                f"training.samples.prompts.{number} has {tokens} tokens, and training.seq_len {context} leaves no room to go on from it"
+                f"training.samples.prompts.{number} has {tokens} tokens, and training.seq_len {context} "
+                "leaves no room to go on from it"
             )
 
 
@@ -115,7 +124,13 @@ def _hash_shards(name: str, shards: list[Shard], data: DataConfig) -> str:
         shard.check_ends(data.bot_id, data.eot_id)
     seconds, found = time.monotonic() - started, digest.hexdigest()
     if seconds > SLOW_SECONDS:
-        log.info("corpus %r: all tokens read and hashed in %.0f s; `content: %s` beside its shards saves that next time", name, seconds, found)
+        log.info(
+            "corpus %r: all tokens read and hashed in %.0f s; `content: %s` beside its shards saves that "
+            "next time",
+            name,
+            seconds,
+            found,
+        )
     return found
 
 
@@ -130,7 +145,8 @@ def _check_disk(config: RunConfig) -> None:
     free = shutil.disk_usage(_existing_parent(config.run_dir)).free
     if missing * checkpoint_bytes > free:
         raise TrainerError(
-            f"{config.run_dir}: {free / 1e6:,.0f} MB free, but {missing} checkpoints of {checkpoint_bytes / 1e6:,.0f} MB are to be made; "
+            f"{config.run_dir}: {free / 1e6:,.0f} MB free, but {missing} checkpoints of "
+            f"{checkpoint_bytes / 1e6:,.0f} MB are to be made; "
             "free some space, lower training.checkpoint.keep_last, or choose another run_dir"
         )
 
@@ -169,19 +185,24 @@ def _check_memory(config: RunConfig, world: World) -> None:
 
 @contextmanager
 def explained(training: TrainingConfig) -> Iterator[None]:
-    """Turns what the first batch fails with into TrainerError: memory that is not there, a model that cannot be compiled."""
+    """Turns what the first batch fails with into TrainerError: memory that is not there, a model that cannot
+    be compiled.
+    """
     try:
         yield
     except TorchDynamoException as error:
         raise TrainerError(
-            f"the model cannot be compiled ({_first_line(error)}); set training.compile to false, or, if it is a file that a killed compiler left "
-            "broken, remove torch's cache (TORCHINDUCTOR_CACHE_DIR, else torchinductor_<user> in the temporary directory)"
+            f"the model cannot be compiled ({_first_line(error)}); set training.compile to false, or, if it "
+            "is a file that a killed compiler left "
+            "broken, remove torch's cache (TORCHINDUCTOR_CACHE_DIR, else torchinductor_<user> in the "
+            "temporary directory)"
         ) from error
     except RuntimeError as error:
         if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
             raise
         raise TrainerError(
-            f"one micro-batch of {training.micro_batch_size} x {training.seq_len} tokens does not fit ({_first_line(error)}); "
+            f"one micro-batch of {training.micro_batch_size} x {training.seq_len} tokens does not fit "
+            f"({_first_line(error)}); "
             "lower training.micro_batch_size or training.seq_len, or take a smaller model"
         ) from error
 

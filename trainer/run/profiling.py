@@ -11,7 +11,9 @@ log = logging.getLogger("trainer")
 
 
 def profiler(directory: Path, step: int) -> profile:
-    """Entered at `step` and told of each step's end, it writes `steps-<first>-<last>.json`: every operator, and kernels on a GPU."""
+    """Entered at `step` and told of each step's end, it writes `steps-<first>-<last>.json`: every operator,
+    and kernels on a GPU.
+    """
     first = step + SKIPPED + WARMUP + 1
     path = directory / f"steps-{first}-{first + TRACED - 1}.json"
 
@@ -23,4 +25,6 @@ def profiler(directory: Path, step: int) -> profile:
         log.info("traced %s", path)
 
     # Without `activities`: all that this build of torch supports.
-    return profile(schedule=schedule(wait=SKIPPED, warmup=WARMUP, active=TRACED, repeat=1), on_trace_ready=write)
+    return profile(
+        schedule=schedule(wait=SKIPPED, warmup=WARMUP, active=TRACED, repeat=1), on_trace_ready=write
+    )

@@ -16,7 +16,11 @@ class Progress:
 
     def __init__(self, tokens: int, max_tokens: int) -> None:
         self._max_tokens = max_tokens
-        self._bar = tqdm(total=max_tokens, initial=tokens, unit="tok", unit_scale=True, dynamic_ncols=True) if sys.stderr.isatty() else None
+        self._bar = (
+            tqdm(total=max_tokens, initial=tokens, unit="tok", unit_scale=True, dynamic_ncols=True)
+            if sys.stderr.isatty()
+            else None
+        )
         self._last_line = time.monotonic()
 
     def update(self, tokens: int, loss: float, tokens_per_second: float, eta_seconds: float) -> None:
@@ -26,7 +30,14 @@ class Progress:
         elif time.monotonic() - self._last_line >= LOG_INTERVAL_SECONDS:
             self._last_line = time.monotonic()
             share = 100 * tokens / self._max_tokens
-            log.info("%5.1f%%  %s tokens  loss %.3f  %.0f tokens/s  %.0f s left", share, f"{tokens:,}", loss, tokens_per_second, eta_seconds)
+            log.info(
+                "%5.1f%%  %s tokens  loss %.3f  %.0f tokens/s  %.0f s left",
+                share,
+                f"{tokens:,}",
+                loss,
+                tokens_per_second,
+                eta_seconds,
+            )
 
     def close(self) -> None:
         if self._bar is not None:

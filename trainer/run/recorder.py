@@ -1,4 +1,6 @@
-"""Everything a run tells: metrics, curve, progress, messages to Dagster. Only the main process has one to tell it to."""
+"""Everything a run tells: metrics, curve, progress, messages to Dagster. Only the main process has one to
+tell it to.
+"""
 
 import logging
 import time
@@ -27,7 +29,9 @@ class Recorder:
 
     def __init__(self, session: Session, directory: RunDirectory, reporter: Reporter) -> None:
         self._session, self._directory, self._reporter = session, directory, reporter
-        self.metrics = MetricsLog(directory.metrics, directory.tensorboard, session.step, session.metrics_bytes)
+        self.metrics = MetricsLog(
+            directory.metrics, directory.tensorboard, session.step, session.metrics_bytes
+        )
         self._progress = Progress(session.tokens, session.training.max_tokens)
         self._started, self._started_tokens = time.monotonic(), session.tokens
         self._peak_flops = peak_flops(session.world.device, session.precision) * session.world.size
@@ -39,19 +43,39 @@ class Recorder:
     def before_step(self) -> None:
         stage = self._session.curriculum.stage(self._session.step)
         if stage.name and stage.first_step == self._session.step:
-            log.info("stage %s: %d steps of %s tokens, windows of %d", stage.name, stage.steps, f"{stage.global_batch_tokens:,}", stage.seq_len)
+            log.info(
+                "stage %s: %d steps of %s tokens, windows of %d",
+                stage.name,
+                stage.steps,
+                f"{stage.global_batch_tokens:,}",
+                stage.seq_len,
+            )
 
-    def step(self, result: StepResult, weights: WeightSizes | None, step_seconds: float, wait_seconds: float) -> None:
+    def step(
+        self, result: StepResult, weights: WeightSizes | None, step_seconds: float, wait_seconds: float
+    ) -> None:
         """Written down where there are `weights`."""
         session, stage = self._session, self._session.curriculum.stage(self._session.step - 1)
         elapsed = time.monotonic() - self._started
-        eta = elapsed * (session.training.max_tokens - session.tokens) / (session.tokens - self._started_tokens)
+        eta = (
+            elapsed * (session.training.max_tokens - session.tokens) / (session.tokens - self._started_tokens)
+        )
         speed = stage.global_batch_tokens / step_seconds
         if result.skipped and not result.spike:
-            log.warning("step %d skipped: gradients overflowed in fp16; the loss scale is now %g", session.step, session.loss_scale.value)
+            log.warning(
+                "step %d skipped: gradients overflowed in fp16; the loss scale is now %g",
+                session.step,
+                session.loss_scale.value,
+            )
         if result.spike:
             then = "its update is left out" if result.skipped else "logged only"
-            log.warning("step %d: loss %.3f, gradient norm %.3f: a spike, %s", session.step, result.loss, result.grad_norm, then)
+            log.warning(
+                "step %d: loss %.3f, gradient norm %.3f: a spike, %s",
+                session.step,
+                result.loss,
+                result.grad_norm,
+                then,
+            )
         if weights is not None:
             flops = session.training.model.flops_per_token(session.config.data.vocab_size, stage.seq_len)
             record = {
@@ -74,7 +98,10 @@ class Recorder:
             if session.training.stages:
                 record["stage"] = stage.name
             self.metrics.write(record)
-            message = {name: record[name] for name in ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")}
+            message = {
+                name: record[name]
+                for name in ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")
+            }
             self._reporter.send("metrics", **message, eta_seconds=round(eta, 1))
         self._progress.update(session.tokens, result.loss, speed, eta)
 
@@ -84,21 +111,39 @@ class Recorder:
         self.metrics.go_back(session.step, session.metrics_bytes)
         self._started, self._started_tokens = time.monotonic(), session.tokens
         told = {"step": session.step, "from_step": reached, "loss": spike.loss, "grad_norm": spike.grad_norm}
-        self.metrics.write({"kind": "rollback", "tokens": session.tokens, **told, "jumps": [asdict(jump) for jump in session.jumps]})
-        log.warning("back from step %d to step %d, and on with the samples after the spike", reached, session.step)
+        self.metrics.write(
+            {
+                "kind": "rollback",
+                "tokens": session.tokens,
+                **told,
+                "jumps": [asdict(jump) for jump in session.jumps],
+            }
+        )
+        log.warning(
+            "back from step %d to step %d, and on with the samples after the spike", reached, session.step
+        )
 
     def evaluation(self, evaluation: dict[str, Any]) -> None:
         session = self._session
-        self.metrics.write({"kind": "evaluation", "step": session.step, "tokens": session.tokens, **evaluation})
+        self.metrics.write(
+            {"kind": "evaluation", "step": session.step, "tokens": session.tokens, **evaluation}
+        )
         self._reporter.send("evaluation", step=session.step, tokens=session.tokens, **evaluation)
-        log.info("step %d: validation loss %.4f, %.4f bits per byte", session.step, evaluation["loss"], evaluation["bits_per_byte"])
+        log.info(
+            "step %d: validation loss %.4f, %.4f bits per byte",
+            session.step,
+            evaluation["loss"],
+            evaluation["bits_per_byte"],
+        )
 
     def samples(self, model: Llama) -> None:
         """What the session's model, here whole, writes now; the same at the same step of the same run."""
         session, samples, data = self._session, self._session.training.samples, self._session.config.data
         tokenizer = load_tokenizer(data.tokenizer)
         for prompt in samples.prompts:
-            text = complete(model, tokenizer, prompt, data.bot_id, data.eot_id, samples, session.training.seed)
+            text = complete(
+                model, tokenizer, prompt, data.bot_id, data.eot_id, samples, session.training.seed
+            )
             self.metrics.write_text("sample", text, session.step)
             self._reporter.send("sample", step=session.step, prompt=prompt, text=text)
             log.info("step %d: %s", session.step, text.replace("\n", " / "))

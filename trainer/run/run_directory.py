@@ -26,7 +26,9 @@ class RunDirectory:
 
     @contextmanager
     def locked(self, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Iterator[None]:
-        """Holds the directory; a predecessor that is still saving gets `patience_seconds` to go. TrainerError when it does not."""
+        """Holds the directory; a predecessor that is still saving gets `patience_seconds` to go. TrainerError
+        when it does not.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("a")
@@ -36,10 +38,17 @@ class RunDirectory:
         with lock as file:
             while not _try_lock(file.fileno()):
                 if not told:
-                    log.info("%s: another trainer works in this run directory; waiting %.0f s for it to end", self.path, patience_seconds)
+                    log.info(
+                        "%s: another trainer works in this run directory; waiting %.0f s for it to end",
+                        self.path,
+                        patience_seconds,
+                    )
                     told = True
                 if time.monotonic() > deadline:
-                    raise TrainerError(f"{self.path}: another trainer works in this run directory; wait for it, stop it, or choose another run_dir")
+                    raise TrainerError(
+                        f"{self.path}: another trainer works in this run directory; wait for it, stop it, or "
+                        "choose another run_dir"
+                    )
                 time.sleep(0.2)
             yield
 

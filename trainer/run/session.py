@@ -31,17 +31,25 @@ from trainer.run.step import StepResult, add_gradients, train_step
 from trainer.system.errors import TrainerError
 
 # What a run cannot change on the way, whatever is allowed: its state would not fit.
-FIXED = ("training.model", "training.seq_len", "training.global_batch_tokens", "training.optimizer.kind", "data.tokenizer_sha256", "data.vocab_size")
+FIXED = (
+    "training.model",
+    "training.seq_len",
+    "training.global_batch_tokens",
+    "training.optimizer.kind",
+    "data.tokenizer_sha256",
+    "data.vocab_size",
+)
 
 log = logging.getLogger("trainer")
 
 
 @dataclass
 class Session:
-    """`step` steps are done; `loss` is the last one's, `evaluation` that of the current step if there was one.
+    """`step` steps are done; `loss` is the last one's, `evaluation` that of the current step if there was
+    one.
 
-    `metrics_bytes`: how long metrics.jsonl was when this state was saved. `changes`: what of the settings changed since step 0, and when. `jumps`:
-    the samples left out after so many `rollbacks`.
+    `metrics_bytes`: how long metrics.jsonl was when this state was saved. `changes`: what of the settings
+    changed since step 0, and when. `jumps`: the samples left out after so many `rollbacks`.
     """
 
     config: RunConfig
@@ -67,10 +75,15 @@ class Session:
 
     @classmethod
     def prepare(cls, config: RunConfig, world: World) -> "Session":
-        """Checks everything that can be checked before the first step (TrainerError) and builds the run at step 0."""
+        """Checks everything that can be checked before the first step (TrainerError) and builds the run
+        at step 0.
+        """
         training, shape = config.training, config.training.model
-        # What `auto` means here is part of the run's meaning, so that it is not another one on another machine.
-        training = training.model_copy(update={"document_masking": masks_documents(training.document_masking, world.device)})
+        # What `auto` means here is part of the run's meaning, so that it is not another one on another
+        # machine.
+        training = training.model_copy(
+            update={"document_masking": masks_documents(training.document_masking, world.device)}
+        )
         config = config.model_copy(update={"training": training})
         contents: Any = world.from_main(preflight.check(config, world) if world.is_main else None)
         data = TrainingData(config.data, training, config.run_dir / "packing")
@@ -78,15 +91,35 @@ class Session:
             torch.set_num_threads(training.threads)
         if world.is_main and shape.not_stock:
             log.warning(
-                "no architecture of transformers has %s: the model cannot be exported, only this trainer reads it", " and ".join(shape.not_stock)
+                "no architecture of transformers has %s: the model cannot be exported, only this trainer "
+                "reads it",
+                " and ".join(shape.not_stock),
             )
         precision = resolve(training.precision, world.device)
         dtype = AUTOCAST.get(precision, torch.float32)
-        attention = choose(training.attention, world.device, dtype, training.seq_len, bool(training.document_masking), shape.attention_sinks)
+        attention = choose(
+            training.attention,
+            world.device,
+            dtype,
+            training.seq_len,
+            bool(training.document_masking),
+            shape.attention_sinks,
+        )
         pretrained = Pretrained.find(training.pretrained, shape, config.data) if training.pretrained else None
-        wanted = (shape, config.data.vocab_size, training.seq_len, attention, training.activation_checkpointing, training.dropout)
+        wanted = (
+            shape,
+            config.data.vocab_size,
+            training.seq_len,
+            attention,
+            training.activation_checkpointing,
+            training.dropout,
+        )
         with torch.device("meta"):
-            model = Llama(*wanted) if world.pipeline is None else Pipelined(world.pipeline, training.parallel, precision, *wanted)
+            model = (
+                Llama(*wanted)
+                if world.pipeline is None
+                else Pipelined(world.pipeline, training.parallel, precision, *wanted)
+            )
         model.materialise(world.device)
         if pretrained:
             load_weights(model, pretrained.directory)
@@ -146,7 +179,10 @@ class Session:
     def epochs(self) -> dict[str, float]:
         """How often each corpus will have been read at the end of the run."""
         tokens, length = self._consumed(self.curriculum.steps), self.training.seq_len
-        return {name: round(tokens[name] / (size * length), 3) for name, size in zip(self.data.order.names, self.data.order.sizes, strict=True)}
+        return {
+            name: round(tokens[name] / (size * length), 3)
+            for name, size in zip(self.data.order.names, self.data.order.sizes, strict=True)
+        }
 
     def compile_blocks(self) -> None:
         """Compiles each block where that is wanted and possible; parameter names stay as they are."""
@@ -160,7 +196,8 @@ class Session:
                 block.compile(fullgraph=True, dynamic=False)
 
     def rehearse(self) -> None:
-        """Compiles, and makes the gradients of one micro-batch, which are thrown away: TrainerError when that cannot be done.
+        """Compiles, and makes the gradients of one micro-batch, which are thrown away: TrainerError when that
+        cannot be done.
 
         A pipeline has as many micro-batches in it as processes.
         """
@@ -199,7 +236,9 @@ class Session:
         return result
 
     def snapshot(self, staging: Staging, metrics_bytes: int, model_only: bool) -> state.Snapshot:
-        """What a checkpoint of the current step is written from, copied into `staging`: the average weights, if there are any, beside the others."""
+        """What a checkpoint of the current step is written from, copied into `staging`: the average weights,
+        if there are any, beside the others.
+        """
         progress = state.Progress(
             step=self.step,
             tokens=self.tokens,
@@ -215,7 +254,15 @@ class Session:
             rollbacks=self.rollbacks,
         )
         with weight_averaging.averaged(self.optimizers):
-            return state.Snapshot.take(self.model, None if model_only else self.optimizers, progress, self.config, self.meaning, staging, self.world)
+            return state.Snapshot.take(
+                self.model,
+                None if model_only else self.optimizers,
+                progress,
+                self.config,
+                self.meaning,
+                staging,
+                self.world,
+            )
 
     def resume(self, checkpoints: Path, allow_changes: bool = False) -> Path | None:
         """Goes to the newest checkpoint that verifies, if any. TrainerError when it is of another run."""
@@ -226,7 +273,9 @@ class Session:
         return found
 
     def _go_to(self, checkpoint: Path) -> None:
-        """Takes over everything from a checkpoint, which may be of settings that are changed from there on."""
+        """Takes over everything from a checkpoint, which may be of settings that are changed from there
+        on.
+        """
         saved = state.read_state(checkpoint)
         for optimizer in self.optimizers:
             optimizer.state.clear()
@@ -235,7 +284,11 @@ class Session:
         weight_averaging.drop_others(self.training.averaging, self.optimizers)
         self.step, self.loss, self.evaluation = saved["step"], saved["loss"], saved["evaluation"]
         self.loss_scale = LossScale.of(self.precision).gone_on_from(LossScale(**saved["loss_scale"]))
-        self.spikes, self.metrics_bytes, self.changes = SpikeDetector(map(tuple, saved["spike_history"])), saved["metrics_bytes"], saved["changes"]
+        self.spikes, self.metrics_bytes, self.changes = (
+            SpikeDetector(map(tuple, saved["spike_history"])),
+            saved["metrics_bytes"],
+            saved["changes"],
+        )
         self.jumps, self.rollbacks = [Jump(**jump) for jump in saved["jumps"]], saved["rollbacks"]
         self.data.jump(self.jumps)
         changed = state.differences(saved["meaning"], self.meaning)
@@ -245,18 +298,22 @@ class Session:
             self.changes = [*self.changes, {**at, "changed": changed}]
 
     def roll_back(self, checkpoints: Path) -> bool:
-        """After a step that was a spike: goes back as training.spikes says; False where there is no checkpoint. Nothing may be in flight.
+        """After a step that was a spike: goes back as training.spikes says; False where there is no
+        checkpoint. Nothing may be in flight.
 
         TrainerError when that has been done too often. Later checkpoints are removed.
         """
         spikes, reached, jumps, rollbacks = self.training.spikes, self.step, self.jumps, self.rollbacks
         if rollbacks == spikes.max_rollbacks:
             raise TrainerError(
-                f"step {reached}: a spike after {rollbacks} rollbacks (training.spikes.max_rollbacks); lower the learning rate, look at the data, or "
+                f"step {reached}: a spike after {rollbacks} rollbacks (training.spikes.max_rollbacks); lower "
+                "the learning rate, look at the data, or "
                 "set training.spikes.action to skip"
             )
         found = self.world.from_main(
-            checkpoint_before(checkpoints, reached - spikes.rollback_steps, self.curriculum.steps) if self.world.is_main else None
+            checkpoint_before(checkpoints, reached - spikes.rollback_steps, self.curriculum.steps)
+            if self.world.is_main
+            else None
         )
         if not isinstance(found, Path):
             return False
@@ -269,7 +326,9 @@ class Session:
         return True
 
     def _newest(self, checkpoints: Path, allow_changes: bool) -> Path | None:
-        found, skipped = store.newest_valid(checkpoints, lambda checkpoint: state.verify(checkpoint, self.curriculum.steps))
+        found, skipped = store.newest_valid(
+            checkpoints, lambda checkpoint: state.verify(checkpoint, self.curriculum.steps)
+        )
         if skipped and found is None:
             raise TrainerError(
                 f"no checkpoint of {checkpoints} can be gone on from: {'; '.join(skipped)}. "
@@ -281,15 +340,23 @@ class Session:
             saved = state.read_state(found)
             changed = state.differences(saved["meaning"], self.meaning)
             fixed = [line for line in changed if line.startswith(FIXED)]
-            if not fixed and (saved["tokens"], saved["samples"]) != (self.curriculum.tokens(saved["step"]), self.curriculum.samples(saved["step"])):
+            if not fixed and (saved["tokens"], saved["samples"]) != (
+                self.curriculum.tokens(saved["step"]),
+                self.curriculum.samples(saved["step"]),
+            ):
                 fixed = [f"course of stages up to step {saved['step']}"]
             if fixed and allow_changes:
-                raise TrainerError(f"{found}: cannot be gone on from with another {'; '.join(fixed)}: choose another run_dir")
+                raise TrainerError(
+                    f"{found}: cannot be gone on from with another {'; '.join(fixed)}: choose another run_dir"
+                )
             if changed and not allow_changes:
                 raise TrainerError(
-                    f"{found.parent.parent} holds a run with other settings ({'; '.join(changed)}): restore them, choose another run_dir, "
+                    f"{found.parent.parent} holds a run with other settings ({'; '.join(changed)}): restore "
+                    "them, choose another run_dir, "
                     "or go on all the same with --allow-changes"
                 )
             if saved["step"] > self.curriculum.steps:
-                raise TrainerError(f"{found}: is past training.max_tokens {self.training.max_tokens}; choose another run_dir")
+                raise TrainerError(
+                    f"{found}: is past training.max_tokens {self.training.max_tokens}; choose another run_dir"
+                )
         return found

@@ -1,4 +1,6 @@
-"""Steps out of line with those before them, by the rule of OLMo-core's SkipStepOptimizer; training.spikes says what follows."""
+"""Steps out of line with those before them, by the rule of OLMo-core's SkipStepOptimizer; training.spikes
+says what follows.
+"""
 
 from collections import deque
 from collections.abc import Iterable
@@ -10,7 +12,9 @@ SIGMAS = 6.0
 
 
 class SpikeDetector:
-    """Knows the loss and gradient norm of the last STEPS steps. A run that goes on starts from `history`, so that it flags the same steps."""
+    """Knows the loss and gradient norm of the last STEPS steps. A run that goes on starts from `history`, so
+    that it flags the same steps.
+    """
 
     def __init__(self, history: Iterable[tuple[float, float]] = ()) -> None:
         self._history: deque[tuple[float, float]] = deque(history, maxlen=STEPS)
@@ -20,13 +24,16 @@ class SpikeDetector:
         return list(self._history)
 
     def is_spike(self, loss: float, grad_norm: float) -> bool:
-        """Whether one of them is more than SIGMAS standard deviations above its mean over the STEPS steps before; never in the first STEPS.
+        """Whether one of them is more than SIGMAS standard deviations above its mean over the STEPS steps
+        before; never in the first STEPS.
 
         A spike takes part in the next means and deviations, so that a lasting change is none for long.
         """
         spike = False
         if len(self._history) == STEPS:
             before = np.array(self._history)
-            spike = bool(np.any(np.array([loss, grad_norm]) > before.mean(axis=0) + SIGMAS * before.std(axis=0)))
+            spike = bool(
+                np.any(np.array([loss, grad_norm]) > before.mean(axis=0) + SIGMAS * before.std(axis=0))
+            )
         self._history.append((loss, grad_norm))
         return spike

@@ -24,9 +24,11 @@ from trainer.system.errors import TrainerError
 
 @dataclass(frozen=True)
 class StepResult:
-    """`loss` in nats per predicted token of the global batch; `grad_norm` before clipping; `lr_factor` that the learning rates were multiplied by.
+    """`loss` in nats per predicted token of the global batch; `grad_norm` before clipping; `lr_factor` that
+    the learning rates were multiplied by.
 
-    `skipped`: the batch is consumed, but the weights stay where they were: gradients overflowed in fp16, or training.spikes says so of a `spike`.
+    `skipped`: the batch is consumed, but the weights stay where they were: gradients overflowed in fp16, or
+    training.spikes says so of a `spike`.
     """
 
     loss: float
@@ -53,12 +55,15 @@ def loss_sum(
     uniform: torch.Tensor | None = None,
     dropout_keys: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Summed loss in nats of predicting tokens 1.. of each window [batch, seq_len + 1] int64, as trainer.data.windows describes them.
+    """Summed loss in nats of predicting tokens 1.. of each window [batch, seq_len + 1] int64, as
+    trainer.data.windows describes them.
 
-    Of a pipeline only the processes with the last stage know it; in others it is zero, and none has gradients of it (`add_gradients`).
+    Of a pipeline only the processes with the last stage know it; in others it is zero, and none has gradients
+    of it (`add_gradients`).
 
-    `bot_id` masks documents apart: one begins at each [BOT], and at each token that is only read. With `uniform` [batch, seq_len] the targets are
-    not the text's but the model's own, drawn with these numbers. `dropout_keys` are those of the windows' samples.
+    `bot_id` masks documents apart: one begins at each [BOT], and at each token that is only read. With
+    `uniform` [batch, seq_len] the targets are not the text's but the model's own, drawn with these numbers.
+    `dropout_keys` are those of the windows' samples.
     """
     tokens, targets, documents = _read(windows, bot_id)
     with autocast(precision, windows.device):
@@ -68,19 +73,31 @@ def loss_sum(
         return _loss_of(model, hidden, targets, z_loss, uniform)
 
 
-def _read(windows: torch.Tensor, bot_id: int | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """What the model reads of windows, what it is to predict, and the documents that are masked apart, each [batch, seq_len]."""
+def _read(
+    windows: torch.Tensor, bot_id: int | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """What the model reads of windows, what it is to predict, and the documents that are masked apart, each
+    [batch, seq_len].
+    """
     read, targets = windows[:, :-1], windows[:, 1:]
     tokens, targets = torch.where(read < 0, ~read, read), torch.where(targets < 0, IGNORED, targets)
-    return tokens, targets, None if bot_id is None else document_numbers(torch.where(read < 0, bot_id, read), bot_id)
+    return (
+        tokens,
+        targets,
+        None if bot_id is None else document_numbers(torch.where(read < 0, bot_id, read), bot_id),
+    )
 
 
-def _loss_of(model: Llama, hidden: torch.Tensor, targets: torch.Tensor, z_loss: float, uniform: torch.Tensor | None) -> torch.Tensor:
+def _loss_of(
+    model: Llama, hidden: torch.Tensor, targets: torch.Tensor, z_loss: float, uniform: torch.Tensor | None
+) -> torch.Tensor:
     hidden, soft_cap = hidden.flatten(0, 1), model.config.logit_soft_cap
     if uniform is not None:
         drawn = draw_tokens(hidden, model.lm_head.weight, uniform.flatten(), model.vocab_size, soft_cap)
         targets = torch.where(targets == IGNORED, IGNORED, drawn.view_as(targets))
-    return summed_cross_entropy(hidden, model.lm_head.weight, targets.flatten(), model.vocab_size, z_loss, soft_cap)
+    return summed_cross_entropy(
+        hidden, model.lm_head.weight, targets.flatten(), model.vocab_size, z_loss, soft_cap
+    )
 
 
 def train_step(
@@ -95,7 +112,8 @@ def train_step(
     loss_scale: LossScale | None = None,
     spikes: SpikeDetector | None = None,
 ) -> StepResult:
-    """Step `step` (from 0) on this process's windows [rows, seq_len + 1]. NotFiniteError before the weights change.
+    """Step `step` (from 0) on this process's windows [rows, seq_len + 1]. NotFiniteError before the
+    weights change.
 
     `loss_scale` is fp16's, kept from step to step, and so is what `spikes` knows.
     """
@@ -103,17 +121,36 @@ def train_step(
     predicted = world.sum((windows[:, 1:] >= 0).sum())
     curriculum = training.curriculum
     first_sample = curriculum.samples(step) + world.data_rank * len(windows)
-    dropout_keys = sample_keys(training.seed, first_sample, len(windows)).to(windows.device) if training.dropout else None
+    dropout_keys = (
+        sample_keys(training.seed, first_sample, len(windows)).to(windows.device)
+        if training.dropout
+        else None
+    )
 
     for optimizer in optimizers:
         if isinstance(optimizer, SophiaG) and step % optimizer.interval == 0:
-            uniform = draws(training.seed, first_sample, len(windows), windows.shape[1] - 1).to(windows.device)
-            _gradients(model, windows, predicted, training, precision, bot_id, world, loss_scale.value, dropout_keys, uniform)
+            uniform = draws(training.seed, first_sample, len(windows), windows.shape[1] - 1).to(
+                windows.device
+            )
+            _gradients(
+                model,
+                windows,
+                predicted,
+                training,
+                precision,
+                bot_id,
+                world,
+                loss_scale.value,
+                dropout_keys,
+                uniform,
+            )
             if _clipped_norm(model, None, world) < math.inf:
                 optimizer.update_curvature(predicted)
             optimizer.zero_grad(set_to_none=True)
 
-    loss = _gradients(model, windows, predicted, training, precision, bot_id, world, loss_scale.value, dropout_keys)
+    loss = _gradients(
+        model, windows, predicted, training, precision, bot_id, world, loss_scale.value, dropout_keys
+    )
     grad_norm = _clipped_norm(model, training.optimizer.max_grad_norm, world)
     finite = math.isfinite(loss) and math.isfinite(grad_norm)
     if not finite and not loss_scale.can_shrink:
@@ -122,7 +159,11 @@ def train_step(
     spike = finite and spikes is not None and spikes.is_spike(loss, grad_norm)
     taken = finite and not (spike and training.spikes.action != "log")
 
-    factor = lr_factor(curriculum.stage(step), curriculum.tokens(step + 1 - loss_scale.skipped_steps)) if taken else 0.0
+    factor = (
+        lr_factor(curriculum.stage(step), curriculum.tokens(step + 1 - loss_scale.skipped_steps))
+        if taken
+        else 0.0
+    )
     if taken:
         set_learning_rates(optimizers, factor)
     for optimizer in optimizers:
@@ -144,11 +185,25 @@ def _gradients(
     dropout_keys: torch.Tensor | None,
     uniform: torch.Tensor | None = None,
 ) -> float:
-    """Fills the gradients of the mean loss over the `predicted` tokens of all processes, and returns that loss. `scale` is gone from both."""
+    """Fills the gradients of the mean loss over the `predicted` tokens of all processes, and returns that
+    loss. `scale` is gone from both.
+    """
     z_loss = training.z_loss if uniform is None else 0.0
     micro_batch_size = training.micro_batch_tokens // (windows.shape[1] - 1)
-    # Gradients are summed over micro-batches and processes, so each term is divided by the global number of targets, once.
-    total = add_gradients(model, windows, micro_batch_size, precision, bot_id, scale * world.loss_factor, predicted, z_loss, uniform, dropout_keys)
+    # Gradients are summed over micro-batches and processes, so each term is divided by the global number of
+    # targets, once.
+    total = add_gradients(
+        model,
+        windows,
+        micro_batch_size,
+        precision,
+        bot_id,
+        scale * world.loss_factor,
+        predicted,
+        z_loss,
+        uniform,
+        dropout_keys,
+    )
     world.sum_gradients(model)
     if scale != 1:
         for parameter in model.parameters():
@@ -169,14 +224,18 @@ def add_gradients(
     uniform: torch.Tensor | None = None,
     dropout_keys: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Adds the gradients of `loss_sum` times factor / divisor, and returns that sum in float64, over micro-batches of so many windows."""
+    """Adds the gradients of `loss_sum` times factor / divisor, and returns that sum in float64, over
+    micro-batches of so many windows.
+    """
     total = torch.zeros((), dtype=torch.float64, device=windows.device)
     if isinstance(model, Pipelined):
         tokens, targets, documents = _read(windows, bot_id)
 
         def micro_loss_of(hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
             with autocast(precision, windows.device):
-                micro_loss = _loss_of(model, hidden, targets[rows], z_loss, None if uniform is None else uniform[rows])
+                micro_loss = _loss_of(
+                    model, hidden, targets[rows], z_loss, None if uniform is None else uniform[rows]
+                )
             total.add_(micro_loss.detach())
             return micro_loss * factor / divisor
 
@@ -196,5 +255,7 @@ def _clipped_norm(model: Llama, limit: float | None, world: World) -> float:
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     norm = world.norm(gradients)
     if limit is not None:
-        torch._foreach_mul_([local(gradient) for gradient in gradients], (limit / (norm + 1e-6)).clamp(max=1.0))
+        torch._foreach_mul_(
+            [local(gradient) for gradient in gradients], (limit / (norm + 1e-6)).clamp(max=1.0)
+        )
     return norm.item()

@@ -13,23 +13,35 @@ SAMPLED = 4096
 
 @dataclass(frozen=True)
 class WeightSizes:
-    """`param_norm` of all weights; `update_ratio` the norm of a step's change over it, None when the weights before were not remembered."""
+    """`param_norm` of all weights; `update_ratio` the norm of a step's change over it, None when the weights
+    before were not remembered.
+    """
 
     param_norm: float
     update_ratio: float | None
 
 
 class UpdateProbe:
-    """Looks at evenly spaced weights, at most SAMPLED of each parameter that a process holds, each standing for those between."""
+    """Looks at evenly spaced weights, at most SAMPLED of each parameter that a process holds, each standing
+    for those between.
+    """
 
     def __init__(self, model: nn.Module, world: World) -> None:
         self._world = world
         self._parameters = [parameter.detach() for parameter in model.parameters()]
         self._parts = [local(parameter) for parameter in self._parameters]
-        # What several processes hold counts once when their sums are added up, which is where the model is split.
-        holders = [1 if world.mesh is None else copies(parameter, world.holders) for parameter in self._parameters]
+        # What several processes hold counts once when their sums are added up, which is where the model is
+        # split.
+        holders = [
+            1 if world.mesh is None else copies(parameter, world.holders) for parameter in self._parameters
+        ]
         sampled = zip(self._parts, self._samples(), holders, strict=True)
-        self._scales = torch.cat([torch.full_like(sample, part.numel() / max(1, sample.numel()) / held) for part, sample, held in sampled])
+        self._scales = torch.cat(
+            [
+                torch.full_like(sample, part.numel() / max(1, sample.numel()) / held)
+                for part, sample, held in sampled
+            ]
+        )
         self._before: torch.Tensor | None = None
 
     def _samples(self) -> list[torch.Tensor]:
@@ -48,7 +60,9 @@ class UpdateProbe:
             return None
         before, self._before = self._before, None
         change = torch.cat(self._samples()) - before
-        squares = torch.stack([(self._scales * change.square()).sum(), (self._scales * before.square()).sum()])
+        squares = torch.stack(
+            [(self._scales * change.square()).sum(), (self._scales * before.square()).sum()]
+        )
         if self._world.mesh is not None:
             self._world.sum_all(squares)
         moved, size = squares.sqrt().tolist()

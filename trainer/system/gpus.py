@@ -7,7 +7,8 @@ PRICES_AS_OF = "2025"
 
 @dataclass(frozen=True)
 class Gpu:
-    """`device`: whole words of the driver's name for it. `flops`: the maker's dense peak in bf16 and fp16, a second. `memory` in bytes.
+    """`device`: whole words of the driver's name for it. `flops`: the maker's dense peak in bf16 and fp16, a
+    second. `memory` in bytes.
 
     `price`: an assumed USD per GPU-hour, on demand, at PRICES_AS_OF.
     """

@@ -23,7 +23,9 @@ class StopSignals:
             self._previous[number] = signal.signal(number, self._receive)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
@@ -34,5 +36,7 @@ class StopSignals:
 
 
 def stop_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
-    """A signal for this process when its parent dies: SIGTERM, and a trainer saves and goes instead of working on unseen."""
+    """A signal for this process when its parent dies: SIGTERM, and a trainer saves and goes instead of
+    working on unseen.
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)

@@ -1,4 +1,6 @@
-"""`python -m trainer compare RUN...`: the curves of several runs on one plot, their final figures, and what differs in their settings."""
+"""`python -m trainer compare RUN...`: the curves of several runs on one plot, their final figures, and what
+differs in their settings.
+"""
 
 import argparse
 import json
@@ -24,7 +26,9 @@ LONGEST_CELL = 40
 
 @dataclass(frozen=True)
 class History:
-    """What a run directory tells. Arrays have one entry for each logged step; `seconds` is time spent in steps, without evaluating and saving."""
+    """What a run directory tells. Arrays have one entry for each logged step; `seconds` is time spent in
+    steps, without evaluating and saving.
+    """
 
     name: str
     settings: dict[str, str]
@@ -40,9 +44,14 @@ class History:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m trainer compare", description="Compare runs: final figures, differing settings, curves.")
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer compare",
+        description="Compare runs: final figures, differing settings, curves.",
+    )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run directory")
-    parser.add_argument("--plot", type=Path, default=Path("compare.png"), metavar="FILE.png", help="default: compare.png")
+    parser.add_argument(
+        "--plot", type=Path, default=Path("compare.png"), metavar="FILE.png", help="default: compare.png"
+    )
     options = parser.parse_args(arguments)
     compare(options.runs, options.plot)
     return 0
@@ -65,12 +74,17 @@ def history(run: Path, name: str) -> History:
     records = read(directory.metrics)
     train = [record for record in records if record["kind"] == "train"]
     if not train:
-        raise TrainerError(f"{run}: no step is recorded in {directory.metrics.name}: not a run directory, or a run that has not begun")
+        raise TrainerError(
+            f"{run}: no step is recorded in {directory.metrics.name}: not a run directory, or a run that has "
+            "not begun"
+        )
     try:
         config = yaml.safe_load(directory.config.read_text(encoding="utf-8"))
         max_tokens = config["training"]["max_tokens"]
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise TrainerError(f"{directory.config}: cannot be read as the configuration of a run: {error}") from error
+        raise TrainerError(
+            f"{directory.config}: cannot be read as the configuration of a run: {error}"
+        ) from error
     tokens = np.array([record["tokens"] for record in train])
     speeds = np.array([record["tokens_per_second"] for record in train])
     return History(
@@ -93,12 +107,19 @@ def figures(histories: Sequence[History]) -> str:
         validated = (f"{last['loss']:.4f}", f"{last['bits_per_byte']:.4f}") if last else ("-", "-")
         done = f"{run.tokens[-1] / run.max_tokens:.0%}"
         speed, seconds = f"{run.tokens_per_second:,.0f}", f"{run.seconds[-1]:,.1f}"
-        rows.append((run.name, f"{run.tokens[-1]:,}", done, f"{_smooth(run)[-1]:.4f}", *validated, speed, seconds))
-    return table(("run", "tokens", "done", "training loss", "validation loss", "bits per byte", "tokens/s", "seconds"), rows)
+        rows.append(
+            (run.name, f"{run.tokens[-1]:,}", done, f"{_smooth(run)[-1]:.4f}", *validated, speed, seconds)
+        )
+    return table(
+        ("run", "tokens", "done", "training loss", "validation loss", "bits per byte", "tokens/s", "seconds"),
+        rows,
+    )
 
 
 def differences(histories: Sequence[History]) -> str:
-    """The table of settings that are not the same in all runs, one setting a row; empty when there are none."""
+    """The table of settings that are not the same in all runs, one setting a row; empty when there are
+    none.
+    """
     keys = sorted({key for run in histories for key in run.settings})
     values = {key: [run.settings.get(key, "-") for run in histories] for key in keys}
     rows = [(key, *map(_short, row)) for key, row in values.items() if len(set(row)) > 1]
@@ -125,7 +146,9 @@ def draw(histories: Sequence[History], path: Path) -> None:
         ):
             (line,) = axes.plot(steps, _smooth(run), linewidth=1.4, label=run.name)
             axes.plot(points, validation, "o", color=line.get_color(), markersize=4)
-    over_tokens.set(xlabel="million tokens", ylabel="loss (nats per token)", title="line: training, dots: validation")
+    over_tokens.set(
+        xlabel="million tokens", ylabel="loss (nats per token)", title="line: training, dots: validation"
+    )
     over_time.set(xlabel="minutes in steps" if minutes else "seconds in steps")
     for axes in (over_tokens, over_time):
         axes.grid(alpha=0.25)
@@ -146,19 +169,39 @@ def _names(runs: Sequence[Path]) -> list[str]:
 
 
 def _settings(config: dict[str, Any]) -> dict[str, str]:
-    """What says how a run was trained, by its whole key; not where files lie whose content another setting names."""
-    found = {key: value for part, inner in config.items() if part not in NOT_SETTINGS for key, value in _flat(part, inner).items()}
-    known = {key.removesuffix(".content") for key, value in found.items() if key.endswith(".content") and value != "null"}
-    places = {"data.tokenizer", *(f"{corpus}.{split}" for corpus in known for split in ("train", "validation"))}
+    """What says how a run was trained, by its whole key; not where files lie whose content another
+    setting names.
+    """
+    found = {
+        key: value
+        for part, inner in config.items()
+        if part not in NOT_SETTINGS
+        for key, value in _flat(part, inner).items()
+    }
+    known = {
+        key.removesuffix(".content")
+        for key, value in found.items()
+        if key.endswith(".content") and value != "null"
+    }
+    places = {
+        "data.tokenizer",
+        *(f"{corpus}.{split}" for corpus in known for split in ("train", "validation")),
+    }
     return {key: value for key, value in found.items() if key not in places}
 
 
 def _flat(key: str, value: Any) -> dict[str, str]:
     """`{"a": {"b": 1}}` to `{"a.b": "1"}`; the entries of a list that have names are keyed by them."""
     if isinstance(value, list) and value and all(isinstance(item, dict) and "name" in item for item in value):
-        value = {item["name"]: {inner: one for inner, one in item.items() if inner != "name"} for item in value}
+        value = {
+            item["name"]: {inner: one for inner, one in item.items() if inner != "name"} for item in value
+        }
     if isinstance(value, dict) and value:
-        return {inner: text for name, item in value.items() for inner, text in _flat(f"{key}.{name}", item).items()}
+        return {
+            inner: text
+            for name, item in value.items()
+            for inner, text in _flat(f"{key}.{name}", item).items()
+        }
     return {key: value if isinstance(value, str) else json.dumps(value)}
 
 

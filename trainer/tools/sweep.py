@@ -1,4 +1,6 @@
-"""`python -m trainer sweep CONFIG.yaml key=v1,v2 ...`: a run for each combination of a few values, and their comparison."""
+"""`python -m trainer sweep CONFIG.yaml key=v1,v2 ...`: a run for each combination of a few values, and their
+comparison.
+"""
 
 import argparse
 import itertools
@@ -32,7 +34,9 @@ log = logging.getLogger("trainer")
 
 @dataclass(frozen=True)
 class Trial:
-    """One combination: its name, what it changes (`key=value`, as the trainer takes it), and the run that it is."""
+    """One combination: its name, what it changes (`key=value`, as the trainer takes it), and the run that
+    it is.
+    """
 
     name: str
     overrides: list[str]
@@ -43,22 +47,35 @@ class Trial:
         return directory_for(RunDirectory(self.config.run_dir).checkpoints, self.config.training.steps)
 
     def changed(self, contents: dict[str, str]) -> list[str]:
-        """What differs from what its last checkpoint was made with. `contents` of the shards, by corpus. CheckpointError for a damaged one."""
+        """What differs from what its last checkpoint was made with. `contents` of the shards, by corpus.
+        CheckpointError for a damaged one.
+        """
         made_by = load_run_config(RunDirectory(self.config.run_dir).config)
-        made_with, wanted = (config.training.model_dump(mode="json", exclude=OPERATIONAL) for config in (made_by, self.config))
+        made_with, wanted = (
+            config.training.model_dump(mode="json", exclude=OPERATIONAL) for config in (made_by, self.config)
+        )
         # A run writes down what its `auto` became.
         wanted |= {key: made_with[key] for key, value in wanted.items() if value == "auto"}
         data = meaning(self.config, self.config.training.precision, contents)["data"]
-        return [*differences(made_with, wanted, "training"), *differences(read_state(self.last_checkpoint)["meaning"]["data"], data, "data")]
+        return [
+            *differences(made_with, wanted, "training"),
+            *differences(read_state(self.last_checkpoint)["meaning"]["data"], data, "data"),
+        ]
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status: 0 all done, 1 when a run failed (the others are done), 75 stopped on request; the same command goes on."""
+    """The exit status: 0 all done, 1 when a run failed (the others are done), 75 stopped on request; the same
+    command goes on.
+    """
     parser = argparse.ArgumentParser(
-        prog="python -m trainer sweep", description="Train every combination of the values, below run_dir, and compare. Goes on where it was stopped."
+        prog="python -m trainer sweep",
+        description="Train every combination of the values, below run_dir, and compare. Goes on where it was "
+        "stopped.",
     )
     parser.add_argument("config", type=Path, metavar="CONFIG.yaml")
-    parser.add_argument("grid", nargs="+", metavar="key=v1,v2", help="for example training.optimizer.lr=1e-3,3e-3")
+    parser.add_argument(
+        "grid", nargs="+", metavar="key=v1,v2", help="for example training.optimizer.lr=1e-3,3e-3"
+    )
     parser.add_argument("--processes", type=int, default=1, help="processes of each run; default: 1")
     options = parser.parse_args(arguments)
     directory = load_run_config(options.config).run_dir
@@ -86,7 +103,9 @@ def main(arguments: list[str]) -> int:
 
 
 def combinations(config: Path, directory: Path, grid: Sequence[str]) -> list[Trial]:
-    """A trial for each combination, checked before any starts (TrainerError). Its name says it all, so that a larger grid finds it again."""
+    """A trial for each combination, checked before any starts (TrainerError). Its name says it all, so that a
+    larger grid finds it again.
+    """
     axes = [_axis(axis) for axis in grid]
     trials = []
     for values in itertools.product(*(values for _, values in axes)):
@@ -96,7 +115,9 @@ def combinations(config: Path, directory: Path, grid: Sequence[str]) -> list[Tri
         overrides = [*(f"{key}={_text(value)}" for key, value in chosen), f"run_dir={directory / name}"]
         trials.append(Trial(name, overrides, load_run_config(config, overrides)))
     if len({trial.name for trial in trials}) < len(trials):
-        raise TrainerError("two combinations of the sweep are the same: name each key once and each value once")
+        raise TrainerError(
+            "two combinations of the sweep are the same: name each key once and each value once"
+        )
     return trials
 
 
@@ -118,7 +139,8 @@ def finished(trials: Sequence[Trial]) -> list[str]:
             continue  # the trainer says so, and makes it again
         if changed:
             raise TrainerError(
-                f"{trial.config.run_dir}: was trained with other settings than it would be now ({'; '.join(changed)}); "
+                f"{trial.config.run_dir}: was trained with other settings than it would be now "
+                f"({'; '.join(changed)}); "
                 "choose another run_dir, or remove it"
             )
         done.append(trial.name)
@@ -137,7 +159,9 @@ def _axis(text: str) -> tuple[str, list[Any]]:
 
 
 def _text(value: Any) -> str:
-    """YAML reads it back as the same value. It takes 1e-3 for a string, which becomes a number where one is expected."""
+    """YAML reads it back as the same value. It takes 1e-3 for a string, which becomes a number where one is
+    expected.
+    """
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -7,7 +7,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The first column to the left, the others to the right, two spaces between."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [
-        [cell.ljust(width) if at == 0 else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        [
+            cell.ljust(width) if at == 0 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
         for row in (header, *rows)
     ]
     return "\n".join("  ".join(line).rstrip() for line in lines)

@@ -21,7 +21,8 @@ def failure_sensor() -> dg.SensorDefinition:
         monitor_all_code_locations=True,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Logs each failed run with its reason, and posts it as JSON to the address in {WEBHOOK_VARIABLE}.",
+        description="Logs each failed run with its reason, and posts it as JSON to the address in "
+        f"{WEBHOOK_VARIABLE}.",
     )
     def _sensor(context: dg.RunFailureSensorContext) -> None:
         run, why = context.dagster_run, reason(context)
@@ -29,7 +30,9 @@ def failure_sensor() -> dg.SensorDefinition:
         address = os.environ.get(WEBHOOK_VARIABLE)
         if address:
             text = f"Groundwork: {run.job_name} failed: {why}"
-            _post(address, {"text": text, "job": run.job_name, "run_id": run.run_id, "reason": why}, context.log)
+            _post(
+                address, {"text": text, "job": run.job_name, "run_id": run.run_id, "reason": why}, context.log
+            )
 
     return _sensor
 
@@ -49,7 +52,9 @@ def reason(context: dg.RunFailureSensorContext) -> str:
 def _post(address: str, message: dict[str, str], log: logging.Logger) -> None:
     """Says whether it arrived, never where to: the address is a secret."""
     try:
-        request = urllib.request.Request(address, json.dumps(message).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            address, json.dumps(message).encode(), {"Content-Type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             log.info(f"told the webhook: {answer.status}")
     except urllib.error.HTTPError as error:

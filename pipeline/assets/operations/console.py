@@ -1,4 +1,6 @@
-"""What a run says in the terminal: one line for each thing that a person wants to know. The UI keeps every event."""
+"""What a run says in the terminal: one line for each thing that a person wants to know. The UI keeps every
+event.
+"""
 
 import logging
 import sys
@@ -21,7 +23,9 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
 
 
 def explain_on_exit() -> None:
-    """A command that ends because the recipe or its `-c` settings cannot be used says why, without a stack."""
+    """A command that ends because the recipe or its `-c` settings cannot be used says why, without a
+    stack.
+    """
     usual = sys.excepthook
 
     def explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -35,16 +39,22 @@ def explain_on_exit() -> None:
 
 def _is_news(record: logging.LogRecord) -> bool:
     """One line for each step that comes after a failed one would bury the reason."""
-    return not (getattr(record, "dagster_meta", {}).get("orig_message") or "").startswith("Dependencies for step ")
+    return not (getattr(record, "dagster_meta", {}).get("orig_message") or "").startswith(
+        "Dependencies for step "
+    )
 
 
 class _Short(logging.Formatter):
-    """`12:00:31  token_shards/docs  message`. A failed step is its error's message, with the stack only where the mistake is ours."""
+    """`12:00:31  token_shards/docs  message`. A failed step is its error's message, with the stack only where
+    the mistake is ours.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         facts = getattr(record, "dagster_meta", {})
         step = (facts.get("step_key") or facts.get("job_name") or "").replace("__", "/")
-        message = _message(record, facts.get("dagster_event"), facts.get("orig_message")).removeprefix(f"{step}: ")
+        message = _message(record, facts.get("dagster_event"), facts.get("orig_message")).removeprefix(
+            f"{step}: "
+        )
         return f"{self.formatTime(record, '%H:%M:%S')}  {step:<32}  {message}"
 
 

@@ -1,4 +1,6 @@
-"""Which runs are under way. Dagster counts a run whose process is gone as running for ever, and lets it keep the GPU's pool."""
+"""Which runs are under way. Dagster counts a run whose process is gone as running for ever, and lets it keep
+the GPU's pool.
+"""
 
 import datetime
 import logging
@@ -15,12 +17,15 @@ PROCESS_TAG = "groundwork/process"
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 UNDER_WAY = [status for status in dg.DagsterRunStatus if status not in ENDED]
 DEFINITIONS = "pipeline.definitions"
-CLAIMED_WITHIN = datetime.timedelta(minutes=10)  # a run that has started names its process within a second, or a minute on a machine at its limits
+# a run that has started names its process within a second, or a minute on a machine at its limits
+CLAIMED_WITHIN = datetime.timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process, told from every other one that ever had its number: `started` is in clock ticks since the machine booted."""
+    """A process, told from every other one that ever had its number: `started` is in clock ticks since the
+    machine booted.
+    """
 
     host: str
     boot: str
@@ -31,7 +36,13 @@ class Process:
     @classmethod
     def this(cls) -> "Process":
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return cls(platform.node(), boot, Path("/proc/self/ns/pid").readlink().name, os.getpid(), _started(os.getpid()))
+        return cls(
+            platform.node(),
+            boot,
+            Path("/proc/self/ns/pid").readlink().name,
+            os.getpid(),
+            _started(os.getpid()),
+        )
 
     @classmethod
     def from_tag(cls, tag: str) -> "Process":
@@ -57,7 +68,9 @@ def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
 
 
 def process_of(run: dg.DagsterRun) -> Process | None:
-    """What claimed the run; None before that, when a run that is started again has a copy of its predecessor's tags."""
+    """What claimed the run; None before that, when a run that is started again has a copy of its
+    predecessor's tags.
+    """
     run_id, _, process = run.tags.get(PROCESS_TAG, "").partition(" ")
     return Process.from_tag(process) if run_id == run.run_id else None
 
@@ -69,12 +82,26 @@ def under_way(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
 
 
 def report(instance: dg.DagsterInstance) -> list[str]:
-    """Reports the runs whose process is gone as failed, or as canceled where somebody had stopped them, and frees their pools; their ids."""
-    lost = [record.dagster_run for record in instance.get_run_records(dg.RunsFilter(statuses=UNDER_WAY)) if _is_lost(record)]
+    """Reports the runs whose process is gone as failed, or as canceled where somebody had stopped them, and
+    frees their pools; their ids.
+    """
+    lost = [
+        record.dagster_run
+        for record in instance.get_run_records(dg.RunsFilter(statuses=UNDER_WAY))
+        if _is_lost(record)
+    ]
     for run in lost:
         # One that failed is started again.
-        ended = instance.report_run_canceled if run.status is dg.DagsterRunStatus.CANCELING else instance.report_run_failed
-        ended(run, "The process of this run is gone: it was killed, or the machine went down. What was finished is kept.")
+        ended = (
+            instance.report_run_canceled
+            if run.status is dg.DagsterRunStatus.CANCELING
+            else instance.report_run_failed
+        )
+        ended(
+            run,
+            "The process of this run is gone: it was killed, or the machine went down. What was finished is "
+            "kept.",
+        )
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         log.warning("run %s was killed: reported as ended", run.run_id[:8])
     return [run.run_id for run in lost]
@@ -83,7 +110,9 @@ def report(instance: dg.DagsterInstance) -> list[str]:
 def _is_ours(run: dg.DagsterRun) -> bool:
     """Other projects can keep their runs in the same database."""
     loaded = run.job_code_origin
-    return process_of(run) is not None or (loaded is not None and DEFINITIONS in loaded.repository_origin.code_pointer.describe())
+    return process_of(run) is not None or (
+        loaded is not None and DEFINITIONS in loaded.repository_origin.code_pointer.describe()
+    )
 
 
 def _is_lost(record: dg.RunRecord) -> bool:
@@ -99,7 +128,9 @@ def _is_lost(record: dg.RunRecord) -> bool:
 
 
 def _started(number: int) -> str:
-    """Field 22 of /proc/<pid>/stat, after the name, which may hold spaces and brackets; empty when there is no such process (proc(5))."""
+    """Field 22 of /proc/<pid>/stat, after the name, which may hold spaces and brackets; empty when there is
+    no such process (proc(5)).
+    """
     try:
         state, *fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -21,7 +21,9 @@ class Workshop(dg.ConfigurableResource):
     training: TrainingKnobs = TrainingKnobs()
     dedup: DedupKnobs = DedupKnobs()
     shards: ShardKnobs = ShardKnobs()
-    overrides: dict[str, Any] = Field(default={}, description="Any other setting of the recipe, nested as in the recipe.")
+    overrides: dict[str, Any] = Field(
+        default={}, description="Any other setting of the recipe, nested as in the recipe."
+    )
 
     @cached_property
     def recipe(self) -> Recipe:
@@ -29,7 +31,10 @@ class Workshop(dg.ConfigurableResource):
         knobs = {name: getattr(self, name).model_dump(exclude_none=True) for name in KNOBS}
         recipe, graph = load_recipe(path, merged(knobs, self.overrides)), load_recipe(path)
         if recipe.corpus_names != graph.corpus_names:
-            raise RecipeError(f"{path}: overrides cannot add, remove or reorder corpora, which make the graph: change the recipe, or use another one")
+            raise RecipeError(
+                f"{path}: overrides cannot add, remove or reorder corpora, which make the graph: change the "
+                "recipe, or use another one"
+            )
         return recipe
 
     @cached_property

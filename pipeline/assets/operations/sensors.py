@@ -1,4 +1,6 @@
-"""Re-tokenization by itself: when a corpus has changed, its chain and what depends on it are made again, and nothing else."""
+"""Re-tokenization by itself: when a corpus has changed, its chain and what depends on it are made again, and
+nothing else.
+"""
 
 import dagster as dg
 
@@ -16,8 +18,9 @@ CHANGE_TAG = "groundwork/change"  # which change of which corpora a run was star
 def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str) -> dg.SensorDefinition:
     """Looks every two minutes at the corpora; evaluation sets are looked at in each run.
 
-    Waits while a run of any job but `beside` is under way: it works with the versions in use, which this one would change. A change whose run fails
-    is not tried over and over: that is for the schedule, or for a person.
+    Waits while a run of any job but `beside` is under way: it works with the versions in use, which this one
+    would change. A change whose run fails is not tried over and over: that is for the schedule, or for a
+    person.
     """
 
     @dg.sensor(
@@ -33,7 +36,9 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str
         found = observe_flow.observe_all(workshop.store, workshop.recipe)
         events = [_observation(one) for one in found if one.state is State.OUTDATED]
         request = _request(found, assets)
-        if request is None or context.instance.get_runs(dg.RunsFilter(tags={CHANGE_TAG: request.tags[CHANGE_TAG]}), limit=1):
+        if request is None or context.instance.get_runs(
+            dg.RunsFilter(tags={CHANGE_TAG: request.tags[CHANGE_TAG]}), limit=1
+        ):
             reason = _nothing_to_do(found) if request is None else "a run was started for this change already"
             return dg.SensorResult(skip_reason=reason, asset_events=events)
         return dg.SensorResult(run_requests=[request], asset_events=events)
@@ -42,7 +47,9 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str
 
 
 def nightly_schedule(job_name: str, assets: list[dg.AssetKey], beside: str) -> dg.ScheduleDefinition:
-    """Off until it is turned on in the UI; tries again what failed in the day. Waits as the sensor does, for the next night."""
+    """Off until it is turned on in the UI; tries again what failed in the day. Waits as the sensor does, for
+    the next night.
+    """
 
     @dg.schedule(
         name="nightly_retokenize",
@@ -61,17 +68,29 @@ def nightly_schedule(job_name: str, assets: list[dg.AssetKey], beside: str) -> d
 
 def _busy(instance: dg.DagsterInstance, beside: str) -> str:
     """Which run is to be waited for; empty when there is none."""
-    names = [f"{run.job_name} ({run.run_id[:8]})" for run in orphaned_runs.under_way(instance) if run.job_name != beside]
+    names = [
+        f"{run.job_name} ({run.run_id[:8]})"
+        for run in orphaned_runs.under_way(instance)
+        if run.job_name != beside
+    ]
     return f"waits until this run has ended, which works with the data in use: {names[-1]}" if names else ""
 
 
 def _request(found: list[Observed], assets: list[dg.AssetKey]) -> dg.RunRequest | None:
-    """A run of all `assets` but the documents of corpora that did not change; None when no corpus is out of date."""
+    """A run of all `assets` but the documents of corpora that did not change; None when no corpus is out
+    of date.
+    """
     outdated = [one for one in found if one.state is State.OUTDATED]
     if not outdated:
         return None
-    as_they_are = {corpus_key(one.corpus, stage) for one in found if one.state in (State.UP_TO_DATE, State.UNKNOWN) for stage in OF_DOCUMENTS}
-    # A change that comes back after another is another change, so when the corpus came into use is part of it.
+    as_they_are = {
+        corpus_key(one.corpus, stage)
+        for one in found
+        if one.state in (State.UP_TO_DATE, State.UNKNOWN)
+        for stage in OF_DOCUMENTS
+    }
+    # A change that comes back after another is another change, so when the corpus came into use is part of
+    # it.
     change = combined(f"{one.corpus} {one.version} {one.in_use_since}" for one in outdated)
     return dg.RunRequest(
         asset_selection=[key for key in assets if key not in as_they_are],

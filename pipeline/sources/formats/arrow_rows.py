@@ -1,4 +1,6 @@
-"""Arrow batches as rows: which columns are read, and a check of every string, which Arrow itself does not make."""
+"""Arrow batches as rows: which columns are read, and a check of every string, which Arrow itself does not
+make.
+"""
 
 from collections.abc import Iterator
 
@@ -12,7 +14,11 @@ from pipeline.sources.formats.rows import Columns, Row, RowReader
 def readable_columns(schema: pa.Schema, columns: Columns) -> list[str]:
     """The columns of the text and those that metadata can hold: nested and binary columns are left out."""
     text = columns.text_columns
-    return [field.name for field in schema if field.name in text or (columns.wants(field.name) and _is_scalar(field.type))]
+    return [
+        field.name
+        for field in schema
+        if field.name in text or (columns.wants(field.name) and _is_scalar(field.type))
+    ]
 
 
 def no_text(schema: pa.Schema, columns: Columns) -> tuple[Reason, str] | None:
@@ -29,7 +35,8 @@ def no_text(schema: pa.Schema, columns: Columns) -> tuple[Reason, str] | None:
 def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[pa.RecordBatch]:
     """Gives the rows of a batch of readable columns, the first of which has number `first`, to `reader`.
 
-    A batch in which there is nothing to set aside goes through whole, its texts untouched; any other row by row.
+    A batch in which there is nothing to set aside goes through whole, its texts untouched; any other row
+    by row.
     """
     if reader.takes_whole and _add_whole(first, batch, reader):
         yield from reader.batches.full()
@@ -38,7 +45,9 @@ def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[p
         try:
             decoded = _decoded(row)
         except UnicodeDecodeError as error:
-            reader.batches.reject(reader.file, number, Reason.INVALID_UTF8, f"byte {error.start} of a value: {error.reason}")
+            reader.batches.reject(
+                reader.file, number, Reason.INVALID_UTF8, f"byte {error.start} of a value: {error.reason}"
+            )
             continue
         yield from reader.add(number, decoded)
         if reader.batches.done:
@@ -50,10 +59,16 @@ def _add_whole(first: int, batch: pa.RecordBatch, reader: RowReader) -> bool:
     texts = batch.column(column)
     texts = texts.dictionary_decode() if pt.is_dictionary(texts.type) else texts
     try:
-        rows = batch.drop_columns([column]).to_pylist() if batch.num_columns > 1 else [{} for _ in range(batch.num_rows)]
+        rows = (
+            batch.drop_columns([column]).to_pylist()
+            if batch.num_columns > 1
+            else [{} for _ in range(batch.num_rows)]
+        )
     except UnicodeDecodeError:
         return False
-    return bool(batch.num_rows) and reader.add_whole(range(first, first + batch.num_rows), texts.cast(pa.large_binary()), rows)
+    return bool(batch.num_rows) and reader.add_whole(
+        range(first, first + batch.num_rows), texts.cast(pa.large_binary()), rows
+    )
 
 
 def _decoded(row: Row) -> Row:
@@ -78,7 +93,9 @@ def _is_string(kind: pa.DataType) -> bool:
 def _is_text(kind: pa.DataType) -> bool:
     """Old writers leave strings unmarked, so bytes count as text if they are UTF-8."""
     value = _plain(kind)
-    return bool(_is_string(value) or pt.is_binary(value) or pt.is_large_binary(value) or pt.is_binary_view(value))
+    return bool(
+        _is_string(value) or pt.is_binary(value) or pt.is_large_binary(value) or pt.is_binary_view(value)
+    )
 
 
 def _is_number(kind: pa.DataType) -> bool:

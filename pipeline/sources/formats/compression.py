@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from pipeline.sources.open_file import StoredFile
 
-BLOCK_BYTES = 1 << 16  # a block of 1 MB is new memory from the system each time, which makes reading a quarter slower
+# a block of 1 MB is new memory from the system each time, which makes reading a quarter slower
+BLOCK_BYTES = 1 << 16
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
@@ -28,9 +29,11 @@ def format_of(name: str) -> tuple[str, str]:
 
 
 def blocks(file: StoredFile, compression: str) -> Iterator[bytes]:
-    """The content of a file in blocks of at most BLOCK_BYTES, decompressed if `compression` is one of COMPRESSED.
+    """The content of a file in blocks of at most BLOCK_BYTES, decompressed if `compression` is one of
+    COMPRESSED.
 
-    Raises BrokenCompressionError after the last byte that could be decompressed, OSError when the file cannot be read.
+    Raises BrokenCompressionError after the last byte that could be decompressed, OSError when the file cannot
+    be read.
     """
     try:
         if compression == ".zst":
@@ -60,7 +63,9 @@ def _opened(file: BinaryIO, compression: str) -> gzip.GzipFile:
 
 
 def _zstd(file: StoredFile) -> Iterator[bytes]:
-    """Arrow's reader loses what a failing read had decompressed, so the stream is opened again and that read repeated byte by byte."""
+    """Arrow's reader loses what a failing read had decompressed, so the stream is opened again and that read
+    repeated byte by byte.
+    """
     delivered = 0
     try:
         with file.open() as handle, pa.CompressedInputStream(handle, "zstd") as stream:

@@ -31,9 +31,13 @@ def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordB
 
 def _read_row(number: int, row: dict[str, str], reader: RowReader) -> Iterator[pa.RecordBatch]:
     if None in row or None in row.values():
-        reader.batches.reject(reader.file, number, Reason.BROKEN_CSV, "the row has not as many fields as the header")
+        reader.batches.reject(
+            reader.file, number, Reason.BROKEN_CSV, "the row has not as many fields as the header"
+        )
     elif not _is_utf8("".join(row.values())):
-        reader.batches.reject(reader.file, number, Reason.INVALID_UTF8, "the row holds bytes that are not UTF-8")
+        reader.batches.reject(
+            reader.file, number, Reason.INVALID_UTF8, "the row holds bytes that are not UTF-8"
+        )
     else:
         yield from reader.add(number, dict(row))
 

@@ -18,11 +18,15 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 
 
 def read_jsonl(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
-    """The documents of JSON lines. Blank lines are no rows, but count as lines. Raises what `content` raises."""
+    """The documents of JSON lines. Blank lines are no rows, but count as lines. Raises what `content`
+    raises.
+    """
     number = 1
     for lines in windows(content):
         if lines is None:
-            reader.batches.reject(reader.file, number, Reason.TOO_LONG, f"the line is longer than {MAX_DOCUMENT_BYTES} bytes")
+            reader.batches.reject(
+                reader.file, number, Reason.TOO_LONG, f"the line is longer than {MAX_DOCUMENT_BYTES} bytes"
+            )
             number += 1
         elif reader.takes_whole and len(lines) < 2 * WINDOW_BYTES:
             number += yield from _together(number, lines, reader)
@@ -33,11 +37,13 @@ def read_jsonl(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.Recor
 
 
 def windows(content: Iterable[bytes]) -> Iterator[bytes | None]:
-    """Whole lines, about WINDOW_BYTES at a time, and None for one longer than MAX_DOCUMENT_BYTES, which is not held.
+    """Whole lines, about WINDOW_BYTES at a time, and None for one longer than MAX_DOCUMENT_BYTES, which
+    is not held.
 
     When `content` raises, the whole lines before come first.
     """
-    whole, begun, filled, size = list[bytes](), list[bytes](), 0, 0  # whole lines, and the line that has begun, of `size` bytes
+    # whole lines, and the line that has begun, of `size` bytes
+    whole, begun, filled, size = list[bytes](), list[bytes](), 0, 0
     try:
         for block in content:
             first, last = block.find(b"\n") + 1, block.rfind(b"\n") + 1
@@ -63,18 +69,25 @@ def windows(content: Iterable[bytes]) -> Iterator[bytes | None]:
 
 
 def _together(first: int, lines: bytes, reader: RowReader) -> Generator[pa.RecordBatch, None, int]:
-    """The documents of whole lines, and how many lines that is. Texts are cut out and taken together; what is not good is looked at line by line."""
+    """The documents of whole lines, and how many lines that is. Texts are cut out and taken together; what is
+    not good is looked at line by line.
+    """
     column, taken = reader.columns.text_column, 0
     cut = cut_texts(lines, column)
     spans: list[tuple[int, int, int, int, int]] = cut.spans.tolist()
-    rows = [None if text < 0 else _object(lines[start:text] + lines[text_end:end], column) for _, start, text, text_end, end in spans]
+    rows = [
+        None if text < 0 else _object(lines[start:text] + lines[text_end:end], column)
+        for _, start, text, text_end, end in spans
+    ]
     for good, group in groupby(zip(spans, rows, strict=True), key=lambda one: one[1] is not None):
         if reader.batches.done:
             break
         run = list(group)
         texts = cut.texts.slice(taken, sum(span[2] >= 0 for span, _ in run))
         taken += len(texts)
-        if good and reader.add_whole([first + span[0] for span, _ in run], texts, [row for _, row in run if row is not None]):
+        if good and reader.add_whole(
+            [first + span[0] for span, _ in run], texts, [row for _, row in run if row is not None]
+        ):
             yield from reader.batches.full()
             continue
         for (number, start, *_, end), _ in run:
@@ -120,7 +133,12 @@ def _row(line: bytes, number: int, reader: RowReader) -> Row | None:
         reader.batches.reject(reader.file, number, *_why(line, error))
         return None
     if not isinstance(row, dict):
-        reader.batches.reject(reader.file, number, Reason.NOT_AN_OBJECT, f"the line holds a JSON {type(row).__name__}, not an object")
+        reader.batches.reject(
+            reader.file,
+            number,
+            Reason.NOT_AN_OBJECT,
+            f"the line holds a JSON {type(row).__name__}, not an object",
+        )
         return None
     return row
 
@@ -147,7 +165,12 @@ def not_an_array(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]
     """The same stream, or nothing when the file is one JSON array, which no line of it would explain."""
     start = next(content, b"")
     if start.lstrip().startswith(b"["):
-        reader.batches.reject(reader.file, None, Reason.JSON_ARRAY, "the file is one JSON array; write one object per line (jq -c '.[]')")
+        reader.batches.reject(
+            reader.file,
+            None,
+            Reason.JSON_ARRAY,
+            "the file is one JSON array; write one object per line (jq -c '.[]')",
+        )
         return
     yield start
     yield from content

@@ -1,4 +1,6 @@
-"""JSON lines: the text cut out of each, unescaped, so that only the little that is left of a line need be parsed one by one."""
+"""JSON lines: the text cut out of each, unescaped, so that only the little that is left of a line need be
+parsed one by one.
+"""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -18,7 +20,9 @@ _HEX[list(b"0123456789abcdefABCDEF")] = [*range(16), *range(10, 16)]
 
 
 class Span(IntEnum):
-    """Where a line lies, in bytes of the whole: `TEXT` to `TEXT_END` is what its text was made of, both -1 where none could be cut out."""
+    """Where a line lies, in bytes of the whole: `TEXT` to `TEXT_END` is what its text was made of, both -1
+    where none could be cut out.
+    """
 
     NUMBER = 0  # of the line, from 0
     START = 1
@@ -28,7 +32,9 @@ class Span(IntEnum):
 
 
 class CutLines(NamedTuple):
-    """`spans`: int64, a row of Span for each line that is not blank. `texts`: of those with a text, in order; not known to be UTF-8."""
+    """`spans`: int64, a row of Span for each line that is not blank. `texts`: of those with a text, in order;
+    not known to be UTF-8.
+    """
 
     spans: np.ndarray
     texts: pa.LargeBinaryArray
@@ -36,21 +42,35 @@ class CutLines(NamedTuple):
 
 
 def cut_texts(lines: bytes, column: str) -> CutLines:
-    """Cuts the text out of each line that is an object with one plain key `column`, which holds a string that is well-formed and not empty.
+    """Cuts the text out of each line that is an object with one plain key `column`, which holds a string that
+    is well-formed and not empty.
 
-    Such a line is JSON exactly if what is left of it is. Time is linear, about 1 GB/s; memory is twice that of `lines` and 48 bytes a line.
+    Such a line is JSON exactly if what is left of it is. Time is linear, about 1 GB/s; memory is twice that
+    of `lines` and 48 bytes a line.
     """
     data, key = np.frombuffer(lines, np.uint8), np.frombuffer(column.encode(), np.uint8)
     words = np.zeros(len(lines) // 8 + 1, np.uint64)
     newlines = _mark(data, words.view(np.uint8))
-    spans, offsets, buffer = np.empty((newlines + 1, len(Span)), np.int64), np.zeros(newlines + 2, np.int64), pa.allocate_buffer(len(lines))
-    rows, texts = _cut(data, key, words, words.view(np.uint8), spans, np.frombuffer(buffer, np.uint8), offsets)
-    return CutLines(spans[:rows], pa.Array.from_buffers(pa.large_binary(), texts, [None, pa.py_buffer(offsets), buffer]), newlines)
+    spans, offsets, buffer = (
+        np.empty((newlines + 1, len(Span)), np.int64),
+        np.zeros(newlines + 2, np.int64),
+        pa.allocate_buffer(len(lines)),
+    )
+    rows, texts = _cut(
+        data, key, words, words.view(np.uint8), spans, np.frombuffer(buffer, np.uint8), offsets
+    )
+    return CutLines(
+        spans[:rows],
+        pa.Array.from_buffers(pa.large_binary(), texts, [None, pa.py_buffer(offsets), buffer]),
+        newlines,
+    )
 
 
 @kernel
 def _mark(data: np.ndarray, marks: np.ndarray) -> int:
-    """Marks quotes, backslashes, control characters and the end; how many newlines there are. Eight marks are one word, skipped at once if 0."""
+    """Marks quotes, backslashes, control characters and the end; how many newlines there are. Eight marks are
+    one word, skipped at once if 0.
+    """
     newlines = 0
     for position in range(data.size):
         byte = data[position]
@@ -62,7 +82,13 @@ def _mark(data: np.ndarray, marks: np.ndarray) -> int:
 
 @kernel
 def _cut(
-    data: np.ndarray, key: np.ndarray, words: np.ndarray, marks: np.ndarray, spans: np.ndarray, text: np.ndarray, offsets: np.ndarray
+    data: np.ndarray,
+    key: np.ndarray,
+    words: np.ndarray,
+    marks: np.ndarray,
+    spans: np.ndarray,
+    text: np.ndarray,
+    offsets: np.ndarray,
 ) -> tuple[int, int]:
     """Fills `spans`, `text` and `offsets`; how many lines there are, and how many texts."""
     number = start = rows = texts = 0
@@ -83,9 +109,17 @@ def _cut(
 
 @part
 def _line(
-    data: np.ndarray, start: int, key: np.ndarray, words: np.ndarray, marks: np.ndarray, text: np.ndarray, written: int
+    data: np.ndarray,
+    start: int,
+    key: np.ndarray,
+    words: np.ndarray,
+    marks: np.ndarray,
+    text: np.ndarray,
+    written: int,
 ) -> tuple[int, int, int, int]:
-    """Span.TEXT and Span.TEXT_END of the line from `start`, where its text ends in `text`, and how far the line was looked at."""
+    """Span.TEXT and Span.TEXT_END of the line from `start`, where its text ends in `text`, and how far the
+    line was looked at.
+    """
     position, depth, first, last, end_of_text = start, 0, _NONE, _NONE, written
     while position < data.size and data[position] != _NEWLINE:
         byte = data[position]
@@ -101,7 +135,12 @@ def _line(
                 return _NONE, _NONE, written, position
             closed = position
             position = _after_space(data, closed + 1, data.size)
-            if depth != 1 or position == data.size or data[position] != _COLON or not (escaped or _equal(data, opened, closed, key)):
+            if (
+                depth != 1
+                or position == data.size
+                or data[position] != _COLON
+                or not (escaped or _equal(data, opened, closed, key))
+            ):
                 continue
             position = _after_space(data, position + 1, data.size)
             # an escaped key may be this one in other letters; a second one would count instead of the first
@@ -116,11 +155,16 @@ def _line(
 
 
 @part
-def _unescape(data: np.ndarray, position: int, words: np.ndarray, marks: np.ndarray, text: np.ndarray, written: int) -> tuple[int, int]:
-    """Copies a string to `text`; where it ends in `data`, at its closing quote or else at what is wrong, and in `text`."""
+def _unescape(
+    data: np.ndarray, position: int, words: np.ndarray, marks: np.ndarray, text: np.ndarray, written: int
+) -> tuple[int, int]:
+    """Copies a string to `text`; where it ends in `data`, at its closing quote or else at what is wrong, and
+    in `text`.
+    """
     while True:
         end = _next_mark(words, marks, position)
-        for i in range(end - position):  # unsigned indices: a check for negative ones would keep this loop from being vectorised
+        # unsigned indices: a check for negative ones would keep this loop from being vectorised
+        for i in range(end - position):
             text[np.uint64(written + i)] = data[np.uint64(position + i)]
         written += end - position
         if end + 1 >= data.size or data[end] != _BACKSLASH:
@@ -139,7 +183,9 @@ def _unescape(data: np.ndarray, position: int, words: np.ndarray, marks: np.ndar
 
 @part
 def _code_point(data: np.ndarray, position: int) -> tuple[int, int]:
-    r"""What follows `\\u1234`, or a pair of surrogates, at `position`, and the code point; -1 for half a pair or other than hexadecimal digits."""
+    r"""What follows `\\u1234`, or a pair of surrogates, at `position`, and the code point; -1 for half a pair
+    or other than hexadecimal digits.
+    """
     unit = _code_unit(data, position)
     if unit < 0xD800 or unit > 0xDFFF:
         return position + 6, unit
@@ -176,7 +222,9 @@ def _encode(code_point: int, text: np.ndarray, written: int) -> int:
 
 @part
 def _string_end(data: np.ndarray, position: int, words: np.ndarray, marks: np.ndarray) -> tuple[int, bool]:
-    """The quote that closes the string from `position`, or what cannot be in one, and whether there are escapes before it."""
+    """The quote that closes the string from `position`, or what cannot be in one, and whether there are
+    escapes before it.
+    """
     escaped = False
     while True:
         position = _next_mark(words, marks, position)

@@ -14,7 +14,9 @@ PARQUET_ERRORS = (pa.ArrowException, OSError)
 
 
 def read_parquet(stored: StoredFile, reader: RowReader) -> Iterator[pa.RecordBatch]:
-    """The documents of a Parquet file; nested and binary columns beside the text are left out of the metadata. Raises OSError."""
+    """The documents of a Parquet file; nested and binary columns beside the text are left out of the
+    metadata. Raises OSError.
+    """
     with stored.open() as handle:
         try:
             # without the checksums a flipped bit would arrive as text
@@ -35,7 +37,9 @@ def read_parquet(stored: StoredFile, reader: RowReader) -> Iterator[pa.RecordBat
             first += file.metadata.row_group(index).num_rows
 
 
-def _row_group(file: pq.ParquetFile, index: int, first: int, names: list[str], reader: RowReader) -> Iterator[pa.RecordBatch]:
+def _row_group(
+    file: pq.ParquetFile, index: int, first: int, names: list[str], reader: RowReader
+) -> Iterator[pa.RecordBatch]:
     group = file.metadata.row_group(index)
     rows = max(1, min(group.num_rows, group.num_rows * BATCH_BYTES // max(group.total_byte_size, 1)))
     number, end = first, first + group.num_rows
@@ -49,7 +53,9 @@ def _row_group(file: pq.ParquetFile, index: int, first: int, names: list[str], r
     except PARQUET_ERRORS as error:
         why = _first_line(error)
     if number != end:
-        reader.batches.reject(reader.file, number, Reason.BROKEN_PARQUET, f"rows {number} to {end - 1} are lost: {why}")
+        reader.batches.reject(
+            reader.file, number, Reason.BROKEN_PARQUET, f"rows {number} to {end - 1} are lost: {why}"
+        )
 
 
 def _first_line(error: Exception) -> str:

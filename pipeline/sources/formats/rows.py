@@ -10,7 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
-from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, Document, Named, Reason, location, metadata_json, own_id
+from pipeline.sources.documents import (
+    MAX_DOCUMENT_BYTES,
+    Batches,
+    Document,
+    Named,
+    Reason,
+    location,
+    metadata_json,
+    own_id,
+)
 from pipeline.store.params import Params
 
 Row = dict[str, object]
@@ -19,10 +28,11 @@ START_BYTES = 32
 
 
 class Columns(Params):
-    """The columns of a row. Without `id_column`, a text or number in `id` is used where there is one, else the row's place in its file.
+    """The columns of a row. Without `id_column`, a text or number in `id` is used where there is one, else
+    the row's place in its file.
 
-    `text_template` makes the text of several columns, as "{title}\\n\\n{text}" does; a row in which one of them is null is set aside. Without
-    `metadata_columns`, all other columns are metadata.
+    `text_template` makes the text of several columns, as "{title}\\n\\n{text}" does; a row in which one of
+    them is null is set aside. Without `metadata_columns`, all other columns are metadata.
     """
 
     text_column: str = Field("text", min_length=1)
@@ -36,7 +46,9 @@ class Columns(Params):
     @classmethod
     def _names_columns(cls, template: str | None) -> str | None:
         if template is not None and not fields_of(template):
-            raise ValueError('names no column; write for example "{title}\\n\\n{text}", and {{ }} for braces in the text')
+            raise ValueError(
+                'names no column; write for example "{title}\\n\\n{text}", and {{ }} for braces in the text'
+            )
         return template
 
     @model_validator(mode="after")
@@ -57,7 +69,9 @@ class Columns(Params):
 
 
 def fields_of(template: str) -> tuple[str, ...]:
-    """The columns that a template names, each once. Raises ValueError for anything but plain names in braces."""
+    """The columns that a template names, each once. Raises ValueError for anything but plain names in
+    braces.
+    """
     fields = []
     for _, name, style, conversion in string.Formatter().parse(template):
         if name is None:
@@ -83,9 +97,17 @@ class RowReader:
             return
         named = self.name(number, row)
         if named is None:
-            self.batches.reject(self.file, number, Reason.BAD_ID, f"column {self.columns.id_column!r} holds neither a text nor a whole number")
+            self.batches.reject(
+                self.file,
+                number,
+                Reason.BAD_ID,
+                f"column {self.columns.id_column!r} holds neither a text nor a whole number",
+            )
             return
-        self.batches.add(self.file, Document(named.source_id, text, number, self.file, named.url, named.metadata, named.own_id))
+        self.batches.add(
+            self.file,
+            Document(named.source_id, text, number, self.file, named.url, named.metadata, named.own_id),
+        )
         yield from self.batches.full()
 
     @property
@@ -94,7 +116,9 @@ class RowReader:
         return self.columns.text_template is None
 
     def add_whole(self, numbers: Sequence[int], texts: pa.LargeBinaryArray, rows: Sequence[Row]) -> bool:
-        """Takes all of these rows, whose texts are already out of them, without a copy; none if one would be set aside. They are emptied."""
+        """Takes all of these rows, whose texts are already out of them, without a copy; none if one would be
+        set aside. They are emptied.
+        """
         good = _good_texts(texts)
         if good is None:
             return False
@@ -102,14 +126,20 @@ class RowReader:
         return None not in named and self.batches.add_whole(self.file, good, cast(list[Named], named))
 
     def name(self, number: int, row: Row) -> Named | None:
-        """What row `number`, without its text, says of its document; the row is emptied. None when the column named as id holds none."""
+        """What row `number`, without its text, says of its document; the row is emptied. None when the column
+        named as id holds none.
+        """
         source_id, own = self._id(number, row)
         if source_id is None:
             return None
         url = row.get(self.columns.url_column)
         if isinstance(url, str):
             del row[self.columns.url_column]
-        known = row if self.columns.metadata_columns is None else {name: row[name] for name in self.columns.metadata_columns if name in row}
+        known = (
+            row
+            if self.columns.metadata_columns is None
+            else {name: row[name] for name in self.columns.metadata_columns if name in row}
+        )
         return Named(source_id, own, url if isinstance(url, str) else None, metadata_json(known))
 
     def _text(self, number: int, row: Row) -> str | None:
@@ -119,7 +149,11 @@ class RowReader:
             if not isinstance(value, str) and (template is None or not _is_number(value)):
                 self._no_text(number, name, value)
                 return None
-        return str(values[0]) if template is None else template.format(**dict(zip(self._text_columns, values, strict=True)))
+        return (
+            str(values[0])
+            if template is None
+            else template.format(**dict(zip(self._text_columns, values, strict=True)))
+        )
 
     @cached_property
     def _text_columns(self) -> tuple[str, ...]:
@@ -131,7 +165,12 @@ class RowReader:
         elif text is None:
             self.batches.reject(self.file, number, Reason.NULL_TEXT, f"column {column!r} is null")
         else:
-            self.batches.reject(self.file, number, Reason.TEXT_NOT_A_STRING, f"column {column!r} holds a {type(text).__name__}")
+            self.batches.reject(
+                self.file,
+                number,
+                Reason.TEXT_NOT_A_STRING,
+                f"column {column!r} holds a {type(text).__name__}",
+            )
 
     def _id(self, number: int, row: Row) -> tuple[str | None, bool]:
         column = self.columns.id_column or DEFAULT_ID_COLUMN
@@ -143,7 +182,9 @@ class RowReader:
 
 
 def _good_texts(values: pa.LargeBinaryArray) -> pa.LargeStringArray | None:
-    """The same, if each is the text of a document: UTF-8, of a size that documents have, and no white space only."""
+    """The same, if each is the text of a document: UTF-8, of a size that documents have, and no white
+    space only.
+    """
     sizes = pc.min_max(pc.binary_length(values)).as_py()
     if values.null_count or not sizes["min"] or sizes["max"] > MAX_DOCUMENT_BYTES:
         return None
@@ -152,8 +193,13 @@ def _good_texts(values: pa.LargeBinaryArray) -> pa.LargeStringArray | None:
     except pa.ArrowInvalid:
         return None
     starts = pc.binary_slice(values, 0, START_BYTES).to_pylist()
-    # what shows a visible character in its first bytes is not white space, and only the rest need be looked at
-    blank = (row for row, start in enumerate(starts) if not b"!" <= start[:1] <= b"~" and not start.decode(errors="ignore").strip())
+    # what shows a visible character in its first bytes is not white space, and only the rest need be looked
+    # at
+    blank = (
+        row
+        for row, start in enumerate(starts)
+        if not b"!" <= start[:1] <= b"~" and not start.decode(errors="ignore").strip()
+    )
     return None if any(texts[row].as_py().isspace() for row in blank) else texts
 
 

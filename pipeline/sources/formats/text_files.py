@@ -11,10 +11,12 @@ PIECE_BYTES = 64 << 10
 
 
 def read_text(content: Iterator[bytes], file: str, batches: Batches) -> Iterator[pa.RecordBatch]:
-    r"""The documents of a UTF-8 text file: the whole file, or pieces of at most PIECE_BYTES, cut at blank lines where there are any.
+    r"""The documents of a UTF-8 text file: the whole file, or pieces of at most PIECE_BYTES, cut at blank
+    lines where there are any.
 
-    One document a file would give a corpus of one long file nothing to hold out. Ids are byte offsets. Lines end in `\n` whatever they end in in the
-    file, as Python reads text. Raises BrokenCompressionError and OSError.
+    One document a file would give a corpus of one long file nothing to hold out. Ids are byte offsets. Lines
+    end in `\n` whatever they end in in the file, as Python reads text. Raises BrokenCompressionError and
+    OSError.
     """
     offset = 0
     for piece in pieces(content):
@@ -23,7 +25,12 @@ def read_text(content: Iterator[bytes], file: str, batches: Batches) -> Iterator
         try:
             batches.add(file, Document(location(file, offset), universal_newlines(text.decode()), row, file))
         except UnicodeDecodeError as error:
-            batches.reject(file, row, Reason.INVALID_UTF8, f"byte {offset + len(piece) - len(text) + error.start} of the file: {error.reason}")
+            batches.reject(
+                file,
+                row,
+                Reason.INVALID_UTF8,
+                f"byte {offset + len(piece) - len(text) + error.start} of the file: {error.reason}",
+            )
         yield from batches.full()
         if batches.done:
             return
@@ -51,7 +58,8 @@ def pieces(content: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _cut(window: bytes) -> int:
-    r"""Where to end a piece: after the last blank line in the second half of the window, else after a line, else between characters.
+    r"""Where to end a piece: after the last blank line in the second half of the window, else after a line,
+    else between characters.
 
     Never between `\r` and `\n`, nor behind a `\r` that ends the window, because a `\n` may follow.
     """

@@ -16,7 +16,9 @@ TABLE = Path(__file__).with_name("ready_made.yaml")
 
 @dataclass(frozen=True)
 class ReadyMade:
-    """A data set of the hub with its settings. `documents`, `bytes` of text and `licence` are what its card says."""
+    """A data set of the hub with its settings. `documents`, `bytes` of text and `licence` are what its
+    card says.
+    """
 
     name: str
     source: HubConfig
@@ -30,35 +32,50 @@ class ReadyMade:
 def ready_made() -> tuple[ReadyMade, ...]:
     """All entries, in the order of the table."""
     entries = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
-    return tuple(ReadyMade(name, HubConfig(**entry.pop("source")), **entry) for name, entry in entries.items())
+    return tuple(
+        ReadyMade(name, HubConfig(**entry.pop("source")), **entry) for name, entry in entries.items()
+    )
 
 
 def short_form(text: str) -> tuple[str, HubConfig]:
-    """The corpus's name and source for `NAME` or `NAME:N`: a ready-made entry, or a data set of the hub by its full name; N is `max_documents`.
+    """The corpus's name and source for `NAME` or `NAME:N`: a ready-made entry, or a data set of the hub by
+    its full name; N is `max_documents`.
 
     Raises SourceError for a name that is neither.
     """
     name, colon, count = text.partition(":")
     if colon and not re.fullmatch(r"[1-9][0-9]*", count):
-        raise SourceError(f"corpus {text!r}: after the colon comes the number of documents, as in {name}:1000")
+        raise SourceError(
+            f"corpus {text!r}: after the colon comes the number of documents, as in {name}:1000"
+        )
     source = _source(name)
     return corpus_name(name), source.model_copy(update={"max_documents": int(count)}) if count else source
 
 
 def corpus_name(name: str) -> str:
-    """A name for assets: `roneneldan/TinyStories` -> `tinystories`, `wikipedia-20231101.en` -> `wikipedia_20231101_en`."""
+    """A name for assets: `roneneldan/TinyStories` -> `tinystories`, `wikipedia-20231101.en` ->
+    `wikipedia_20231101_en`.
+    """
     plain = re.sub(r"[^a-z0-9]+", "_", name.rpartition("/")[2].lower()).strip("_")
     return plain if plain[:1].isalpha() else f"corpus_{plain}"
 
 
 def _source(name: str) -> HubConfig:
     known = {entry.name.lower(): entry.source for entry in ready_made()}
-    by_repository = {entry.source.name.lower(): entry.source for entry in ready_made() if entry.source.config is None}
+    by_repository = {
+        entry.source.name.lower(): entry.source for entry in ready_made() if entry.source.config is None
+    }
     found = known.get(name.lower()) or by_repository.get(name.lower())
     if found is not None:
         return found
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         return HubConfig(name=name)
     near = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(entry.name for entry in ready_made())}"
-    raise SourceError(f"corpus {name!r} is no ready-made one ({hint}) and no name of a hub data set, which has a '/'")
+    hint = (
+        f"did you mean {near[0]!r}?"
+        if near
+        else f"there are {', '.join(entry.name for entry in ready_made())}"
+    )
+    raise SourceError(
+        f"corpus {name!r} is no ready-made one ({hint}) and no name of a hub data set, which has a '/'"
+    )

@@ -21,14 +21,16 @@ if TYPE_CHECKING:  # both take half a second and more to import
 
 ROWS_AT_ONCE = 256
 PATHS_AT_ONCE = 500
-BROKEN = (ValueError, pa.ArrowException)  # what the formats raise for broken data, as against a broken connection
+# what the formats raise for broken data, as against a broken connection
+BROKEN = (ValueError, pa.ArrowException)
 
 
 NOT_SETTINGS = ("name", "version", "data_dir", "data_files", "description")  # of a builder's configuration
 
 
 class HubConfig(Columns):
-    """One split of a data set. `revision` is a branch, tag or commit; without it, the newest commit. `HF_TOKEN` opens gated data sets.
+    """One split of a data set. `revision` is a branch, tag or commit; without it, the newest commit.
+    `HF_TOKEN` opens gated data sets.
 
     Where rows are lines of documents, `document_start` is a regular expression for the line that begins one.
     """
@@ -52,10 +54,12 @@ class HubConfig(Columns):
 
 @dataclass(frozen=True)
 class HubSource:
-    """One unit per data file, fingerprinted by its content as the hub knows it; one for all when `max_documents` makes each depend on those before.
+    """One unit per data file, fingerprinted by its content as the hub knows it; one for all when
+    `max_documents` makes each depend on those before.
 
-    A unit is read at the commit that it names, whatever the branch has become meanwhile. Files are streamed in ranges of some megabytes, and a range
-    that breaks off is asked for again, so neither the disk nor memory holds the data set. With HF_HUB_OFFLINE, files come from the hub's cache.
+    A unit is read at the commit that it names, whatever the branch has become meanwhile. Files are streamed
+    in ranges of some megabytes, and a range that breaks off is asked for again, so neither the disk nor
+    memory holds the data set. With HF_HUB_OFFLINE, files come from the hub's cache.
     """
 
     corpus: str
@@ -73,10 +77,14 @@ class HubSource:
             name = f"{self.config.split}-first-{self.config.max_documents}"
             made_from = combined([settings, *(f"{path} {contents[path]}" for path in files)])
             return [Unit(name, made_from, sum(sizes.values()), commit)]
-        return [Unit(path, combined([settings, contents[path]]), sizes[path], commit) for path in sorted(files)]
+        return [
+            Unit(path, combined([settings, contents[path]]), sizes[path], commit) for path in sorted(files)
+        ]
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """Raises SourceError when the download breaks off: what is missing then is no bad input, and another attempt may get it."""
+        """Raises SourceError when the download breaks off: what is missing then is no bad input, and another
+        attempt may get it.
+        """
         commit = unit.revision or self._commit()
         builder = self._builder(commit)
         batches = Batches(self.corpus, rejects, self.config.max_documents)
@@ -88,7 +96,12 @@ class HubSource:
             try:
                 yield from _read(_stream(builder, self.config.split, url), reader)
             except BROKEN as error:
-                batches.reject(path, None, Reason.BROKEN_DATA, f"what comes before the break was read: {_first_line(error)}")
+                batches.reject(
+                    path,
+                    None,
+                    Reason.BROKEN_DATA,
+                    f"what comes before the break was read: {_first_line(error)}",
+                )
             except Exception as error:  # as in _commit
                 raise self._error(f"broke off in {path}; run again to go on: {_first_line(error)}") from error
             if isinstance(reader, JoinedRows):
@@ -97,11 +110,20 @@ class HubSource:
 
     def _reader(self, path: str, batches: Batches) -> RowReader:
         start = self.config.document_start
-        return RowReader(path, self.config, batches) if start is None else JoinedRows(path, self.config, batches, re.compile(start))
+        return (
+            RowReader(path, self.config, batches)
+            if start is None
+            else JoinedRows(path, self.config, batches, re.compile(start))
+        )
 
     def _commit(self) -> str:
         from huggingface_hub import HfApi
-        from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
+        from huggingface_hub.errors import (
+            GatedRepoError,
+            HFValidationError,
+            RepositoryNotFoundError,
+            RevisionNotFoundError,
+        )
 
         if _offline():
             return self._cached(self.config.revision).name
@@ -116,7 +138,9 @@ class HubSource:
         except HFValidationError as error:
             raise self._error(f"is no name of a data set: {_first_line(error)}") from error
         except Exception as error:  # the HTTP library's own errors, which change with it
-            raise self._error(f"cannot be found, the hub at {HfApi().endpoint} does not answer: {_first_line(error)}") from error
+            raise self._error(
+                f"cannot be found, the hub at {HfApi().endpoint} does not answer: {_first_line(error)}"
+            ) from error
         if commit is None:
             raise self._error("has no commit to read")
         return str(commit)
@@ -127,9 +151,16 @@ class HubSource:
         from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
         try:
-            return Path(snapshot_download(self.config.name, repo_type="dataset", revision=revision, local_files_only=True))
+            return Path(
+                snapshot_download(
+                    self.config.name, repo_type="dataset", revision=revision, local_files_only=True
+                )
+            )
         except (LocalEntryNotFoundError, HFValidationError) as error:
-            message = "is not in the hub's cache, and HF_HUB_OFFLINE is set; once, with a connection: hf download --repo-type dataset"
+            message = (
+                "is not in the hub's cache, and HF_HUB_OFFLINE is set; once, with a connection: hf "
+                "download --repo-type dataset"
+            )
             raise OfflineError(str(self._error(f"{message} {self.config.name}"))) from error
 
     def _builder(self, commit: str) -> "DatasetBuilder":
@@ -161,25 +192,36 @@ class HubSource:
             raise self._error(f"has no text to read: {refused[1]}; set `text_column` or `text_template`")
 
     def _path(self, url: str, commit: str) -> str:
-        """The path in the repository: `hf://datasets/org/name@commit/data/a.parquet` -> `data/a.parquet`; a file elsewhere keeps its address."""
+        """The path in the repository: `hf://datasets/org/name@commit/data/a.parquet` -> `data/a.parquet`; a
+        file elsewhere keeps its address.
+        """
         if _offline() and Path(url).is_relative_to(self._cached(commit)):
             return Path(url).relative_to(self._cached(commit)).as_posix()
         return url.partition("@")[2].partition("/")[2] or url
 
     def _contents(self, paths: list[str], commit: str) -> tuple[dict[str, int], dict[str, str]]:
-        """Bytes of each file, and what the hub calls its content: equal for equal content. Of files elsewhere nothing is known but the commit."""
+        """Bytes of each file, and what the hub calls its content: equal for equal content. Of files elsewhere
+        nothing is known but the commit.
+        """
         from huggingface_hub import HfApi
 
         sizes, contents = dict.fromkeys(paths, 0), dict.fromkeys(paths, commit)
         if _offline():
-            blobs = {path: (self._cached(commit) / path).resolve() for path in paths}  # the cache's links lead to files named by content
-            return {path: blob.stat().st_size for path, blob in blobs.items()}, {path: blob.name for path, blob in blobs.items()}
+            # the cache's links lead to files named by content
+            blobs = {path: (self._cached(commit) / path).resolve() for path in paths}
+            return {path: blob.stat().st_size for path, blob in blobs.items()}, {
+                path: blob.name for path, blob in blobs.items()
+            }
         try:
             for start in range(0, len(paths), PATHS_AT_ONCE):
                 some = paths[start : start + PATHS_AT_ONCE]
-                for info in HfApi().get_paths_info(self.config.name, some, repo_type="dataset", revision=commit, token=token()):
+                for info in HfApi().get_paths_info(
+                    self.config.name, some, repo_type="dataset", revision=commit, token=token()
+                ):
                     sizes[info.path] = getattr(info, "size", 0)
-                    contents[info.path] = info.lfs.sha256 if getattr(info, "lfs", None) else getattr(info, "blob_id", commit)
+                    contents[info.path] = (
+                        info.lfs.sha256 if getattr(info, "lfs", None) else getattr(info, "blob_id", commit)
+                    )
         except Exception as error:  # as in _commit
             raise self._error(f"cannot be listed: {_first_line(error)}") from error
         return sizes, contents
@@ -202,7 +244,9 @@ def _read(stream: "IterableDataset", reader: RowReader) -> Iterator[pa.RecordBat
         if refused := no_text(table.schema, reader.columns):
             reader.batches.reject(reader.file, number, *refused)
             return
-        for batch in table.select(readable_columns(table.schema, reader.columns)).combine_chunks().to_batches():
+        for batch in (
+            table.select(readable_columns(table.schema, reader.columns)).combine_chunks().to_batches()
+        ):
             yield from add_rows(number, batch, reader)
             number += batch.num_rows
         if reader.batches.done:
@@ -213,7 +257,14 @@ def _settings(builder: "DatasetBuilder") -> str:
     """How the data set's card says its files are to be read."""
     config = builder.config
     return " ".join(
-        [type(config).__name__, *(f"{field.name}={getattr(config, field.name)!r}" for field in fields(config) if field.name not in NOT_SETTINGS)]
+        [
+            type(config).__name__,
+            *(
+                f"{field.name}={getattr(config, field.name)!r}"
+                for field in fields(config)
+                if field.name not in NOT_SETTINGS
+            ),
+        ]
     )
 
 

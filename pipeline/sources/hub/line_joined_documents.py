@@ -12,7 +12,9 @@ from pipeline.sources.formats.rows import Row, RowReader
 
 @dataclass(frozen=True)
 class JoinedRows(RowReader):
-    """A row that matches `start` whole begins a document. A document that goes on in the next file becomes two; ids are first rows."""
+    """A row that matches `start` whole begins a document. A document that goes on in the next file becomes
+    two; ids are first rows.
+    """
 
     start: re.Pattern[str]
     _lines: list[str] = field(default_factory=list)

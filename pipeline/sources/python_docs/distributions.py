@@ -20,7 +20,9 @@ Installation = tuple[tuple[str, int], ...]
 
 
 class File(NamedTuple):
-    """A distribution's file: the parts of its path as listed, the hash that the installer recorded or an empty string, and where it is."""
+    """A distribution's file: the parts of its path as listed, the hash that the installer recorded or an
+    empty string, and where it is.
+    """
 
     parts: tuple[str, ...]
     recorded: str
@@ -32,15 +34,20 @@ class File(NamedTuple):
 
 
 def installation() -> Installation:
-    """The directories that packages are imported from and when each changed last; differs once a package comes, goes or is upgraded."""
-    return tuple((directory, Path(directory).stat().st_mtime_ns) for directory in sys.path if Path(directory).is_dir())
+    """The directories that packages are imported from and when each changed last; differs once a package
+    comes, goes or is upgraded.
+    """
+    return tuple(
+        (directory, Path(directory).stat().st_mtime_ns) for directory in sys.path if Path(directory).is_dir()
+    )
 
 
 def distributions(packages: Sequence[str] | None) -> dict[str, Distribution]:
-    """The named distributions, or all that this project needs without its extras, by normalised name, ordered by it.
+    """The named distributions, or all that this project needs without its extras, by normalised name,
+    ordered by it.
 
-    What somebody installed beside them (test tools, an editor) changes nothing. A dependency that is not installed is left out;
-    a named package that is not raises SourceError.
+    What somebody installed beside them (test tools, an editor) changes nothing. A dependency that is not
+    installed is left out; a named package that is not raises SourceError.
     """
     names = _closure(installation()) if packages is None else {canonicalize_name(name) for name in packages}
     found: dict[str, Distribution] = {}
@@ -49,7 +56,9 @@ def distributions(packages: Sequence[str] | None) -> dict[str, Distribution]:
             found[name] = distribution(name)
         except PackageNotFoundError:
             if packages is not None:
-                raise SourceError(f"package {name!r} is not installed; install it or take it out of `packages`") from None
+                raise SourceError(
+                    f"package {name!r} is not installed; install it or take it out of `packages`"
+                ) from None
     return found
 
 
@@ -58,7 +67,10 @@ def _closure(_: Installation) -> frozenset[str]:
     try:
         todo = _requirements(distribution(PROJECT), frozenset())
     except PackageNotFoundError:
-        raise SourceError(f"{PROJECT!r} itself is not installed, so its libraries are not known; run `make setup` or name `packages`") from None
+        raise SourceError(
+            f"{PROJECT!r} itself is not installed, so its libraries are not known; run `make setup` or name "
+            "`packages`"
+        ) from None
     visited: set[tuple[str, frozenset[str]]] = set()
     while todo:
         needed = todo.pop()
@@ -89,7 +101,9 @@ def files(of: Distribution, wanted: Callable[[tuple[str, ...]], bool]) -> list[F
 
 
 def _listed(of: Distribution) -> Iterator[tuple[tuple[str, ...], str]]:
-    """All files as the installer listed them. `Distribution.files` makes a path object of each: half a second for 40,000."""
+    """All files as the installer listed them. `Distribution.files` makes a path object of each: half a second
+    for 40,000.
+    """
     record = of.read_text("RECORD")
     if record is not None:
         yield from ((tuple(row[0].split("/")), row[1]) for row in csv.reader(record.splitlines()) if row)
@@ -108,10 +122,14 @@ def shuffled(names: Sequence[str]) -> list[str]:
 
 
 def fair_shares(sizes: Mapping[str, int], cap: int | None) -> dict[str, int]:
-    """How many bytes each may give: all of it, or, where the sizes exceed `cap`, the same level for all that are larger than it."""
+    """How many bytes each may give: all of it, or, where the sizes exceed `cap`, the same level for all that
+    are larger than it.
+    """
     shares: dict[str, int] = {}
     left = sum(sizes.values()) if cap is None else cap
-    for waiting, name in zip(range(len(sizes), 0, -1), sorted(sizes, key=lambda name: (sizes[name], name)), strict=True):
+    for waiting, name in zip(
+        range(len(sizes), 0, -1), sorted(sizes, key=lambda name: (sizes[name], name)), strict=True
+    ):
         shares[name] = min(sizes[name], left // waiting)
         left -= shares[name]
     if cap is None:
@@ -121,7 +139,9 @@ def fair_shares(sizes: Mapping[str, int], cap: int | None) -> dict[str, int]:
 
 
 def whole_shares(sizes: Mapping[str, Sequence[int]], cap: int | None) -> dict[str, int]:
-    """Shares as of `fair_shares` for documents of known sizes, which are given whole, in order, each that still fits: the highest such level."""
+    """Shares as of `fair_shares` for documents of known sizes, which are given whole, in order, each that
+    still fits: the highest such level.
+    """
     totals = {name: sum(documents) for name, documents in sizes.items()}
     low, high = 0, max(totals.values(), default=0)
     if cap is None:

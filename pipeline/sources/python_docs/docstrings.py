@@ -29,14 +29,19 @@ class _Module:
 def described(source: bytes, module: str) -> Iterator[Described]:
     """The documents of one module, headings first, docstrings dedented as by `inspect.cleandoc`.
 
-    A top-level class (with its methods) or function of at least OWN_DOCUMENT_CHARACTERS is a document; the module's docstring and the shorter
-    ones make one more, since a line or two alone is no text to learn from. Copies between modules stay: they are real near-duplicates.
-    A name defined twice gets `#2`. Raises SyntaxError or ValueError when the source is not Python of this version.
+    A top-level class (with its methods) or function of at least OWN_DOCUMENT_CHARACTERS is a document; the
+    module's docstring and the shorter ones make one more, since a line or two alone is no text to learn from.
+    Copies between modules stay: they are real near-duplicates. A name defined twice gets `#2`. Raises
+    SyntaxError or ValueError when the source is not Python of this version.
     """
     tree = _parsed(source)
     found = _Module()
     for node in _definitions(tree.body):
-        text = _class_text(node, module) if isinstance(node, ast.ClassDef) else _function_text(node, f"{module}.")
+        text = (
+            _class_text(node, module)
+            if isinstance(node, ast.ClassDef)
+            else _function_text(node, f"{module}.")
+        )
         if len(text) < OWN_DOCUMENT_CHARACTERS:
             found.short.append(text)
         else:
@@ -68,7 +73,11 @@ def _definitions(body: list[ast.stmt]) -> Iterator[ast.ClassDef | Function]:
 
 
 def _class_text(node: ast.ClassDef, module: str) -> str:
-    methods = [_function_text(method, f"{node.name}.") for method in _definitions(node.body) if not isinstance(method, ast.ClassDef)]
+    methods = [
+        _function_text(method, f"{node.name}.")
+        for method in _definitions(node.body)
+        if not isinstance(method, ast.ClassDef)
+    ]
     docstring = ast.get_docstring(node) or ""
     if not docstring and not any(methods):
         return ""
@@ -80,8 +89,12 @@ def _function_text(node: Function, prefix: str) -> str:
     docstring = ast.get_docstring(node)
     if not docstring:
         return ""
-    signature = f"{prefix}{node.name}({ast.unparse(node.args)})" + (f" -> {ast.unparse(node.returns)}" if node.returns else "")
-    return _joined([signature if len(signature) <= SIGNATURE_CHARACTERS else f"{prefix}{node.name}(...)", docstring])
+    signature = f"{prefix}{node.name}({ast.unparse(node.args)})" + (
+        f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    )
+    return _joined(
+        [signature if len(signature) <= SIGNATURE_CHARACTERS else f"{prefix}{node.name}(...)", docstring]
+    )
 
 
 def _joined(paragraphs: list[str]) -> str:
@@ -91,4 +104,6 @@ def _joined(paragraphs: list[str]) -> str:
 def _unused(name: str, taken: dict[str, str]) -> str:
     if name not in taken:
         return name
-    return next(numbered for count in range(2, len(taken) + 3) if (numbered := f"{name}#{count}") not in taken)
+    return next(
+        numbered for count in range(2, len(taken) + 3) if (numbered := f"{name}#{count}") not in taken
+    )

@@ -1,4 +1,6 @@
-"""Documentation read from Python modules into batches, module by module in a fair order, up to a number of bytes."""
+"""Documentation read from Python modules into batches, module by module in a fair order, up to a number of
+bytes.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,8 +12,12 @@ from pipeline.sources.python_docs.docstrings import described
 ENOUGH = 0.95  # of a cap: parsing all the rest for what still fits would cost more than it gives
 
 
-def take(file: str, documents: Iterable[Document], batches: Batches, max_bytes: int | None, enough: float = 1.0) -> Iterator[pa.RecordBatch]:
-    """Whole documents of at most `max_bytes` together, one that does not fit passed over; no more are asked for at `enough` of that."""
+def take(
+    file: str, documents: Iterable[Document], batches: Batches, max_bytes: int | None, enough: float = 1.0
+) -> Iterator[pa.RecordBatch]:
+    """Whole documents of at most `max_bytes` together, one that does not fit passed over; no more are asked
+    for at `enough` of that.
+    """
     used = 0
     for document in documents:
         if max_bytes is not None and used >= enough * max_bytes:
@@ -27,10 +33,17 @@ def module_documents(module: str, source: bytes, origin: str, batches: Batches) 
     try:
         for found in described(source, module):
             metadata = metadata_json({"module": module, "name": found.name})
-            yield Document(own_id(f"{module}:{found.name}"), found.text, None, origin, None, metadata, own_id=True)
+            yield Document(
+                own_id(f"{module}:{found.name}"), found.text, None, origin, None, metadata, own_id=True
+            )
     except (SyntaxError, ValueError) as error:
         where = error.lineno if isinstance(error, SyntaxError) else None
-        batches.reject(f"{origin}/{module}", where, Reason.NOT_PYTHON, error.msg if isinstance(error, SyntaxError) else str(error))
+        batches.reject(
+            f"{origin}/{module}",
+            where,
+            Reason.NOT_PYTHON,
+            error.msg if isinstance(error, SyntaxError) else str(error),
+        )
 
 
 def module_name(path: str) -> str:

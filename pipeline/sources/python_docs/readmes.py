@@ -10,7 +10,14 @@ import pyarrow as pa
 from pydantic import Field
 
 from pipeline.sources.documents import Batches, Document, Reason, Rejects, Unit, metadata_json, own_id
-from pipeline.sources.python_docs.distributions import Installation, distributions, files, installation, label, whole_shares
+from pipeline.sources.python_docs.distributions import (
+    Installation,
+    distributions,
+    files,
+    installation,
+    label,
+    whole_shares,
+)
 from pipeline.sources.python_docs.harvest import take
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.params import Params
@@ -19,7 +26,9 @@ LICENCE_NAMES = ("license", "licence", "copying", "notice", "authors")
 
 
 class PackageReadmesConfig(Params):
-    """Descriptions and licences of `packages` (without them: of everything this project needs), up to `max_bytes` of text, fairly shared."""
+    """Descriptions and licences of `packages` (without them: of everything this project needs), up to
+    `max_bytes` of text, fairly shared.
+    """
 
     kind: Literal["package_readmes"] = "package_readmes"
     packages: tuple[str, ...] | None = Field(None, min_length=1)
@@ -28,7 +37,9 @@ class PackageReadmesConfig(Params):
 
 @dataclass(frozen=True)
 class PackageReadmesSource:
-    """One unit per distribution, fingerprinted by its texts and its share of the cap. Licences repeat: they are real near-duplicates."""
+    """One unit per distribution, fingerprinted by its texts and its share of the cap. Licences repeat: they
+    are real near-duplicates.
+    """
 
     corpus: str
     config: PackageReadmesConfig
@@ -40,13 +51,17 @@ class PackageReadmesSource:
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         of = distributions((unit.name,))[unit.name]
         batches = Batches(self.corpus, rejects)
-        yield from take(unit.name, _documents(unit.name, of, batches), batches, self.config.max_bytes and unit.bytes)
+        yield from take(
+            unit.name, _documents(unit.name, of, batches), batches, self.config.max_bytes and unit.bytes
+        )
 
 
 @lru_cache(maxsize=8)  # a run lists a corpus twice, and the daemon every two minutes
 def _units(config: PackageReadmesConfig, _: Installation) -> tuple[Unit, ...]:
     texts = {name: _texts(of) for name, of in distributions(config.packages).items()}
-    shares = whole_shares({name: [len(text) for text in found.values()] for name, found in texts.items()}, config.max_bytes)
+    shares = whole_shares(
+        {name: [len(text) for text in found.values()] for name, found in texts.items()}, config.max_bytes
+    )
     return tuple(
         Unit(name, fingerprint([{place: text.hex() for place, text in texts[name].items()}, share]), share)
         for name, share in sorted(shares.items())
@@ -58,7 +73,15 @@ def _documents(name: str, of: Distribution, batches: Batches) -> Iterator[Docume
     for place, text in _texts(of).items():
         try:
             metadata = metadata_json({"package": name, "place": place})
-            yield Document(own_id(f"{name}:{place}"), text.decode(), None, label(name, of), _homepage(of), metadata, own_id=True)
+            yield Document(
+                own_id(f"{name}:{place}"),
+                text.decode(),
+                None,
+                label(name, of),
+                _homepage(of),
+                metadata,
+                own_id=True,
+            )
         except UnicodeDecodeError as error:
             batches.reject(f"{label(name, of)}/{place}", error.start + 1, Reason.INVALID_UTF8, error.reason)
 
@@ -66,7 +89,10 @@ def _documents(name: str, of: Distribution, batches: Batches) -> Iterator[Docume
 def _homepage(of: Distribution) -> str | None:
     """The home page, or the first of the project's links, which are written as `label, url`."""
     links = [link.partition(",")[2].strip() for link in of.metadata.get_all("Project-URL") or []]
-    return next((link for link in [*(of.metadata.get_all("Home-page") or []), *links] if link.startswith("http")), None)
+    return next(
+        (link for link in [*(of.metadata.get_all("Home-page") or []), *links] if link.startswith("http")),
+        None,
+    )
 
 
 def _texts(of: Distribution) -> dict[str, bytes]:

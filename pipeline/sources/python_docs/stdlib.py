@@ -18,7 +18,19 @@ from pipeline.sources.python_docs.harvest import ENOUGH, module_documents, modul
 from pipeline.store.fingerprint import file_sha256, fingerprint
 from pipeline.store.params import Params
 
-SKIPPED = frozenset({"test", "tests", "idlelib", "lib2to3", "turtledemo", "pydoc_data", "site-packages", "dist-packages", "__pycache__"})
+SKIPPED = frozenset(
+    {
+        "test",
+        "tests",
+        "idlelib",
+        "lib2to3",
+        "turtledemo",
+        "pydoc_data",
+        "site-packages",
+        "dist-packages",
+        "__pycache__",
+    }
+)
 TOPICS = "pydoc_data/topics.py"
 UNIT = "python"
 
@@ -32,16 +44,26 @@ class StdlibDocsConfig(Params):
 
 @dataclass(frozen=True)
 class StdlibDocsSource:
-    """One unit: the running Python. With a cap, modules and topics in the order of their hashes, whole documents."""
+    """One unit: the running Python. With a cap, modules and topics in the order of their hashes, whole
+    documents.
+    """
 
     corpus: str
     config: StdlibDocsConfig
     version: ClassVar[str] = "stdlib-docs-1"
 
     def units(self) -> list[Unit]:
-        files = {name: path for name, path in [*_modules().items(), (TOPICS, _root() / TOPICS)] if path.exists()}
+        files = {
+            name: path for name, path in [*_modules().items(), (TOPICS, _root() / TOPICS)] if path.exists()
+        }
         size = sum(path.stat().st_size for path in files.values())
-        return [Unit(UNIT, fingerprint([_origin(), {name: file_sha256(path) for name, path in files.items()}]), self.config.max_bytes or size)]
+        return [
+            Unit(
+                UNIT,
+                fingerprint([_origin(), {name: file_sha256(path) for name, path in files.items()}]),
+                self.config.max_bytes or size,
+            )
+        ]
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         batches = Batches(self.corpus, rejects)
@@ -53,7 +75,9 @@ def _documents(batches: Batches) -> Iterator[Document]:
     topics = _topics()
     for name in shuffled([*modules, *topics]):
         if name in topics:
-            yield Document(own_id(name), topics[name], None, _origin(), None, metadata_json({"topic": name}), own_id=True)
+            yield Document(
+                own_id(name), topics[name], None, _origin(), None, metadata_json({"topic": name}), own_id=True
+            )
         else:
             yield from module_documents(name, modules[name].read_bytes(), _origin(), batches)
 
@@ -62,9 +86,14 @@ def _modules() -> dict[str, Path]:
     """Module files by their path below the library's root; sorted, since directories list in any order."""
     root = _root()
     files: dict[str, Path] = {}
-    for directory, inside, names in os.walk(root):  # packages may be installed below it: what is skipped is not entered
+    # packages may be installed below it: what is skipped is not entered
+    for directory, inside, names in os.walk(root):
         inside[:] = [name for name in inside if name.isidentifier() and name not in SKIPPED]
-        files |= {path.relative_to(root).as_posix(): path for path in (Path(directory, name) for name in names) if path.suffix == ".py"}
+        files |= {
+            path.relative_to(root).as_posix(): path
+            for path in (Path(directory, name) for name in names)
+            if path.suffix == ".py"
+        }
     return dict(sorted(files.items()))
 
 
@@ -74,7 +103,11 @@ def _topics() -> dict[str, str]:
     if not path.exists():
         return {}
     assigned = [node.value for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.Assign)]
-    return {f"pydoc_data.topics:{topic}": text.strip() for value in assigned for topic, text in ast.literal_eval(value).items()}
+    return {
+        f"pydoc_data.topics:{topic}": text.strip()
+        for value in assigned
+        for topic, text in ast.literal_eval(value).items()
+    }
 
 
 def _origin() -> str:

@@ -1,7 +1,8 @@
-"""The process that turns web pages into text: run by path, so that it starts in a moment, and killed by its own alarm when a page takes too long.
+"""The process that turns web pages into text: run by path, so that it starts in a moment, and killed by its
+own alarm when a page takes too long.
 
-In: <charset bytes, page bytes, microseconds> as three u32, then the charset of the HTTP header (or nothing) and the page. Out: <charset bytes, text
-bytes> as two u32, then the charset used and the text in UTF-8.
+In: <charset bytes, page bytes, microseconds> as three u32, then the charset of the HTTP header (or nothing)
+and the page. Out: <charset bytes, text bytes> as two u32, then the charset used and the text in UTF-8.
 """
 
 import codecs
@@ -27,7 +28,12 @@ def main(asked: BinaryIO, answered: BinaryIO) -> None:
         # the default action of SIGALRM ends the process, wherever it is
         signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
         charset = declared if _known(declared) else detect_encoding(page, from_html_meta=True) or "utf-8"
-        text = extract_plain_text(bytes_to_str(page, charset, errors="replace"), preserve_formatting=True, main_content=True, alt_texts=False)
+        text = extract_plain_text(
+            bytes_to_str(page, charset, errors="replace"),
+            preserve_formatting=True,
+            main_content=True,
+            alt_texts=False,
+        )
         signal.setitimer(signal.ITIMER_REAL, 0)
         name, content = charset.lower().encode(), text.encode("utf-8", "replace")
         answered.write(ANSWERED.pack(len(name), len(content)) + name + content)

@@ -1,4 +1,6 @@
-"""Web pages as text, made in another process, which a page can neither hang nor take down with more than itself."""
+"""Web pages as text, made in another process, which a page can neither hang nor take down with more than
+itself.
+"""
 
 import contextlib
 import importlib.util
@@ -13,7 +15,8 @@ from typing import IO, Self
 from pipeline.sources.documents import Reason, SourceError
 
 WORKER = Path(__file__).with_name("page_worker.py")
-ASKED = struct.Struct("<III")  # as page_worker.py, which cannot be imported where resiliparse is not installed
+# as page_worker.py, which cannot be imported where resiliparse is not installed
+ASKED = struct.Struct("<III")
 ANSWERED = struct.Struct("<II")
 
 
@@ -30,7 +33,9 @@ class PageExtractor:
 
     def __init__(self, seconds: float):
         if importlib.util.find_spec("resiliparse") is None:
-            raise SourceError("reading web archives needs resiliparse and warcio: pip install 'groundwork[web]'")
+            raise SourceError(
+                "reading web archives needs resiliparse and warcio: pip install 'groundwork[web]'"
+            )
         self._seconds = seconds
         self._worker: subprocess.Popen[bytes] | None = None
 
@@ -43,12 +48,18 @@ class PageExtractor:
             self._ended()
 
     def extract(self, page: bytes, charset: str) -> Page | tuple[Reason, str]:
-        """The page's text; or why there is none. `charset`: what the HTTP header says, else what is in the page, else detected."""
-        self._worker = self._worker or subprocess.Popen([sys.executable, "-P", str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        """The page's text; or why there is none. `charset`: what the HTTP header says, else what is in the
+        page, else detected.
+        """
+        self._worker = self._worker or subprocess.Popen(
+            [sys.executable, "-P", str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         assert self._worker.stdin and self._worker.stdout
         declared = charset.encode("ascii", "replace")
         try:
-            self._worker.stdin.write(ASKED.pack(len(declared), len(page), max(1, round(self._seconds * 1e6))) + declared + page)
+            self._worker.stdin.write(
+                ASKED.pack(len(declared), len(page), max(1, round(self._seconds * 1e6))) + declared + page
+            )
             self._worker.stdin.flush()
             name_bytes, text_bytes = ANSWERED.unpack(_exactly(self._worker.stdout, ANSWERED.size))
             used = _exactly(self._worker.stdout, name_bytes).decode()

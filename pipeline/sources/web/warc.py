@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, Document, Reason, Rejects, Unit, metadata_json, own_id
+from pipeline.sources.documents import (
+    MAX_DOCUMENT_BYTES,
+    Batches,
+    Document,
+    Reason,
+    Rejects,
+    Unit,
+    metadata_json,
+    own_id,
+)
 from pipeline.sources.formats.compression import BrokenCompressionError, blocks, format_of
 from pipeline.sources.formats.streams import BlockStream
 from pipeline.sources.listing import Files, Paths, listed, unit
@@ -36,7 +45,9 @@ class WarcConfig(Paths):
 
 @dataclass(frozen=True)
 class WarcSource:
-    """One unit per file, or one for all with `max_documents`. A document's id is that of its record, wherever the record lies."""
+    """One unit per file, or one for all with `max_documents`. A document's id is that of its record, wherever
+    the record lies.
+    """
 
     corpus: str
     config: WarcConfig
@@ -65,7 +76,9 @@ class WarcSource:
                 raise FileNotFoundError(2, "the file is gone")
             yield from records.read(blocks(self._files[name], format_of(name)[1]))
         except BrokenCompressionError as error:
-            records.batches.reject(name, None, Reason.BROKEN_COMPRESSION, f"what comes before the break was read: {error}")
+            records.batches.reject(
+                name, None, Reason.BROKEN_COMPRESSION, f"what comes before the break was read: {error}"
+            )
         except PermissionError:
             records.batches.reject(name, None, Reason.NO_PERMISSION, "no permission to read the file")
         except OSError as error:
@@ -96,7 +109,9 @@ class _Records:
                 if self.batches.done:
                     return
         except (ArchiveLoadFailed, ValueError) as error:
-            self.batches.reject(self.file, number + 1, Reason.BROKEN_RECORD, f"no record can be read from here on: {error}")
+            self.batches.reject(
+                self.file, number + 1, Reason.BROKEN_RECORD, f"no record can be read from here on: {error}"
+            )
 
     def _add(self, number: int, record: "ArcWarcRecord") -> None:
         if record.rec_type == "response" and record.http_headers is not None:
@@ -106,13 +121,23 @@ class _Records:
             if content is not None:
                 self._add_text(number, record, content)
         elif record.rec_type not in ABOUT_THE_CRAWL:
-            self.batches.reject(self.file, number, Reason.NOT_A_PAGE, f"a record of type {record.rec_type} without the page of an HTTP response")
+            self.batches.reject(
+                self.file,
+                number,
+                Reason.NOT_A_PAGE,
+                f"a record of type {record.rec_type} without the page of an HTTP response",
+            )
 
     def _add_page(self, number: int, record: "ArcWarcRecord") -> None:
         status = record.http_headers.get_statuscode()
         kind, _, parameters = (record.http_headers.get_header("Content-Type") or "").partition(";")
         if status != "200" or kind.strip().lower() not in (*PAGES, TEXT):
-            self.batches.reject(self.file, number, Reason.NOT_A_PAGE, f"HTTP status {status}, content type {kind.strip() or 'not given'}")
+            self.batches.reject(
+                self.file,
+                number,
+                Reason.NOT_A_PAGE,
+                f"HTTP status {status}, content type {kind.strip() or 'not given'}",
+            )
             return
         content = self._content(number, record, MAX_PAGE_BYTES)
         if content is None:
@@ -130,7 +155,9 @@ class _Records:
         try:
             self._document(number, record, content.decode(), "utf-8")
         except UnicodeDecodeError as error:
-            self.batches.reject(self.file, number, Reason.INVALID_UTF8, f"byte {error.start} of the record: {error.reason}")
+            self.batches.reject(
+                self.file, number, Reason.INVALID_UTF8, f"byte {error.start} of the record: {error.reason}"
+            )
 
     def _content(self, number: int, record: "ArcWarcRecord", limit: int) -> bytes | None:
         """The content without its HTTP encodings, or None after setting it aside."""
@@ -139,7 +166,12 @@ class _Records:
             self.batches.reject(self.file, number, Reason.TOO_LONG, f"more than {limit} bytes")
             return None
         if record.raw_stream.limit > 0:
-            self.batches.reject(self.file, number, Reason.BROKEN_RECORD, f"the record ends {record.raw_stream.limit} bytes early")
+            self.batches.reject(
+                self.file,
+                number,
+                Reason.BROKEN_RECORD,
+                f"the record ends {record.raw_stream.limit} bytes early",
+            )
             return None
         return content
 
@@ -151,7 +183,18 @@ class _Records:
             self.batches.reject(self.file, number, Reason.BAD_ID, "the record has no WARC-Record-ID")
             return
         url = headers.get_header("WARC-Target-URI")
-        self.batches.add(self.file, Document(own_id(record_id), text, number, self.file, url and url.strip("<>"), metadata_json(known), own_id=True))
+        self.batches.add(
+            self.file,
+            Document(
+                own_id(record_id),
+                text,
+                number,
+                self.file,
+                url and url.strip("<>"),
+                metadata_json(known),
+                own_id=True,
+            ),
+        )
 
 
 def _charset(parameters: str) -> str:

@@ -14,13 +14,18 @@ _FACTOR = np.uint64(0x9FB21C651E98DF25)
 
 
 def band_keys(signatures: pa.RecordBatch, params: DedupParams) -> np.ndarray:
-    """The key of each document in each band, uint64[n, bands]: a hash of the band's number and its `rows` MinHash values.
+    """The key of each document in each band, uint64[n, bands]: a hash of the band's number and its `rows`
+    MinHash values.
 
-    64 bits, because at 1e9 documents a band of 32-bit keys would hold 1.2e8 false pairs, and one of these 0.03. 8 bytes per document and band.
+    64 bits, because at 1e9 documents a band of 32-bit keys would hold 1.2e8 false pairs, and one of these
+    0.03. 8 bytes per document and band.
     """
     minhash = signatures.column("minhash")
     if minhash.type.list_size != params.num_perm:
-        raise ValueError(f"signatures hold {minhash.type.list_size} permutations, {params.bands} bands x {params.rows} rows need {params.num_perm}")
+        raise ValueError(
+            f"signatures hold {minhash.type.list_size} permutations, {params.bands} bands x {params.rows} "
+            f"rows need {params.num_perm}"
+        )
     values = minhash.flatten().to_numpy().reshape(-1, params.num_perm)
     return _band_keys(values, signatures.column("num_shingles").to_numpy() == 0, params.bands)
 
@@ -40,23 +45,31 @@ def _band_keys(minhash: np.ndarray, empty: np.ndarray, bands: int) -> np.ndarray
 
 
 def exact_keys(exact: pa.Array, num_shingles: np.ndarray) -> np.ndarray:
-    """A key for equal text, uint64[n], to be sorted and paired like those of a band: the first half of its hash, since pairs are verified."""
-    halves = np.frombuffer(exact.buffers()[1], np.uint64)[2 * exact.offset : 2 * (exact.offset + len(exact)) : 2]
+    """A key for equal text, uint64[n], to be sorted and paired like those of a band: the first half of its
+    hash, since pairs are verified.
+    """
+    halves = np.frombuffer(exact.buffers()[1], np.uint64)[
+        2 * exact.offset : 2 * (exact.offset + len(exact)) : 2
+    ]
     return np.where(num_shingles == 0, EMPTY_KEY, np.minimum(halves, EMPTY_KEY - _ONE))
 
 
 def first_of_equal(signatures: pa.RecordBatch) -> np.ndarray:
-    """The rows (ascending int64) that stand for all with the same text: the first of each, none where the text is empty."""
+    """The rows (ascending int64) that stand for all with the same text: the first of each, none where the
+    text is empty.
+    """
     codes = signatures.column("exact").dictionary_encode().indices.to_numpy()
     first = np.diff(np.maximum.accumulate(codes), prepend=-1) > 0
     return np.flatnonzero(first & (signatures.column("num_shingles").to_numpy() > 0))
 
 
 def sort_band(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One band's keys (uint64[n]) ascending, and the documents (int64[n] global rows) that they belong to: a sorted run.
+    """One band's keys (uint64[n]) ascending, and the documents (int64[n] global rows) that they belong to: a
+    sorted run.
 
-    Of sorted runs one after the other it makes one: timsort finds them, about 20 M keys/s. To bound memory, take one range of keys at a time:
-    equal keys fall in the same range, and each run's share of it is one slice.
+    Of sorted runs one after the other it makes one: timsort finds them, about 20 M keys/s. To bound memory,
+    take one range of keys at a time: equal keys fall in the same range, and each run's share of it is one
+    slice.
     """
     order = np.argsort(keys, kind="stable")
     return keys[order], rows[order]
@@ -64,10 +77,11 @@ def sort_band(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 @kernel
 def candidate_pairs(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The documents that share a key of one sorted band: (left, right) int64, left the smallest row of each key and right each other one.
+    """The documents that share a key of one sorted band: (left, right) int64, left the smallest row of each
+    key and right each other one.
 
-    A star, not a clique: n documents of one key make n - 1 pairs. Linear; 16 bytes per document for the band and 16 per pair.
-    Which row is smallest says only who is linked to whom, never who survives.
+    A star, not a clique: n documents of one key make n - 1 pairs. Linear; 16 bytes per document for the band
+    and 16 per pair. Which row is smallest says only who is linked to whom, never who survives.
     """
     left, right = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
     pairs = start = 0

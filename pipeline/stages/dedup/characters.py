@@ -13,7 +13,9 @@ _ASSIGNED = (range(0x33480), range(0xE0000, 0xE0200))
 
 
 class Characters(NamedTuple):
-    """`classes`: uint8[0x110000] of flags. `folds`: uint64[0x20000], up to three code points of 21 bits, lowest first; 0 where unchanged."""
+    """`classes`: uint8[0x110000] of flags. `folds`: uint64[0x20000], up to three code points of 21 bits,
+    lowest first; 0 where unchanged.
+    """
 
     classes: np.ndarray
     folds: np.ndarray

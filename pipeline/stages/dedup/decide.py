@@ -34,11 +34,13 @@ MEMBER_SCHEMA = pa.schema(
 
 
 class Clusters(NamedTuple):
-    """Linked documents, cluster by cluster, each from its best survivor to its worst; equal documents are one text.
+    """Linked documents, cluster by cluster, each from its best survivor to its worst; equal documents are
+    one text.
 
-    `members`: MEMBER_SCHEMA. `texts`: the number of each member's text, int64[n]; texts are numbered in the same order, so cluster c has those
-    from starts[c] to starts[c + 1]. Of each text `best` is the member that survives it and `rows` its smallest row. `keys`: uint64[c, 2], equal
-    exactly where clusters hold the same texts in the same order, and so where verification decides the same.
+    `members`: MEMBER_SCHEMA. `texts`: the number of each member's text, int64[n]; texts are numbered in the
+    same order, so cluster c has those from starts[c] to starts[c + 1]. Of each text `best` is the member that
+    survives it and `rows` its smallest row. `keys`: uint64[c, 2], equal exactly where clusters hold the same
+    texts in the same order, and so where verification decides the same.
     """
 
     members: pa.Table
@@ -62,9 +64,11 @@ class Clusters(NamedTuple):
 
 
 def clustered(linked: pa.Table) -> Clusters:
-    """Sorts linked documents (MEMBER_SCHEMA, any order): survivors by corpus priority (lowest number first), then longer, then id.
+    """Sorts linked documents (MEMBER_SCHEMA, any order): survivors by corpus priority (lowest number first),
+    then longer, then id.
 
-    Documents of one exact hash must have one root. n log n; about 100 bytes and the id for each linked document.
+    Documents of one exact hash must have one root. n log n; about 100 bytes and the id for each linked
+    document.
     """
     order = [("root", "ascending"), ("priority", "ascending"), ("length", "descending"), ("id", "ascending")]
     members = linked.take(pc.sort_indices(linked, sort_keys=order)).combine_chunks()
@@ -86,15 +90,19 @@ def clustered(linked: pa.Table) -> Clusters:
 def _cluster_keys(exact: np.ndarray, starts: np.ndarray) -> np.ndarray:
     keys = np.empty((len(starts) - 1, 2), np.uint64)
     for cluster in range(len(keys)):
-        keys[cluster, 0], keys[cluster, 1] = murmur128(exact[2 * starts[cluster] :], 16 * (starts[cluster + 1] - starts[cluster]))
+        keys[cluster, 0], keys[cluster, 1] = murmur128(
+            exact[2 * starts[cluster] :], 16 * (starts[cluster + 1] - starts[cluster])
+        )
     return keys
 
 
 def decide(clusters: Clusters, verified: Verified) -> pa.RecordBatch:
-    """The decision on each linked document as DECISION_SCHEMA, its `row`, ascending, and the survivor's; `verified` names texts. All others are kept.
+    """The decision on each linked document as DECISION_SCHEMA, its `row`, ascending, and the survivor's;
+    `verified` names texts. All others are kept.
 
-    `duplicate_of` is always a document that is kept, `jaccard` the exact similarity to it (1.0 where reason is "exact": equal normalised
-    text), `cluster` how many documents the kept one stands for, itself included. An exact copy of a near duplicate is a near duplicate.
+    `duplicate_of` is always a document that is kept, `jaccard` the exact similarity to it (1.0 where reason
+    is "exact": equal normalised text), `cluster` how many documents the kept one stands for, itself included.
+    An exact copy of a near duplicate is a near duplicate.
     """
     ids, texts = clusters.members.column("id").combine_chunks(), clusters.texts
     keeper = verified.keeper[texts]
@@ -107,7 +115,9 @@ def decide(clusters: Clusters, verified: Verified) -> pa.RecordBatch:
             "survivor": rows.take(pa.array(survivors)),
             "id": ids,
             "keep": kept,
-            "reason": pc.if_else(pa.array(kept), None, pc.if_else(pa.array(exact), EXACT, NEAR)).cast(pa.string()),
+            "reason": pc.if_else(pa.array(kept), None, pc.if_else(pa.array(exact), EXACT, NEAR)).cast(
+                pa.string()
+            ),
             "duplicate_of": pc.take(ids, pa.array(survivors, mask=kept)),
             "jaccard": pa.array(np.where(exact, np.float32(1), verified.jaccard[texts]), mask=kept),
             "cluster": np.bincount(survivors, minlength=len(texts))[survivors],
@@ -117,18 +127,34 @@ def decide(clusters: Clusters, verified: Verified) -> pa.RecordBatch:
 
 
 def decisions(ids: pa.Array, decided: pa.RecordBatch, start: int) -> pa.RecordBatch:
-    """One row for each of the documents `ids`, in order, as DECISION_SCHEMA; `start` is the row of the first. `decided` may hold rows of others."""
+    """One row for each of the documents `ids`, in order, as DECISION_SCHEMA; `start` is the row of the first.
+    `decided` may hold rows of others.
+    """
     rows = decided.column("row").to_numpy()
     here = decided.slice(low := np.searchsorted(rows, start), np.searchsorted(rows, start + len(ids)) - low)
     place = np.full(len(ids), -1, np.int64)
     place[here.column("row").to_numpy() - start] = np.arange(len(here))
     found = here.take(pa.array(place, mask=place < 0))
-    columns = [ids, found.column("keep").fill_null(True), *(found.column(name) for name in ("reason", "duplicate_of", "jaccard"))]
-    return pa.RecordBatch.from_arrays([*columns, found.column("cluster").fill_null(1)], schema=DECISION_SCHEMA)
+    columns = [
+        ids,
+        found.column("keep").fill_null(True),
+        *(found.column(name) for name in ("reason", "duplicate_of", "jaccard")),
+    ]
+    return pa.RecordBatch.from_arrays(
+        [*columns, found.column("cluster").fill_null(1)], schema=DECISION_SCHEMA
+    )
 
 
 def without_comparison(ids: pa.Array, reason: str) -> pa.RecordBatch:
-    """Documents that are removed for a reason of their own, as DECISION_SCHEMA: duplicates of nothing, and nothing is a duplicate of them."""
+    """Documents that are removed for a reason of their own, as DECISION_SCHEMA: duplicates of nothing, and
+    nothing is a duplicate of them.
+    """
     nothing = [pa.nulls(len(ids), DECISION_SCHEMA.field(name).type) for name in ("duplicate_of", "jaccard")]
-    columns = [ids, pa.repeat(False, len(ids)), pa.repeat(reason, len(ids)), *nothing, pa.repeat(pa.scalar(0, pa.int64()), len(ids))]
+    columns = [
+        ids,
+        pa.repeat(False, len(ids)),
+        pa.repeat(reason, len(ids)),
+        *nothing,
+        pa.repeat(pa.scalar(0, pa.int64()), len(ids)),
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=DECISION_SCHEMA)

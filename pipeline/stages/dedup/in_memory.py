@@ -17,37 +17,56 @@ from pipeline.stages.dedup.verify import verify
 _COLUMNS = ["id", "exact", "num_shingles", "length"]
 
 
-def deduplicate(documents: Sequence[pa.RecordBatch], priorities: Sequence[int], params: DedupParams) -> pa.Table:
-    """The decisions (DECISION_SCHEMA) for all documents, in order. `priorities`: the corpus priority of each batch, lowest kept first.
+def deduplicate(
+    documents: Sequence[pa.RecordBatch], priorities: Sequence[int], params: DedupParams
+) -> pa.Table:
+    """The decisions (DECISION_SCHEMA) for all documents, in order. `priorities`: the corpus priority of each
+    batch, lowest kept first.
 
-    Beside the text: about 100 bytes and the id per document, 8 per band for each distinct text of a batch, the shingles of candidates.
-    Raises ValueError for an id that occurs twice.
+    Beside the text: about 100 bytes and the id per document, 8 per band for each distinct text of a batch,
+    the shingles of candidates. Raises ValueError for an id that occurs twice.
     """
     if len(documents) != len(priorities):
-        raise ValueError(f"{len(documents)} batches of documents need as many priorities, not {len(priorities)}")
+        raise ValueError(
+            f"{len(documents)} batches of documents need as many priorities, not {len(priorities)}"
+        )
     signed, rows, keys = _sign(documents, params)
     _refuse_repeated(signed.column("id"))
     roots = _roots(signed, rows, keys)
     company = linked(roots)
     priority = np.repeat(np.array(priorities, np.int32), [len(batch) for batch in documents])
-    found = {"row": company, "root": roots[company], "priority": priority[company], **{name: signed.column(name).take(company) for name in _COLUMNS}}
+    found = {
+        "row": company,
+        "root": roots[company],
+        "priority": priority[company],
+        **{name: signed.column(name).take(company) for name in _COLUMNS},
+    }
     clusters = clustered(pa.table({name: found[name] for name in MEMBER_SCHEMA.names}, schema=MEMBER_SCHEMA))
     texts = clusters.contested[np.argsort(clusters.rows[clusters.contested])]  # in the order of the batches
     sets = _fetch(documents, clusters.rows[texts], params)
     verified = verify(keys[np.searchsorted(rows, clusters.rows[texts])], sets, np.argsort(texts), params)
     decided = decide(clusters, clusters.verified(texts, verified))
-    return pa.Table.from_batches([decisions(signed.column("id").combine_chunks(), decided, 0)], DECISION_SCHEMA)
+    return pa.Table.from_batches(
+        [decisions(signed.column("id").combine_chunks(), decided, 0)], DECISION_SCHEMA
+    )
 
 
 def _refuse_repeated(ids: pa.ChunkedArray) -> None:
     if pc.count_distinct(ids).as_py() != len(ids):
         counts = pc.value_counts(ids)
         repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-        raise ValueError(f"{len(repeated)} document ids occur more than once, the first is {repeated[0].as_py()!r}: give every document its own id")
+        raise ValueError(
+            f"{len(repeated)} document ids occur more than once, the first is {repeated[0].as_py()!r}: give "
+            "every document its own id"
+        )
 
 
-def _sign(documents: Sequence[pa.RecordBatch], params: DedupParams) -> tuple[pa.Table, np.ndarray, np.ndarray]:
-    """Each document's signature but the MinHash, and the global rows and band keys of the first of each distinct text of a batch."""
+def _sign(
+    documents: Sequence[pa.RecordBatch], params: DedupParams
+) -> tuple[pa.Table, np.ndarray, np.ndarray]:
+    """Each document's signature but the MinHash, and the global rows and band keys of the first of each
+    distinct text of a batch.
+    """
     schema = pa.schema([signature_schema(params).field(name) for name in _COLUMNS])
     signed, rows, keys = [], [np.zeros(0, np.int64)], [np.zeros((0, params.bands), np.uint64)]
     start = 0
@@ -62,10 +81,17 @@ def _sign(documents: Sequence[pa.RecordBatch], params: DedupParams) -> tuple[pa.
 
 
 def _roots(signed: pa.Table, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """The smallest row of those that each document shares text or a band key with, directly or through others."""
+    """The smallest row of those that each document shares text or a band key with, directly or through
+    others.
+    """
     parents = singletons(len(signed))
     exact = signed.column("exact").combine_chunks()
-    unite(parents, *candidate_pairs(*sort_band(exact_keys(exact, signed.column("num_shingles").to_numpy()), np.arange(len(signed)))))
+    unite(
+        parents,
+        *candidate_pairs(
+            *sort_band(exact_keys(exact, signed.column("num_shingles").to_numpy()), np.arange(len(signed)))
+        ),
+    )
     for band in range(keys.shape[1]):
         unite(parents, *candidate_pairs(*sort_band(keys[:, band], rows)))
     return labels(parents)

@@ -18,7 +18,9 @@ _MASK = np.uint64(0x1FFFFF)
 
 
 def normal_form(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """`utf8_arrays` of the column in NFC. Only rows that hold a character which may compose or decompose pay for it."""
+    """`utf8_arrays` of the column in NFC. Only rows that hold a character which may compose or decompose
+    pay for it.
+    """
     data, offsets = _read_only(*utf8_arrays(column))
     unsure = np.zeros(len(column), np.bool_)
     _mark_unsure_rows(data, offsets, characters().classes, unsure)
@@ -48,7 +50,9 @@ def _mark_unsure_rows(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray
 
 @inner
 def decode(data: np.ndarray, i: int, end: int) -> tuple[np.int64, int]:
-    """The code point at byte i and its width in bytes; never reads at or after `end`, whatever the bytes are."""
+    """The code point at byte i and its width in bytes; never reads at or after `end`, whatever the bytes
+    are.
+    """
     first = np.int64(data[i])
     if first < 0x80:
         return first, 1
@@ -57,7 +61,11 @@ def decode(data: np.ndarray, i: int, end: int) -> tuple[np.int64, int]:
     if first < 0xF0 and i + 2 < end:
         return (first & 0x0F) << 12 | (np.int64(data[i + 1]) & 0x3F) << 6 | np.int64(data[i + 2]) & 0x3F, 3
     if i + 3 < end:
-        low = (np.int64(data[i + 1]) & 0x3F) << 12 | (np.int64(data[i + 2]) & 0x3F) << 6 | np.int64(data[i + 3]) & 0x3F
+        low = (
+            (np.int64(data[i + 1]) & 0x3F) << 12
+            | (np.int64(data[i + 2]) & 0x3F) << 6
+            | np.int64(data[i + 3]) & 0x3F
+        )
         code = (first & 0x07) << 18 | low
         if code < CODE_POINTS:
             return code, 4
@@ -122,7 +130,9 @@ def _strip(data: np.ndarray, start: int, end: int, classes: np.ndarray) -> tuple
 
 
 @inner
-def normalise(data: np.ndarray, start: int, end: int, classes: np.ndarray, folds: np.ndarray, out: np.ndarray) -> int:
+def normalise(
+    data: np.ndarray, start: int, end: int, classes: np.ndarray, folds: np.ndarray, out: np.ndarray
+) -> int:
     """Writes data[start:end], stripped and casefolded, to `out` with zeros after it; returns its bytes.
 
     `out` holds GROWTH times the bytes and PADDING more.

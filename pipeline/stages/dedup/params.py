@@ -12,8 +12,9 @@ VERSION = "dedup-2"
 class DedupParams(Params):
     """Similarity and its MinHash LSH estimate (Broder 1997).
 
-    Two documents of Jaccard similarity s become candidates with probability 1 - (1 - s^rows)^bands: 0.85, 0.997 and 1.0 at 0.7, 0.8 and 0.9
-    for the default 32 x 8. Every candidate is verified exactly, so bands buy recall and cost no precision.
+    Two documents of Jaccard similarity s become candidates with probability 1 - (1 - s^rows)^bands: 0.85,
+    0.997 and 1.0 at 0.7, 0.8 and 0.9 for the default 32 x 8. Every candidate is verified exactly, so bands
+    buy recall and cost no precision.
     """
 
     threshold: float = Field(0.8, gt=0, le=1)

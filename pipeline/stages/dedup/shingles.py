@@ -18,31 +18,52 @@ _HALF, _ZERO = np.uint64(32), np.uint64(0)
 
 
 class ShingleSets(NamedTuple):
-    """Row i is `hashes[offsets[i]:offsets[i + 1]]`, ascending and distinct. `offsets`: int64[n + 1], `hashes`: uint64."""
+    """Row i is `hashes[offsets[i]:offsets[i + 1]]`, ascending and distinct. `offsets`: int64[n + 1],
+    `hashes`: uint64.
+    """
 
     offsets: np.ndarray
     hashes: np.ndarray
 
 
 def shingle_sets(documents: pa.RecordBatch, params: DedupParams) -> ShingleSets:
-    """The shingles of each whole document (`max_chars` limits signatures, never the evidence), to verify candidates with.
+    """The shingles of each whole document (`max_chars` limits signatures, never the evidence), to verify
+    candidates with.
 
-    8 bytes for each distinct shingle, about 1.4 times the text. Linear time; the largest document sets the scratch memory, 7 times its bytes.
+    8 bytes for each distinct shingle, about 1.4 times the text. Linear time; the largest document sets the
+    scratch memory, 7 times its bytes.
     """
     data, offsets = normal_form(documents.column("text"))
     classes, folds = characters()
     blocks = text_scratch(offsets)
     shingles = np.empty(longest(offsets) // 2 + 1, np.uint64)
     table = np.zeros(len(shingles) * 5 // 2 + 2, np.uint64)
-    ends, hashes = np.zeros(len(offsets), np.int64), np.empty(int(offsets[-1] - offsets[0]) // 2 + len(offsets), np.uint64)
-    _sets(data, offsets, classes, folds, word_factors(classes), params.ngram, blocks, shingles, table, ends, hashes)
+    ends, hashes = (
+        np.zeros(len(offsets), np.int64),
+        np.empty(int(offsets[-1] - offsets[0]) // 2 + len(offsets), np.uint64),
+    )
+    _sets(
+        data,
+        offsets,
+        classes,
+        folds,
+        word_factors(classes),
+        params.ngram,
+        blocks,
+        shingles,
+        table,
+        ends,
+        hashes,
+    )
     return ShingleSets(ends, hashes[: ends[-1]].copy())
 
 
 def concat_sets(parts: Sequence[ShingleSets]) -> ShingleSets:
     """The sets of several parts, one after the other."""
     sizes = [np.diff(part.offsets) for part in parts]
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate([np.zeros(0, np.int64), *sizes]))])
+    offsets = np.concatenate(
+        [np.zeros(1, np.int64), np.cumsum(np.concatenate([np.zeros(0, np.int64), *sizes]))]
+    )
     return ShingleSets(offsets, np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)]))
 
 
@@ -52,7 +73,9 @@ def word_factors(classes: np.ndarray) -> np.ndarray:
 
 
 def text_scratch(offsets: np.ndarray) -> np.ndarray:
-    """Room for any row's normalised text: uint64, so that it can be hashed by blocks; its uint8 view is the text."""
+    """Room for any row's normalised text: uint64, so that it can be hashed by blocks; its uint8 view is
+    the text.
+    """
     return np.empty((GROWTH * longest(offsets) + PADDING) // 8 + 1, np.uint64)
 
 
@@ -63,9 +86,11 @@ def longest(offsets: np.ndarray) -> int:
 
 @inner
 def hash_words(text: np.ndarray, size: int, classes: np.ndarray, factors: np.ndarray, out: np.ndarray) -> int:
-    """One 64-bit hash for each word of text[:size] to `out`; returns how many. A word is `\\w+`; a combining mark continues it.
+    """One 64-bit hash for each word of text[:size] to `out`; returns how many. A word is `\\w+`; a combining
+    mark continues it.
 
-    A byte outside words has factor 0: the hash ends there without a branch that a processor could guess wrong.
+    A byte outside words has factor 0: the hash ends there without a branch that a processor could guess
+    wrong.
     """
     count, i, value = 0, 0, _ZERO
     while i < size:
@@ -89,7 +114,9 @@ def hash_words(text: np.ndarray, size: int, classes: np.ndarray, factors: np.nda
 
 @inner
 def _combine(words: np.ndarray, count: int, ngram: int) -> None:
-    """Replaces word hashes by those of the n-grams that start at them: a rolling polynomial in 2^64, then mixed."""
+    """Replaces word hashes by those of the n-grams that start at them: a rolling polynomial in 2^64, then
+    mixed.
+    """
     top, value = np.uint64(1), np.uint64(0)
     for i in range(ngram):
         value = value * _BASE + words[i]
@@ -102,11 +129,19 @@ def _combine(words: np.ndarray, count: int, ngram: int) -> None:
 
 
 @inner
-def hash_shingles(blocks: np.ndarray, text: np.ndarray, size: int, classes: np.ndarray, factors: np.ndarray, ngram: int, out: np.ndarray) -> int:
+def hash_shingles(
+    blocks: np.ndarray,
+    text: np.ndarray,
+    size: int,
+    classes: np.ndarray,
+    factors: np.ndarray,
+    ngram: int,
+    out: np.ndarray,
+) -> int:
     """Shingle hashes (with repeats) of the normalised text[:size] to `out` (size // 2 + 1); returns how many.
 
-    `blocks` is the same memory in uint64, zero for 16 bytes after `size`. Text of fewer than `ngram` words is one shingle, all of it, signs
-    included, so "C++" is not "C#". Empty text has none.
+    `blocks` is the same memory in uint64, zero for 16 bytes after `size`. Text of fewer than `ngram` words is
+    one shingle, all of it, signs included, so "C++" is not "C#". Empty text has none.
     """
     count = hash_words(text, size, classes, factors, out)
     if count >= ngram:
@@ -120,9 +155,11 @@ def hash_shingles(blocks: np.ndarray, text: np.ndarray, size: int, classes: np.n
 
 @inner
 def _distinct(hashes: np.ndarray, count: int, table: np.ndarray, out: np.ndarray, at: int) -> int:
-    """Writes hashes[:count] sorted and distinct to `out` from `at`; returns the end. `table`: zeros, 5 * count // 2 + 2; zeros again after.
+    """Writes hashes[:count] sorted and distinct to `out` from `at`; returns the end. `table`: zeros, 5 *
+    count // 2 + 2; zeros again after.
 
-    Insertion into a table addressed by the leading bits, with probing that keeps it in order: one pass, since hashes are uniform.
+    Insertion into a table addressed by the leading bits, with probing that keeps it in order: one pass, since
+    hashes are uniform.
     """
     slots = np.uint64(count + count // 2 + 1)
     last = np.int64(0)

@@ -16,7 +16,9 @@ _HALF = np.uint64(32)
 
 
 def signature_schema(params: DedupParams) -> pa.Schema:
-    """`exact`: MurmurHash3 x64 128 of the normalised text. `num_shingles`: with repeats; 0 only for empty text. `length`: its characters."""
+    """`exact`: MurmurHash3 x64 128 of the normalised text. `num_shingles`: with repeats; 0 only for empty
+    text. `length`: its characters.
+    """
     return pa.schema(
         [
             pa.field("id", pa.string(), nullable=False),
@@ -32,15 +34,24 @@ def signature_schema(params: DedupParams) -> pa.Schema:
 def signatures(documents: pa.RecordBatch, params: DedupParams) -> pa.RecordBatch:
     """The signature of each document, in order, as `signature_schema`: 29 + 4 * num_perm bytes and the id.
 
-    `exact` covers the whole text, the MinHash its first `max_chars` normalised characters (`truncated` where that is not all), so equal `exact`
-    means equal `minhash`. Empty text (nothing but white space) has no shingles and a MinHash of all ones.
+    `exact` covers the whole text, the MinHash its first `max_chars` normalised characters (`truncated` where
+    that is not all), so equal `exact` means equal `minhash`. Empty text (nothing but white space) has no
+    shingles and a MinHash of all ones.
     """
     data, offsets = normal_form(documents.column("text"))
     a, b = permutations(params.num_perm, params.seed)
     classes, folds = characters()
-    rows, blocks, shingles = len(offsets) - 1, text_scratch(offsets), np.empty(longest(offsets) // 2 + 1, np.uint64)
+    rows, blocks, shingles = (
+        len(offsets) - 1,
+        text_scratch(offsets),
+        np.empty(longest(offsets) // 2 + 1, np.uint64),
+    )
     exact, minhash = np.empty((rows, 2), np.uint64), np.empty((rows, params.num_perm), np.uint32)
-    num_shingles, length, truncated = np.empty(rows, np.int32), np.empty(rows, np.int64), np.zeros(rows, np.bool_)
+    num_shingles, length, truncated = (
+        np.empty(rows, np.int32),
+        np.empty(rows, np.int64),
+        np.zeros(rows, np.bool_),
+    )
     _hash_texts(
         data,
         offsets,
@@ -73,7 +84,9 @@ def signatures(documents: pa.RecordBatch, params: DedupParams) -> pa.RecordBatch
 
 
 def permutations(num_perm: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The factors a (odd) and terms b of h -> a * h + b mod 2^32, uint32[num_perm]: datasketch 2.0's `affine32`."""
+    """The factors a (odd) and terms b of h -> a * h + b mod 2^32, uint32[num_perm]: datasketch 2.0's
+    `affine32`.
+    """
     generator = np.random.RandomState(seed)
     a = generator.randint(0, 1 << 31, num_perm, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
     return a, generator.randint(0, 1 << 32, num_perm, dtype=np.uint32)
@@ -88,7 +101,8 @@ def _fmix32(value: np.uint32) -> np.uint32:
 
 @inner
 def minhash_row(shingles: np.ndarray, count: int, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """The MinHash of the upper 32 bits of shingles[:count] (uint64) to `out` (uint32[num_perm]), equal to datasketch 2.0's `affine32`.
+    """The MinHash of the upper 32 bits of shingles[:count] (uint64) to `out` (uint32[num_perm]), equal to
+    datasketch 2.0's `affine32`.
 
     Four shingles a round: the permutations stay in vector registers and the minima are stored once.
     """

@@ -8,23 +8,28 @@ from pipeline.stages.compiled import inner, kernel
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.dedup.shingles import ShingleSets
 
-# Bounds for pages that share a template and nothing else: how many kept documents a key remembers, and how many of those that share
-# most keys a document is compared with. Past them a duplicate may stay; no document goes unverified.
+# Bounds for pages that share a template and nothing else: how many kept documents a key remembers, and how
+# many of those that share most keys a document is compared with. Past them a duplicate may stay; no document
+# goes unverified.
 KEPT_PER_KEY = 1024
 COMPARISONS = 64
 
 
 class Verified(NamedTuple):
-    """For each document the position of the kept one that it duplicates (int64, itself if kept) and their exact Jaccard (float32, NaN if kept)."""
+    """For each document the position of the kept one that it duplicates (int64, itself if kept) and their
+    exact Jaccard (float32, NaN if kept).
+    """
 
     keeper: np.ndarray
     jaccard: np.ndarray
 
 
 class _Kept(NamedTuple):
-    """The kept documents, by place in the survivor order, that each bucket (a key of a band) remembers, and the state of one look-up.
+    """The kept documents, by place in the survivor order, that each bucket (a key of a band) remembers, and
+    the state of one look-up.
 
-    Bucket b holds members[starts[b] : starts[b] + filled[b]]; `shared` counts the keys in common with the documents listed in `met`.
+    Bucket b holds members[starts[b] : starts[b] + filled[b]]; `shared` counts the keys in common with the
+    documents listed in `met`.
     """
 
     starts: np.ndarray
@@ -35,24 +40,41 @@ class _Kept(NamedTuple):
 
 
 def verify(keys: np.ndarray, sets: ShingleSets, order: np.ndarray, params: DedupParams) -> Verified:
-    """Decides candidates, best survivor first: each is kept unless it is similar to a kept one that it shares a band key with.
+    """Decides candidates, best survivor first: each is kept unless it is similar to a kept one that it shares
+    a band key with.
 
-    `keys`: uint64[n, bands]; `sets`: their n shingle sets; `order`: int64[n], positions from the best survivor to the worst. Members of one
-    cluster must come in one call; clusters never influence each other, so any whole clusters may. A member that only a chain links to the
-    survivor is kept, and then stands for those like it. "containment": the share of the removed document's shingles found in the kept one.
-    Memory: 1 KB at 32 bands plus 8 bytes per shingle for each document. Time: linear in n, at most COMPARISONS merges each.
+    `keys`: uint64[n, bands]; `sets`: their n shingle sets; `order`: int64[n], positions from the best
+    survivor to the worst. Members of one cluster must come in one call; clusters never influence each other,
+    so any whole clusters may. A member that only a chain links to the survivor is kept, and then stands for
+    those like it. "containment": the share of the removed document's shingles found in the kept one. Memory:
+    1 KB at 32 bands plus 8 bytes per shingle for each document. Time: linear in n, at most COMPARISONS merges
+    each.
     """
     if not len(keys) == len(order) == len(sets.offsets) - 1:
-        raise ValueError(f"{len(keys)} rows of keys, {len(sets.offsets) - 1} shingle sets and {len(order)} places in the order must be as many")
+        raise ValueError(
+            f"{len(keys)} rows of keys, {len(sets.offsets) - 1} shingle sets and {len(order)} places in the "
+            "order must be as many"
+        )
     buckets, starts = _buckets(keys[order])
-    count, verified = len(keys), Verified(np.arange(len(keys), dtype=np.int64), np.full(len(keys), np.nan, np.float32))
-    kept = _Kept(starts, np.zeros(len(starts) - 1, np.int64), np.empty(starts[-1], np.int64), np.zeros(count, np.int64), np.empty(count, np.int64))
+    count, verified = (
+        len(keys),
+        Verified(np.arange(len(keys), dtype=np.int64), np.full(len(keys), np.nan, np.float32)),
+    )
+    kept = _Kept(
+        starts,
+        np.zeros(len(starts) - 1, np.int64),
+        np.empty(starts[-1], np.int64),
+        np.zeros(count, np.int64),
+        np.empty(count, np.int64),
+    )
     _verify(buckets, kept, *sets, order, params.threshold, params.measure == "containment", *verified)
     return verified
 
 
 def _buckets(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers the distinct keys of all bands: their numbers int64[n, bands], and where the members of each start in one flat array."""
+    """Numbers the distinct keys of all bands: their numbers int64[n, bands], and where the members of each
+    start in one flat array.
+    """
     numbers, sizes = np.empty(keys.shape, np.int64), [np.zeros(1, np.int64)]
     total = 0
     for band in range(keys.shape[1]):
@@ -91,7 +113,9 @@ def jaccard(left: np.ndarray, right: np.ndarray) -> float:
 
 
 @inner
-def _similar(offsets: np.ndarray, hashes: np.ndarray, kept: int, document: int, threshold: float, containment: bool) -> float:
+def _similar(
+    offsets: np.ndarray, hashes: np.ndarray, kept: int, document: int, threshold: float, containment: bool
+) -> float:
     """The Jaccard of two rows of the sets if they pass the threshold, else -1."""
     left, right = hashes[offsets[kept] : offsets[kept + 1]], hashes[offsets[document] : offsets[document + 1]]
     sizes = len(left) + len(right)
@@ -121,7 +145,11 @@ def _verify(
         found = _count_common_keys(buckets[place], kept)
         for level in range(buckets.shape[1], 0, -1):
             for k in range(found):
-                if kept.shared[kept.met[k]] == level and compared < COMPARISONS and keeper[document] == document:
+                if (
+                    kept.shared[kept.met[k]] == level
+                    and compared < COMPARISONS
+                    and keeper[document] == document
+                ):
                     other = order[kept.met[k]]
                     score = _similar(offsets, hashes, other, document, threshold, containment)
                     compared += 1
@@ -135,7 +163,9 @@ def _verify(
 
 @inner
 def _count_common_keys(buckets: np.ndarray, kept: _Kept) -> int:
-    """Counts in `shared` the keys that each kept document has in common with these, and lists those documents in `met`; returns how many."""
+    """Counts in `shared` the keys that each kept document has in common with these, and lists those documents
+    in `met`; returns how many.
+    """
     found = 0
     for bucket in buckets:
         for slot in range(kept.starts[bucket], kept.starts[bucket] + kept.filled[bucket]):

@@ -1,14 +1,22 @@
 """Payment card numbers.
 
-Precision choices: an issuer's range, a length that issuer uses, Luhn, the printed grouping or none, no digit beside it. 12 and 13 digits, which
-product codes have too, digits inside a path or a query, and those in 35 that no issuer has been assigned, which payment test data is full of,
-need a word such as "card" near them.
+Precision choices: an issuer's range, a length that issuer uses, Luhn, the printed grouping or none, no digit
+beside it. 12 and 13 digits, which product codes have too, digits inside a path or a query, and those in 35
+that no issuer has been assigned, which payment test data is full of, need a word such as "card" near them.
 """
 
 import numpy as np
 
 from pipeline.stages.compiled import part
-from pipeline.stages.pii.characters import DASH, SPACE, digit_before, digit_run, is_digit, separator, stands_alone
+from pipeline.stages.pii.characters import (
+    DASH,
+    SPACE,
+    digit_before,
+    digit_run,
+    is_digit,
+    separator,
+    stands_alone,
+)
 from pipeline.stages.pii.context import CARD_WORDS, word_near_after, word_near_before
 
 _REACH = 48
@@ -50,7 +58,7 @@ _ISSUERS = np.array(
 
 @part
 def _is_issued(first_six: int, digits: int) -> bool:
-    for i in range(len(_ISSUERS)):  # noqa: SIM110 - any() over a generator does not compile
+    for i in range(len(_ISSUERS)):
         if _ISSUERS[i, 0] <= first_six <= _ISSUERS[i, 1] and _ISSUERS[i, 2] <= digits <= _ISSUERS[i, 3]:
             return True
     return False
@@ -115,7 +123,14 @@ def card_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
     end = _grouped_card_end(data, p, lo, hi) if digits == 4 else p + digits
     if end == 0 or not _is_card_number(data, p, end) or not stands_alone(data, p, end, lo, hi):
         return 0
-    weak = end - p < 14 or _is_unassigned(data, p) or (p > lo and (data[p - 1] == 47 or data[p - 1] == 61 or data[p - 1] == 35 or data[p - 1] == 38))
-    if weak and not (word_near_before(data, p, lo, CARD_WORDS, _REACH) or word_near_after(data, end, hi, CARD_WORDS, _REACH)):
+    weak = (
+        end - p < 14
+        or _is_unassigned(data, p)
+        or (p > lo and (data[p - 1] == 47 or data[p - 1] == 61 or data[p - 1] == 35 or data[p - 1] == 38))
+    )
+    if weak and not (
+        word_near_before(data, p, lo, CARD_WORDS, _REACH)
+        or word_near_after(data, end, hi, CARD_WORDS, _REACH)
+    ):
         return 0
     return end

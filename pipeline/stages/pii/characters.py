@@ -79,7 +79,9 @@ SPACE, DASH, DOT, SLASH = 1, 2, 4, 8
 
 @part
 def separator(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
-    """(bytes, kind) of the one separator at `i`: space or no-break space, hyphen or dash, full stop, slash; (0, 0) if there is none."""
+    """(bytes, kind) of the one separator at `i`: space or no-break space, hyphen or dash, full stop, slash;
+    (0, 0) if there is none.
+    """
     if i >= hi:
         return 0, 0
     c = data[i]

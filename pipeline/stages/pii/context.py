@@ -1,4 +1,5 @@
-"""Words near a number that say what it is: some shapes (seven digits, an unbroken run) are personal only beside such a word.
+"""Words near a number that say what it is: some shapes (seven digits, an unbroken run) are personal only
+beside such a word.
 
 The search stops at a digit, at "@" and at a bracket: a word before another value speaks of that one.
 """
@@ -13,13 +14,18 @@ _KEY_BYTES = 7
 
 def _keys(words: str) -> np.ndarray:
     """One integer for each word: its first 7 UTF-8 bytes, lower case, big-endian."""
-    return np.array(sorted({int.from_bytes(word.encode()[:_KEY_BYTES], "big") for word in words.split()}), dtype=np.int64)
+    return np.array(
+        sorted({int.from_bytes(word.encode()[:_KEY_BYTES], "big") for word in words.split()}), dtype=np.int64
+    )
 
 
 PHONE_WORDS = _keys(
-    "phone phones telephone tel teleph ph mobile mob cell cellphone cellular fax telefax desk office contact call called calling calls caller dial "
-    "dialed dialing sms text texted whatsapp viber signal voicemail message messages answer answering hotline helpline landline reach ring rang "
-    "pager callback telefon telefonnummer handy mobil mobilnummer rufnummer anruf anrufen rufen festnetz tél téléphone portable "
+    "phone phones telephone tel teleph ph mobile mob cell cellphone cellular fax telefax desk office contact "
+    "call called calling calls caller dial "
+    "dialed dialing sms text texted whatsapp viber signal voicemail message messages answer answering "
+    "hotline helpline landline reach ring rang "
+    "pager callback telefon telefonnummer handy mobil mobilnummer rufnummer anruf anrufen rufen festnetz tél "
+    "téléphone portable "
     "appelez appeler teléfono telefono móvil movil celular llame llamar telefone "
     "telemóvel ligue ligar cellulare chiamare chiama fisso telefoon mobiel bellen "
     "puhelin gsm numer komórka телефон тел звоните звонить позвоните моб мобильный 电话 手机 電話 携帯 전화"
@@ -27,15 +33,18 @@ PHONE_WORDS = _keys(
 PHONE_LABELS_AFTER = _keys("office fax mobile cell phone tel telephone desk home work voice landline")
 SSN_WORDS = _keys("ssn ssns social security socialsecurity")
 CARD_WORDS = _keys(
-    "card cards cc ccn credit debit visa mastercard amex maestro discover diners jcb unionpay pan cvv cvc pay paid payment payments bill billing "
+    "card cards cc ccn credit debit visa mastercard amex maestro discover diners jcb unionpay pan cvv cvc "
+    "pay paid payment payments bill billing "
     "charge charged charges declined expires expiry kreditkarte karte carte tarjeta cartão carta karta kort"
 )
 IP_WORDS = _keys(
-    "ip ips ipv4 address addresses addr dns nameserver resolver host hosts hostname server servers gateway router proxy subnet netmask ping pinged "
+    "ip ips ipv4 address addresses addr dns nameserver resolver host hosts hostname server servers gateway "
+    "router proxy subnet netmask ping pinged "
     "pinging traceroute ssh telnet curl connect connected connection blocked banned"
 )
 VERSION_WORDS = _keys(
-    "version versions ver vers release releases released firmware driver build rev revision section sections sec chapter table figure fig appendix "
+    "version versions ver vers release releases released firmware driver build rev revision section sections "
+    "sec chapter table figure fig appendix "
     "clause paragraph oid oids patch update article annex item rule step kernel linux"
 )
 _CONNECTIVES = _keys("and or to through from than before after until is of number no nr")
@@ -88,7 +97,9 @@ def word_near_before(data: np.ndarray, i: int, lo: int, words: np.ndarray, reach
 
 @part
 def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach: int) -> bool:
-    """Whether one of `words` begins in the `reach` bytes from `i`, on the same line, before another value or sentence."""
+    """Whether one of `words` begins in the `reach` bytes from `i`, on the same line, before another value or
+    sentence.
+    """
     stop = min(hi, i + reach)
     while i < stop:
         c = data[i]
@@ -120,7 +131,9 @@ def label_after(data: np.ndarray, i: int, hi: int) -> bool:
 
 @part
 def names_a_version(data: np.ndarray, i: int, lo: int) -> bool:
-    """Whether the dotted number at `i` is announced as a version or a section: "version 1.2.3.4", "sections 1.2.3.4 and 1.2.3.5"."""
+    """Whether the dotted number at `i` is announced as a version or a section: "version 1.2.3.4", "sections
+    1.2.3.4 and 1.2.3.5".
+    """
     floor = max(lo, i - 64)
     while i > floor:
         c = data[i - 1]

@@ -1,7 +1,9 @@
-"""Secrets: credentials inside a URL, keys and tokens that their issuer gave a prefix, JSON web tokens, private keys in PEM.
+"""Secrets: credentials inside a URL, keys and tokens that their issuer gave a prefix, JSON web tokens,
+private keys in PEM.
 
-Only shapes that say what they are: a bare run of base64 is not reported. Prefixes and lengths are those that the issuers document. Of a URL the
-user and the password go, the host stays; templates (`$USER:$PASSWORD`, `{user}:{password}`) stay.
+Only shapes that say what they are: a bare run of base64 is not reported. Prefixes and lengths are those that
+the issuers document. Of a URL the user and the password go, the host stays; templates (`$USER:$PASSWORD`,
+`{user}:{password}`) stay.
 """
 
 import numpy as np
@@ -66,7 +68,8 @@ _RULES: tuple[tuple[bytes, int, int, int], ...] = (
     (b"hvs.", 24, 0, _DASHED),  # HashiCorp Vault
 )
 
-# Rare bytes that start a look: "J" for a JSON web token, "B" for a private key, the others for the rules. A prefix is looked for from its last one.
+# Rare bytes that start a look: "J" for a JSON web token, "B" for a private key, the others for the rules. A
+# prefix is looked for from its last one.
 TRIGGERS = b"_-.KSzJB"
 
 
@@ -78,7 +81,9 @@ def _trigger(prefix: bytes) -> int:
 
 _SORTED = sorted(_RULES, key=lambda rule: rule[0][_trigger(rule[0])])
 _TRIGGER = np.array([_trigger(prefix) for prefix, *_ in _SORTED], dtype=np.int64)
-_FIRST_RULE = np.searchsorted([prefix[_trigger(prefix)] for prefix, *_ in _SORTED], np.arange(257)).astype(np.int64)
+_FIRST_RULE = np.searchsorted([prefix[_trigger(prefix)] for prefix, *_ in _SORTED], np.arange(257)).astype(
+    np.int64
+)
 _PREFIX = np.frombuffer(b"".join(prefix for prefix, *_ in _SORTED), dtype=np.uint8).copy()
 _PREFIX_START = np.array([0, *np.cumsum([len(prefix) for prefix, *_ in _SORTED])], dtype=np.int64)
 _LIMITS = np.array([limits for _, *limits in _SORTED], dtype=np.int64)
@@ -110,7 +115,13 @@ def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
             while (
                 body < hi
                 and body - start - length < 8
-                and (data[body] <= 32 or data[body] == 61 or data[body] == 58 or data[body] == 34 or data[body] == 39)
+                and (
+                    data[body] <= 32
+                    or data[body] == 61
+                    or data[body] == 58
+                    or data[body] == 34
+                    or data[body] == 39
+                )
             ):
                 body += 1
             start = body
@@ -122,7 +133,11 @@ def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
             end += 1
         while end > body and data[end - 1] == 46:
             end -= 1
-        if end - body >= _LIMITS[rule, 0] and (_LIMITS[rule, 1] == 0 or end - body <= _LIMITS[rule, 1]) and not word_at(data, end, hi):
+        if (
+            end - body >= _LIMITS[rule, 0]
+            and (_LIMITS[rule, 1] == 0 or end - body <= _LIMITS[rule, 1])
+            and not word_at(data, end, hi)
+        ):
             return start, end
     return 0, 0
 
@@ -136,9 +151,16 @@ def _token_run(data: np.ndarray, i: int, hi: int) -> int:
 
 @part
 def _jwt_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
-    """(start, end) of the JSON web token (RFC 7519) whose "eyJ" ends at `i`, or (0, 0): three parts, or two that both start so."""
+    """(start, end) of the JSON web token (RFC 7519) whose "eyJ" ends at `i`, or (0, 0): three parts, or two
+    that both start so.
+    """
     start = i - 2
-    if start < lo or data[start] != 101 or data[start + 1] != 121 or (start > lo and FLAGS[data[start - 1]] & TOKEN):
+    if (
+        start < lo
+        or data[start] != 101
+        or data[start + 1] != 121
+        or (start > lo and FLAGS[data[start - 1]] & TOKEN)
+    ):
         return 0, 0
     header = _token_run(data, i, hi)
     if header - start < _JWT_PART or header + 3 >= hi or data[header] != 46:
@@ -180,7 +202,9 @@ def _label_end(data: np.ndarray, i: int, hi: int) -> int:
 
 @part
 def _private_key_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
-    """(start, end) of the PEM block whose "BEGIN" starts at `i`, or (0, 0). Stops at the next "--", so repeated openings cost linear time."""
+    """(start, end) of the PEM block whose "BEGIN" starts at `i`, or (0, 0). Stops at the next "--", so
+    repeated openings cost linear time.
+    """
     start = i - 5
     if start < lo or not _equals(data, start, hi, _BEGIN):
         return 0, 0
@@ -194,7 +218,18 @@ def _private_key_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, in
     while end < hi:
         c = data[end]
         dash = c == 45 and not (end + 1 < hi and data[end + 1] == 45)
-        if not (FLAGS[c] & BASE64 or c == 47 or c <= 32 or c == 92 or c == 58 or c == 44 or c == 46 or c == 40 or c == 41 or dash):
+        if not (
+            FLAGS[c] & BASE64
+            or c == 47
+            or c <= 32
+            or c == 92
+            or c == 58
+            or c == 44
+            or c == 46
+            or c == 40
+            or c == 41
+            or dash
+        ):
             break
         end += 1
     if _equals(data, end, hi, _END):
@@ -219,7 +254,13 @@ def secret_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
 @part
 def url_credentials_at(data: np.ndarray, colon: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of `user:password` when "://" is at `colon` and "@" ends it, or (0, 0)."""
-    if colon == lo or not is_alnum(data[colon - 1]) or colon + 6 >= hi or data[colon + 1] != 47 or data[colon + 2] != 47:
+    if (
+        colon == lo
+        or not is_alnum(data[colon - 1])
+        or colon + 6 >= hi
+        or data[colon + 1] != 47
+        or data[colon + 2] != 47
+    ):
         return 0, 0
     start = colon + 3
     limit = min(hi, start + _USERINFO_REACH)
@@ -231,7 +272,12 @@ def url_credentials_at(data: np.ndarray, colon: int, lo: int, hi: int) -> tuple[
         elif data[i] == 64:
             end = i
         i += 1
-    if first_colon == 0 or end <= first_colon + 1 or end + 1 >= hi or not (is_alnum(data[end + 1]) or data[end + 1] == 91):
+    if (
+        first_colon == 0
+        or end <= first_colon + 1
+        or end + 1 >= hi
+        or not (is_alnum(data[end + 1]) or data[end + 1] == 91)
+    ):
         return 0, 0
     if data[start] == 36 or data[first_colon + 1] == 36 or data[first_colon + 1] == 42:
         return 0, 0

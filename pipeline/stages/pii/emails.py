@@ -1,8 +1,9 @@
 """E-mail addresses, found from their "@".
 
-Precision choices: the domain needs a dot and an alphabetic last label that is no common file type (`icon@2x.png`); `git@...`, scp paths
-(`me@host.org:dir/file`), `scheme://user@host` and `@name@host` handles name services and files, not people. Letters of two UTF-8 bytes count
-as letters (`jürgen@müller.de`); three-byte scripts end an address, because Chinese and Japanese text has no space before one.
+Precision choices: the domain needs a dot and an alphabetic last label that is no common file type
+(`icon@2x.png`); `git@...`, scp paths (`me@host.org:dir/file`), `scheme://user@host` and `@name@host` handles
+name services and files, not people. Letters of two UTF-8 bytes count as letters (`jürgen@müller.de`);
+three-byte scripts end an address, because Chinese and Japanese text has no space before one.
 """
 
 import numpy as np
@@ -16,9 +17,15 @@ _MAX_TLD = 24
 _SCP_REACH = 128
 
 _FILE_TYPES = np.array(
-    sorted(int.from_bytes(name, "big") for name in b"png jpg jpeg gif svg webp css js html htm php json xml yaml".split()), dtype=np.int64
+    sorted(
+        int.from_bytes(name, "big")
+        for name in b"png jpg jpeg gif svg webp css js html htm php json xml yaml".split()
+    ),
+    dtype=np.int64,
 )
-_SERVICES = np.array(sorted(int.from_bytes(name, "big") for name in b"git hg svn bzr".split()), dtype=np.int64)
+_SERVICES = np.array(
+    sorted(int.from_bytes(name, "big") for name in b"git hg svn bzr".split()), dtype=np.int64
+)
 
 
 @part
@@ -72,7 +79,13 @@ def _local_start(data: np.ndarray, at: int, lo: int) -> int:
 def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
     if end - start < 2 or end - start > _MAX_TLD or _is_one_of(data, start, end, _FILE_TYPES):
         return False
-    if end - start > 4 and data[start] == 120 and data[start + 1] == 110 and data[start + 2] == 45 and data[start + 3] == 45:
+    if (
+        end - start > 4
+        and data[start] == 120
+        and data[start + 1] == 110
+        and data[start + 2] == 45
+        and data[start + 3] == 45
+    ):
         return True
     for i in range(start, end):  # noqa: SIM110 - all() over a generator does not compile
         if not (FLAGS[data[i]] & LETTER or data[i] >= 0x80):
@@ -83,7 +96,12 @@ def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
 @part
 def _starts_a_sentence(data: np.ndarray, label: int, hi: int) -> bool:
     """Whether the label at `label` is rather the next sentence: "write to me@host.org.Then wait"."""
-    return label + 1 < hi and 65 <= data[label] <= 90 and 97 <= data[label + 1] <= 122 and 97 <= data[label - 2] <= 122
+    return (
+        label + 1 < hi
+        and 65 <= data[label] <= 90
+        and 97 <= data[label + 1] <= 122
+        and 97 <= data[label - 2] <= 122
+    )
 
 
 @part
@@ -132,13 +150,17 @@ def _is_scp_path(data: np.ndarray, end: int, hi: int) -> bool:
 
 @part
 def email_at(data: np.ndarray, at: int, lo: int, hi: int) -> tuple[int, int]:
-    """(start, end) of the address around the "@" at `at`, or (0, 0). Reads at most 64 bytes before and 383 after."""
+    """(start, end) of the address around the "@" at `at`, or (0, 0). Reads at most 64 bytes before and
+    383 after.
+    """
     if at == lo or at + 3 >= hi:
         return 0, 0
     start = _local_start(data, at, lo)
     if start == at:
         return 0, 0
-    if start > lo and (data[start - 1] == 64 or (data[start - 1] == 47 and start - 1 > lo and data[start - 2] == 47)):
+    if start > lo and (
+        data[start - 1] == 64 or (data[start - 1] == 47 and start - 1 > lo and data[start - 2] == 47)
+    ):
         return 0, 0
     end = _domain_end(data, at, hi)
     if end == 0 or _is_one_of(data, start, at, _SERVICES) or _is_scp_path(data, end, hi):

@@ -1,14 +1,16 @@
 """Public IP addresses: IPv4 in dotted decimal, IPv6 in the text forms of RFC 4291 section 2.2.
 
-What counts as public is `is_global` of Python 3.11's `ipaddress`, from the IANA special-purpose registries. Later releases moved a few small
-blocks (192.0.0.0/24, 64:ff9b:1::/48, 2002::/16, 3fff::/20 and exceptions inside 2001::/23); they stay as here, so that a corpus does not
-change with the interpreter.
+What counts as public is `is_global` of Python 3.11's `ipaddress`, from the IANA special-purpose registries.
+Later releases moved a few small blocks (192.0.0.0/24, 64:ff9b:1::/48, 2002::/16, 3fff::/20 and exceptions
+inside 2001::/23); they stay as here, so that a corpus does not change with the interpreter.
 
-Precision choices: a dotted number is an address only alone (`1.3.6.1.4.1`, `256.8.8.8.8`, `v1.2.3.4`, `Chrome/120.0.6099.1`, `lib-1.2.3.4` and
-`1.2.3.4.tar` are not), without leading zeros, and not after a word such as "version" or "section". One of small numbers (`3.3.0.2`, `3.36.10.0`:
-one in a thousand addresses, most versions and sections) needs a word such as "address" or "host" before it, a port, a prefix length or a log
-line's dashes after it, or to be a resolver that everybody knows. A shortened IPv6 address starts with a group
-of four digits, one of them decimal, because `a::b` is code; a full one has a group of more than two digits, because eight pairs are an EUI-64.
+Precision choices: a dotted number is an address only alone (`1.3.6.1.4.1`, `256.8.8.8.8`, `v1.2.3.4`,
+`Chrome/120.0.6099.1`, `lib-1.2.3.4` and `1.2.3.4.tar` are not), without leading zeros, and not after a word
+such as "version" or "section". One of small numbers (`3.3.0.2`, `3.36.10.0`: one in a thousand addresses,
+most versions and sections) needs a word such as "address" or "host" before it, a port, a prefix length or a
+log line's dashes after it, or to be a resolver that everybody knows. A shortened IPv6 address starts with a
+group of four digits, one of them decimal, because `a::b` is code; a full one has a group of more than two
+digits, because eight pairs are an EUI-64.
 """
 
 import numpy as np
@@ -38,14 +40,16 @@ _IPV4_RESERVED = np.array([int.from_bytes(bytes(first), "big") for first, _ in _
 _IPV4_SHIFT = np.array([32 - prefix for _, prefix in _IPV4_BLOCKS], dtype=np.int64)
 
 
-_RESOLVERS = np.array([int.from_bytes(bytes([octet] * 4), "big") for octet in (1, 8, 9)] + [0x08080404], dtype=np.int64)
+_RESOLVERS = np.array(
+    [int.from_bytes(bytes([octet] * 4), "big") for octet in (1, 8, 9)] + [0x08080404], dtype=np.int64
+)
 _REACH = 40
 
 
 @part
 def ipv4_is_global(address: int) -> bool:
     """`address` as a 32-bit integer."""
-    for i in range(len(_IPV4_RESERVED)):  # noqa: SIM110 - any() over a generator does not compile
+    for i in range(len(_IPV4_RESERVED)):
         if address >> _IPV4_SHIFT[i] == _IPV4_RESERVED[i] >> _IPV4_SHIFT[i]:
             return False
     return True
@@ -63,7 +67,9 @@ def ipv6_is_global(high: int, low: int) -> bool:
         return False
     if first == np.uint64(0x2001):
         return not (second < np.uint64(0x200) or second == np.uint64(0xDB8))
-    return not (first & np.uint64(0xFE00) == np.uint64(0xFC00) or first & np.uint64(0xFFC0) == np.uint64(0xFE80))
+    return not (
+        first & np.uint64(0xFE00) == np.uint64(0xFC00) or first & np.uint64(0xFFC0) == np.uint64(0xFE80)
+    )
 
 
 @part
@@ -105,12 +111,16 @@ def _is_compared(data: np.ndarray, p: int, lo: int) -> bool:
     i = p
     while i > lo and p - i < 3 and data[i - 1] == 32:
         i -= 1
-    return i - 2 >= lo and data[i - 1] == 61 and (data[i - 2] == 60 or data[i - 2] == 62 or data[i - 2] == 126)
+    return (
+        i - 2 >= lo and data[i - 1] == 61 and (data[i - 2] == 60 or data[i - 2] == 62 or data[i - 2] == 126)
+    )
 
 
 @part
 def _has_small_numbers(address: int) -> bool:
-    """Whether three of the four numbers have one digit, or two have one and none has three; the resolvers excepted."""
+    """Whether three of the four numbers have one digit, or two have one and none has three; the resolvers
+    excepted.
+    """
     one_digit, three_digits = 0, False
     for octet in range(4):
         number = (address >> (8 * octet)) & 255
@@ -124,12 +134,20 @@ def _has_small_numbers(address: int) -> bool:
 
 @part
 def _is_used_as_an_address(data: np.ndarray, p: int, end: int, lo: int, hi: int) -> bool:
-    """Whether what stands around `p:end` says that it is an address: a URL, a port, a prefix length, the dashes of a log line, a word before it."""
+    """Whether what stands around `p:end` says that it is an address: a URL, a port, a prefix length, the
+    dashes of a log line, a word before it.
+    """
     if p - 2 >= lo and data[p - 1] == 47 and data[p - 2] == 47:
         return True
     if end + 1 < hi and (data[end] == 58 or data[end] == 47) and is_digit(data[end + 1]):
         return True
-    if end + 3 < hi and data[end] == 32 and data[end + 1] == 45 and data[end + 2] == 32 and data[end + 3] == 45:
+    if (
+        end + 3 < hi
+        and data[end] == 32
+        and data[end + 1] == 45
+        and data[end + 2] == 32
+        and data[end + 3] == 45
+    ):
         return True
     return word_near_before(data, p, lo, IP_WORDS, _REACH)
 
@@ -138,7 +156,12 @@ def _is_used_as_an_address(data: np.ndarray, p: int, end: int, lo: int, hi: int)
 def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
     """Where the public address at `p` ends, or 0."""
     end, address = _dotted_quad(data, p, hi)
-    if end == 0 or not ipv4_is_global(address) or word_before(data, p, lo) or not _ends_cleanly(data, end, hi):
+    if (
+        end == 0
+        or not ipv4_is_global(address)
+        or word_before(data, p, lo)
+        or not _ends_cleanly(data, end, hi)
+    ):
         return 0
     if p > lo:
         c = data[p - 1]
@@ -216,13 +239,20 @@ def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.u
             head_high = (head_high << np.uint64(16)) | (head_low >> np.uint64(48))
             head_low = head_low << np.uint64(16)
         mapped = before_gap == 0 and groups == 3 and low >> np.uint64(32) == np.uint64(0xFFFF)
-        return q, head_high | high, head_low | low, mapped or (groups > 1 and before_gap > 0 and first_width == 4 and first_decimal)
+        return (
+            q,
+            head_high | high,
+            head_low | low,
+            mapped or (groups > 1 and before_gap > 0 and first_width == 4 and first_decimal),
+        )
     return (q, high, low, widest > 2) if groups == 8 else (0, zero, zero, False)
 
 
 @part
 def ipv6_at(data: np.ndarray, colon: int, lo: int, hi: int) -> tuple[int, int]:
-    """(start, end) of the public address whose first colon is at `colon`, or (0, 0). Reads at most 6 bytes before and 45 after."""
+    """(start, end) of the public address whose first colon is at `colon`, or (0, 0). Reads at most 6 bytes
+    before and 45 after.
+    """
     start = colon
     while start > lo and colon - start < 5 and FLAGS[data[start - 1]] & HEX:
         start -= 1

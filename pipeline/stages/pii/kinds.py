@@ -1,4 +1,6 @@
-"""What the stage can be asked for, what it writes in place of a value, and the schema of the spans it reports."""
+"""What the stage can be asked for, what it writes in place of a value, and the schema of the spans it
+reports.
+"""
 
 from enum import StrEnum
 from typing import Literal
@@ -21,8 +23,9 @@ class PiiKind(StrEnum):
 class PiiParams(Params):
     """Which kinds are replaced, and by what.
 
-    `placeholder` writes the kind in brackets (`[EMAIL]`); `format` writes one fixed value of the same format, taken from what standards keep
-    free for examples (RFC 2606, RFC 5737, RFC 3849, the 555-01xx numbers) or from values that are never issued.
+    `placeholder` writes the kind in brackets (`[EMAIL]`); `format` writes one fixed value of the same format,
+    taken from what standards keep free for examples (RFC 2606, RFC 5737, RFC 3849, the 555-01xx numbers) or
+    from values that are never issued.
     """
 
     kinds: tuple[PiiKind, ...] = tuple(PiiKind)
@@ -38,10 +41,20 @@ SPANS_SCHEMA = pa.schema(
     ]
 )
 
-# A form is what a matcher reports: one for each kind, and a second for IP addresses, whose two families have different formats.
+# A form is what a matcher reports: one for each kind, and a second for IP addresses, whose two families have
+# different formats.
 EMAIL, PHONE, SSN, IPV4, CREDIT_CARD, IBAN, SECRET, IPV6 = range(8)
 
-KIND_OF_FORM = (PiiKind.EMAIL, PiiKind.PHONE, PiiKind.SSN, PiiKind.IP, PiiKind.CREDIT_CARD, PiiKind.IBAN, PiiKind.SECRET, PiiKind.IP)
+KIND_OF_FORM = (
+    PiiKind.EMAIL,
+    PiiKind.PHONE,
+    PiiKind.SSN,
+    PiiKind.IP,
+    PiiKind.CREDIT_CARD,
+    PiiKind.IBAN,
+    PiiKind.SECRET,
+    PiiKind.IP,
+)
 
 PLACEHOLDERS = tuple(f"[{kind.upper()}]".encode() for kind in KIND_OF_FORM)
 

@@ -14,8 +14,12 @@ def _copy(source: np.ndarray, start: int, end: int, out: np.ndarray, written: in
 
 
 @kernel
-def replace(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, literals: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes and offsets (from 0) of the documents, each span replaced by `literals[starts[form]:starts[form + 1]]`."""
+def replace(
+    data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, literals: np.ndarray, starts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes and offsets (from 0) of the documents, each span replaced by
+    `literals[starts[form]:starts[form + 1]]`.
+    """
     size = offsets[-1] - offsets[0]
     for k in range(len(spans)):
         form = spans[k, 1]
@@ -39,18 +43,26 @@ def replace(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, literals: 
 
 
 @kernel
-def merge(offsets: np.ndarray, spans: np.ndarray, out_offsets: np.ndarray, found: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """`spans` and the spans `found` in the text that `replace` made of them, in bytes of the original; what `found` overlaps becomes part of it."""
+def merge(
+    offsets: np.ndarray, spans: np.ndarray, out_offsets: np.ndarray, found: np.ndarray, starts: np.ndarray
+) -> np.ndarray:
+    """`spans` and the spans `found` in the text that `replace` made of them, in bytes of the original; what
+    `found` overlaps becomes part of it.
+    """
     merged = np.empty((len(spans) + len(found), 4), np.int64)
     count, k, f = 0, 0, 0
     document, shift = -1, 0
     while k < len(spans) or f < len(found):
-        row = min(spans[k, 0] if k < len(spans) else found[f, 0], found[f, 0] if f < len(found) else spans[k, 0])
+        row = min(
+            spans[k, 0] if k < len(spans) else found[f, 0], found[f, 0] if f < len(found) else spans[k, 0]
+        )
         if row != document:
             document, shift = row, out_offsets[row] - offsets[row]
         has_span = k < len(spans) and spans[k, 0] == document
         has_found = f < len(found) and found[f, 0] == document
-        if has_span and not (has_found and found[f, 2] < spans[k, 2] + shift + starts[spans[k, 1] + 1] - starts[spans[k, 1]]):
+        if has_span and not (
+            has_found and found[f, 2] < spans[k, 2] + shift + starts[spans[k, 1] + 1] - starts[spans[k, 1]]
+        ):
             for column in range(4):
                 merged[count, column] = spans[k, column]
             count += 1

@@ -24,7 +24,13 @@ _SHORTEST = 6  # bytes that a match takes up with what must surround it: a@b.co
 
 def _actions() -> np.ndarray:
     actions = np.zeros(256, np.uint8)
-    for characters, action in ((b"0123456789", _ON_DIGIT), (b"@", _ON_AT), (b":", _ON_COLON), (b"+(", _ON_OPENING), (TRIGGERS, _ON_SECRET)):
+    for characters, action in (
+        (b"0123456789", _ON_DIGIT),
+        (b"@", _ON_AT),
+        (b":", _ON_COLON),
+        (b"+(", _ON_OPENING),
+        (TRIGGERS, _ON_SECRET),
+    ):
         actions[list(characters)] = action
     return actions
 
@@ -33,8 +39,12 @@ _ACTIONS = _actions()
 
 
 @inlined
-def _number(data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool) -> tuple[int, int, int]:
-    """(start, end, form) of what the digits at `p` belong to; end is 0 if to nothing. `digits` of them stand there."""
+def _number(
+    data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool
+) -> tuple[int, int, int]:
+    """(start, end, form) of what the digits at `p` belong to; end is 0 if to nothing. `digits` of them
+    stand there.
+    """
     if p > lo and is_alnum(data[p - 1]):
         if wanted[IBAN] and digits >= 2:
             start, end = iban_at(data, p, lo, hi)
@@ -58,8 +68,12 @@ def _number(data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.
 
 
 @inlined
-def _match(data: np.ndarray, i: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool) -> tuple[int, int, int]:
-    """(start, end, form) of the value that the trigger byte at `i`, not a digit, belongs to; end is 0 if there is none."""
+def _match(
+    data: np.ndarray, i: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool
+) -> tuple[int, int, int]:
+    """(start, end, form) of the value that the trigger byte at `i`, not a digit, belongs to; end is 0 if
+    there is none.
+    """
     action = _ACTIONS[data[i]]
     if action == _ON_SECRET:
         if wanted[SECRET]:
@@ -83,8 +97,12 @@ def _match(data: np.ndarray, i: int, lo: int, hi: int, wanted: np.ndarray, after
 
 
 @inlined
-def _scan_region(data: np.ndarray, region: np.ndarray, lo: int, hi: int, wanted: np.ndarray, spans: np.ndarray, count: int) -> int:
-    """Write the spans whose trigger is in `region` (document, start, end) to `spans` from row `count`; return the row after the last."""
+def _scan_region(
+    data: np.ndarray, region: np.ndarray, lo: int, hi: int, wanted: np.ndarray, spans: np.ndarray, count: int
+) -> int:
+    """Write the spans whose trigger is in `region` (document, start, end) to `spans` from row `count`; return
+    the row after the last.
+    """
     document, i, stop = region
     while i < stop:
         action = _ACTIONS[data[i]]
@@ -115,11 +133,15 @@ def _scan_region(data: np.ndarray, region: np.ndarray, lo: int, hi: int, wanted:
 
 
 def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
-    """The pass, compiled. numba's cache keys a function by its own file and closure, not by what it calls, so the sources are in the closure."""
+    """The pass, compiled. numba's cache keys a function by its own file and closure, not by what it calls, so
+    the sources are in the closure.
+    """
 
     @kernel
     def find(data: np.ndarray, offsets: np.ndarray, regions: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Rows of (document, form, start, end), ordered and disjoint, in bytes of `data`, for triggers in `regions` (document, start, end)."""
+        """Rows of (document, form, start, end), ordered and disjoint, in bytes of `data`, for triggers in
+        `regions` (document, start, end).
+        """
         len(sources)
         spans = np.empty((1024, 4), np.int64)
         count = 0
@@ -131,7 +153,9 @@ def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.
                     for column in range(4):
                         grown[k, column] = spans[k, column]
                 spans = grown
-            count = _scan_region(data, region, offsets[region[0]], offsets[region[0] + 1], wanted, spans, count)
+            count = _scan_region(
+                data, region, offsets[region[0]], offsets[region[0] + 1], wanted, spans, count
+            )
         return spans[:count].copy()
 
     return find

@@ -14,11 +14,13 @@ _REACH = 512  # bytes; no matcher lets what is farther from its trigger decide a
 
 
 def scrub(documents: pa.RecordBatch, params: PiiParams) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The documents with each value in `text` replaced, other columns untouched, and SPANS_SCHEMA: which kind was where, never the value.
+    """The documents with each value in `text` replaced, other columns untouched, and SPANS_SCHEMA: which kind
+    was where, never the value.
 
-    `start` and `end` count characters of the original text. Scrubbing the result again changes nothing. Time is linear in the text whatever it
-    holds: every matcher reads a bounded number of bytes around its trigger, and what was replaced is
-    looked at again at most 8 times. Raises ValueError if `id` or `text` is missing or of another type.
+    `start` and `end` count characters of the original text. Scrubbing the result again changes nothing. Time
+    is linear in the text whatever it holds: every matcher reads a bounded number of bytes around its trigger,
+    and what was replaced is looked at again at most 8 times. Raises ValueError if `id` or `text` is missing
+    or of another type.
     """
     for name in ("id", "text"):
         if name not in documents.schema.names:
@@ -28,13 +30,16 @@ def scrub(documents: pa.RecordBatch, params: PiiParams) -> tuple[pa.RecordBatch,
         raise ValueError(f"column 'text' is {field.type}; cast it to large_string")
     data, offsets = utf8_arrays(documents.column("text"))
     data, offsets = data.view(), offsets.view()
-    data.flags.writeable = offsets.flags.writeable = False  # one compiled specialisation, whatever the buffers allow
+    # one compiled specialisation, whatever the buffers allow
+    data.flags.writeable = offsets.flags.writeable = False
     wanted = np.array([kind in params.kinds for kind in KIND_OF_FORM])
     whole = np.stack([np.arange(documents.num_rows), offsets[:-1], offsets[1:]], axis=1)
     spans = find_spans(data, offsets, whole, wanted)
     if len(spans) == 0:
         return documents, pa.RecordBatch.from_pylist([], SPANS_SCHEMA)
-    spans, text = _settle(data, offsets, spans, wanted, PLACEHOLDERS if params.replacement == "placeholder" else EXAMPLES)
+    spans, text = _settle(
+        data, offsets, spans, wanted, PLACEHOLDERS if params.replacement == "placeholder" else EXAMPLES
+    )
     text = text.cast(field.type)
     if documents.column("text").null_count:
         text = pc.if_else(documents.column("text").is_valid(), text, pa.scalar(None, field.type))
@@ -51,12 +56,19 @@ def scrub(documents: pa.RecordBatch, params: PiiParams) -> tuple[pa.RecordBatch,
     return documents.set_column(documents.schema.get_field_index("text"), field, text), table
 
 
-def _settle(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, wanted: np.ndarray, literals: tuple[bytes, ...]) -> tuple[np.ndarray, pa.Array]:
-    """All spans and the scrubbed text: replace, look again around what was replaced, until nothing more is found.
+def _settle(
+    data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, wanted: np.ndarray, literals: tuple[bytes, ...]
+) -> tuple[np.ndarray, pa.Array]:
+    """All spans and the scrubbed text: replace, look again around what was replaced, until nothing more
+    is found.
 
-    A value that stood against another one can come free when that one is replaced. The second look finds nothing in nearly all text.
+    A value that stood against another one can come free when that one is replaced. The second look finds
+    nothing in nearly all text.
     """
-    literal_bytes, starts = np.frombuffer(b"".join(literals), dtype=np.uint8), np.cumsum([0, *map(len, literals)])
+    literal_bytes, starts = (
+        np.frombuffer(b"".join(literals), dtype=np.uint8),
+        np.cumsum([0, *map(len, literals)]),
+    )
     out, out_offsets = rebuild.replace(data, offsets, spans, literal_bytes, starts)
     is_new = np.ones(len(spans), np.bool_)
     for _ in range(_MAX_ROUNDS):
@@ -74,7 +86,9 @@ def _settle(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, wanted: np
     return spans, utf8_column(out, out_offsets)
 
 
-def _around(spans: np.ndarray, is_new: np.ndarray, offsets: np.ndarray, out_offsets: np.ndarray, widths: np.ndarray) -> np.ndarray:
+def _around(
+    spans: np.ndarray, is_new: np.ndarray, offsets: np.ndarray, out_offsets: np.ndarray, widths: np.ndarray
+) -> np.ndarray:
     """Disjoint (document, start, end) of the scrubbed text within reach of the replacements of new spans."""
     document, width = spans[:, 0], widths[spans[:, 1]]
     growth = width - (spans[:, 3] - spans[:, 2])

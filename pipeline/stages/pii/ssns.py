@@ -1,6 +1,7 @@
 """US social security numbers.
 
-Precision choices: 3-2-4 with hyphens stands alone; with spaces or dots, or unbroken, it needs a word such as "ssn" before it.
+Precision choices: 3-2-4 with hyphens stands alone; with spaces or dots, or unbroken, it needs a word such as
+"ssn" before it.
 """
 
 import numpy as np
@@ -22,7 +23,9 @@ def _number(data: np.ndarray, start: int, end: int) -> int:
 
 @part
 def ssn_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
-    """Where the number at `p`, whose first run has `digits` digits, ends, or 0. Rules: SSA POMS RM 10201.035 and the two published in error."""
+    """Where the number at `p`, whose first run has `digits` digits, ends, or 0. Rules: SSA POMS RM 10201.035
+    and the two published in error.
+    """
     if digits == 9:
         end, kind = p + 9, 0
         area, group, serial = _number(data, p, p + 3), _number(data, p + 3, p + 5), _number(data, p + 5, end)
@@ -36,8 +39,19 @@ def ssn_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
         if second_kind != kind or digit_run(data, last, hi) != 4:
             return 0
         end = last + 4
-        area, group, serial = _number(data, p, p + 3), _number(data, middle, middle + 2), _number(data, last, end)
-    if area == 0 or area == 666 or area >= 900 or group == 0 or serial == 0 or not stands_alone(data, p, end, lo, hi):
+        area, group, serial = (
+            _number(data, p, p + 3),
+            _number(data, middle, middle + 2),
+            _number(data, last, end),
+        )
+    if (
+        area == 0
+        or area == 666
+        or area >= 900
+        or group == 0
+        or serial == 0
+        or not stands_alone(data, p, end, lo, hi)
+    ):
         return 0
     if (area == 78 and group == 5 and serial == 1120) or (area == 219 and group == 9 and serial == 9999):
         return 0

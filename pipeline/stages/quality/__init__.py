@@ -1,8 +1,16 @@
-"""Quality heuristics: `measure` computes every signal of every document once, `judge` applies thresholds to them."""
+"""Quality heuristics: `measure` computes every signal of every document once, `judge` applies thresholds to
+them.
+"""
 
 from pipeline.stages.quality.profiles import PROFILES
 from pipeline.stages.quality.rules import VERDICTS_SCHEMA, QualityParams, QualityRule, judge
-from pipeline.stages.quality.signals import SIGNALS_SCHEMA, VERSION, DocumentTooLongError, measure, with_plain_newlines
+from pipeline.stages.quality.signals import (
+    SIGNALS_SCHEMA,
+    VERSION,
+    DocumentTooLongError,
+    measure,
+    with_plain_newlines,
+)
 
 __all__ = [
     "PROFILES",

@@ -1,4 +1,6 @@
-"""C4's line rules: which lines of a document C4 would keep, and what stands in them (Raffel et al. 2020, section 2.2)."""
+"""C4's line rules: which lines of a document C4 would keep, and what stands in them (Raffel et al. 2020,
+section 2.2).
+"""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -26,7 +28,8 @@ PHRASES = (
 class C4(IntEnum):
     """Columns of the result of `c4`.
 
-    A line is kept that ends like a sentence, has 3 words, none of them too long, and no phrase but the first of PHRASES.
+    A line is kept that ends like a sentence, has 3 words, none of them too long, and no phrase but the first
+    of PHRASES.
     """
 
     SENTENCES = 0  # of kept lines
@@ -44,7 +47,9 @@ _CITATION_NEEDED = np.frombuffer(b"[citation needed]", np.uint8)
 
 
 class Phrases(NamedTuple):
-    """PHRASES in lower case as rows of zero-padded bytes, and the bits of the phrases that a first and a second byte may begin, in either case."""
+    """PHRASES in lower case as rows of zero-padded bytes, and the bits of the phrases that a first and a
+    second byte may begin, in either case.
+    """
 
     rows: np.ndarray  # uint8[phrases, longest + 1]
     first: np.ndarray  # uint8[256]
@@ -53,7 +58,9 @@ class Phrases(NamedTuple):
 
 def phrase_tables() -> Phrases:
     width = max(len(phrase) for phrase in PHRASES) + 1
-    rows = np.frombuffer(b"".join(phrase.encode().ljust(width, b"\0") for phrase in PHRASES), np.uint8).reshape(len(PHRASES), width)
+    rows = np.frombuffer(
+        b"".join(phrase.encode().ljust(width, b"\0") for phrase in PHRASES), np.uint8
+    ).reshape(len(PHRASES), width)
     begins = np.zeros((2, 256), np.uint8)
     for bit, phrase in enumerate(PHRASES):
         for place in range(2):
@@ -63,7 +70,9 @@ def phrase_tables() -> Phrases:
 
 
 @part
-def c4(data: np.ndarray, classes: np.ndarray, words: Words, lines: int, phrases: Phrases, found: np.ndarray) -> None:
+def c4(
+    data: np.ndarray, classes: np.ndarray, words: Words, lines: int, phrases: Phrases, found: np.ndarray
+) -> None:
     """Fills the row `found` of the document whose `words` and lines with words are known."""
     for line in range(lines):
         first, last = words.line_words[line - 1] if line else 0, words.line_words[line]
@@ -82,7 +91,9 @@ def c4(data: np.ndarray, classes: np.ndarray, words: Words, lines: int, phrases:
 
 @part
 def _without_citations(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
-    """The end of the line's text before trailing citations such as `[12]`, `[]`, `[edit]`, `[citation needed]`, and white space before them."""
+    """The end of the line's text before trailing citations such as `[12]`, `[]`, `[edit]`, `[citation
+    needed]`, and white space before them.
+    """
     while stop > start and data[stop - 1] == _CLOSE:
         opening = _citation_start(data, start, stop)
         if opening < 0:
@@ -99,7 +110,11 @@ def _without_citations(data: np.ndarray, start: int, stop: int, classes: np.ndar
 @part
 def _ends_with(data: np.ndarray, start: int, stop: int, ending: np.ndarray) -> bool:
     common = 0
-    while common < ending.size and stop - common > start and data[stop - common - 1] == ending[ending.size - common - 1]:
+    while (
+        common < ending.size
+        and stop - common > start
+        and data[stop - common - 1] == ending[ending.size - common - 1]
+    ):
         common += 1
     return common == ending.size
 
@@ -115,8 +130,11 @@ def _ends_like_a_sentence(data: np.ndarray, start: int, stop: int) -> bool:
 
 
 @part
-def _longest_word_and_sentences(data: np.ndarray, classes: np.ndarray, words: Words, first: int, last: int, uncited: int) -> tuple[int, int]:
-    """Characters of the longest of the line's words, and how many sentences those make that begin before `uncited`.
+def _longest_word_and_sentences(
+    data: np.ndarray, classes: np.ndarray, words: Words, first: int, last: int, uncited: int
+) -> tuple[int, int]:
+    """Characters of the longest of the line's words, and how many sentences those make that begin before
+    `uncited`.
 
     After a word that ends a sentence, the next word of more than symbols begins a new one.
     """
@@ -135,7 +153,8 @@ def _longest_word_and_sentences(data: np.ndarray, classes: np.ndarray, words: Wo
 
 @part
 def _ends_a_sentence(data: np.ndarray, classes: np.ndarray, start: int, stop: int, length: int) -> bool:
-    """Whether the word ends in a terminator of any script, closing quotes, brackets and numbered citations aside.
+    """Whether the word ends in a terminator of any script, closing quotes, brackets and numbered
+    citations aside.
 
     Several dots end no sentence, nor does the dot of an initial such as `J.`.
     """
@@ -149,7 +168,9 @@ def _ends_a_sentence(data: np.ndarray, classes: np.ndarray, start: int, stop: in
             position -= 1
         code_point = int(data[position]) if data[position] < 0x80 else decode(data, position, stop)[0]
         if code_point == _DOT:
-            return (position == start or data[position - 1] != _DOT) and not (length == 2 and _A <= data[start] <= _Z)
+            return (position == start or data[position - 1] != _DOT) and not (
+                length == 2 and _A <= data[start] <= _Z
+            )
         if classes[code_point] & TERMINAL:
             return not (length == 2 and _A <= data[start] <= _Z)
         if code_point not in _CLOSERS:

@@ -1,4 +1,6 @@
-"""The one compiled entry: every document of a buffer through the walk, C4's lines and the repetition rules."""
+"""The one compiled entry: every document of a buffer through the walk, C4's lines and the repetition
+rules.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -17,12 +19,15 @@ Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def count(data: np.ndarray, offsets: np.ndarray) -> Columns:
-    """int64 arrays of documents x Count, x Repetition and x C4, for the documents `data[offsets[i]:offsets[i + 1]]`.
+    """int64 arrays of documents x Count, x Repetition and x C4, for the documents
+    `data[offsets[i]:offsets[i + 1]]`.
 
-    Time is linear in the text. Scratch is for the longest document: at most 59 bytes for each of its bytes (where words are one letter), 17 in prose.
+    Time is linear in the text. Scratch is for the longest document: at most 59 bytes for each of its bytes
+    (where words are one letter), 17 in prose.
     """
     data, offsets = data.view(), offsets.view()
-    data.flags.writeable = offsets.flags.writeable = False  # whatever the buffer's owner allows: one type, one compilation
+    # whatever the buffer's owner allows: one type, one compilation
+    data.flags.writeable = offsets.flags.writeable = False
     rows, longest = len(offsets) - 1, int(np.diff(offsets).max(initial=0))
     counts, repetitions, lines = (
         np.zeros((rows, len(Count)), np.int64),
@@ -31,13 +36,26 @@ def count(data: np.ndarray, offsets: np.ndarray) -> Columns:
     )
     # Shorter documents use the front of the scratch, so memory that none needs is never touched.
     words, table = Words.empty(longest // 2 + 2), Numbering.empty(longest // 2 + 2)
-    _compiled()(data, offsets, character_classes(), stop_word_hashes(), phrase_tables(), words, table, counts, repetitions, lines)
+    _compiled()(
+        data,
+        offsets,
+        character_classes(),
+        stop_word_hashes(),
+        phrase_tables(),
+        words,
+        table,
+        counts,
+        repetitions,
+        lines,
+    )
     return counts, repetitions, lines
 
 
 @cache
 def _compiled() -> Callable[..., None]:
-    """numba's disk cache notices a change in this file and in what the function closes over: the other files' parts by their hash."""
+    """numba's disk cache notices a change in this file and in what the function closes over: the other files'
+    parts by their hash.
+    """
     sources = (path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     parts = int.from_bytes(blake2b(b"".join(sources), digest_size=7).digest())
 

@@ -1,4 +1,6 @@
-"""Named sets of thresholds. `default` is what QualityParams() gives; the others switch on only what their name says."""
+"""Named sets of thresholds. `default` is what QualityParams() gives; the others switch on only what their
+name says.
+"""
 
 from typing import Any
 
@@ -6,7 +8,11 @@ from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES
 from pipeline.stages.quality.rules import QualityParams, QualityRule
 
 _DEFAULT = QualityParams()
-_OFF: dict[str, Any] = {rule.value: False if rule.startswith("filter_") else None for rule in QualityRule if rule is not QualityRule.LANGUAGE}
+_OFF: dict[str, Any] = {
+    rule.value: False if rule.startswith("filter_") else None
+    for rule in QualityRule
+    if rule is not QualityRule.LANGUAGE
+}
 
 _GOPHER = (
     "min_doc_words",
@@ -39,7 +45,8 @@ def _only(*defaults: str, **others: Any) -> QualityParams:
 PROFILES: dict[str, QualityParams] = {
     "none": _only(),
     "default": _DEFAULT,
-    # datatrove's GopherQualityFilter, GopherRepetitionFilter, C4QualityFilter and FineWebQualityFilter, on str.split() words.
+    # datatrove's GopherQualityFilter, GopherRepetitionFilter, C4QualityFilter and FineWebQualityFilter, on
+    # str.split() words.
     "gopher": _only(*_GOPHER),
     "gopher-repetition": _only("min_words", *_REPETITION, top_gram_min_count=1),
     "c4": _only(filter_lorem_ipsum=True, filter_curly_bracket=True, min_num_sentences=5),
@@ -52,7 +59,8 @@ PROFILES: dict[str, QualityParams] = {
         max_special_character_share=0.3,
         min_unique_word_share=0.2,
     ),
-    # Docstrings, manuals and READMEs: short, listed, full of names and markup; terminal punctuation and stop words say little about them.
+    # Docstrings, manuals and READMEs: short, listed, full of names and markup; terminal punctuation and stop
+    # words say little about them.
     "docs": _only(
         *_REPETITION,
         "max_bullet_lines_ratio",

@@ -1,4 +1,6 @@
-"""How much of a document repeats itself: words, n-grams of words, lines and paragraphs (Gopher's repetition rules, FineWeb's duplicate lines)."""
+"""How much of a document repeats itself: words, n-grams of words, lines and paragraphs (Gopher's repetition
+rules, FineWeb's duplicate lines).
+"""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -40,7 +42,11 @@ class Repetition(IntEnum):
     DUPLICATE_PARAGRAPH_CHARACTERS = 20
 
 
-_TOP, _TOP_COUNT, _DUPLICATE = Repetition.TOP_2_CHARACTERS.value, Repetition.TOP_2_COUNT.value, Repetition.DUPLICATE_5_CHARACTERS.value
+_TOP, _TOP_COUNT, _DUPLICATE = (
+    Repetition.TOP_2_CHARACTERS.value,
+    Repetition.TOP_2_COUNT.value,
+    Repetition.DUPLICATE_5_CHARACTERS.value,
+)
 _FIRST_DUPLICATE, _LAST_DUPLICATE = DUPLICATE_SIZES[0], DUPLICATE_SIZES[-1]
 _NEWLINE = 0x0A
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
@@ -80,7 +86,15 @@ def stop_word_hashes() -> np.ndarray:
 
 @part
 def repetition(
-    data: np.ndarray, start: int, stop: int, classes: np.ndarray, stop_words: np.ndarray, words: Words, size: int, table: Numbering, row: np.ndarray
+    data: np.ndarray,
+    start: int,
+    stop: int,
+    classes: np.ndarray,
+    stop_words: np.ndarray,
+    words: Words,
+    size: int,
+    table: Numbering,
+    row: np.ndarray,
 ) -> None:
     """Fills the `row` of the document `data[start:stop]`, whose `size` words are known.
 
@@ -103,7 +117,9 @@ def repetition(
 
 @part
 def _number(table: Numbering, size: int) -> int:
-    """Numbers the distinct `keys[:size]` by first occurrence: the `ids` of each, the `counts` of each id. Returns how many there are."""
+    """Numbers the distinct `keys[:size]` by first occurrence: the `ids` of each, the `counts` of each id.
+    Returns how many there are.
+    """
     bits = 2
     while 1 << bits < 2 * size:
         bits += 1
@@ -129,7 +145,9 @@ def _number(table: Numbering, size: int) -> int:
 
 @part
 def _ngrams(words: Words, size: int, table: Numbering, row: np.ndarray) -> None:
-    """All n-gram columns. An n-gram can occur twice only where both (n - 1)-grams in it do, so each size looks only at what the last one left."""
+    """All n-gram columns. An n-gram can occur twice only where both (n - 1)-grams in it do, so each size
+    looks only at what the last one left.
+    """
     remaining = size
     for i in range(size):
         table.positions[i] = i
@@ -144,7 +162,9 @@ def _ngrams(words: Words, size: int, table: Numbering, row: np.ndarray) -> None:
 
 @part
 def _pair_repeated(table: Numbering, size: int) -> int:
-    """From the (n - 1)-grams at `positions[:size]` to the `keys` and `positions` of n-grams made of two repeated ones; returns how many there are."""
+    """From the (n - 1)-grams at `positions[:size]` to the `keys` and `positions` of n-grams made of two
+    repeated ones; returns how many there are.
+    """
     repeated = 0
     for i in range(size):
         if table.counts[table.ids[i]] > 1:
@@ -161,7 +181,9 @@ def _pair_repeated(table: Numbering, size: int) -> int:
 
 @part
 def _top(words: Words, n: int, unique: int, table: Numbering, row: np.ndarray) -> None:
-    """The most frequent n-gram, the first of several such; where none occurs twice, the document's first (as in datatrove)."""
+    """The most frequent n-gram, the first of several such; where none occurs twice, the document's first (as
+    in datatrove).
+    """
     best, most = 0, 1
     for i in range(unique):
         if table.counts[i] > most:
@@ -198,7 +220,8 @@ def _duplicate_characters(words: Words, n: int, size: int, unique: int, table: N
 def _text_hash(data: np.ndarray, start: int, stop: int) -> np.uint64:
     """64 bits that stand for the bytes `data[start:stop]`."""
     value = np.uint64(stop - start) * _PRIME
-    position, end = np.uint64(start), np.uint64(stop)  # unsigned, because numba checks a signed index for being negative
+    # unsigned, because numba checks a signed index for being negative
+    position, end = np.uint64(start), np.uint64(stop)
     while position + np.uint64(8) <= end:
         value = (value ^ _eight_bytes(data, position)) * _PRIME
         value ^= value >> _HALF
@@ -214,9 +237,13 @@ def _text_hash(data: np.ndarray, start: int, stop: int) -> np.uint64:
 @part
 def _eight_bytes(data: np.ndarray, position: np.uint64) -> np.uint64:
     low = np.uint64(data[position]) | np.uint64(data[position + np.uint64(1)]) << np.uint64(8)
-    low |= np.uint64(data[position + np.uint64(2)]) << np.uint64(16) | np.uint64(data[position + np.uint64(3)]) << np.uint64(24)
+    low |= np.uint64(data[position + np.uint64(2)]) << np.uint64(16) | np.uint64(
+        data[position + np.uint64(3)]
+    ) << np.uint64(24)
     high = np.uint64(data[position + np.uint64(4)]) | np.uint64(data[position + np.uint64(5)]) << np.uint64(8)
-    high |= np.uint64(data[position + np.uint64(6)]) << np.uint64(16) | np.uint64(data[position + np.uint64(7)]) << np.uint64(24)
+    high |= np.uint64(data[position + np.uint64(6)]) << np.uint64(16) | np.uint64(
+        data[position + np.uint64(7)]
+    ) << np.uint64(24)
     return low | high << _HALF
 
 
@@ -229,7 +256,9 @@ def _characters(data: np.ndarray, start: int, stop: int) -> int:
 
 
 @part
-def _lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering, row: np.ndarray) -> None:
+def _lines(
+    data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering, row: np.ndarray
+) -> None:
     lines = _split_lines(data, start, stop, classes, table)
     _number(table, lines)
     new_id = 0
@@ -248,7 +277,9 @@ def _lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: 
 
 @part
 def _split_lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering) -> int:
-    """The `keys` and `lengths` of the lines that are not empty, the length of one of white space alone negated; returns how many there are."""
+    """The `keys` and `lengths` of the lines that are not empty, the length of one of white space alone
+    negated; returns how many there are.
+    """
     lines = 0
     line_start = start
     for position in range(start, stop + 1):
@@ -256,14 +287,18 @@ def _split_lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, t
             if position > line_start:
                 table.keys[lines] = _text_hash(data, line_start, position)
                 characters = _characters(data, line_start, position)
-                table.lengths[lines] = characters if first_word(data, line_start, position, classes) < position else -characters
+                table.lengths[lines] = (
+                    characters if first_word(data, line_start, position, classes) < position else -characters
+                )
                 lines += 1
             line_start = position + 1
     return lines
 
 
 @part
-def _paragraphs(data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering, row: np.ndarray) -> None:
+def _paragraphs(
+    data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering, row: np.ndarray
+) -> None:
     start = first_word(data, start, stop, classes)
     paragraphs = _split_paragraphs(data, start, last_word_end(data, start, stop, classes), table)
     _number(table, paragraphs)

@@ -26,7 +26,9 @@ Ratio = Annotated[float, Field(ge=0)]
 
 
 class QualityRule(StrEnum):
-    """Why a document is rejected, in the order in which rules are tried. `max_words` is broken when the signal `words` is above that threshold."""
+    """Why a document is rejected, in the order in which rules are tried. `max_words` is broken when the
+    signal `words` is above that threshold.
+    """
 
     LANGUAGE = "language"
     MIN_WORDS = "min_words"
@@ -68,11 +70,13 @@ class QualityRule(StrEnum):
 
 
 class QualityParams(Params):
-    """A threshold for each rule; None (or False) turns the rule off. The defaults are the `default` profile: Gopher quality, repetition, FineWeb.
+    """A threshold for each rule; None (or False) turns the rule off. The defaults are the `default` profile:
+    Gopher quality, repetition, FineWeb.
 
-    `min_x` and `max_x` bound the signal `x` of `measure`, and a document exactly at a threshold passes. Values are those of the papers (Rae et al.
-    2021, table A1; Raffel et al. 2020; Penedo et al. 2024), as datatrove 0.10 has them. The rule `language`, off unless `languages` are named, wants
-    one of them, detected with at least `min_language_confidence`.
+    `min_x` and `max_x` bound the signal `x` of `measure`, and a document exactly at a threshold passes.
+    Values are those of the papers (Rae et al. 2021, table A1; Raffel et al. 2020; Penedo et al. 2024), as
+    datatrove 0.10 has them. The rule `language`, off unless `languages` are named, wants one of them,
+    detected with at least `min_language_confidence`.
     """
 
     languages: tuple[str, ...] | None = Field(None, min_length=1)
@@ -108,7 +112,8 @@ class QualityParams(Params):
     max_dup_8_gram_char_frac: Share | None = 0.12
     max_dup_9_gram_char_frac: Share | None = 0.11
     max_dup_10_gram_char_frac: Share | None = 0.10
-    top_gram_min_count: Annotated[int, Field(ge=1)] = 2  # occurrences from which the most frequent n-gram is repetition; in datatrove 1
+    # occurrences from which the most frequent n-gram is repetition; in datatrove 1
+    top_gram_min_count: Annotated[int, Field(ge=1)] = 2
 
     filter_lorem_ipsum: bool = False
     filter_curly_bracket: bool = False
@@ -124,7 +129,10 @@ class QualityParams(Params):
     def _languages_are_known(cls, languages: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for language in languages or ():
             if language not in LANGUAGES:
-                raise ValueError(f"{language!r} is not a language that can be detected; there are {' '.join(sorted(LANGUAGES))}")
+                raise ValueError(
+                    f"{language!r} is not a language that can be detected; there are "
+                    f"{' '.join(sorted(LANGUAGES))}"
+                )
         return languages
 
     @model_validator(mode="after")
@@ -132,12 +140,17 @@ class QualityParams(Params):
         for signal in ("words", "mean_word_length", "doc_words", "avg_word_length"):
             least, most = getattr(self, f"min_{signal}"), getattr(self, f"max_{signal}")
             if least is not None and most is not None and least > most:
-                raise ValueError(f"min_{signal} ({least}) is above max_{signal} ({most}): no document can pass")
+                raise ValueError(
+                    f"min_{signal} ({least}) is above max_{signal} ({most}): no document can pass"
+                )
         return self
 
 
-def judge(signals: pa.RecordBatch, params: QualityParams, languages: pa.RecordBatch | None = None) -> pa.RecordBatch:
-    """One verdict per row of `measure`'s result, VERDICTS_SCHEMA: `rule` is the first QualityRule that the document breaks, null where it is kept.
+def judge(
+    signals: pa.RecordBatch, params: QualityParams, languages: pa.RecordBatch | None = None
+) -> pa.RecordBatch:
+    """One verdict per row of `measure`'s result, VERDICTS_SCHEMA: `rule` is the first QualityRule that the
+    document breaks, null where it is kept.
 
     `languages` is what `detect` gives for the same documents; it is needed where `params` name languages.
     """
@@ -145,11 +158,17 @@ def judge(signals: pa.RecordBatch, params: QualityParams, languages: pa.RecordBa
     kept = len(rules) - 1
     first_broken = np.full(signals.num_rows, kept)
     for index, rule in enumerate(QualityRule):
-        broken = _broken(signals, rule, params) if rule is not QualityRule.LANGUAGE else _in_other_languages(languages, params)
+        broken = (
+            _broken(signals, rule, params)
+            if rule is not QualityRule.LANGUAGE
+            else _in_other_languages(languages, params)
+        )
         if broken is not None:
             first_broken[broken & (first_broken == kept)] = index
     names = pa.array(rules, pa.string()).take(pa.array(first_broken))
-    return pa.record_batch([signals.column("id"), pa.array(first_broken == kept), names], schema=VERDICTS_SCHEMA)
+    return pa.record_batch(
+        [signals.column("id"), pa.array(first_broken == kept), names], schema=VERDICTS_SCHEMA
+    )
 
 
 def _broken(signals: pa.RecordBatch, rule: QualityRule, params: QualityParams) -> np.ndarray | None:
@@ -174,7 +193,9 @@ def _in_other_languages(languages: pa.RecordBatch | None, params: QualityParams)
         return None
     if languages is None:
         raise ValueError("languages are to be judged: give the table that `detect` makes of these documents")
-    wanted = pc.is_in(languages.column("language"), value_set=pa.array(params.languages, pa.string())).to_numpy(zero_copy_only=False)
+    wanted = pc.is_in(
+        languages.column("language"), value_set=pa.array(params.languages, pa.string())
+    ).to_numpy(zero_copy_only=False)
     return ~wanted | (_column(languages, "language_confidence") < params.min_language_confidence)
 
 

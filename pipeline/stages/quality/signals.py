@@ -1,4 +1,6 @@
-"""Every quality signal of every document, as a table beside the documents: thresholds come later, and changing one measures nothing again."""
+"""Every quality signal of every document, as a table beside the documents: thresholds come later, and
+changing one measures nothing again.
+"""
 
 import unicodedata
 
@@ -12,7 +14,8 @@ from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES, Repet
 from pipeline.stages.quality.walk import Count
 from pipeline.stages.text import utf8_arrays
 
-# The signals are part of a stage's fingerprint; what is a letter or white space is Unicode's to say, in the version that Python knows.
+# The signals are part of a stage's fingerprint; what is a letter or white space is Unicode's to say, in the
+# version that Python knows.
 VERSION = f"quality-2-unicode-{unicodedata.unidata_version}"
 
 MAX_DOCUMENT_BYTES = 2**31 - 1  # n-grams are numbered by 32 bits
@@ -57,14 +60,18 @@ SIGNALS_SCHEMA = pa.schema(
 
 
 def with_plain_newlines(documents: pa.RecordBatch) -> pa.RecordBatch:
-    r"""The documents with `\r\n` as `\n`, for `measure`: a text has the same verdict whatever system wrote it.
+    r"""The documents with `\r\n` as `\n`, for `measure`: a text has the same verdict whatever system
+    wrote it.
 
-    Not so in the filters that `measure` agrees with: to them no line of such a text ends in punctuation, and its blank lines repeat each other.
+    Not so in the filters that `measure` agrees with: to them no line of such a text ends in punctuation, and
+    its blank lines repeat each other.
     """
     text = documents.column("text")
     if not pc.any(pc.match_substring(text, "\r\n")).as_py():
         return documents
-    return documents.set_column(documents.schema.get_field_index("text"), "text", pc.replace_substring(text, "\r\n", "\n"))
+    return documents.set_column(
+        documents.schema.get_field_index("text"), "text", pc.replace_substring(text, "\r\n", "\n")
+    )
 
 
 class DocumentTooLongError(ValueError):
@@ -74,21 +81,25 @@ class DocumentTooLongError(ValueError):
 def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
     r"""All signals of each document: columns `id` and `text` in, SIGNALS_SCHEMA out, row by row.
 
-    Words are those of `str.split()`, lengths are in characters (code points), and a share of nothing is 0. Definitions, beside the papers' names:
+    Words are those of `str.split()`, lengths are in characters (code points), and a share of nothing is 0.
+    Definitions, beside the papers' names:
 
-    - plain: `words`, `mean_word_length` (characters), `special_character_share` (neither alphanumeric nor white space, of all characters),
-      `unique_word_share` (distinct words, case kept, of all words).
-    - Gopher quality (Rae et al. 2021, section A.1.1): `doc_words` and their mean length leave out words of punctuation alone; `#`, and `...` or
-      `…`, per word; shares of lines that begin with a bullet or end in an ellipsis; share of words with a letter; how many of the 8 stop words occur.
-    - Gopher repetition (table A1), of all characters as datatrove sums them: the most frequent n-gram with its spaces, times its count (which may be
-      1); n-grams seen before, from left to right without overlap or spaces; lines and paragraphs seen before.
-    - C4 (Raffel et al. 2020): sentences of the lines that C4 would keep, and whether lines that end like sentences hold `lorem ipsum` or `{`.
-    - FineWeb (Penedo et al. 2024): of non-blank lines, the share that end in punctuation and the share of at most 30 characters; duplicate lines'
-      characters of all but newlines; newlines per word.
+    - plain: `words`, `mean_word_length` (characters), `special_character_share` (neither alphanumeric nor
+      white space, of all characters), `unique_word_share` (distinct words, case kept, of all words).
+    - Gopher quality (Rae et al. 2021, section A.1.1): `doc_words` and their mean length leave out words of
+      punctuation alone; `#`, and `...` or `…`, per word; shares of lines that begin with a bullet or end in
+      an ellipsis; share of words with a letter; how many of the 8 stop words occur.
+    - Gopher repetition (table A1), of all characters as datatrove sums them: the most frequent n-gram with
+      its spaces, times its count (which may be 1); n-grams seen before, from left to right without overlap or
+      spaces; lines and paragraphs seen before.
+    - C4 (Raffel et al. 2020): sentences of the lines that C4 would keep, and whether lines that end like
+      sentences hold `lorem ipsum` or `{`.
+    - FineWeb (Penedo et al. 2024): of non-blank lines, the share that end in punctuation and the share of at
+      most 30 characters; duplicate lines' characters of all but newlines; newlines per word.
 
-    One kernel, about 60 MB/s on one core, in time linear in the text; the longest document sets its scratch, 17 bytes for each byte of prose.
-    Line rules take a `\r` before a newline for text, as the filters do that they come from: see `with_plain_newlines`.
-    Raises DocumentTooLongError for a document of 2 GiB or more.
+    One kernel, about 60 MB/s on one core, in time linear in the text; the longest document sets its scratch,
+    17 bytes for each byte of prose. Line rules take a `\r` before a newline for text, as the filters do that
+    they come from: see `with_plain_newlines`. Raises DocumentTooLongError for a document of 2 GiB or more.
     """
     data, offsets = utf8_arrays(documents.column("text"))
     lengths = np.diff(offsets)
@@ -96,7 +107,8 @@ def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
         row = int(lengths.argmax())
         document = documents.column("id")[row].as_py()
         raise DocumentTooLongError(
-            f"row {row} (id {document}): text has {lengths[row]:,} bytes, at most {MAX_DOCUMENT_BYTES:,} can be measured: split it"
+            f"row {row} (id {document}): text has {lengths[row]:,} bytes, at most {MAX_DOCUMENT_BYTES:,} can "
+            "be measured: split it"
         )
     counted, repeated, in_lines = count(data, offsets)
     counts, repeats, lines = (
@@ -104,11 +116,17 @@ def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
         dict(zip(Repetition, repeated.T, strict=True)),
         dict(zip(C4, in_lines.T, strict=True)),
     )
-    columns = {"id": documents.column("id").cast(pa.string()), **_counted(counts), **_repeated(counts, repeats)}
+    columns = {
+        "id": documents.column("id").cast(pa.string()),
+        **_counted(counts),
+        **_repeated(counts, repeats),
+    }
     columns["lorem_ipsum"] = lines[C4.LOREM_IPSUM] != 0
     columns["curly_bracket"] = lines[C4.CURLY_BRACKET] != 0
     columns["num_sentences"] = lines[C4.SENTENCES]
-    return pa.record_batch([pa.array(columns[field.name], field.type) for field in SIGNALS_SCHEMA], schema=SIGNALS_SCHEMA)
+    return pa.record_batch(
+        [pa.array(columns[field.name], field.type) for field in SIGNALS_SCHEMA], schema=SIGNALS_SCHEMA
+    )
 
 
 def _counted(counts: dict[Count, np.ndarray]) -> dict[str, np.ndarray]:
@@ -131,7 +149,9 @@ def _counted(counts: dict[Count, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
-def _repeated(counts: dict[Count, np.ndarray], repeats: dict[Repetition, np.ndarray]) -> dict[str, np.ndarray]:
+def _repeated(
+    counts: dict[Count, np.ndarray], repeats: dict[Repetition, np.ndarray]
+) -> dict[str, np.ndarray]:
     characters = counts[Count.CHARACTERS]
     signals = {
         "unique_word_share": _ratio(repeats[Repetition.UNIQUE_WORDS], counts[Count.WORDS]),
@@ -140,13 +160,17 @@ def _repeated(counts: dict[Count, np.ndarray], repeats: dict[Repetition, np.ndar
         "dup_para_char_frac": _ratio(repeats[Repetition.DUPLICATE_PARAGRAPH_CHARACTERS], characters),
         "dup_line_frac": _ratio(repeats[Repetition.DUPLICATE_LINES], repeats[Repetition.LINES]),
         "dup_line_char_frac": _ratio(repeats[Repetition.DUPLICATE_LINE_CHARACTERS], characters),
-        "char_dup_ratio": _ratio(repeats[Repetition.DUPLICATE_TEXT_LINE_CHARACTERS], characters - counts[Count.NEWLINES]),
+        "char_dup_ratio": _ratio(
+            repeats[Repetition.DUPLICATE_TEXT_LINE_CHARACTERS], characters - counts[Count.NEWLINES]
+        ),
     }
     for n in TOP_SIZES:
         signals[f"top_{n}_gram_char_frac"] = _ratio(repeats[Repetition[f"TOP_{n}_CHARACTERS"]], characters)
         signals[f"top_{n}_gram_count"] = repeats[Repetition[f"TOP_{n}_COUNT"]]
     for n in DUPLICATE_SIZES:
-        signals[f"dup_{n}_gram_char_frac"] = _ratio(repeats[Repetition[f"DUPLICATE_{n}_CHARACTERS"]], characters)
+        signals[f"dup_{n}_gram_char_frac"] = _ratio(
+            repeats[Repetition[f"DUPLICATE_{n}_CHARACTERS"]], characters
+        )
     return signals
 
 

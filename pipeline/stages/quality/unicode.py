@@ -18,16 +18,23 @@ REPLACEMENT = 0xFFFD
 
 BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
-# The sets of datatrove 0.10 (utils/text.py; Apache-2.0), as inclusive ranges of code points, so that verdicts can be compared with its filters'.
+# The sets of datatrove 0.10 (utils/text.py; Apache-2.0), as inclusive ranges of code points, so that verdicts
+# can be compared with its filters'.
 _TERMINAL_RANGES = (
-    "21 2e 3f 589 61d-61f 6d4 700-702 7f9 837 839 83d-83e 964-965 104a-104b 1362 1367-1368 166e 1735-1736 17d4-17d6 17d9-17da 1803 1809 1944-1945 "
-    "1aa8-1aab 1b5a-1b5b 1b5e-1b5f 1b7d-1b7e 1c3b-1c3c 1c7e-1c7f 203c-203d 2047-2049 2e2e 2e3c 2e53-2e54 3002 a4ff a60e-a60f a6f3 a6f7 a876-a877 "
-    "a8ce-a8cf a92f a9c8-a9c9 aa5d-aa5f aaf0-aaf1 abeb fe52 fe56-fe57 ff01 ff0e ff1f ff61 10a56-10a57 10f55-10f59 10f86-10f89 11047-11048 "
-    "110be-110c1 11141-11143 111c5-111c6 111cd 111de-111df 11238-11239 1123b-1123c 112a9 1144b-1144c 115c2-115c3 115c9-115d7 11641-11642 "
-    "1173c-1173e 11944 11946 11a42-11a43 11a9b-11a9c 11c41-11c42 11ef7-11ef8 11f43-11f44 16a6e-16a6f 16af5 16b37-16b38 16b44 16e98 1bc9f 1da88"
+    "21 2e 3f 589 61d-61f 6d4 700-702 7f9 837 839 83d-83e 964-965 104a-104b 1362 1367-1368 166e 1735-1736 "
+    "17d4-17d6 17d9-17da 1803 1809 1944-1945 "
+    "1aa8-1aab 1b5a-1b5b 1b5e-1b5f 1b7d-1b7e 1c3b-1c3c 1c7e-1c7f 203c-203d 2047-2049 2e2e 2e3c 2e53-2e54 "
+    "3002 a4ff a60e-a60f a6f3 a6f7 a876-a877 "
+    "a8ce-a8cf a92f a9c8-a9c9 aa5d-aa5f aaf0-aaf1 abeb fe52 fe56-fe57 ff01 ff0e ff1f ff61 10a56-10a57 "
+    "10f55-10f59 10f86-10f89 11047-11048 "
+    "110be-110c1 11141-11143 111c5-111c6 111cd 111de-111df 11238-11239 1123b-1123c 112a9 1144b-1144c "
+    "115c2-115c3 115c9-115d7 11641-11642 "
+    "1173c-1173e 11944 11946 11a42-11a43 11a9b-11a9c 11c41-11c42 11ef7-11ef8 11f43-11f44 16a6e-16a6f 16af5 "
+    "16b37-16b38 16b44 16e98 1bc9f 1da88"
 )
 _SYMBOL_RANGES = (
-    "0-8 b-1f 22-2d 2f 3a-3e 40 5b-60 7b-9f ab b4 bb 2013-2014 2019 201c-201e 2026 2236 2501 25ba 3001 3008-300d 3010-3011 ff05 ff08-ff09 ff0c ff11 "
+    "0-8 b-1f 22-2d 2f 3a-3e 40 5b-60 7b-9f ab b4 bb 2013-2014 2019 201c-201e 2026 2236 2501 25ba 3001 "
+    "3008-300d 3010-3011 ff05 ff08-ff09 ff0c ff11 "
     "ff1a-ff1b ff5e " + _TERMINAL_RANGES
 )
 
@@ -53,7 +60,8 @@ def character_classes() -> np.ndarray:
 
 @part
 def decode(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
-    """Code point and width in bytes of the character at `position`, not ASCII (four times as fast when the caller sees to that, measured).
+    """Code point and width in bytes of the character at `position`, not ASCII (four times as fast when the
+    caller sees to that, measured).
 
     A byte that is not UTF-8 reads as U+FFFD of width 1.
     """
@@ -64,7 +72,10 @@ def decode(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
         return (lead & 0x0F) << 12 | np.int64(data[position + 1] & 0x3F) << 6 | (data[position + 2] & 0x3F), 3
     if 0xF0 <= lead < 0xF5 and position + 3 < stop:
         code_point = (
-            (lead & 0x07) << 18 | np.int64(data[position + 1] & 0x3F) << 12 | np.int64(data[position + 2] & 0x3F) << 6 | (data[position + 3] & 0x3F)
+            (lead & 0x07) << 18
+            | np.int64(data[position + 1] & 0x3F) << 12
+            | np.int64(data[position + 2] & 0x3F) << 6
+            | (data[position + 3] & 0x3F)
         )
         return min(code_point, CODE_POINTS - 1), 4
     return REPLACEMENT, 1
@@ -75,7 +86,9 @@ def first_word(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> 
     """Where white space ends: the position of the first character that is none, or `stop`."""
     position = start
     while position < stop:
-        code_point, width = (int(data[position]), 1) if data[position] < 0x80 else decode(data, position, stop)
+        code_point, width = (
+            (int(data[position]), 1) if data[position] < 0x80 else decode(data, position, stop)
+        )
         if not classes[code_point] & SPACE:
             break
         position += width

@@ -1,4 +1,6 @@
-"""One walk over a document's characters: what it can count, and where its words and lines are, which is all that the other kernels need to know."""
+"""One walk over a document's characters: what it can count, and where its words and lines are, which is all
+that the other kernels need to know.
+"""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -69,9 +71,15 @@ def word_hash(word: str) -> int:
 
 
 @part
-def walk(data: np.ndarray, start: int, stop: int, classes: np.ndarray, words: Words, counts: np.ndarray) -> tuple[int, int]:
-    """Fills `words` and the row `counts` of the document `data[start:stop]`; returns how many words it has, and lines with words."""
-    characters = word_count = word_characters = alphabetic = doc_words = doc_word_characters = special = hashes = ellipses = 0
+def walk(
+    data: np.ndarray, start: int, stop: int, classes: np.ndarray, words: Words, counts: np.ndarray
+) -> tuple[int, int]:
+    """Fills `words` and the row `counts` of the document `data[start:stop]`; returns how many words it has,
+    and lines with words.
+    """
+    characters = word_count = word_characters = alphabetic = doc_words = doc_word_characters = special = (
+        hashes
+    ) = ellipses = 0
     lines = lines_with_words = bullet_lines = ellipsis_lines = newlines = text_lines = punctuated = short = 0
     length = dots = 0  # of the word so far; of the run of dots that ends here
     hashed = _FACTOR

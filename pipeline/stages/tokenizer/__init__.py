@@ -1,8 +1,17 @@
-"""Byte-level BPE: training, and text to ids. The tokenizer is Hugging Face `tokenizers`'; nothing here invents a format."""
+"""Byte-level BPE: training, and text to ids. The tokenizer is Hugging Face `tokenizers`'; nothing here
+invents a format.
+"""
 
 from pipeline.stages.tokenizer.encode import Boundaries, Encoder, MismatchError, boundaries
 from pipeline.stages.tokenizer.fast import unsupported
-from pipeline.stages.tokenizer.params import KINDS, ExistingTokenizer, TokenizerChoice, TokenizerError, TokenizerParams, VocabularyError
+from pipeline.stages.tokenizer.params import (
+    KINDS,
+    ExistingTokenizer,
+    TokenizerChoice,
+    TokenizerError,
+    TokenizerParams,
+    VocabularyError,
+)
 from pipeline.stages.tokenizer.sample import Checked, budgets, cut, share_of
 from pipeline.stages.tokenizer.train import files, train
 

@@ -28,7 +28,9 @@ class Boundaries:
 
 @lru_cache(maxsize=2)  # each corpus asks
 def boundaries(tokenizer_json: str, tokenizer_config: str) -> Boundaries:
-    """What the tokenizer's configuration calls bos_token and eos_token. Raises TokenizerError naming what is missing."""
+    """What the tokenizer's configuration calls bos_token and eos_token. Raises TokenizerError naming what is
+    missing.
+    """
     tokenizer, config = Tokenizer.from_str(tokenizer_json), json.loads(tokenizer_config)
     found: list[int] = []
     for key, setting in (("bos_token", "begin_of_text"), ("eos_token", "end_of_text")):
@@ -38,15 +40,19 @@ def boundaries(tokenizer_json: str, tokenizer_config: str) -> Boundaries:
             raise TokenizerError(f"its configuration has no {key}: name one of its tokens as {setting}")
         number = tokenizer.token_to_id(content)
         if number is None:
-            raise TokenizerError(f"{content!r} ({key}) is not in its vocabulary: name another token as {setting}")
+            raise TokenizerError(
+                f"{content!r} ({key}) is not in its vocabulary: name another token as {setting}"
+            )
         found.append(number)
     return Boundaries(*found)
 
 
 class Encoder:
-    """Texts to documents of ids: `begin ... end`. A special token's name inside a text is encoded as plain text.
+    """Texts to documents of ids: `begin ... end`. A special token's name inside a text is encoded as
+    plain text.
 
-    With `fast`, by gigatoken: 200 MB/s and more on one core against 4 by `tokenizers`, whose ids `check` compares. `unsupported` says when not.
+    With `fast`, by gigatoken: 200 MB/s and more on one core against 4 by `tokenizers`, whose ids `check`
+    compares. `unsupported` says when not.
     """
 
     def __init__(self, tokenizer_json: str, ends: Boundaries, fast: bool):
@@ -74,8 +80,11 @@ class Encoder:
         framed[inside] = ids
         return framed, last - first + 1
 
-    def check(self, document_ids: pa.Array, texts: pa.Array, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> None:
-        """Compares what `encode(texts)` gave for `rows` with `tokenizers`; of a long document, its beginning is encoded anew by both.
+    def check(
+        self, document_ids: pa.Array, texts: pa.Array, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray
+    ) -> None:
+        """Compares what `encode(texts)` gave for `rows` with `tokenizers`; of a long document, its beginning
+        is encoded anew by both.
 
         Raises MismatchError.
         """
@@ -88,7 +97,10 @@ class Encoder:
                 text = text[:CHECKED_CHARACTERS]
                 given, _ = self.encode(pa.array([text], pa.large_string()))
             if not np.array_equal(given[1:-1], self._reference.encode(text, add_special_tokens=False).ids):
-                raise MismatchError(f"document {document_ids[int(row)].as_py()!r} has other ids by the fast encoder than by `tokenizers`")
+                raise MismatchError(
+                    f"document {document_ids[int(row)].as_py()!r} has other ids by the fast encoder than by "
+                    "`tokenizers`"
+                )
 
     def _encode_by_reference(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         encodings = self._reference.encode_batch_fast(texts.to_pylist(), add_special_tokens=False)

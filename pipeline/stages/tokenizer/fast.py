@@ -1,4 +1,6 @@
-"""gigatoken: some fifty times as fast as `tokenizers`, for the vocabularies with which its ids are the same."""
+"""gigatoken: some fifty times as fast as `tokenizers`, for the vocabularies with which its ids are the
+same.
+"""
 
 import json
 from functools import lru_cache
@@ -7,7 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-PLAIN_BPE = {"dropout": None, "continuing_subword_prefix": None, "end_of_word_suffix": None, "byte_fallback": False}
+PLAIN_BPE = {
+    "dropout": None,
+    "continuing_subword_prefix": None,
+    "end_of_word_suffix": None,
+    "byte_fallback": False,
+}
 
 
 @lru_cache(maxsize=2)  # each corpus asks
@@ -26,7 +33,9 @@ def unsupported(tokenizer_json: str) -> str | None:
 
 
 class FastEncoder:
-    """Texts to ids, on every core that this process may use; in a worker process on the one that runs it. The ids are the same either way."""
+    """Texts to ids, on every core that this process may use; in a worker process on the one that runs it. The
+    ids are the same either way.
+    """
 
     def __init__(self, tokenizer_json: str):
         import gigatoken
@@ -47,7 +56,9 @@ def _strings(texts: pa.Array) -> Any:
 
     _, offsets, data = texts.buffers()
     ends = Index64(np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1])
-    content = NumpyArray(np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8), parameters={"__array__": "char"})
+    content = NumpyArray(
+        np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8), parameters={"__array__": "char"}
+    )
     return awkward.Array(ListOffsetArray(ends, content, parameters={"__array__": "string"}))
 
 
@@ -73,4 +84,8 @@ def _unlike_byte_level_bpe(settings: dict[str, Any]) -> str | None:
 
 
 def _is(step: dict[str, Any] | None, type: str, **settings: Any) -> bool:
-    return step is not None and step["type"] == type and all(step[name] == value for name, value in settings.items())
+    return (
+        step is not None
+        and step["type"] == type
+        and all(step[name] == value for name, value in settings.items())
+    )

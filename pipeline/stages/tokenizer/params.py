@@ -23,8 +23,12 @@ class VocabularyError(TokenizerError):
 class TokenizerParams(Params):
     """A byte-level BPE vocabulary and the sample that it is trained on."""
 
-    vocab_size: int = Field(8192, ge=ALPHABET_SIZE + SPECIALS, description="Entries, special tokens included.")
-    pattern: Literal["gpt2", "llama3"] = Field("llama3", description="Pre-tokenization pattern: where merges stop.")
+    vocab_size: int = Field(
+        8192, ge=ALPHABET_SIZE + SPECIALS, description="Entries, special tokens included."
+    )
+    pattern: Literal["gpt2", "llama3"] = Field(
+        "llama3", description="Pre-tokenization pattern: where merges stop."
+    )
     single_digits: bool = Field(False, description="Split numbers into digits before merging.")
     unknown: str = "[UNK]"
     padding: str = "[PAD]"
@@ -34,9 +38,14 @@ class TokenizerParams(Params):
         1_000_000_000,
         gt=0,
         le=10_000_000_000,
-        description="UTF-8 bytes to train on, shared by the corpora in proportion; pair counts are 32-bit, so at most 10 GB.",
+        description="UTF-8 bytes to train on, shared by the corpora in proportion; pair counts are 32-bit, "
+        "so at most 10 GB.",
     )
-    max_document_chars: int = Field(10_000, gt=0, description="Longer documents are cut for training: text without spaces makes one huge word.")
+    max_document_chars: int = Field(
+        10_000,
+        gt=0,
+        description="Longer documents are cut for training: text without spaces makes one huge word.",
+    )
 
     @property
     def specials(self) -> list[str]:
@@ -50,10 +59,12 @@ class TokenizerParams(Params):
 
 
 class ExistingTokenizer(Params):
-    """`tokenizer: {from: ...}`: somebody's tokenizer instead of a new one, copied into the store and frozen like one that was trained.
+    """`tokenizer: {from: ...}`: somebody's tokenizer instead of a new one, copied into the store and frozen
+    like one that was trained.
 
-    `from` is a tokenizer.json, a directory that holds one, or the name of a model on the hub; `revision` is a branch, tag or commit there.
-    Begin and end of text are what its tokenizer_config.json calls bos_token and eos_token, unless they are named here.
+    `from` is a tokenizer.json, a directory that holds one, or the name of a model on the hub; `revision` is a
+    branch, tag or commit there. Begin and end of text are what its tokenizer_config.json calls bos_token and
+    eos_token, unless they are named here.
     """
 
     source: str = Field(min_length=1, description="`from` in a recipe, which Python does not take as a name.")
@@ -81,12 +92,18 @@ class ExistingTokenizer(Params):
         return self._directory / Path(self.source).expanduser()
 
 
-KINDS = TRAINED, EXISTING = "tokenizer to train", "existing tokenizer"  # in the place of an error, where the user wrote nothing like it
+# in the place of an error, where the user wrote nothing like it
+KINDS = TRAINED, EXISTING = "tokenizer to train", "existing tokenizer"
 
 
 def _kind(value: Any) -> str:
-    existing = isinstance(value, ExistingTokenizer) or (isinstance(value, dict) and ("from" in value or "source" in value))
+    existing = isinstance(value, ExistingTokenizer) or (
+        isinstance(value, dict) and ("from" in value or "source" in value)
+    )
     return EXISTING if existing else TRAINED
 
 
-TokenizerChoice = Annotated[Annotated[TokenizerParams, Tag(TRAINED)] | Annotated[ExistingTokenizer, Tag(EXISTING)], Discriminator(_kind)]
+TokenizerChoice = Annotated[
+    Annotated[TokenizerParams, Tag(TRAINED)] | Annotated[ExistingTokenizer, Tag(EXISTING)],
+    Discriminator(_kind),
+]

@@ -7,21 +7,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-LEAST_SHARE = 0.1  # of an even split: what a corpus far smaller than the others gets of the sample at least, if it has as much
+# of an even split: what a corpus far smaller than the others gets of the sample at least, if it has as much
+LEAST_SHARE = 0.1
 CHECKED_SHARE = 0.01
 CHECKED_AT_FIRST = 16_384
 CHECKED_ONE_IN = 1000  # bytes: encoding them a second time takes some fifty times as long
 
 
 def share_of(ids: pa.Array, purpose: str) -> np.ndarray:
-    """A number in [0, 1) per document id, fixed by (purpose, id): which side of a split a document is on never depends on its neighbours."""
+    """A number in [0, 1) per document id, fixed by (purpose, id): which side of a split a document is on
+    never depends on its neighbours.
+    """
     salt = purpose.encode()[:16]
-    hashes = (hashlib.blake2b(document.encode(), digest_size=8, person=salt).digest() for document in ids.to_pylist())
+    hashes = (
+        hashlib.blake2b(document.encode(), digest_size=8, person=salt).digest()
+        for document in ids.to_pylist()
+    )
     return np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
 
 
 def budgets(sizes: Mapping[str, int], total: int) -> dict[str, int]:
-    """How many of `total` bytes each corpus gives: in proportion to its size, but no less than a tenth of an even split, or all that it has."""
+    """How many of `total` bytes each corpus gives: in proportion to its size, but no less than a tenth of an
+    even split, or all that it has.
+    """
     if sum(sizes.values()) <= total:
         return dict(sizes)
     least = {name: min(size, int(LEAST_SHARE * total / len(sizes))) for name, size in sizes.items()}
@@ -36,14 +44,18 @@ def cut(texts: pa.Array, max_chars: int) -> pa.Array:
 
 
 class Checked:
-    """Which documents of a part are encoded a second time: the first and one in a hundred, spread over the part as far as bytes allow."""
+    """Which documents of a part are encoded a second time: the first and one in a hundred, spread over the
+    part as far as bytes allow.
+    """
 
     def __init__(self) -> None:
         self._allowed = float(CHECKED_AT_FIRST)
         self._first = True
 
     def choose(self, ids: pa.Array, sizes: np.ndarray) -> np.ndarray:
-        """Row numbers of those to check among the next documents. One long document may overdraw the allowance; the next then wait."""
+        """Row numbers of those to check among the next documents. One long document may overdraw the
+        allowance; the next then wait.
+        """
         wanted = share_of(ids, "encoder-check") < CHECKED_SHARE
         if self._first and len(wanted):
             wanted[0] = True

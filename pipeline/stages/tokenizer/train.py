@@ -7,8 +7,12 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 from pipeline.stages.tokenizer.params import TokenizerParams, VocabularyError
 
-# Llama 3's published pre-tokenization pattern (the cl100k family): contractions, words, up to three digits, punctuation, white space.
-LLAMA3_PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# Llama 3's published pre-tokenization pattern (the cl100k family): contractions, words, up to three digits,
+# punctuation, white space.
+LLAMA3_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| "
+    r"?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 # With each digit by itself, it is the pattern that Qwen 2 published.
 SINGLE_DIGITS_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
 
@@ -32,17 +36,26 @@ def train(texts: Iterable[Sequence[str]], params: TokenizerParams) -> Tokenizer:
     reached = tokenizer.get_vocab_size()
     if reached < params.vocab_size:
         raise VocabularyError(
-            f"tokenizer.vocab_size is {params.vocab_size}, but the text supports only {reached} entries: set it to {reached} or less, or add text"
+            f"tokenizer.vocab_size is {params.vocab_size}, but the text supports only {reached} entries: set "
+            f"it to {reached} or less, or add text"
         )
     return tokenizer
 
 
 def _pre_tokenizer(params: TokenizerParams) -> pre_tokenizers.PreTokenizer:
     if params.pattern == "llama3":
-        split = pre_tokenizers.Split(Regex(SINGLE_DIGITS_PATTERN if params.single_digits else LLAMA3_PATTERN), behavior="isolated")
-        return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        split = pre_tokenizers.Split(
+            Regex(SINGLE_DIGITS_PATTERN if params.single_digits else LLAMA3_PATTERN), behavior="isolated"
+        )
+        return pre_tokenizers.Sequence(
+            [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
     by_word = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), by_word]) if params.single_digits else by_word
+    return (
+        pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), by_word])
+        if params.single_digits
+        else by_word
+    )
 
 
 def files(tokenizer: Tokenizer, params: TokenizerParams) -> dict[str, str]:

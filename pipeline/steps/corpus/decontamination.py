@@ -1,4 +1,6 @@
-"""Evaluation sets and the documents that quality keeps -> corpora/<name>/contamination: which of them quote an evaluation set."""
+"""Evaluation sets and the documents that quality keeps -> corpora/<name>/contamination: which of them quote
+an evaluation set.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,9 @@ from pipeline.store.versions import File, Part, Store, Version, Work
 KEY = "evaluation_ngrams"
 REASON = "contaminated"
 PART_BYTES = 128_000_000
-VERDICTS_SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("keep", pa.bool_(), nullable=False)])
+VERDICTS_SCHEMA = pa.schema(
+    [pa.field("id", pa.string(), nullable=False), pa.field("keep", pa.bool_(), nullable=False)]
+)
 
 
 class DecontaminationError(PipelineError):
@@ -51,7 +55,12 @@ class Decontamination(decontamination.NgramParams):
 
     def anchored(self, directory: Path) -> "Decontamination":
         """The same, with relative paths starting at `directory`."""
-        sets = tuple(one.model_copy(update={"source": one.source.anchored(directory)}) if isinstance(one.source, Paths) else one for one in self.sets)
+        sets = tuple(
+            one.model_copy(update={"source": one.source.anchored(directory)})
+            if isinstance(one.source, Paths)
+            else one
+            for one in self.sets
+        )
         return self.model_copy(update={"sets": sets})
 
     @field_validator("sets")
@@ -65,31 +74,51 @@ class Decontamination(decontamination.NgramParams):
 
 
 def index(store: Store, engine: Engine, params: Decontamination, scrubbing: pii.PiiParams) -> Version:
-    """The n-grams of all sets. Evaluation texts are scrubbed like the documents, else a quote with an address in it would not be found."""
+    """The n-grams of all sets. Evaluation texts are scrubbed like the documents, else a quote with an address
+    in it would not be found.
+    """
     # A corpus has no '.' in its name, so that a set may be called like one.
-    versions = [collect(store, engine, f"evaluation.{one.name}", one.source, PART_BYTES) for one in params.sets]
+    versions = [
+        collect(store, engine, f"evaluation.{one.name}", one.source, PART_BYTES) for one in params.sets
+    ]
     names = [one.name for one in params.sets]
     settings = {"ngrams": params.ngrams, "scrub": scrubbing, "sets": names}
-    work = Work(KEY, f"{decontamination.VERSION} {pii.VERSION}", settings, {version.key: version.data_version for version in versions})
+    work = Work(
+        KEY,
+        f"{decontamination.VERSION} {pii.VERSION}",
+        settings,
+        {version.key: version.data_version for version in versions},
+    )
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
         found = decontamination.ngrams(_texts(versions, scrubbing), params.ngrams)
         _check_all_say_something(names, np.bincount(found.sets, minlength=len(names)), params)
         path = draft.path / "ngrams.arrow"
-        table = pa.table({name: pa.LargeListArray.from_arrays([0, len(column)], pa.array(column)) for name, column in found._asdict().items()})
+        table = pa.table(
+            {
+                name: pa.LargeListArray.from_arrays([0, len(column)], pa.array(column))
+                for name, column in found._asdict().items()
+            }
+        )
         with pa.ipc.new_file(str(path), table.schema) as writer:
             writer.write_table(table)
-        counts = {f"documents/{name}": version.counts["documents"] for name, version in zip(names, versions, strict=True)}
+        counts = {
+            f"documents/{name}": version.counts["documents"]
+            for name, version in zip(names, versions, strict=True)
+        }
         files = {"ngrams": File.of(path, draft.path)}
-        return draft.publish([Part("ngrams", work.fingerprint, files, {"ngrams": len(found.hashes), **counts})])
+        return draft.publish(
+            [Part("ngrams", work.fingerprint, files, {"ngrams": len(found.hashes), **counts})]
+        )
 
 
 def _check_all_say_something(names: Sequence[str], ngrams: np.ndarray, params: Decontamination) -> None:
     for name, count in zip(names, ngrams.tolist(), strict=True):
         if not count:
             raise DecontaminationError(
-                f"evaluation set {name!r} has no text of {params.min_words} words or more, so nothing can be looked for: "
+                f"evaluation set {name!r} has no text of {params.min_words} words or more, so nothing can be "
+                "looked for: "
                 "name the column that holds its text, or lower decontamination.min_words"
             )
 
@@ -103,7 +132,9 @@ def _texts(versions: Sequence[Version], scrubbing: pii.PiiParams) -> Iterator[tu
 
 def find(store: Store, engine: Engine, corpus: str, params: Decontamination) -> Version:
     """Tables `contamination`, the hits, and `verdicts`, which keeps the documents without one."""
-    scrubbed, quality, ngrams = (store.current(key) for key in (f"corpora/{corpus}/scrubbed", f"corpora/{corpus}/quality", KEY))
+    scrubbed, quality, ngrams = (
+        store.current(key) for key in (f"corpora/{corpus}/scrubbed", f"corpora/{corpus}/quality", KEY)
+    )
     inputs = {version.key: version.data_version for version in (scrubbed, quality, ngrams)}
     names = [one.name for one in params.sets]
     settings = {"sets": names, "ngrams": ngrams.data_version}  # all of the n-grams concern each part
@@ -132,14 +163,25 @@ class _Search:
     def __call__(self, task: PartTask, directory: Path) -> Part:
         against = _loaded(self.ngrams)
         counts = {"documents": 0, REASON: 0, **{f"{REASON}/{name}": 0 for name in self.names}}
-        with PartWriter(directory, task.name, {"contamination": decontamination.HITS_SCHEMA, "verdicts": VERDICTS_SCHEMA}) as writer:
+        with PartWriter(
+            directory, task.name, {"contamination": decontamination.HITS_SCHEMA, "verdicts": VERDICTS_SCHEMA}
+        ) as writer:
             for batch in kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]):
                 hits = decontamination.contamination(batch, against, list(self.names))
                 clean = pc.invert(pc.is_in(batch.column("id"), value_set=hits.column("id")))
                 writer.write("contamination", hits)
-                writer.write("verdicts", pa.RecordBatch.from_arrays([batch.column("id"), clean], schema=VERDICTS_SCHEMA))
+                writer.write(
+                    "verdicts",
+                    pa.RecordBatch.from_arrays([batch.column("id"), clean], schema=VERDICTS_SCHEMA),
+                )
                 add(counts, {"documents": batch.num_rows, REASON: batch.num_rows - pc.sum(clean).as_py()})
-                add(counts, {f"{REASON}/{name}": sum(pc.equal(hits.column("set"), name).to_pylist()) for name in self.names})
+                add(
+                    counts,
+                    {
+                        f"{REASON}/{name}": sum(pc.equal(hits.column("set"), name).to_pylist())
+                        for name in self.names
+                    },
+                )
         return Part(task.name, task.fingerprint, writer.files, counts)
 
 

@@ -11,14 +11,18 @@ from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, tally, text_bytes
 from pipeline.store.versions import Draft, Part
 
-REJECTS_SCHEMA = pa.schema([("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
+REJECTS_SCHEMA = pa.schema(
+    [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("detail", pa.string())]
+)
 HEX_DIGITS = 16  # the leading 64 bits of an id find the candidates; whole ids decide
 
 
 def set_aside_repeated_ids(draft: Draft, parts: Sequence[Part]) -> list[Part]:
-    """The same parts, those with a repeated id written again without it, and a part `repeated-ids` with what was set aside.
+    """The same parts, those with a repeated id written again without it, and a part `repeated-ids` with what
+    was set aside.
 
-    A rewritten part has a fingerprint of its own, so that it is read afresh when the corpus changes. Memory: 16 bytes per document.
+    A rewritten part has a fingerprint of its own, so that it is read afresh when the corpus changes. Memory:
+    16 bytes per document.
     """
     holding = sorted((part for part in parts if "documents" in part.files), key=lambda part: part.name)
     suspects = _suspects(draft, holding)
@@ -32,7 +36,14 @@ def set_aside_repeated_ids(draft: Draft, parts: Sequence[Part]) -> list[Part]:
 
 def _suspects(draft: Draft, parts: Sequence[Part]) -> np.ndarray:
     """Leading 64 bits that more than one document has, uint64 ascending."""
-    prefixes = np.sort(np.concatenate([np.zeros(0, np.uint64), *(_prefixes(batch) for part in parts for batch in _id_batches(draft, part))]))
+    prefixes = np.sort(
+        np.concatenate(
+            [
+                np.zeros(0, np.uint64),
+                *(_prefixes(batch) for part in parts for batch in _id_batches(draft, part)),
+            ]
+        )
+    )
     return np.unique(prefixes[1:][prefixes[1:] == prefixes[:-1]])
 
 
@@ -45,8 +56,12 @@ def _prefixes(batch: pa.RecordBatch) -> np.ndarray:
     return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
 
 
-def _without_repeats(draft: Draft, part: Part, suspects: np.ndarray, seen: set[str], rejects: list[pa.RecordBatch]) -> Part:
-    """`part`, or its replacement when it holds an id that `seen` has; `seen` grows by the suspected ids of the part."""
+def _without_repeats(
+    draft: Draft, part: Part, suspects: np.ndarray, seen: set[str], rejects: list[pa.RecordBatch]
+) -> Part:
+    """`part`, or its replacement when it holds an id that `seen` has; `seen` grows by the suspected ids
+    of the part.
+    """
     kept: list[pa.RecordBatch] = []
     repeated: list[str] = []
     for batch in batches(draft.path / part.files["documents"].path):
@@ -65,7 +80,9 @@ def _without_repeats(draft: Draft, part: Part, suspects: np.ndarray, seen: set[s
         for batch in kept:
             writer.write("documents", batch)
             add(counts, {"documents": batch.num_rows, "text_bytes": text_bytes(batch)})
-    replacement = Part(part.name, draft.work.part_fingerprint([part.fingerprint, *repeated]), writer.files, counts)
+    replacement = Part(
+        part.name, draft.work.part_fingerprint([part.fingerprint, *repeated]), writer.files, counts
+    )
     draft.keep(replacement)
     return replacement
 
@@ -74,12 +91,17 @@ def _rejects_part(draft: Draft, rejects: Sequence[pa.RecordBatch]) -> list[Part]
     rows = [
         (source, document)
         for batch in rejects
-        for source, document in zip(batch.column("source").to_pylist(), batch.column("id").to_pylist(), strict=True)
+        for source, document in zip(
+            batch.column("source").to_pylist(), batch.column("id").to_pylist(), strict=True
+        )
     ]
     if not rows:
         return []
     detail = "the id {} occurs in an earlier file of the corpus"
-    records = [{"file": source, "row": None, "reason": "duplicate_id", "detail": detail.format(document)} for source, document in rows]
+    records = [
+        {"file": source, "row": None, "reason": "duplicate_id", "detail": detail.format(document)}
+        for source, document in rows
+    ]
     table = pa.RecordBatch.from_pylist(records, schema=REJECTS_SCHEMA)
     with PartWriter(draft.path, "repeated-ids", {"rejects": REJECTS_SCHEMA}) as writer:
         writer.write("rejects", table)

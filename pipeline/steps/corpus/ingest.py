@@ -1,4 +1,6 @@
-"""A source -> corpora/<name>/raw: its documents in parts, and what could not be read, set aside with file, row and reason."""
+"""A source -> corpora/<name>/raw: its documents in parts, and what could not be read, set aside with file,
+row and reason.
+"""
 
 import hashlib
 import logging
@@ -42,9 +44,11 @@ class Bucket:
 
 
 def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, part_bytes: int) -> Version:
-    """The raw version of a corpus: tables `documents` and `rejects`. Only units whose fingerprint changed are read again.
+    """The raw version of a corpus: tables `documents` and `rejects`. Only units whose fingerprint changed are
+    read again.
 
-    Offline, the documents read last stay in use. Raises SourceError when the source cannot be listed, CorpusError when it holds no document.
+    Offline, the documents read last stay in use. Raises SourceError when the source cannot be listed,
+    CorpusError when it holds no document.
     """
     source = open_source(corpus, config, FileHashes(store.root).sha256)
     code_version, params = f"{VERSION} {source.version}", {"source": config, "part_bytes": part_bytes}
@@ -60,13 +64,16 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
         finished = {task.bucket.name: task.finished() for task in tasks}
         parts = [part for found in finished.values() for part in found]
         todo = [task for task in tasks if not finished[task.bucket.name]]
-        for read in engine.map(_Reading.read, todo, input_bytes=sum(task.bucket.bytes for task in todo), what=work.key):
+        for read in engine.map(
+            _Reading.read, todo, input_bytes=sum(task.bucket.bytes for task in todo), what=work.key
+        ):
             parts.extend(read)
         parts = set_aside_repeated_ids(draft, parts)
         counts = total_counts(parts)
         if not counts.get("documents"):
             raise CorpusError(
-                f"corpus {corpus!r} is empty: {len(units)} files gave no document ({counts.get('set_aside', 0)} rows set aside). Check its `source`"
+                f"corpus {corpus!r} is empty: {len(units)} files gave no document "
+                f"({counts.get('set_aside', 0)} rows set aside). Check its `source`"
             )
         return draft.publish(parts)
 
@@ -86,16 +93,24 @@ class _Reading:
         closing = self.draft.finished(f"{self.bucket.name}.rejects", self._fingerprint("rejects"))
         if closing is None:
             return []
-        parts = [self.draft.finished(self._name(index), self._fingerprint(str(index))) for index in range(closing.counts["parts"])]
+        parts = [
+            self.draft.finished(self._name(index), self._fingerprint(str(index)))
+            for index in range(closing.counts["parts"])
+        ]
         whole = [part for part in parts if part is not None]
         return [*whole, closing] if len(whole) == len(parts) else []
 
     def read(self) -> list[Part]:
-        """Reads the units in order; a part that an interrupted attempt finished is passed over, not written again."""
+        """Reads the units in order; a part that an interrupted attempt finished is passed over, not
+        written again.
+        """
         source = open_source(self.corpus, self.config)
         rejects: list[Rejected] = []
         stream = (batch for unit in self.bucket.units for batch in source.read(unit, rejects))
-        parts = [self._write(index, group) for index, group in groupby(_numbered(stream, self.part_bytes), key=itemgetter(0))]
+        parts = [
+            self._write(index, group)
+            for index, group in groupby(_numbered(stream, self.part_bytes), key=itemgetter(0))
+        ]
         return [*parts, self._close(rejects, len(parts))]
 
     def _write(self, index: int, group: Iterator[tuple[int, pa.RecordBatch]]) -> Part:
@@ -128,11 +143,15 @@ class _Reading:
         return f"{self.bucket.name}.{index:04d}"
 
     def _fingerprint(self, which: str) -> str:
-        return self.draft.work.part_fingerprint([which, *(f"{unit.name} {unit.fingerprint}" for unit in self.bucket.units)])
+        return self.draft.work.part_fingerprint(
+            [which, *(f"{unit.name} {unit.fingerprint}" for unit in self.bucket.units)]
+        )
 
 
 def _numbered(stream: Iterator[pa.RecordBatch], part_bytes: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Each batch with the number of the part that it belongs to; a part is closed once it holds `part_bytes` of text."""
+    """Each batch with the number of the part that it belongs to; a part is closed once it holds `part_bytes`
+    of text.
+    """
     index = filled = 0
     for batch in stream:
         rows = max(1, batch.num_rows * part_bytes // (PIECES_PER_PART * max(text_bytes(batch), 1)))
@@ -145,7 +164,8 @@ def _numbered(stream: Iterator[pa.RecordBatch], part_bytes: int) -> Iterator[tup
 
 
 def buckets(units: Sequence[Unit], part_bytes: int) -> list[Bucket]:
-    """Large units stand alone; small ones are spread by the hash of their name, so that adding one changes one bucket.
+    """Large units stand alone; small ones are spread by the hash of their name, so that adding one changes
+    one bucket.
 
     The number of buckets is a power of two: it changes only when the corpus doubles.
     """
@@ -167,7 +187,9 @@ def key(corpus: str) -> str:
 
 
 def observe(store: Store, corpus: str, config: SourceConfig) -> str:
-    """What the source holds now, as one hash: the input `source` of the raw version that `collect` would make. Raises SourceError."""
+    """What the source holds now, as one hash: the input `source` of the raw version that `collect` would
+    make. Raises SourceError.
+    """
     return _inputs(open_source(corpus, config, FileHashes(store.root).sha256).units())["source"]
 
 

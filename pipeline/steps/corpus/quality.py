@@ -1,6 +1,8 @@
-"""scrubbed -> quality: every signal once, then verdicts from thresholds. Changing a threshold does not measure again.
+"""scrubbed -> quality: every signal once, then verdicts from thresholds. Changing a threshold does not
+measure again.
 
-Languages are detected only when a recipe names some, into a table of their own: naming others does not detect again.
+Languages are detected only when a recipe names some, into a table of their own: naming others does not detect
+again.
 """
 
 from dataclasses import dataclass
@@ -25,24 +27,52 @@ class AllRejectedError(PipelineError):
 
 
 def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityParams) -> Version:
-    """The verdict on each document: table `verdicts` of corpora/<corpus>/quality, beside corpora/<corpus>/signals and .../languages."""
+    """The verdict on each document: table `verdicts` of corpora/<corpus>/quality, beside
+    corpora/<corpus>/signals and .../languages.
+    """
     scrubbed = store.current(f"corpora/{corpus}/scrubbed")
     measuring = Work(f"corpora/{corpus}/signals", quality.VERSION, {}, {scrubbed.key: scrubbed.data_version})
-    tables = [(derive(store, engine, measuring, part_tasks(measuring, [(scrubbed, "documents")]), _measure_part), "signals")]
+    tables = [
+        (
+            derive(store, engine, measuring, part_tasks(measuring, [(scrubbed, "documents")]), _measure_part),
+            "signals",
+        )
+    ]
     if params.languages is not None:
-        detecting = Work(f"corpora/{corpus}/languages", language.VERSION, {}, {scrubbed.key: scrubbed.data_version})
-        tables.append((derive(store, engine, detecting, part_tasks(detecting, [(scrubbed, "documents")]), _detect_part), "languages"))
-    judging = Work(f"corpora/{corpus}/quality", quality.VERSION, params, {version.key: version.data_version for version, _ in tables})
-    verdicts = derive(store, engine, judging, part_tasks(judging, tables), partial(_judge_part, params=params))
+        detecting = Work(
+            f"corpora/{corpus}/languages", language.VERSION, {}, {scrubbed.key: scrubbed.data_version}
+        )
+        tables.append(
+            (
+                derive(
+                    store, engine, detecting, part_tasks(detecting, [(scrubbed, "documents")]), _detect_part
+                ),
+                "languages",
+            )
+        )
+    judging = Work(
+        f"corpora/{corpus}/quality",
+        quality.VERSION,
+        params,
+        {version.key: version.data_version for version, _ in tables},
+    )
+    verdicts = derive(
+        store, engine, judging, part_tasks(judging, tables), partial(_judge_part, params=params)
+    )
     if not verdicts.counts["kept"]:
         rules = ", ".join(f"{reason.rule}: {reason.documents}" for reason in reasons(verdicts)[1:])
-        raise AllRejectedError(f"quality rejects every document of corpus {corpus!r} ({rules}): loosen these rules or choose another profile")
+        raise AllRejectedError(
+            f"quality rejects every document of corpus {corpus!r} ({rules}): loosen these rules or choose "
+            "another profile"
+        )
     return verdicts
 
 
 @dataclass(frozen=True)
 class Reason:
-    """How many documents of a corpus are kept (`rule` is None) or rejected by one rule, their share, and the ids of the first ones rejected."""
+    """How many documents of a corpus are kept (`rule` is None) or rejected by one rule, their share, and the
+    ids of the first ones rejected.
+    """
 
     rule: str | None
     documents: int
@@ -73,7 +103,11 @@ def _examples(verdicts: Version) -> dict[str, list[str]]:
 
 
 def _by_rule(verdicts: Version) -> dict[str, int]:
-    return {name.partition("/")[2]: count for name, count in verdicts.counts.items() if name.startswith("rejected/")}
+    return {
+        name.partition("/")[2]: count
+        for name, count in verdicts.counts.items()
+        if name.startswith("rejected/")
+    }
 
 
 def _measure_part(task: PartTask, directory: Path) -> Part:

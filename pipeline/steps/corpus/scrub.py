@@ -15,12 +15,16 @@ def scrub(store: Store, engine: Engine, corpus: str, params: pii.PiiParams) -> V
     """The scrubbed version of a corpus: tables `documents` and `spans`."""
     raw = store.current(f"corpora/{corpus}/raw")
     work = Work(f"corpora/{corpus}/scrubbed", pii.VERSION, params, {raw.key: raw.data_version})
-    return derive(store, engine, work, part_tasks(work, [(raw, "documents")]), partial(_scrub_part, params=params))
+    return derive(
+        store, engine, work, part_tasks(work, [(raw, "documents")]), partial(_scrub_part, params=params)
+    )
 
 
 def _scrub_part(task: PartTask, directory: Path, params: pii.PiiParams) -> Part:
     counts = {"documents": 0, "text_bytes": 0, "documents_with_pii": 0, "spans": 0}
-    with PartWriter(directory, task.name, {"documents": DOCUMENT_SCHEMA, "spans": pii.SPANS_SCHEMA}) as writer:
+    with PartWriter(
+        directory, task.name, {"documents": DOCUMENT_SCHEMA, "spans": pii.SPANS_SCHEMA}
+    ) as writer:
         for batch in batches(task.inputs[0]):
             documents, spans = pii.scrub(batch, params)
             writer.write("documents", documents)

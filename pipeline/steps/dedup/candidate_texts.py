@@ -1,4 +1,6 @@
-"""The texts that verification compares, read part by part and put where each shard of clusters finds its own: in files that are mapped, not read."""
+"""The texts that verification compares, read part by part and put where each shard of clusters finds its own:
+in files that are mapped, not read.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +19,9 @@ from pipeline.store.parquet import kept_ids
 
 
 class Wanted(NamedTuple):
-    """Texts to fetch: the global row of a document with each, its number, and which of `total` shards needs it."""
+    """Texts to fetch: the global row of a document with each, its number, and which of `total` shards
+    needs it.
+    """
 
     rows: np.ndarray
     texts: np.ndarray
@@ -27,7 +31,9 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class Fetch:
-    """Some documents of a part, by their rows among those that dedup looks at (ascending), each with the text that it stands for and its shard."""
+    """Some documents of a part, by their rows among those that dedup looks at (ascending), each with the text
+    that it stands for and its shard.
+    """
 
     piece: Signed
     rows: np.ndarray
@@ -52,7 +58,11 @@ class Fetch:
         start = 0
         with pq.ParquetFile(self.piece.sources[0]) as file:
             for index in range(file.num_row_groups):
-                ids = file.read_row_group(index, columns=["id"], use_threads=False).column("id").combine_chunks()
+                ids = (
+                    file.read_row_group(index, columns=["id"], use_threads=False)
+                    .column("id")
+                    .combine_chunks()
+                )
                 kept = np.ones(len(ids), bool)
                 for among in keep:
                     kept &= pc.is_in(ids, value_set=among).to_numpy(zero_copy_only=False)
@@ -76,14 +86,24 @@ class Fetch:
         return found
 
 
-def fetch(engine: Engine, signed: Sequence[Signed], wanted: Wanted, scratch: Path, params: dedup.DedupParams) -> list[Path]:
+def fetch(
+    engine: Engine, signed: Sequence[Signed], wanted: Wanted, scratch: Path, params: dedup.DedupParams
+) -> list[Path]:
     """Files that hold the wanted texts, in a record batch for each shard."""
     order = np.argsort(wanted.rows)
     rows, texts, shards = wanted.rows[order], wanted.texts[order], wanted.shards[order]
     found = [(piece, piece.among(rows)) for piece in signed]
-    tasks = [Fetch(piece, rows[here] - piece.start, texts[here], shards[here]) for piece, here in found if here.start < here.stop]
+    tasks = [
+        Fetch(piece, rows[here] - piece.start, texts[here], shards[here])
+        for piece, here in found
+        if here.start < here.stop
+    ]
     input_bytes = sum(task.piece.sources[0].stat().st_size for task in tasks)
-    return list(engine.map(_Writing(scratch, wanted.total, params), tasks, input_bytes=input_bytes, what="dedup evidence"))
+    return list(
+        engine.map(
+            _Writing(scratch, wanted.total, params), tasks, input_bytes=input_bytes, what="dedup evidence"
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -102,6 +122,15 @@ def read(paths: Sequence[Path], shard: int) -> tuple[np.ndarray, np.ndarray, ded
     """The texts of one shard from all files: their numbers, band keys and shingles."""
     batches = [pa.ipc.open_file(pa.memory_map(str(path))).get_batch(shard) for path in paths]
     texts = np.concatenate([np.zeros(0, np.int64), *(batch.column("text").to_numpy() for batch in batches)])
-    keys = [np.asarray(batch.column("keys").flatten()).reshape(batch.num_rows, -1) for batch in batches if batch.num_rows]
-    sets = [dedup.ShingleSets(np.asarray(batch.column("shingles").offsets), np.asarray(batch.column("shingles").values)) for batch in batches]
+    keys = [
+        np.asarray(batch.column("keys").flatten()).reshape(batch.num_rows, -1)
+        for batch in batches
+        if batch.num_rows
+    ]
+    sets = [
+        dedup.ShingleSets(
+            np.asarray(batch.column("shingles").offsets), np.asarray(batch.column("shingles").values)
+        )
+        for batch in batches
+    ]
     return texts, np.concatenate(keys) if keys else np.zeros((0, 1), np.uint64), dedup.concat_sets(sets)

@@ -1,4 +1,6 @@
-"""Sorted runs of all parts -> which documents are candidates for duplicates of one another. Reads the runs once, in slices, and no text."""
+"""Sorted runs of all parts -> which documents are candidates for duplicates of one another. Reads the runs
+once, in slices, and no text.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,20 +21,31 @@ RUNS_TOGETHER = 4  # in one task, where they are small: each file is opened once
 def link(engine: Engine, signed: Sequence[Signed], params: dedup.DedupParams) -> pa.Table:
     """The documents that share text or a band key with another, directly or through others, as MEMBER_SCHEMA.
 
-    Here: 32 bytes for each document and the pairs of a few tasks. In a worker: one range of keys of one band. Of linked documents, the members.
+    Here: 32 bytes for each document and the pairs of a few tasks. In a worker: one range of keys of one band.
+    Of linked documents, the members.
     """
     total = sum(piece.rows for piece in signed)
     parents = dedup.singletons(total)
     ranges = -(-total // RANGE_KEYS)
     runs = tuple((piece.runs, piece.start) for piece in signed)
     together = min(RUNS_TOGETHER, max(1, RANGE_KEYS // max(total, 1)))
-    groups = [tuple(range(first, min(first + together, params.bands + 1))) for first in range(0, params.bands + 1, together)]
+    groups = [
+        tuple(range(first, min(first + together, params.bands + 1)))
+        for first in range(0, params.bands + 1, together)
+    ]
     tasks = [RunRange(runs, numbers, index, ranges) for numbers in groups for index in range(ranges)]
-    for left, right in engine.map(RunRange.pairs, tasks, input_bytes=sum(path.stat().st_size for path, _ in runs), what="dedup candidates"):
+    for left, right in engine.map(
+        RunRange.pairs,
+        tasks,
+        input_bytes=sum(path.stat().st_size for path, _ in runs),
+        what="dedup candidates",
+    ):
         dedup.unite(parents, left, right)
     roots = dedup.labels(parents)
     rows = dedup.linked(roots)
-    tasks_of_parts = [_Members(piece, rows[piece.among(rows)], roots[rows[piece.among(rows)]]) for piece in signed]
+    tasks_of_parts = [
+        _Members(piece, rows[piece.among(rows)], roots[rows[piece.among(rows)]]) for piece in signed
+    ]
     wanted = [task for task in tasks_of_parts if len(task.rows)]
     input_bytes = sum(task.piece.signatures.stat().st_size for task in wanted)
     members = engine.map(_Members.table, wanted, input_bytes=input_bytes, what="dedup candidates")
@@ -41,7 +54,9 @@ def link(engine: Engine, signed: Sequence[Signed], params: dedup.DedupParams) ->
 
 @dataclass(frozen=True)
 class RunRange:
-    """One range of keys of the runs `numbers` of all parts: of `ranges` equal ones the `index`th. `runs`: (file, first global row)."""
+    """One range of keys of the runs `numbers` of all parts: of `ranges` equal ones the `index`th. `runs`:
+    (file, first global row).
+    """
 
     runs: tuple[tuple[Path, int], ...]
     numbers: tuple[int, ...]
@@ -65,7 +80,11 @@ class RunRange:
 
     def _edge(self, keys: np.ndarray, index: int) -> int:
         """Where the range `index` starts in sorted keys."""
-        return len(keys) if index == self.ranges else int(np.searchsorted(keys, np.uint64((index << 64) // self.ranges)))
+        return (
+            len(keys)
+            if index == self.ranges
+            else int(np.searchsorted(keys, np.uint64((index << 64) // self.ranges)))
+        )
 
 
 @dataclass(frozen=True)
@@ -77,7 +96,16 @@ class _Members:
     roots: np.ndarray
 
     def table(self) -> pa.Table:
-        found = pq.read_table(self.piece.signatures, columns=SCALARS).take(pa.array(self.rows - self.piece.start))
+        found = pq.read_table(self.piece.signatures, columns=SCALARS).take(
+            pa.array(self.rows - self.piece.start)
+        )
         priority = pa.repeat(pa.scalar(self.piece.priority, pa.int32()), len(self.rows))
-        columns = {"row": self.rows, "root": self.roots, "priority": priority, **{name: found.column(name) for name in SCALARS}}
-        return pa.table({name: columns[name] for name in dedup.MEMBER_SCHEMA.names}, schema=dedup.MEMBER_SCHEMA)
+        columns = {
+            "row": self.rows,
+            "root": self.roots,
+            "priority": priority,
+            **{name: found.column(name) for name in SCALARS},
+        }
+        return pa.table(
+            {name: columns[name] for name in dedup.MEMBER_SCHEMA.names}, schema=dedup.MEMBER_SCHEMA
+        )

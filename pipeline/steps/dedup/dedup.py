@@ -1,8 +1,9 @@
 """The documents of all corpora -> dedup: one decision for each, with its evidence.
 
-Incremental: signatures, their sorted runs and verified clusters are found again where nothing changed, and so are the decisions of each part.
-What a change costs is the signatures of the parts that changed, one pass over the runs (396 bytes for each document), and the text of the
-clusters that it touches. In memory are 32 bytes for each document, and for each of those that have candidates about 100 and the id.
+Incremental: signatures, their sorted runs and verified clusters are found again where nothing changed, and so
+are the decisions of each part. What a change costs is the signatures of the parts that changed, one pass over
+the runs (396 bytes for each document), and the text of the clusters that it touches. In memory are 32 bytes
+for each document, and for each of those that have candidates about 100 and the id.
 """
 
 import hashlib
@@ -31,16 +32,25 @@ KEY = "dedup"
 DUPLICATES_OF = "duplicates_of"  # the counts of removed duplicates by the corpus of the document that stays
 
 
-def deduplicate(store: Store, engine: Engine, corpora: Sequence[str], params: dedup.DedupParams, decontaminated: bool = False) -> Version:
-    """Table `decisions`, in one part for each part of each corpus. Of duplicates the one in the earlier corpus stays, then the longer, then by id.
+def deduplicate(
+    store: Store,
+    engine: Engine,
+    corpora: Sequence[str],
+    params: dedup.DedupParams,
+    decontaminated: bool = False,
+) -> Version:
+    """Table `decisions`, in one part for each part of each corpus. Of duplicates the one in the earlier
+    corpus stays, then the longer, then by id.
 
-    With `decontaminated`, documents that quote an evaluation set are removed first: no other goes because it is like one of them.
+    With `decontaminated`, documents that quote an evaluation set are removed first: no other goes because it
+    is like one of them.
     """
     if decontaminated:
         staleness.check({key: store.current(key) for key in decontamination.keys(corpora)})
     versions = [sign(store, engine, corpus, params, decontaminated) for corpus in corpora]
     inputs = {version.key: version.data_version for version in versions}
-    # The order decides which of two duplicates stays. An input and no setting, since most parts remain as they are when a corpus is added.
+    # The order decides which of two duplicates stays. An input and no setting, since most parts remain as
+    # they are when a corpus is added.
     work = Work(KEY, dedup.VERSION, params, {"corpora in order": ", ".join(corpora), **inputs})
     with store.making(work) as draft:
         if isinstance(draft, Version):
@@ -54,21 +64,33 @@ def deduplicate(store: Store, engine: Engine, corpora: Sequence[str], params: de
 def _parts(draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.RecordBatch) -> list[Part]:
     rows = decided.column("row").to_numpy()
     # Rows are counted in the part, so that it is the same wherever it lies.
-    homes = np.searchsorted([piece.start + piece.rows for piece in signed], decided.column("survivor").to_numpy(), side="right")
-    decided = decided.drop_columns("survivor").append_column("home", pa.array([signed[home].corpus for home in homes], pa.string()))
+    homes = np.searchsorted(
+        [piece.start + piece.rows for piece in signed], decided.column("survivor").to_numpy(), side="right"
+    )
+    decided = decided.drop_columns("survivor").append_column(
+        "home", pa.array([signed[home].corpus for home in homes], pa.string())
+    )
     parts, todo = [], []
     for piece in signed:
         here = piece.among(rows)
         local = decided.slice(here.start, here.stop - here.start)
         local = local.set_column(0, "row", pc.subtract(local.column("row"), piece.start))
-        task = _Decisions(piece, local, draft.work.part_fingerprint([piece.part.fingerprint, piece.part.files["signatures"].sha256, _content(local)]))
+        task = _Decisions(
+            piece,
+            local,
+            draft.work.part_fingerprint(
+                [piece.part.fingerprint, piece.part.files["signatures"].sha256, _content(local)]
+            ),
+        )
         part = draft.finished(task.name, task.fingerprint)
         if part is None:
             todo.append(task)
         else:
             parts.append(part)
     input_bytes = sum(task.piece.signatures.stat().st_size for task in todo)
-    for part in engine.map(partial(_Decisions.part, directory=draft.path), todo, input_bytes=input_bytes, what="dedup decisions"):
+    for part in engine.map(
+        partial(_Decisions.part, directory=draft.path), todo, input_bytes=input_bytes, what="dedup decisions"
+    ):
         draft.keep(part)
         parts.append(part)
     return parts
@@ -77,13 +99,16 @@ def _parts(draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.R
 def _content(decided: pa.RecordBatch) -> str:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, decided.schema) as writer:
-        writer.write_batch(decided.take(pa.array(range(decided.num_rows), pa.int64())))  # a slice would bring its neighbours
+        # a slice would bring its neighbours
+        writer.write_batch(decided.take(pa.array(range(decided.num_rows), pa.int64())))
     return hashlib.sha256(sink.getvalue()).hexdigest()
 
 
 @dataclass(frozen=True)
 class _Decisions:
-    """The decisions on one part; `decided` those of its linked documents: `row` counts the documents of the part, `home` is the survivor's corpus."""
+    """The decisions on one part; `decided` those of its linked documents: `row` counts the documents of the
+    part, `home` is the survivor's corpus.
+    """
 
     piece: Signed
     decided: pa.RecordBatch
@@ -104,7 +129,9 @@ class _Decisions:
             for verdicts in self.piece.sources[2:]:
                 for batch in batches(verdicts):
                     removed = batch.filter(pc.invert(batch.column("keep")))
-                    self._write(writer, counts, dedup.without_comparison(removed.column("id"), decontamination.REASON))
+                    self._write(
+                        writer, counts, dedup.without_comparison(removed.column("id"), decontamination.REASON)
+                    )
         removed = self.decided.filter(pc.invert(self.decided.column("keep")))
         add(counts, tally(removed.column("home"), DUPLICATES_OF))
         return Part(self.name, self.fingerprint, writer.files, counts)

@@ -1,4 +1,6 @@
-"""A dedup that removes more than anyone expects: which corpus or cluster, with examples. What it allows changes no decision."""
+"""A dedup that removes more than anyone expects: which corpus or cluster, with examples. What it allows
+changes no decision.
+"""
 
 from collections.abc import Iterator
 
@@ -17,12 +19,16 @@ REPORT = "largest-1"
 class DedupGuard(Params):
     """What dedup may remove before a person should look at it."""
 
-    max_lost_share: float = Field(0.8, gt=0, le=1, description="Share of its documents that a corpus may lose.")
+    max_lost_share: float = Field(
+        0.8, gt=0, le=1, description="Share of its documents that a corpus may lose."
+    )
     max_cluster_size: int = Field(10_000, ge=1, description="Documents that one kept document may stand for.")
 
 
 def alarms(version: Version, guard: DedupGuard) -> list[str]:
-    """One sentence for each corpus beyond the guard and for the largest clusters that are; none when all is well."""
+    """One sentence for each corpus beyond the guard and for the largest clusters that are; none when all
+    is well.
+    """
     return [*_lost(version, guard.max_lost_share), *_clusters(version, guard.max_cluster_size)]
 
 
@@ -47,7 +53,8 @@ def _lost(version: Version, max_share: float) -> Iterator[str]:
             parts = [part for part in version.parts if corpus_of(part) == corpus and part.counts["removed"]]
             ids = _ids(version, parts[0], removed)
             yield (
-                f"corpus {corpus!r} loses {counts['removed']:,} of {counts['documents']:,} documents ({share:.0%}, allowed are {max_share:.0%}), "
+                f"corpus {corpus!r} loses {counts['removed']:,} of {counts['documents']:,} documents "
+                f"({share:.0%}, allowed are {max_share:.0%}), "
                 f"among them {ids}: look at them with `python -m pipeline inspect near --corpus {corpus}`, "
                 "then change the corpora or raise dedup_guard.max_lost_share"
             )
@@ -57,21 +64,35 @@ def _clusters(version: Version, max_size: int) -> Iterator[str]:
     for size, kept, corpus, removed in version.report("largest_clusters", REPORT, lambda: _largest(version)):
         if size > max_size:
             yield (
-                f"{kept} of corpus {corpus!r} stands for {size:,} documents (allowed are {max_size:,}), among them {removed}: "
+                f"{kept} of corpus {corpus!r} stands for {size:,} documents (allowed are {max_size:,}), "
+                f"among them {removed}: "
                 "if they are no duplicates, raise dedup.threshold, else dedup_guard.max_cluster_size"
             )
 
 
 def _largest(version: Version) -> list[tuple[int, str, str, str]]:
-    """The largest clusters: how many documents, the id and corpus of the one that stays, ids of some that go."""
+    """The largest clusters: how many documents, the id and corpus of the one that stays, ids of some that
+    go.
+    """
     found: list[tuple[int, str, str]] = []
     for part in version.parts:
-        table = pq.read_table(version.file(part, "decisions"), columns=["id", "cluster"], filters=pc.field("keep") & (pc.field("cluster") > 1))
-        found = sorted([*found, *((row["cluster"], row["id"], corpus_of(part)) for row in table.to_pylist())], reverse=True)[:EXAMPLES]
+        table = pq.read_table(
+            version.file(part, "decisions"),
+            columns=["id", "cluster"],
+            filters=pc.field("keep") & (pc.field("cluster") > 1),
+        )
+        found = sorted(
+            [*found, *((row["cluster"], row["id"], corpus_of(part)) for row in table.to_pylist())],
+            reverse=True,
+        )[:EXAMPLES]
     clusters = []
     for size, kept, corpus in found:
         same = pc.field("duplicate_of") == kept
-        holder = next(part for part in version.parts if pq.read_table(version.file(part, "decisions"), columns=["id"], filters=same).num_rows)
+        holder = next(
+            part
+            for part in version.parts
+            if pq.read_table(version.file(part, "decisions"), columns=["id"], filters=same).num_rows
+        )
         clusters.append((size, kept, corpus, _ids(version, holder, same)))
     return clusters
 

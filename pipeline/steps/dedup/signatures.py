@@ -1,4 +1,6 @@
-"""The documents of a corpus that dedup looks at -> corpora/<name>/signatures, part by part: what they are compared by, without their text."""
+"""The documents of a corpus that dedup looks at -> corpora/<name>/signatures, part by part: what they are
+compared by, without their text.
+"""
 
 import os
 from collections.abc import Sequence
@@ -19,12 +21,16 @@ from pipeline.store.versions import File, Part, Store, Version, Work
 from trainer.system.durable import sync
 
 SCALARS = ["id", "exact", "length"]
-RUN_SCHEMA = pa.schema([pa.field("key", pa.uint64(), nullable=False), pa.field("row", pa.uint32(), nullable=False)])
+RUN_SCHEMA = pa.schema(
+    [pa.field("key", pa.uint64(), nullable=False), pa.field("row", pa.uint32(), nullable=False)]
+)
 
 
 @dataclass(frozen=True)
 class Signed:
-    """A part of a corpus with its signatures; `start` is the global row of its first document, `sources` its text and what leaves some of it out."""
+    """A part of a corpus with its signatures; `start` is the global row of its first document, `sources` its
+    text and what leaves some of it out.
+    """
 
     corpus: str
     priority: int
@@ -44,8 +50,12 @@ class Signed:
         return slice(*np.searchsorted(rows, [self.start, self.start + self.rows]))
 
 
-def sign(store: Store, engine: Engine, corpus: str, params: dedup.DedupParams, decontaminated: bool) -> Version:
-    """Table `signatures` (id, exact hash, length) and `runs`: the keys of the exact hash and of each band, ascending, with their rows."""
+def sign(
+    store: Store, engine: Engine, corpus: str, params: dedup.DedupParams, decontaminated: bool
+) -> Version:
+    """Table `signatures` (id, exact hash, length) and `runs`: the keys of the exact hash and of each band,
+    ascending, with their rows.
+    """
     sources = _sources(store, corpus, decontaminated)
     inputs = {version.key: version.data_version for version, _ in sources}
     work = Work(f"corpora/{corpus}/signatures", dedup.VERSION, params, inputs)
@@ -54,20 +64,39 @@ def sign(store: Store, engine: Engine, corpus: str, params: dedup.DedupParams, d
 
 def _sources(store: Store, corpus: str, decontaminated: bool) -> list[tuple[Version, str]]:
     """The text of a corpus and the tables that leave some of it out, as (version, table)."""
-    found = [(store.current(f"corpora/{corpus}/scrubbed"), "documents"), (store.current(f"corpora/{corpus}/quality"), "verdicts")]
+    found = [
+        (store.current(f"corpora/{corpus}/scrubbed"), "documents"),
+        (store.current(f"corpora/{corpus}/quality"), "verdicts"),
+    ]
     return [*found, (store.current(contamination_key(corpus)), "verdicts")] if decontaminated else found
 
 
-def laid_out(store: Store, corpora: Sequence[str], versions: Sequence[Version], decontaminated: bool) -> list[Signed]:
+def laid_out(
+    store: Store, corpora: Sequence[str], versions: Sequence[Version], decontaminated: bool
+) -> list[Signed]:
     """All parts in the order of the corpora, with the global rows of their documents."""
     signed: list[Signed] = []
     start = 0
     for priority, (corpus, version) in enumerate(zip(corpora, versions, strict=True)):
-        sources = [(source, {part.name: part for part in source.parts}, table) for source, table in _sources(store, corpus, decontaminated)]
+        sources = [
+            (source, {part.name: part for part in source.parts}, table)
+            for source, table in _sources(store, corpus, decontaminated)
+        ]
         for part in version.parts:
             files = tuple(source.file(parts[part.name], table) for source, parts, table in sources)
             rows = part.counts["documents"]
-            signed.append(Signed(corpus, priority, part, version.file(part, "signatures"), version.file(part, "runs"), files, start, rows))
+            signed.append(
+                Signed(
+                    corpus,
+                    priority,
+                    part,
+                    version.file(part, "signatures"),
+                    version.file(part, "runs"),
+                    files,
+                    start,
+                    rows,
+                )
+            )
             start += rows
     return signed
 
@@ -79,14 +108,20 @@ class Runs:
         self._file = pa.ipc.open_file(pa.memory_map(str(path)))
 
     def __getitem__(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Keys (uint64, ascending) and local rows (uint32). Number 0 is the exact hash's, then come those of the bands."""
+        """Keys (uint64, ascending) and local rows (uint32). Number 0 is the exact hash's, then come those
+        of the bands.
+        """
         batch = self._file.get_batch(number)
         return batch.column("key").to_numpy(), batch.column("row").to_numpy()
 
 
 def _sign_part(task: PartTask, directory: Path, params: dedup.DedupParams) -> Part:
     counts = {"documents": 0, "truncated": 0}
-    exact, rows, keys = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], [np.zeros((0, params.bands), np.uint64)]
+    exact, rows, keys = (
+        [np.zeros(0, np.uint64)],
+        [np.zeros(0, np.int64)],
+        [np.zeros((0, params.bands), np.uint64)],
+    )
     schema = pa.schema([dedup.signature_schema(params).field(name) for name in SCALARS])
     with PartWriter(directory, task.name, {"signatures": schema}) as writer:
         for batch in kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]):
@@ -98,7 +133,11 @@ def _sign_part(task: PartTask, directory: Path, params: dedup.DedupParams) -> Pa
             keys.append(dedup.band_keys(signed, params)[first])
             counts["documents"] += batch.num_rows
             counts["truncated"] += pc.sum(signed.column("truncated")).as_py()
-    files = writer.files | {"runs": _write_runs(directory, task.name, np.concatenate(exact), np.concatenate(rows), np.concatenate(keys))}
+    files = writer.files | {
+        "runs": _write_runs(
+            directory, task.name, np.concatenate(exact), np.concatenate(rows), np.concatenate(keys)
+        )
+    }
     return Part(task.name, task.fingerprint, files, counts)
 
 
@@ -106,13 +145,21 @@ def _write_runs(directory: Path, name: str, exact: np.ndarray, rows: np.ndarray,
     path = directory / "runs" / f"{name}.arrow"
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    _, first = np.unique(exact[rows], return_index=True)  # of equal text in other batches of the part, too, the first row stands for all
+    # of equal text in other batches of the part, too, the first row stands for all
+    _, first = np.unique(exact[rows], return_index=True)
     first.sort()
-    columns = [(exact, np.arange(len(exact))), *((keys[first, band], rows[first]) for band in range(keys.shape[1]))]
+    columns = [
+        (exact, np.arange(len(exact))),
+        *((keys[first, band], rows[first]) for band in range(keys.shape[1])),
+    ]
     with pa.ipc.new_file(str(temporary), RUN_SCHEMA) as writer:
         for column in columns:
             key, row = dedup.sort_band(*column)
-            writer.write_batch(pa.RecordBatch.from_arrays([pa.array(key), pa.array(row.astype(np.uint32))], schema=RUN_SCHEMA))
+            writer.write_batch(
+                pa.RecordBatch.from_arrays(
+                    [pa.array(key), pa.array(row.astype(np.uint32))], schema=RUN_SCHEMA
+                )
+            )
     sync(temporary)
     temporary.rename(path)
     return File.of(path, directory)

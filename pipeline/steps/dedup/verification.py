@@ -1,7 +1,7 @@
 """Candidate clusters -> dedup_evidence: which of their texts are similar, verified on the text itself.
 
-A cluster's results are stored by its content, so one that was verified before is not verified again, whatever changed around it. A cluster that a
-change touches is verified anew as a whole.
+A cluster's results are stored by its content, so one that was verified before is not verified again, whatever
+changed around it. A cluster that a change touches is verified anew as a whole.
 """
 
 import hashlib
@@ -28,12 +28,16 @@ from pipeline.store.versions import Draft, Part, Store, Version, Work, total_cou
 KEY = "dedup_evidence"
 TABLE = "clusters"
 SHARD_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of shingles, keys and tables
-SCHEMA = pa.schema([("key", pa.binary(16)), ("keeper", pa.list_(pa.int32())), ("jaccard", pa.list_(pa.float32()))])
+SCHEMA = pa.schema(
+    [("key", pa.binary(16)), ("keeper", pa.list_(pa.int32())), ("jaccard", pa.list_(pa.float32()))]
+)
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Clusters whose keys begin alike, ascending by key: their keys as bytes, the first text of each and how many it has."""
+    """Clusters whose keys begin alike, ascending by key: their keys as bytes, the first text of each and how
+    many it has.
+    """
 
     name: str
     keys: bytes
@@ -45,12 +49,27 @@ class Shard:
         return pa.Array.from_buffers(pa.binary(16), len(self.starts), [None, pa.py_buffer(self.keys)])
 
 
-def verify(store: Store, engine: Engine, signed: Sequence[Signed], clusters: dedup.Clusters, params: dedup.DedupParams) -> dedup.Verified:
+def verify(
+    store: Store,
+    engine: Engine,
+    signed: Sequence[Signed],
+    clusters: dedup.Clusters,
+    params: dedup.DedupParams,
+) -> dedup.Verified:
     """What `dedup.verify` says of each text of the clusters; a text without company keeps itself."""
     shards = _shards(clusters)
-    work = Work(KEY, dedup.VERSION, params, {"clusters": hashlib.sha256(b"".join(shard.keys for shard in shards)).hexdigest()})
+    work = Work(
+        KEY,
+        dedup.VERSION,
+        params,
+        {"clusters": hashlib.sha256(b"".join(shard.keys for shard in shards)).hexdigest()},
+    )
     with store.making(work) as draft:
-        version = draft if isinstance(draft, Version) else _made(draft, store, engine, signed, clusters, shards, params)
+        version = (
+            draft
+            if isinstance(draft, Version)
+            else _made(draft, store, engine, signed, clusters, shards, params)
+        )
     found = pa.concat_tables([pq.read_table(path) for path in version.files(TABLE)])
     starts = np.concatenate([shard.starts for shard in shards])
     sizes = np.concatenate([shard.sizes for shard in shards])
@@ -60,18 +79,29 @@ def verify(store: Store, engine: Engine, signed: Sequence[Signed], clusters: ded
 
 
 def _flat(column: pa.ChunkedArray) -> np.ndarray:
-    return np.concatenate([np.zeros(0, column.type.value_type.to_pandas_dtype()), *(chunk.flatten().to_numpy() for chunk in column.chunks)])
+    return np.concatenate(
+        [
+            np.zeros(0, column.type.value_type.to_pandas_dtype()),
+            *(chunk.flatten().to_numpy() for chunk in column.chunks),
+        ]
+    )
 
 
 def _shards(clusters: dedup.Clusters) -> list[Shard]:
-    """The clusters to verify, cut by key into a power of two of shards: like clusters fall in like shards until the corpora double."""
+    """The clusters to verify, cut by key into a power of two of shards: like clusters fall in like shards
+    until the corpora double.
+    """
     sizes = np.diff(clusters.starts)
     chosen = np.flatnonzero(sizes > 1)
     chosen = chosen[np.lexsort((clusters.keys[chosen, 1], clusters.keys[chosen, 0]))]
     keys = clusters.keys[chosen]
-    characters = pc.sum(clusters.members.column("length").take(clusters.best[clusters.contested])).as_py() or 0
+    characters = (
+        pc.sum(clusters.members.column("length").take(clusters.best[clusters.contested])).as_py() or 0
+    )
     count = 1 << (characters // SHARD_CHARACTERS).bit_length()
-    edges = [int(np.searchsorted(keys[:, 0], np.uint64((index << 64) // count))) for index in range(count)] + [len(keys)]
+    edges = [
+        int(np.searchsorted(keys[:, 0], np.uint64((index << 64) // count))) for index in range(count)
+    ] + [len(keys)]
     shards = []
     for index in range(count):
         here = slice(edges[index], edges[index + 1])
@@ -104,12 +134,23 @@ def _made(
     number = np.repeat(np.arange(len(todo)), [len(found) for found in texts])
     chosen = np.concatenate([np.zeros(0, np.int64), *texts])
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=draft.path) as scratch:
-        fetched = fetch(engine, signed, Wanted(clusters.rows[chosen], chosen, number, len(todo)), Path(scratch), params)
-        verification = partial(_Verification.part, directory=draft.path, fetched=tuple(fetched), params=params)
-        for part in engine.map(verification, todo, input_bytes=sum(path.stat().st_size for path in fetched), what="dedup verification"):
+        fetched = fetch(
+            engine, signed, Wanted(clusters.rows[chosen], chosen, number, len(todo)), Path(scratch), params
+        )
+        verification = partial(
+            _Verification.part, directory=draft.path, fetched=tuple(fetched), params=params
+        )
+        for part in engine.map(
+            verification,
+            todo,
+            input_bytes=sum(path.stat().st_size for path in fetched),
+            what="dedup verification",
+        ):
             draft.keep(part)
             parts.append(part)
-    return draft.publish(parts, total_counts(parts) | {"clusters_verified_anew": sum(int(new.sum()) for _, new in unknown)})
+    return draft.publish(
+        parts, total_counts(parts) | {"clusters_verified_anew": sum(int(new.sum()) for _, new in unknown)}
+    )
 
 
 def _earlier(store: Store, work: Work) -> list[Path]:
@@ -117,14 +158,20 @@ def _earlier(store: Store, work: Work) -> list[Path]:
     if not store.has(KEY):
         return []
     version = store.current(KEY)
-    same = version.manifest["code_version"] == work.code_version and version.manifest["params"] == json.loads(canonical_json(work.params))
+    same = version.manifest["code_version"] == work.code_version and version.manifest["params"] == json.loads(
+        canonical_json(work.params)
+    )
     return version.files(TABLE) if same and all(part.is_whole(version.path) for part in version.parts) else []
 
 
 def _overlapping(earlier: Sequence[Path], name: str) -> tuple[Path, ...]:
     """Those of equal ranges of keys that share some with the range called `name`."""
     index, count = map(int, name.split("-of-"))
-    return tuple(path for i, path in enumerate(earlier) if i * count < (index + 1) * len(earlier) and (i + 1) * count > index * len(earlier))
+    return tuple(
+        path
+        for i, path in enumerate(earlier)
+        if i * count < (index + 1) * len(earlier) and (i + 1) * count > index * len(earlier)
+    )
 
 
 def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -134,7 +181,9 @@ def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Verification:
-    """A shard to make: the `index`th of those, from `earlier` results where they hold a cluster, else from fetched texts."""
+    """A shard to make: the `index`th of those, from `earlier` results where they hold a cluster, else from
+    fetched texts.
+    """
 
     index: int
     shard: Shard
@@ -143,8 +192,14 @@ class _Verification:
 
     def known(self) -> np.ndarray:
         """Which clusters the earlier results hold."""
-        keys = [chunk for path in self.earlier for chunk in pq.read_table(path, columns=["key"]).column("key").chunks]
-        return pc.is_in(self.shard.column, value_set=pa.chunked_array(keys, SCHEMA.field("key").type)).to_numpy(zero_copy_only=False)
+        keys = [
+            chunk
+            for path in self.earlier
+            for chunk in pq.read_table(path, columns=["key"]).column("key").chunks
+        ]
+        return pc.is_in(
+            self.shard.column, value_set=pa.chunked_array(keys, SCHEMA.field("key").type)
+        ).to_numpy(zero_copy_only=False)
 
     def part(self, directory: Path, fetched: tuple[Path, ...], params: dedup.DedupParams) -> Part:
         """Writes the results of all clusters of the shard."""
@@ -156,7 +211,12 @@ class _Verification:
         with PartWriter(directory, self.shard.name, {TABLE: SCHEMA}) as writer:
             for batch in results.combine_chunks().to_batches():
                 writer.write(TABLE, batch)
-        return Part(self.shard.name, self.fingerprint, writer.files, {"clusters": len(new), "texts": int(self.shard.sizes.sum())})
+        return Part(
+            self.shard.name,
+            self.fingerprint,
+            writer.files,
+            {"clusters": len(new), "texts": int(self.shard.sizes.sum())},
+        )
 
     def _verified(self, new: np.ndarray, fetched: tuple[Path, ...], params: dedup.DedupParams) -> pa.Table:
         texts, keys, sets = read(fetched, self.index)
@@ -167,5 +227,7 @@ class _Verification:
         place = order[np.searchsorted(texts, asked, sorter=order)]
         keeper = (texts[found.keeper[place]] - np.repeat(starts, sizes)).astype(np.int32)
         offsets = pa.array(np.append(0, np.cumsum(sizes)).astype(np.int32))
-        lists = [pa.ListArray.from_arrays(offsets, pa.array(values)) for values in (keeper, found.jaccard[place])]
+        lists = [
+            pa.ListArray.from_arrays(offsets, pa.array(values)) for values in (keeper, found.jaccard[place])
+        ]
         return pa.table([self.shard.column.filter(pa.array(new)), *lists], schema=SCHEMA)

@@ -26,26 +26,44 @@ Counts = dict[str, int]
 
 
 def export_documents(
-    store: Store, corpora: Sequence[str], splits: Sequence[str], validation_fraction: float, out: Path, progress: Callable[[int], object]
+    store: Store,
+    corpora: Sequence[str],
+    splits: Sequence[str],
+    validation_fraction: float,
+    out: Path,
+    progress: Callable[[int], object],
 ) -> Counts:
-    """Makes `out`: every document that quality and dedup keep, as `<split>/<corpus>-<number>.parquet`, and a README.md that tells `datasets` so.
+    """Makes `out`: every document that quality and dedup keep, as `<split>/<corpus>-<number>.parquet`, and a
+    README.md that tells `datasets` so.
 
-    Splits are those of the token shards. Memory is that of one row group. `progress` is told bytes of text. Raises StoreError, StaleError and
-    OutputError.
+    Splits are those of the token shards. Memory is that of one row group. `progress` is told bytes of text.
+    Raises StoreError, StaleError and OutputError.
     """
-    versions = {key: store.current(key) for key in ("dedup", *(f"corpora/{corpus}/{stage}" for corpus in corpora for stage in STAGES))}
+    versions = {
+        key: store.current(key)
+        for key in ("dedup", *(f"corpora/{corpus}/{stage}" for corpus in corpora for stage in STAGES))
+    }
     staleness.check(versions)
     counts: Counts = {f"{split}_{what}": 0 for split in splits for what in ("documents", "text_bytes")}
     with whole_directory(out) as directory:
         for corpus in corpora:
-            with _Files(directory, corpus, "train") as train, _Files(directory, corpus, "validation") as validation:
+            with (
+                _Files(directory, corpus, "train") as train,
+                _Files(directory, corpus, "validation") as validation,
+            ):
                 for batch in kept_documents(store, corpus, DOCUMENT_SCHEMA.names):
                     held_out = share_of(batch.column("id"), "validation") < validation_fraction
                     for files, chosen in ((train, ~held_out), (validation, held_out)):
                         if files.split in splits:
                             rows = batch.filter(pa.array(chosen))
                             files.write(rows)
-                            add(counts, {f"{files.split}_documents": rows.num_rows, f"{files.split}_text_bytes": text_bytes(rows)})
+                            add(
+                                counts,
+                                {
+                                    f"{files.split}_documents": rows.num_rows,
+                                    f"{files.split}_text_bytes": text_bytes(rows),
+                                },
+                            )
                     progress(text_bytes(batch))
         (directory / "README.md").write_text(_card(directory, corpora), encoding="utf-8")
         record(directory, "parquet", versions.values(), counts)
@@ -66,7 +84,9 @@ class _Files:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.writer is not None:
             self.writer.close()
 
@@ -79,18 +99,37 @@ class _Files:
         if self.writer is None:
             path = self.out / self.split / f"{self.corpus}-{self.number:05d}.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.writer = pq.ParquetWriter(path, SCHEMA, compression="zstd", compression_level=COMPRESSION_LEVEL)
-        columns = [pa.repeat(self.corpus, documents.num_rows), *(documents.column(name) for name in DOCUMENT_SCHEMA.names)]
+            self.writer = pq.ParquetWriter(
+                path, SCHEMA, compression="zstd", compression_level=COMPRESSION_LEVEL
+            )
+        columns = [
+            pa.repeat(self.corpus, documents.num_rows),
+            *(documents.column(name) for name in DOCUMENT_SCHEMA.names),
+        ]
         self.writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
         self.size += text_bytes(documents)
 
 
 def _card(out: Path, corpora: Sequence[str]) -> str:
-    """One configuration with everything and one for each corpus; without it, `datasets` would guess splits from the names of the corpora."""
+    """One configuration with everything and one for each corpus; without it, `datasets` would guess splits
+    from the names of the corpora.
+    """
     lines = ["---", "configs:"]
     for name, pattern in (("default", "*"), *((corpus, f"{corpus}-*") for corpus in corpora)):
         found = [split for split in ("train", "validation") if any((out / split).glob(f"{pattern}.parquet"))]
         if found:
             lines += [f"- config_name: {name}", "  data_files:"]
-            lines += [line for split in found for line in (f"  - split: {split}", f"    path: {split}/{pattern}.parquet")]
-    return "\n".join([*lines, "---", "", "Columns: corpus, id, text, source, url, metadata (JSON). Exported by Groundwork.", ""])
+            lines += [
+                line
+                for split in found
+                for line in (f"  - split: {split}", f"    path: {split}/{pattern}.parquet")
+            ]
+    return "\n".join(
+        [
+            *lines,
+            "---",
+            "",
+            "Columns: corpus, id, text, source, url, metadata (JSON). Exported by Groundwork.",
+            "",
+        ]
+    )

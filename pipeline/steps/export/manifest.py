@@ -8,7 +8,9 @@ from pipeline.store.versions import Version
 
 
 def record(directory: Path, chosen: str, versions: Iterable[Version], counts: Mapping[str, int]) -> None:
-    """Writes `export.json`: the format, what was counted, and the data version of everything that was read."""
+    """Writes `export.json`: the format, what was counted, and the data version of everything that was
+    read.
+    """
     made_from = {version.key: version.data_version for version in versions}
     facts = {"format": chosen, "counts": counts, "made_from": made_from}
     (directory / "export.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

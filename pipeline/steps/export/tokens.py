@@ -1,4 +1,6 @@
-"""Token shards in the formats that other training code reads. Tokens are streamed: memory does not grow with the corpora."""
+"""Token shards in the formats that other training code reads. Tokens are streamed: memory does not grow with
+the corpora.
+"""
 
 import os
 import shutil
@@ -36,8 +38,16 @@ class ExportError(PipelineError):
     """Shards that cannot be written in the format asked for."""
 
 
-def export_tokens(store: Store, chosen: TokenFormat, corpora: Sequence[str], splits: Sequence[str], out: Path, progress: Progress) -> dict[str, int]:
-    """Makes `out`: the shards in use, their tokenizer, and `export.json`, which says what they are. Returns documents and tokens of each split.
+def export_tokens(
+    store: Store,
+    chosen: TokenFormat,
+    corpora: Sequence[str],
+    splits: Sequence[str],
+    out: Path,
+    progress: Progress,
+) -> dict[str, int]:
+    """Makes `out`: the shards in use, their tokenizer, and `export.json`, which says what they are. Returns
+    documents and tokens of each split.
 
     Raises StoreError, ShardSetError, ExportError and OutputError.
     """
@@ -58,8 +68,15 @@ def export_tokens(store: Store, chosen: TokenFormat, corpora: Sequence[str], spl
 
 
 def write(chosen: TokenFormat, sets: Sequence[ShardSet], out: Path, progress: Progress) -> None:
-    """Fills `out`, an empty directory. Raises ExportError when they are damaged, or the format cannot hold them."""
-    writers = {TokenFormat.MEGATRON: _megatron, TokenFormat.DATATROVE: _datatrove, TokenFormat.LLMC: _llmc, TokenFormat.NANOGPT: _nanogpt}
+    """Fills `out`, an empty directory. Raises ExportError when they are damaged, or the format cannot
+    hold them.
+    """
+    writers = {
+        TokenFormat.MEGATRON: _megatron,
+        TokenFormat.DATATROVE: _datatrove,
+        TokenFormat.LLMC: _llmc,
+        TokenFormat.NANOGPT: _nanogpt,
+    }
     try:
         writers[chosen](sets, out, progress)
     except ShardError as error:
@@ -78,7 +95,9 @@ def _megatron(sets: Sequence[ShardSet], out: Path, progress: Progress) -> None:
 
 
 def _datatrove(sets: Sequence[ShardSet], out: Path, progress: Progress) -> None:
-    """`<split>/<corpus>-<shard>.ds`, the raw tokens; `.ds.index`, u64 document ends in tokens; `.ds.metadata`, tokenizer, token size and count."""
+    """`<split>/<corpus>-<shard>.ds`, the raw tokens; `.ds.index`, u64 document ends in tokens;
+    `.ds.metadata`, tokenizer, token size and count.
+    """
     for shards in sets:
         (out / shards.split).mkdir(exist_ok=True)
         for prefix in shards.prefixes:
@@ -90,13 +109,17 @@ def _datatrove(sets: Sequence[ShardSet], out: Path, progress: Progress) -> None:
                     ends = end + np.cumsum(shard.lengths[first : first + BLOCK_TOKENS], dtype="<u8")
                     index.write(ends.data)
                     end = ends[-1]
-            described = f"{TOKENIZER}|{shard.dtype.itemsize}\n{shard.num_tokens}\n{shard.num_tokens / 1e6:.2f} MT"
+            described = (
+                f"{TOKENIZER}|{shard.dtype.itemsize}\n{shard.num_tokens}\n{shard.num_tokens / 1e6:.2f} MT"
+            )
             path.with_name(f"{path.name}.metadata").write_text(described, encoding="utf-8")
             progress(shard.num_tokens)
 
 
 def _llmc(sets: Sequence[ShardSet], out: Path, progress: Progress) -> None:
-    """`tokens_train_000000.bin`, `tokens_val_000000.bin`, ...: a header of 256 int32, then the tokens, all corpora end to end."""
+    """`tokens_train_000000.bin`, `tokens_val_000000.bin`, ...: a header of 256 int32, then the tokens, all
+    corpora end to end.
+    """
     for split, stream in _streams(sets):
         magic, version = LLMC_KINDS[_token_bytes(stream)]
         files = -(-stream.num_tokens // LLMC_FILE_TOKENS)
@@ -116,7 +139,8 @@ def _nanogpt(sets: Sequence[ShardSet], out: Path, progress: Progress) -> None:
     for split, stream in _streams(sets):
         if _token_bytes(stream) != 2:
             raise ExportError(
-                "nanogpt reads uint16, but these shards hold ids above 65,535: export to megatron, datatrove or llmc, or use a smaller vocabulary"
+                "nanogpt reads uint16, but these shards hold ids above 65,535: export to megatron, datatrove "
+                "or llmc, or use a smaller vocabulary"
             )
         with (out / f"{split}.bin").open("wb") as file:
             for block in _blocks(stream, 0, stream.num_tokens, progress):

@@ -21,7 +21,9 @@ class OutputError(PipelineError):
 
 @dataclass
 class Publishing:
-    """Tables are written as `<directory>/<table>/part.parquet`; `files` lists what was published in the end."""
+    """Tables are written as `<directory>/<table>/part.parquet`; `files` lists what was published in the
+    end.
+    """
 
     directory: Path
     files: list[Path] = field(default_factory=list)
@@ -29,14 +31,17 @@ class Publishing:
 
 @contextmanager
 def published(out: Path, tables: Sequence[str]) -> Iterator[Publishing]:
-    """A directory to write tables to: on a clean exit they are renamed to `<out>/<table>.parquet` (`rejects` only if it has rows), else dropped.
+    """A directory to write tables to: on a clean exit they are renamed to `<out>/<table>.parquet` (`rejects`
+    only if it has rows), else dropped.
 
     Raises OutputError when `out` holds one of them already or cannot be written.
     """
     targets = {table: out / f"{table}.parquet" for table in tables}
     there = [path.name for path in targets.values() if path.exists()]
     if there:
-        raise OutputError(f"{out} already holds {', '.join(there)}: name another directory, or delete what is there")
+        raise OutputError(
+            f"{out} already holds {', '.join(there)}: name another directory, or delete what is there"
+        )
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=out) as directory:
@@ -48,4 +53,6 @@ def published(out: Path, tables: Sequence[str]) -> Iterator[Publishing]:
                     publishing.files.append(written.rename(target))
             sync(out)
     except OSError as error:  # what cannot be read is set aside, so this is about writing
-        raise OutputError(f"{out} cannot be written ({error.strerror or error}): name another directory, or make room") from error
+        raise OutputError(
+            f"{out} cannot be written ({error.strerror or error}): name another directory, or make room"
+        ) from error

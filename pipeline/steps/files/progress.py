@@ -14,7 +14,9 @@ PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".parquet")
 
 
 class InputBytes:
-    """Bytes of input files read so far, as the files are on disk: exact where a file ends, in between by the text that came out of it."""
+    """Bytes of input files read so far, as the files are on disk: exact where a file ends, in between by the
+    text that came out of it.
+    """
 
     def __init__(self, sizes: Mapping[str, int]):
         """`sizes`: bytes of each file by name, in the order in which they are read."""

@@ -1,7 +1,9 @@
-"""Files in, tables out, with no store and no recipe: scrub, quality and dedup for whoever has some files and a question.
+"""Files in, tables out, with no store and no recipe: scrub, quality and dedup for whoever has some files and
+a question.
 
-Documents keep the ids that they bring. They are read in one stream and worked on in windows of batches, so that memory does not grow with the
-files but for about 100 bytes a document, by which a repeated id is known, and for what dedup holds.
+Documents keep the ids that they bring. They are read in one stream and worked on in windows of batches, so
+that memory does not grow with the files but for about 100 bytes a document, by which a repeated id is known,
+and for what dedup holds.
 """
 
 import time
@@ -55,41 +57,72 @@ class Outcome:
     files: list[Path]
 
 
-def scrub(paths: Sequence[str], out: Path, params: pii.PiiParams, engine: Engine, progress: InputProgress) -> Outcome:
-    """`documents.parquet` with scrubbed text, and `spans.parquet`. Raises SourceError, OutputError and NoDocumentError."""
-    return _batch_by_batch(paths, out, {"documents": DOCUMENT_SCHEMA, "spans": pii.SPANS_SCHEMA}, _Scrub(params), engine, progress)
+def scrub(
+    paths: Sequence[str], out: Path, params: pii.PiiParams, engine: Engine, progress: InputProgress
+) -> Outcome:
+    """`documents.parquet` with scrubbed text, and `spans.parquet`. Raises SourceError, OutputError and
+    NoDocumentError.
+    """
+    return _batch_by_batch(
+        paths,
+        out,
+        {"documents": DOCUMENT_SCHEMA, "spans": pii.SPANS_SCHEMA},
+        _Scrub(params),
+        engine,
+        progress,
+    )
 
 
-def judge(paths: Sequence[str], out: Path, params: quality.QualityParams, engine: Engine, progress: InputProgress) -> Outcome:
-    """`verdicts.parquet`: id, keep, rule, every signal, the language if it is asked for. Raises SourceError, OutputError and NoDocumentError."""
+def judge(
+    paths: Sequence[str], out: Path, params: quality.QualityParams, engine: Engine, progress: InputProgress
+) -> Outcome:
+    """`verdicts.parquet`: id, keep, rule, every signal, the language if it is asked for. Raises SourceError,
+    OutputError and NoDocumentError.
+    """
     kernel = _Judge(params)
     return _batch_by_batch(paths, out, {"verdicts": kernel.schema}, kernel, engine, progress)
 
 
-def deduplicate(paths: Sequence[str], out: Path, params: dedup.DedupParams, engine: Engine, progress: Progress) -> Outcome:
-    """`decisions.parquet`, one row for each document in the order of the files. Raises SourceError, OutputError and NoDocumentError.
+def deduplicate(
+    paths: Sequence[str], out: Path, params: dedup.DedupParams, engine: Engine, progress: Progress
+) -> Outcome:
+    """`decisions.parquet`, one row for each document in the order of the files. Raises SourceError,
+    OutputError and NoDocumentError.
 
-    The text of candidates is needed a second time, so it is kept, compressed, in a store below `out` until the end.
+    The text of candidates is needed a second time, so it is kept, compressed, in a store below `out` until
+    the end.
     """
     started = time.perf_counter()
     with published(out, ["decisions", REJECTS]) as publishing:
         store = Store(publishing.directory / "store")
-        with PartWriter(publishing.directory, PART, {"decisions": dedup.DECISION_SCHEMA, REJECTS: REJECTS_SCHEMA}) as writer:
+        with PartWriter(
+            publishing.directory, PART, {"decisions": dedup.DECISION_SCHEMA, REJECTS: REJECTS_SCHEMA}
+        ) as writer:
             documents = Documents(paths, writer)
             counts = _stored(store, documents, progress)
             decided = dedup_flow.deduplicate(store, engine, [CORPUS], params)
             for path in decided.files("decisions"):
                 for batch in batches(path):
                     writer.write("decisions", batch)
-    return Outcome(counts | decided.counts | documents.set_aside, time.perf_counter() - started, publishing.files)
+    return Outcome(
+        counts | decided.counts | documents.set_aside, time.perf_counter() - started, publishing.files
+    )
 
 
 def _batch_by_batch(
-    paths: Sequence[str], out: Path, schemas: Mapping[str, pa.Schema], kernel: Kernel, engine: Engine, progress: InputProgress
+    paths: Sequence[str],
+    out: Path,
+    schemas: Mapping[str, pa.Schema],
+    kernel: Kernel,
+    engine: Engine,
+    progress: InputProgress,
 ) -> Outcome:
     started = time.perf_counter()
     counts: Counts = {}
-    with published(out, [*schemas, REJECTS]) as publishing, PartWriter(publishing.directory, PART, {**schemas, REJECTS: REJECTS_SCHEMA}) as writer:
+    with (
+        published(out, [*schemas, REJECTS]) as publishing,
+        PartWriter(publishing.directory, PART, {**schemas, REJECTS: REJECTS_SCHEMA}) as writer,
+    ):
         documents = Documents(paths, writer)
         position = InputBytes(documents.sizes())
         # Compressing takes longer than scrubbing, so the next batch is worked on while one is written.
@@ -102,17 +135,23 @@ def _batch_by_batch(
     return Outcome(counts | documents.set_aside, time.perf_counter() - started, publishing.files)
 
 
-def _worked_on(stream: Iterator[pa.RecordBatch], kernel: Kernel, engine: Engine) -> Iterator[tuple[pa.RecordBatch, Tables, Counts]]:
+def _worked_on(
+    stream: Iterator[pa.RecordBatch], kernel: Kernel, engine: Engine
+) -> Iterator[tuple[pa.RecordBatch, Tables, Counts]]:
     """Each batch of documents with its tables and counts."""
     read = 0  # starting worker processes pays once there turns out to be much to read
     for window in ahead(_windows(stream)):
         read += sum(text_bytes(batch) for batch in window)
-        for batch, (tables, counts) in zip(window, engine.map(kernel, window, input_bytes=read, what="documents"), strict=True):
+        for batch, (tables, counts) in zip(
+            window, engine.map(kernel, window, input_bytes=read, what="documents"), strict=True
+        ):
             yield batch, tables, counts
 
 
 def _windows(stream: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """The first batch alone, so that this process compiles the kernels before others need them; then WINDOW_BATCHES at a time."""
+    """The first batch alone, so that this process compiles the kernels before others need them; then
+    WINDOW_BATCHES at a time.
+    """
     size = 1
     while window := list(islice(stream, size)):
         yield window
@@ -126,7 +165,12 @@ class _Scrub:
     def __call__(self, batch: pa.RecordBatch) -> tuple[Tables, Counts]:
         documents, spans = pii.scrub(batch, self.params)
         with_pii = pc.count_distinct(spans.column("id")).as_py()
-        counts = {**_size(batch), "documents_with_pii": with_pii, "spans": spans.num_rows, **tally(spans.column("kind"), "spans")}
+        counts = {
+            **_size(batch),
+            "documents_with_pii": with_pii,
+            "spans": spans.num_rows,
+            **tally(spans.column("kind"), "spans"),
+        }
         return {"documents": documents, "spans": spans}, counts
 
 
@@ -136,17 +180,39 @@ class _Judge:
 
     @property
     def schema(self) -> pa.Schema:
-        beside = [language.LANGUAGES_SCHEMA, quality.SIGNALS_SCHEMA] if self.params.languages else [quality.SIGNALS_SCHEMA]
-        return pa.schema([*quality.VERDICTS_SCHEMA, *(field for schema in beside for field in schema if field.name != "id")])
+        beside = (
+            [language.LANGUAGES_SCHEMA, quality.SIGNALS_SCHEMA]
+            if self.params.languages
+            else [quality.SIGNALS_SCHEMA]
+        )
+        return pa.schema(
+            [
+                *quality.VERDICTS_SCHEMA,
+                *(field for schema in beside for field in schema if field.name != "id"),
+            ]
+        )
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[Tables, Counts]:
         signals = quality.measure(quality.with_plain_newlines(batch))
         languages = [language.detect(batch)] if self.params.languages else []
         verdicts = quality.judge(signals, self.params, *languages)
         kept = pc.sum(verdicts.column("keep")).as_py() or 0
-        found = {field.name: column for table in (verdicts, *languages, signals) for field, column in zip(table.schema, table.columns, strict=True)}
-        counts = {**_size(batch), "kept": kept, "removed": batch.num_rows - kept, **tally(verdicts.column("rule"), "removed")}
-        return {"verdicts": pa.RecordBatch.from_arrays([found[name] for name in self.schema.names], schema=self.schema)}, counts
+        found = {
+            field.name: column
+            for table in (verdicts, *languages, signals)
+            for field, column in zip(table.schema, table.columns, strict=True)
+        }
+        counts = {
+            **_size(batch),
+            "kept": kept,
+            "removed": batch.num_rows - kept,
+            **tally(verdicts.column("rule"), "removed"),
+        }
+        return {
+            "verdicts": pa.RecordBatch.from_arrays(
+                [found[name] for name in self.schema.names], schema=self.schema
+            )
+        }, counts
 
 
 def _size(batch: pa.RecordBatch) -> Counts:
@@ -154,20 +220,28 @@ def _size(batch: pa.RecordBatch) -> Counts:
 
 
 def _stored(store: Store, documents: "Documents", progress: Progress) -> Counts:
-    """Puts the documents where the dedup flow looks for those of a corpus, with a verdict table that keeps them all."""
-    drafts = {table: _draft(store, stage) for table, stage in (("documents", "scrubbed"), ("verdicts", "quality"))}
+    """Puts the documents where the dedup flow looks for those of a corpus, with a verdict table that
+    keeps them all.
+    """
+    drafts = {
+        table: _draft(store, stage) for table, stage in (("documents", "scrubbed"), ("verdicts", "quality"))
+    }
     schemas = {"documents": TEXT_SCHEMA, "verdicts": KEEP_SCHEMA}
     parts: dict[str, list[Part]] = {table: [] for table in drafts}
     counts: Counts = {}
     stream = ahead(iter(documents))
     for number in count():
         name = f"{number:06d}"
-        writers = {table: PartWriter(draft.path, name, {table: schemas[table]}) for table, draft in drafts.items()}
+        writers = {
+            table: PartWriter(draft.path, name, {table: schemas[table]}) for table, draft in drafts.items()
+        }
         with writers["documents"], writers["verdicts"]:
             for batch in islice(stream, PART_BATCHES):
                 writers["documents"].write("documents", batch.select(TEXT_SCHEMA.names))
                 keep = pa.repeat(True, batch.num_rows)
-                writers["verdicts"].write("verdicts", pa.RecordBatch.from_arrays([batch.column("id"), keep], schema=KEEP_SCHEMA))
+                writers["verdicts"].write(
+                    "verdicts", pa.RecordBatch.from_arrays([batch.column("id"), keep], schema=KEEP_SCHEMA)
+                )
                 add(counts, _size(batch))
                 progress(text_bytes(batch))
         if not writers["documents"].rows["documents"]:
@@ -186,7 +260,9 @@ def _draft(store: Store, stage: str) -> Draft:
 
 
 class Documents:
-    """The documents of files as one stream; takes what is set aside, and writes it to the table `rejects` a few thousand rows at a time."""
+    """The documents of files as one stream; takes what is set aside, and writes it to the table `rejects` a
+    few thousand rows at a time.
+    """
 
     def __init__(self, paths: Sequence[str], writer: PartWriter):
         self.set_aside: Counts = {"set_aside": 0}
@@ -202,7 +278,8 @@ class Documents:
         if not documents:
             first = f"; the first: {_said(self._rejects[0])}" if self._rejects else ""
             raise NoDocumentError(
-                f"no document in {', '.join(self._source.config.paths)}: {self.set_aside['set_aside']} rows or files set aside{first}"
+                f"no document in {', '.join(self._source.config.paths)}: {self.set_aside['set_aside']} rows "
+                f"or files set aside{first}"
             )
         self._write()
 
@@ -217,7 +294,12 @@ class Documents:
             self._write()
 
     def _write(self) -> None:
-        self._writer.write(REJECTS, pa.RecordBatch.from_pylist([asdict(rejected) for rejected in self._rejects], schema=REJECTS_SCHEMA))
+        self._writer.write(
+            REJECTS,
+            pa.RecordBatch.from_pylist(
+                [asdict(rejected) for rejected in self._rejects], schema=REJECTS_SCHEMA
+            ),
+        )
         self._rejects.clear()
 
 

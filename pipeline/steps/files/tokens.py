@@ -25,7 +25,9 @@ from trainer.system.durable import write_atomically
 log = logging.getLogger(__name__)
 
 
-def train_tokenizer(paths: Sequence[str], out: Path, params: bpe.TokenizerParams, progress: Progress) -> Outcome:
+def train_tokenizer(
+    paths: Sequence[str], out: Path, params: bpe.TokenizerParams, progress: Progress
+) -> Outcome:
     """A directory with the tokenizer, trained on the first `sample_bytes` of the files.
 
     Raises SourceError, OutputError, NoDocumentError and VocabularyError.
@@ -41,7 +43,9 @@ def train_tokenizer(paths: Sequence[str], out: Path, params: bpe.TokenizerParams
     return Outcome(counts | documents.set_aside, time.perf_counter() - started, [out])
 
 
-def _sample(documents: Documents, params: bpe.TokenizerParams, counts: Counts, progress: Progress) -> Iterator[list[str]]:
+def _sample(
+    documents: Documents, params: bpe.TokenizerParams, counts: Counts, progress: Progress
+) -> Iterator[list[str]]:
     for batch in ahead(iter(documents)):
         texts = bpe.cut(batch.column("text"), params.max_document_chars)
         used = np.cumsum(pc.binary_length(texts).to_numpy())
@@ -55,7 +59,12 @@ def _sample(documents: Documents, params: bpe.TokenizerParams, counts: Counts, p
 
 
 def tokenize(
-    paths: Sequence[str], out: Path, tokenizer: bpe.ExistingTokenizer, validation_fraction: float, shard_tokens: int, progress: Progress
+    paths: Sequence[str],
+    out: Path,
+    tokenizer: bpe.ExistingTokenizer,
+    validation_fraction: float,
+    shard_tokens: int,
+    progress: Progress,
 ) -> Outcome:
     """A directory with the shards, their record shards.json and the tokenizer.
 
@@ -64,7 +73,11 @@ def tokenize(
     files = fetch(tokenizer)
     slow = bpe.unsupported(files["tokenizer.json"])
     if slow:
-        log.warning("encoding with `tokenizers`, some fifty times slower than the fast encoder, which does not take this tokenizer: %s", slow)
+        log.warning(
+            "encoding with `tokenizers`, some fifty times slower than the fast encoder, which does not take "
+            "this tokenizer: %s",
+            slow,
+        )
     arguments = (paths, out, files, validation_fraction, shard_tokens, progress)
     try:
         return _tokenize(*arguments, fast=slow is None)
@@ -74,7 +87,13 @@ def tokenize(
 
 
 def _tokenize(
-    paths: Sequence[str], out: Path, files: Mapping[str, str], validation_fraction: float, shard_tokens: int, progress: Progress, fast: bool
+    paths: Sequence[str],
+    out: Path,
+    files: Mapping[str, str],
+    validation_fraction: float,
+    shard_tokens: int,
+    progress: Progress,
+    fast: bool,
 ) -> Outcome:
     started = time.perf_counter()
     with whole_directory(out) as directory:

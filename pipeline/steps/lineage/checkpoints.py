@@ -21,7 +21,9 @@ class LineageError(PipelineError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A saved step and its lineage. `saved`: whether it is still on disk; of others the run's own record is all there is."""
+    """A saved step and its lineage. `saved`: whether it is still on disk; of others the run's own record is
+    all there is.
+    """
 
     run: Path
     step: int
@@ -50,29 +52,42 @@ class Checkpoint:
 
     @property
     def libraries(self) -> dict[str, str]:
-        """The versions that trained it; none of a step whose weights were deleted, since they may have changed on the way."""
+        """The versions that trained it; none of a step whose weights were deleted, since they may have
+        changed on the way.
+        """
         libraries: dict[str, str] = self.lineage["training"].get("libraries", {})
         return libraries
 
     def epochs(self, corpus: str) -> float:
         """How often the training tokens of a corpus were seen until then."""
-        return self.corpus_tokens.get(corpus, 0) / max(self.lineage["assets"][f"token_shards/{corpus}"]["counts"]["train_tokens"], 1)
+        return self.corpus_tokens.get(corpus, 0) / max(
+            self.lineage["assets"][f"token_shards/{corpus}"]["counts"]["train_tokens"], 1
+        )
 
 
 def checkpoint(store: Store, named: str) -> Checkpoint:
-    """By its path, or by its name in the UI (`<run>-<step>`, also `<run>/<step>`); the run's first digits do. Raises LineageError."""
+    """By its path, or by its name in the UI (`<run>-<step>`, also `<run>/<step>`); the run's first digits do.
+    Raises LineageError.
+    """
     path = Path(named)
     if (path / "lineage.json").is_file():
         return read(path.resolve())
     run_name, _, step = named.replace("/", "-").rpartition("-")
-    runs = [run for run in _runs(store) if run.name.startswith(run_name)] if run_name and step.isdigit() else []
+    runs = (
+        [run for run in _runs(store) if run.name.startswith(run_name)] if run_name and step.isdigit() else []
+    )
     if len(runs) > 1:
         raise LineageError(f"{named!r} may be of several runs: {', '.join(run.name for run in runs)}")
     if not runs:
         newest = ", ".join(one.name for one in list(checkpoints(store))[-3:]) or "none"
-        raise LineageError(f"{named!r} is no checkpoint: give its directory, or its name in the UI, such as one of these: {newest}")
+        raise LineageError(
+            f"{named!r} is no checkpoint: give its directory, or its name in the UI, such as one of these: "
+            f"{newest}"
+        )
     directory = runs[0] / "checkpoints" / f"step-{int(step):08d}"
-    return read(directory) if (directory / "lineage.json").is_file() else planned(run_config(runs[0]), int(step))
+    return (
+        read(directory) if (directory / "lineage.json").is_file() else planned(run_config(runs[0]), int(step))
+    )
 
 
 def read(path: Path) -> Checkpoint:
@@ -88,15 +103,22 @@ def checkpoints(store: Store) -> Iterator[Checkpoint]:
 
 
 def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Checkpoint]:
-    """Those trained on a corpus, at a version if given: the first digits of a data version of any of its stages, or of its source's revision."""
+    """Those trained on a corpus, at a version if given: the first digits of a data version of any of its
+    stages, or of its source's revision.
+    """
     found: list[Checkpoint] = []
     known: set[str] = set()
     for one in checkpoints(store):
         known |= one.corpus_tokens.keys()
-        if one.corpus_tokens.get(corpus) and (version is None or any(name.startswith(version) for name in versions_of(one, corpus))):
+        if one.corpus_tokens.get(corpus) and (
+            version is None or any(name.startswith(version) for name in versions_of(one, corpus))
+        ):
             found.append(one)
     if corpus not in known:
-        raise LineageError(f"no checkpoint on disk was trained on a corpus {corpus!r}; there are {', '.join(sorted(known)) or 'no checkpoints'}")
+        raise LineageError(
+            f"no checkpoint on disk was trained on a corpus {corpus!r}; there are "
+            f"{', '.join(sorted(known)) or 'no checkpoints'}"
+        )
     return found
 
 
@@ -123,7 +145,8 @@ def _runs(store: Store) -> list[Path]:
 
 
 def planned(config: RunConfig, step: int) -> Checkpoint:
-    """A step of a run, whether or not it is on disk: what it is made from follows from the run's configuration. Raises LineageError.
+    """A step of a run, whether or not it is on disk: what it is made from follows from the run's
+    configuration. Raises LineageError.
 
     Which samples were left out after spikes is read from the run's newest checkpoint.
     """

@@ -1,7 +1,8 @@
 """Asked of the store: what became of a document, and which checkpoints were trained on it.
 
-Exact, down to the window: the document's place in the shards follows from the tables of its part, and whether the order of samples had come to a
-window by some step is worked out backwards from the window. Of a run that was told to go on with another order, it is the last order's answer.
+Exact, down to the window: the document's place in the shards follows from the tables of its part, and whether
+the order of samples had come to a window by some step is worked out backwards from the window. Of a run that
+was told to go on with another order, it is the last order's answer.
 """
 
 import json
@@ -30,7 +31,9 @@ from trainer.data.shards import Shard
 
 @dataclass(frozen=True)
 class Place:
-    """Where a document ended up: why it was not kept, or in which shard as which document, and its tokens in the corpus' stream of that split."""
+    """Where a document ended up: why it was not kept, or in which shard as which document, and its tokens in
+    the corpus' stream of that split.
+    """
 
     corpus: str
     rejected: str | None = None
@@ -43,7 +46,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Seen:
-    """How many of the `windows` that hold some of a document a checkpoint was trained on, and how often all together."""
+    """How many of the `windows` that hold some of a document a checkpoint was trained on, and how often all
+    together.
+    """
 
     checkpoint: Checkpoint
     place: Place
@@ -57,9 +62,16 @@ def seen(store: Store, document: str) -> list[Seen]:
     by_shards: dict[tuple[Path, str], list[Checkpoint]] = defaultdict(list)
     for one in checkpoints(store):
         by_shards[one.run, str(one.lineage["assets"])].append(one)
-    found = [answer for (run, _), together in by_shards.items() for answer in _of_run(store, run, together, document)]
+    found = [
+        answer
+        for (run, _), together in by_shards.items()
+        for answer in _of_run(store, run, together, document)
+    ]
     if not found:
-        raise LineageError(f"no checkpoint on disk was made from corpora that hold a document {document!r}: is it set aside, or of another store?")
+        raise LineageError(
+            f"no checkpoint on disk was made from corpora that hold a document {document!r}: is it set "
+            "aside, or of another store?"
+        )
     return found
 
 
@@ -90,16 +102,29 @@ def locate(store: Store, assets: dict[str, Any], document: str) -> Place | None:
         scrubbed = version(f"corpora/{corpus}/scrubbed")
         part = _holding(scrubbed, document)
         if part is not None:
-            quality, dedup, shards = version(f"corpora/{corpus}/quality"), version("dedup"), version(f"token_shards/{corpus}")
-            tables = [_file(quality, part.name, "verdicts"), _file(dedup, decision_name(corpus, part.name), "decisions")]
+            quality, dedup, shards = (
+                version(f"corpora/{corpus}/quality"),
+                version("dedup"),
+                version(f"token_shards/{corpus}"),
+            )
+            tables = [
+                _file(quality, part.name, "verdicts"),
+                _file(dedup, decision_name(corpus, part.name), "decisions"),
+            ]
             reason = _rejected(tables, document)
-            return Place(corpus, reason) if reason else _in_shards(corpus, scrubbed.file(part, "documents"), tables, shards, part.name, document)
+            return (
+                Place(corpus, reason)
+                if reason
+                else _in_shards(corpus, scrubbed.file(part, "documents"), tables, shards, part.name, document)
+            )
     return None
 
 
 def _holding(scrubbed: Version, document: str) -> Part | None:
     for part in scrubbed.parts:
-        if pq.read_table(scrubbed.file(part, "documents"), columns=["id"], filters=pc.field("id") == document).num_rows:
+        if pq.read_table(
+            scrubbed.file(part, "documents"), columns=["id"], filters=pc.field("id") == document
+        ).num_rows:
             return part
     return None
 
@@ -115,11 +140,19 @@ def _rejected(tables: list[Path], document: str) -> str | None:
     (verdict,) = pq.read_table(verdicts, filters=same).to_pylist()
     if not verdict["keep"]:
         return f"rejected by quality: {verdict['rule']}"
-    (decision,) = pq.read_table(decisions, columns=["keep", "reason", "duplicate_of"], filters=same).to_pylist()
-    return None if decision["keep"] else f"removed by dedup: {decision['reason']}, for {decision['duplicate_of']}"
+    (decision,) = pq.read_table(
+        decisions, columns=["keep", "reason", "duplicate_of"], filters=same
+    ).to_pylist()
+    return (
+        None
+        if decision["keep"]
+        else f"removed by dedup: {decision['reason']}, for {decision['duplicate_of']}"
+    )
 
 
-def _in_shards(corpus: str, documents: Path, tables: list[Path], shards: Version, part: str, document: str) -> Place:
+def _in_shards(
+    corpus: str, documents: Path, tables: list[Path], shards: Version, part: str, document: str
+) -> Place:
     """Shards hold what is kept, in the order of the part, each split's apart."""
     fraction = shards.manifest["params"]["validation_fraction"]
     held_out = bool(bpe.share_of(pa.array([document]), "validation")[0] < fraction)
@@ -144,7 +177,10 @@ def _in_shards(corpus: str, documents: Path, tables: list[Path], shards: Version
                 return Place(corpus, None, split, prefix, number, begin, begin + int(shard.lengths[number]))
             number -= shard.num_documents
         begin += shard.num_tokens
-    raise LineageError(f"{shards.path} has fewer documents than were kept: `python -m pipeline inspect-shards --verify` says what is wrong")
+    raise LineageError(
+        f"{shards.path} has fewer documents than were kept: `python -m pipeline inspect-shards --verify` "
+        "says what is wrong"
+    )
 
 
 def _empty(record: Path) -> set[str]:

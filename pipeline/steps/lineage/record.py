@@ -1,4 +1,6 @@
-"""What a checkpoint carries about where it comes from: recipe, code, libraries, and every stage of every corpus."""
+"""What a checkpoint carries about where it comes from: recipe, code, libraries, and every stage of every
+corpus.
+"""
 
 import subprocess
 from pathlib import Path
@@ -17,12 +19,23 @@ ROOT = Path(__file__).parents[3]
 def of_recipe(store: Store, recipe: Recipe) -> dict[str, Any]:
     """Recipe, code, and the version, parameters and counts of every stage of every corpus.
 
-    Raises StaleError when what is in use was not made from what is in use before it, since that would not be true.
+    Raises StaleError when what is in use was not made from what is in use before it, since that would not be
+    true.
     """
-    stages = ["raw", "scrubbed", "signals", *(["languages"] if recipe.quality.languages is not None else []), "quality", "signatures"]
+    stages = [
+        "raw",
+        "scrubbed",
+        "signals",
+        *(["languages"] if recipe.quality.languages is not None else []),
+        "quality",
+        "signatures",
+    ]
     keys = [f"corpora/{name}/{stage}" for name in recipe.corpus_names for stage in stages]
     if recipe.decontamination is not None:
-        keys += [decontamination.KEY, *(decontamination.contamination_key(name) for name in recipe.corpus_names)]
+        keys += [
+            decontamination.KEY,
+            *(decontamination.contamination_key(name) for name in recipe.corpus_names),
+        ]
     keys += [dedup.KEY, "tokenizer", *(f"token_shards/{name}" for name in recipe.corpus_names)]
     versions = {key: store.current(key) for key in keys}
     staleness.check(versions)
@@ -42,10 +55,13 @@ def _asset(store: Store, version: Version) -> dict[str, Any]:
         "code_version": manifest["code_version"],
         "path": str(version.path.relative_to(store.root)),
         "finished": manifest["finished"],
-        # Where a source lay is told as the recipe tells it: a lineage goes into the model card, and may be published.
+        # Where a source lay is told as the recipe tells it: a lineage goes into the model card, and may be
+        # published.
         "params": {name: value for name, value in manifest["params"].items() if name != "source"},
         # Of shards, also the decisions on each part: as many as there are parts, and all in the fingerprint.
-        "inputs": {name: made_from for name, made_from in manifest["inputs"].items() if not name.startswith("dedup/")},
+        "inputs": {
+            name: made_from for name, made_from in manifest["inputs"].items() if not name.startswith("dedup/")
+        },
         "tools": manifest["tools"],
         "counts": version.counts,
     }

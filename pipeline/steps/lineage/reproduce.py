@@ -1,4 +1,6 @@
-"""A checkpoint -> what it takes to make it again: its recipe with everything pinned that can be, the hashes to compare with, the commands."""
+"""A checkpoint -> what it takes to make it again: its recipe with everything pinned that can be, the hashes
+to compare with, the commands.
+"""
 
 import json
 import shlex
@@ -23,32 +25,41 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[str]:
     """Fills the directory `out` and returns the commands, notes among them as comments.
 
-    Raises OutputError when there is something at `out`, LineageError when the lineage is from before it said all that is needed.
-    What is given by relative paths is looked for below `relative_to`: where a recipe lay is no part of a lineage.
+    Raises OutputError when there is something at `out`, LineageError when the lineage is from before it said
+    all that is needed. What is given by relative paths is looked for below `relative_to`: where a recipe lay
+    is no part of a lineage.
     """
     if "tools" not in one.lineage["assets"]["tokenizer"]:
         raise LineageError(
-            f"{one.name} was made by a version that did not record what its corpora were read from: it cannot be made again from its lineage"
+            f"{one.name} was made by a version that did not record what its corpora were read from: it "
+            "cannot be made again from its lineage"
         )
     with whole_directory(out) as directory:
         recipe = pinned(one, relative_to)
         if _outlived_its_corpora(one):
             recipe["tokenizer"] = _with_tokenizer(store, one, directory)
-        (directory / "recipe.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        (directory / "recipe.yaml").write_text(
+            yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8"
+        )
         if one.saved:
             (directory / "SHA256SUMS").write_text("".join(_sums(one)), encoding="utf-8")
     return list(_commands(one, out.absolute()))
 
 
 def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
-    """The recipe at the corpora's own revisions, saving at the checkpoint's step and keeping what it saves."""
+    """The recipe at the corpora's own revisions, saving at the checkpoint's step and keeping what it
+    saves.
+    """
     recipe: dict[str, Any] = yaml.safe_load(yaml.safe_dump(one.lineage["recipe"]))
     for corpus in recipe["corpora"]:
         source, inputs = corpus["source"], one.lineage["assets"][f"corpora/{corpus['name']}/raw"]["inputs"]
         if "revision" in inputs:
             source["revision"] = inputs["revision"]
         if "paths" in source:
-            source["paths"] = [path if is_url(path) else str(relative_to / Path(path).expanduser()) for path in source["paths"]]
+            source["paths"] = [
+                path if is_url(path) else str(relative_to / Path(path).expanduser())
+                for path in source["paths"]
+            ]
     weights = recipe["training"].get("pretrained")
     if weights and weights["path"]:
         weights["path"] = str(relative_to / Path(weights["path"]).expanduser())
@@ -57,7 +68,9 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
 
 
 def _saving(one: Checkpoint, before: dict[str, Any]) -> dict[str, Any]:
-    """When to save. A run that went back after spikes went back to what it had saved, so it saves then too."""
+    """When to save. A run that went back after spikes went back to what it had saved, so it saves then
+    too.
+    """
     if not one.lineage["training"].get("jumps"):
         return {"every_tokens": one.tokens, "keep_every_tokens": one.tokens, "model_only": False}
     every = before.get("keep_every_tokens")
@@ -66,10 +79,14 @@ def _saving(one: Checkpoint, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outlived_its_corpora(one: Checkpoint) -> bool:
-    """Whether the tokenizer is not what its recipe makes of the corpora: it was given, or trained on earlier versions of them."""
+    """Whether the tokenizer is not what its recipe makes of the corpora: it was given, or trained on earlier
+    versions of them.
+    """
     assets = one.lineage["assets"]
     made_from = assets["tokenizer"]["inputs"]
-    return any(key not in assets or assets[key]["data_version"] != version for key, version in made_from.items())
+    return any(
+        key not in assets or assets[key]["data_version"] != version for key, version in made_from.items()
+    )
 
 
 def _with_tokenizer(store: Store, one: Checkpoint, directory: Path) -> dict[str, Any]:
@@ -90,31 +107,56 @@ def _commands(one: Checkpoint, out: Path) -> Iterator[str]:
     commit = one.lineage["git_commit"]
     yield f"# {one.name}: after {one.tokens:,} tokens, made again in {out}"
     if commit is None:
-        yield "# The code was not in a git checkout, so nobody can say which it was: this uses the code that is here"
+        yield (
+            "# The code was not in a git checkout, so nobody can say which it was: this uses the code "
+            "that "
+            "is here"
+        )
     elif commit.endswith("-dirty"):
-        yield "# The code had changes that were not committed: expect the same bytes only if they do not matter"
+        yield (
+            "# The code had changes that were not committed: expect the same bytes only if they do not matter"
+        )
     for corpus in one.lineage["recipe"]["corpora"]:
         inputs = one.lineage["assets"][f"corpora/{corpus['name']}/raw"]["inputs"]
         if any(path.endswith("?...") for path in corpus["source"].get("paths", ())):
-            yield f"# corpus {corpus['name']} was read from URLs with a query, which is not recorded: complete them in {out / 'recipe.yaml'}"
+            yield (
+                f"# corpus {corpus['name']} was read from URLs with a query, which is not recorded: "
+                f"complete them in {out / 'recipe.yaml'}"
+            )
         if "revision" not in inputs:
             yield f"# corpus {corpus['name']} must hold what it held then: it cannot be fetched at a revision"
     if one.lineage["recipe"]["training"].get("pretrained"):
         yield "# the pretrained weights must be what they were then"
     if one.lineage["training"].get("jumps"):
         by_the_clock = one.lineage["recipe"]["training"]["checkpoint"].get("every_minutes")
-        unless = ", which the clock decided: expect the same bytes only if it saves at the same steps" if by_the_clock else ""
-        yield f"# after a spike the run went back to a checkpoint, so this one saves as often as it did{unless}"
+        unless = (
+            ", which the clock decided: expect the same bytes only if it saves at the same steps"
+            if by_the_clock
+            else ""
+        )
+        yield (
+            f"# after a spike the run went back to a checkpoint, so this one saves as often as it did{unless}"
+        )
     python = one.libraries.get("python") or one.lineage["assets"]["tokenizer"]["tools"]["python"]
     code = shlex.quote(str(out / "code"))
-    yield f"git -C {shlex.quote(str(ROOT))} worktree add --detach {code} {(commit or 'HEAD').removesuffix('-dirty')}"
+    yield (
+        f"git -C {shlex.quote(str(ROOT))} worktree add --detach {code} "
+        f"{(commit or 'HEAD').removesuffix('-dirty')}"
+    )
     yield f"make -C {code} setup PYTHON=python{python.rpartition('.')[0]}"
     yield f"cd {code}"
     yield f"mkdir {shlex.quote(str(out / 'home'))}"
-    variables = {"DAGSTER_HOME": out / "home", STORE_VARIABLE: out / "home" / "store", RECIPE_VARIABLE: out / "recipe.yaml"}
+    variables = {
+        "DAGSTER_HOME": out / "home",
+        STORE_VARIABLE: out / "home" / "store",
+        RECIPE_VARIABLE: out / "recipe.yaml",
+    }
     yield "export " + " ".join(f"{name}={shlex.quote(str(place))}" for name, place in variables.items())
     if one.tokens < one.lineage["recipe"]["training"]["max_tokens"]:
-        yield f"# trains on to the end; the checkpoint is there after {one.tokens:,} tokens, when you may stop it with Ctrl-C"
+        yield (
+            f"# trains on to the end; the checkpoint is there after {one.tokens:,} tokens, when you may "
+            "stop it with Ctrl-C"
+        )
     yield ".venv/bin/dagster job execute -m pipeline.definitions -d . -j pretrain"
     if one.saved:
         made = out / "home" / "store" / "runs" / one.run.name / "checkpoints" / one.path.name

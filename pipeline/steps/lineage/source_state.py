@@ -17,13 +17,16 @@ class State(Enum):
 
     NEW = auto()  # never taken to token shards
     UP_TO_DATE = auto()
-    OUTDATED = auto()  # its source has changed, or a run that should have followed a change did not come to its end
+    # its source has changed, or a run that should have followed a change did not come to its end
+    OUTDATED = auto()
     UNKNOWN = auto()  # its source cannot be looked at now
 
 
 @dataclass(frozen=True)
 class Observed:
-    """The version of a source now (of one that cannot be looked at: why) and since when the token shards made of it are in use."""
+    """The version of a source now (of one that cannot be looked at: why) and since when the token shards made
+    of it are in use.
+    """
 
     corpus: str
     version: str
@@ -32,7 +35,9 @@ class Observed:
 
 
 def observe(store: Store, corpus: Corpus) -> Observed:
-    """Looks at the source without reading its documents. Offline, a corpus that was read counts as unchanged. Raises SourceError."""
+    """Looks at the source without reading its documents. Offline, a corpus that was read counts as unchanged.
+    Raises SourceError.
+    """
     read, shards = ingest.key(corpus.name), f"token_shards/{corpus.name}"
     made_from = store.current(read).manifest["inputs"]["source"] if store.has(read) else None
     try:
@@ -60,7 +65,9 @@ def observe_all(store: Store, recipe: Recipe) -> list[Observed]:
 
 def _followed(store: Store, corpus: str) -> bool:
     """Whether everything up to the token shards was made from the raw documents in use."""
-    stages = [f"corpora/{corpus}/{stage}" for stage in ("raw", "scrubbed", "signals", "quality", "signatures")]
+    stages = [
+        f"corpora/{corpus}/{stage}" for stage in ("raw", "scrubbed", "signals", "quality", "signatures")
+    ]
     try:
         staleness.check({key: store.current(key) for key in (*stages, dedup.KEY, f"token_shards/{corpus}")})
     except PipelineError:

@@ -8,10 +8,12 @@ PRIORS = (1.0, 10.0, 100.0, 1000.0)
 
 
 def loss(train: Iterable[np.ndarray], held_out: np.ndarray, vocab_size: int) -> float:
-    """Nats per token of `held_out` (ids [n], the first not predicted) by pairs counted in the blocks of `train`. ValueError when n < 2.
+    """Nats per token of `held_out` (ids [n], the first not predicted) by pairs counted in the blocks of
+    `train`. ValueError when n < 2.
 
-    p(b | a) = (c(ab) + k p(b)) / (c(a) + k), p(b) with one added to each count (MacKay and Peto 1995), for the best k of PRIORS. Only pairs that
-    `held_out` has are counted: memory follows its size and the vocabulary's, not that of `train`. About 10 M tokens/s.
+    p(b | a) = (c(ab) + k p(b)) / (c(a) + k), p(b) with one added to each count (MacKay and Peto 1995), for
+    the best k of PRIORS. Only pairs that `held_out` has are counted: memory follows its size and the
+    vocabulary's, not that of `train`. About 10 M tokens/s.
     """
     if len(held_out) < 2:
         raise ValueError(f"{len(held_out)} tokens hold no pair to predict")
@@ -24,9 +26,14 @@ def loss(train: Iterable[np.ndarray], held_out: np.ndarray, vocab_size: int) -> 
         place = np.minimum(np.searchsorted(pairs, found), len(pairs) - 1)
         same = pairs[place] == found
         counted[place[same]] += times[same]
-    first, second = (pairs >> np.uint64(32)).astype(np.int64), (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    first, second = (
+        (pairs >> np.uint64(32)).astype(np.int64),
+        (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64),
+    )
     expected = (tokens[second] + 1) / (tokens.sum() + vocab_size)
-    return min(-float(occurrences @ np.log((counted + k * expected) / (tokens[first] + k))) for k in PRIORS) / int(occurrences.sum())
+    return min(
+        -float(occurrences @ np.log((counted + k * expected) / (tokens[first] + k))) for k in PRIORS
+    ) / int(occurrences.sum())
 
 
 def _pairs(tokens: np.ndarray) -> np.ndarray:

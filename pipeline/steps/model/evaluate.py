@@ -1,4 +1,6 @@
-"""A finished run -> evaluation: bits per byte on all held-out text beside what compressors need for it, and samples."""
+"""A finished run -> evaluation: bits per byte on all held-out text beside what compressors need for it, and
+samples.
+"""
 
 import bz2
 import json
@@ -42,12 +44,16 @@ def evaluate(store: Store, samples: SamplesConfig) -> Version:
         result = train_flow.result(store, model)
         config = result["run_dir"] / "config.yaml"
         facts = _evaluated(result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
-        facts["held_out_bytes"], facts["compressors"] = compressed_bits_per_byte(held_out_text(load_run_config(config)))
+        facts["held_out_bytes"], facts["compressors"] = compressed_bits_per_byte(
+            held_out_text(load_run_config(config))
+        )
         return _published(draft, facts, {"held_out_bytes": facts["held_out_bytes"]})
 
 
 def evaluate_checkpoint(store: Store, name: str) -> Version:
-    """Losses of one saved step, on the held-out text of its own run: `evaluation.json`. Raises CheckpointGoneError, EvaluationError."""
+    """Losses of one saved step, on the held-out text of its own run: `evaluation.json`. Raises
+    CheckpointGoneError, EvaluationError.
+    """
     checkpoint = checkpoint_path(store, name)
     weights = {"checkpoint": file_sha256(checkpoint / "manifest.json")}
     with store.making(Work(f"{CHECKPOINT_KEY}/{name}", VERSION, {}, weights)) as draft:
@@ -64,7 +70,9 @@ def _evaluated(checkpoint: Path, config: Path, *options: str) -> dict[str, Any]:
 def _published(draft: Draft, facts: dict[str, Any], counts: dict[str, int]) -> Version:
     path = draft.path / "evaluation.json"
     write_atomically(path, json.dumps(facts, indent=1, ensure_ascii=False))
-    return draft.publish([Part(KEY, draft.work.fingerprint, {"evaluation": File.of(path, draft.path)}, counts)])
+    return draft.publish(
+        [Part(KEY, draft.work.fingerprint, {"evaluation": File.of(path, draft.path)}, counts)]
+    )
 
 
 def read(version: Version) -> dict[str, Any]:
@@ -73,7 +81,9 @@ def read(version: Version) -> dict[str, Any]:
 
 
 def held_out_text(config: RunConfig) -> Iterator[bytes]:
-    """The validation documents that a run is evaluated on, decoded, shard by shard. Byte-level BPE gives back every byte."""
+    """The validation documents that a run is evaluated on, decoded, shard by shard. Byte-level BPE gives back
+    every byte.
+    """
     tokenizer = Tokenizer.from_file(str(config.data.tokenizer / "tokenizer.json"))
     for prefix in (prefix for corpus in config.data.corpora for prefix in corpus.validation):
         shard = Shard(prefix)
@@ -82,23 +92,37 @@ def held_out_text(config: RunConfig) -> Iterator[bytes]:
 
 
 def compressed_bits_per_byte(text: Iterable[bytes]) -> tuple[int, dict[str, float]]:
-    """The bytes of `text`, end to end, and what general compressors need for each: a model that needs more has learnt little."""
+    """The bytes of `text`, end to end, and what general compressors need for each: a model that needs more
+    has learnt little.
+    """
     size = 0
-    compressors: dict[str, lzma.LZMACompressor | bz2.BZ2Compressor] = {"xz -9": lzma.LZMACompressor(preset=9), "bzip2 -9": bz2.BZ2Compressor(9)}
+    compressors: dict[str, lzma.LZMACompressor | bz2.BZ2Compressor] = {
+        "xz -9": lzma.LZMACompressor(preset=9),
+        "bzip2 -9": bz2.BZ2Compressor(9),
+    }
     compressed = dict.fromkeys(compressors, 0)
     for piece in text:
         size += len(piece)
         for name, compressor in compressors.items():
             compressed[name] += len(compressor.compress(piece))
-    return size, {name: 8 * (compressed[name] + len(compressor.flush())) / size for name, compressor in compressors.items()}
+    return size, {
+        name: 8 * (compressed[name] + len(compressor.flush())) / size
+        for name, compressor in compressors.items()
+    }
 
 
 def run_trainer(*arguments: str) -> str:
-    """Standard output of `python -m trainer ...`, of a check also when it is not passed. Raises EvaluationError with the last line of its errors."""
+    """Standard output of `python -m trainer ...`, of a check also when it is not passed. Raises
+    EvaluationError with the last line of its errors.
+    """
     environment = {**os.environ, **launch.environment(None)}
     command = [sys.executable, "-m", "trainer", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent
+    )
     if ended.returncode not in (0, NOT_PASSED):
         lines = ended.stderr.strip().splitlines() or ["it said nothing"]
-        raise EvaluationError(f"`python -m trainer {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}")
+        raise EvaluationError(
+            f"`python -m trainer {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}"
+        )
     return ended.stdout

@@ -13,17 +13,32 @@ Counts = Callable[[str], Mapping[str, int]]  # of an asset, by its key
 
 def of_lineage(lineage: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     """The funnel of what a checkpoint was made from, never of what is in use now."""
-    return funnel([corpus["name"] for corpus in lineage["recipe"]["corpora"]], lambda key: lineage["assets"][key]["counts"])
+    return funnel(
+        [corpus["name"] for corpus in lineage["recipe"]["corpora"]],
+        lambda key: lineage["assets"][key]["counts"],
+    )
 
 
 def funnel(corpora: Sequence[str], counts: Counts) -> dict[str, dict[str, int]]:
-    """For each corpus its documents after each stage, bytes of text and tokens, named as in DOCUMENTS, BYTES and TOKENS."""
+    """For each corpus its documents after each stage, bytes of text and tokens, named as in DOCUMENTS, BYTES
+    and TOKENS.
+    """
     table = {}
     for name in corpora:
-        raw, scrubbed, quality = (counts(f"corpora/{name}/{stage}") for stage in ("raw", "scrubbed", "quality"))
+        raw, scrubbed, quality = (
+            counts(f"corpora/{name}/{stage}") for stage in ("raw", "scrubbed", "quality")
+        )
         shards = counts(f"token_shards/{name}")
-        documents = (raw["documents"], quality["kept"], shards["train_documents"] + shards["validation_documents"])
-        text = (raw["text_bytes"], scrubbed["text_bytes"], shards["train_text_bytes"] + shards["validation_text_bytes"])
+        documents = (
+            raw["documents"],
+            quality["kept"],
+            shards["train_documents"] + shards["validation_documents"],
+        )
+        text = (
+            raw["text_bytes"],
+            scrubbed["text_bytes"],
+            shards["train_text_bytes"] + shards["validation_text_bytes"],
+        )
         tokens = (shards["train_tokens"], shards["validation_tokens"])
         table[name] = dict(zip(DOCUMENTS + BYTES + TOKENS, documents + text + tokens, strict=True))
     return table
@@ -40,7 +55,9 @@ def draw(table: Mapping[str, Mapping[str, int]]) -> bytes:
     return figures.png(drawing)
 
 
-def _stacked(axes: Any, table: Mapping[str, Mapping[str, int]], stages: Sequence[str], unit: float, title: str) -> None:
+def _stacked(
+    axes: Any, table: Mapping[str, Mapping[str, int]], stages: Sequence[str], unit: float, title: str
+) -> None:
     ends = [0.0] * len(stages)
     colours = figures.colours(table)
     for corpus, row in table.items():
@@ -49,6 +66,12 @@ def _stacked(axes: Any, table: Mapping[str, Mapping[str, int]], stages: Sequence
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
     for stage, end in enumerate(ends):
         share = end / ends[0] if ends[0] else 0.0
-        axes.text(end, stage, f" {end:,.0f}  {share:.0%}" if unit == 1 else f" {end:,.2f}  {share:.0%}", va="center", fontsize=8)
+        axes.text(
+            end,
+            stage,
+            f" {end:,.0f}  {share:.0%}" if unit == 1 else f" {end:,.2f}  {share:.0%}",
+            va="center",
+            fontsize=8,
+        )
     axes.invert_yaxis()
     axes.set(title=title, xlim=(0, 1.3 * max(ends[0], 1e-9)))

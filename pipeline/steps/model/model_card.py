@@ -1,4 +1,6 @@
-"""The model card: what the model is, what it was made from, how well it does. Markdown with the hub's front matter."""
+"""The model card: what the model is, what it was made from, how well it does. Markdown with the hub's front
+matter.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +22,9 @@ SOURCES = {
 
 
 def model_card(lineage: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
-    """The text of README.md in an export. Everything comes from the lineage of the checkpoint, never from what is in use now."""
+    """The text of README.md in an export. Everything comes from the lineage of the checkpoint, never from
+    what is in use now.
+    """
     recipe, done = lineage["recipe"], lineage["training"]
     training = recipe["training"]
     model = ModelConfig.model_validate(training["model"])
@@ -32,8 +36,9 @@ def model_card(lineage: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str
 
 # {recipe["name"]}
 
-A decoder-only language model of {model.parameters(vocab_size):,} parameters{_beginning(training)}, trained on {done["tokens"]:,} tokens
-with a context of {training["seq_len"]:,}. It continues text; it was not taught to answer questions or to follow instructions.
+A decoder-only language model of {model.parameters(vocab_size):,} parameters{_beginning(training)}, trained on
+{done["tokens"]:,} tokens with a context of {training["seq_len"]:,}. It continues text; it was not taught to
+answer questions or to follow instructions.
 
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -52,8 +57,9 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=60)[0]))
 
 ![Documents and bytes after each stage](funnel.png)
 
-E-mail addresses, telephone and card numbers, IP addresses, keys and other personal data were replaced by placeholders before anything else saw the
-text. Documents of low quality and duplicates, exact and near (Jaccard similarity from {recipe["dedup"]["threshold"]:g} on), were left out.
+E-mail addresses, telephone and card numbers, IP addresses, keys and other personal data were replaced by
+placeholders before anything else saw the text. Documents of low quality and duplicates, exact and near
+(Jaccard similarity of {recipe["dedup"]["threshold"]:g} or more), were left out.
 
 ## Training
 
@@ -69,7 +75,8 @@ Seen in training:
 
 ## Evaluation
 
-All {evaluation["held_out_bytes"]:,} bytes of held-out text, none of it seen in training, in bits per byte (less is better):
+All {evaluation["held_out_bytes"]:,} bytes of held-out text, none of it seen in training, in
+bits per byte (less is better):
 
 {_bits_per_byte(evaluation)}
 
@@ -79,8 +86,8 @@ All {evaluation["held_out_bytes"]:,} bytes of held-out text, none of it seen in 
 
 ## Limits
 
-The model repeats what its text says, mistakes and prejudices included, and makes up what it does not know. The rules that look for personal data miss
-some. Nothing but held-out loss was measured.
+The model repeats what its text says, mistakes and prejudices included, and makes up what it does not know.
+The rules that look for personal data miss some. Nothing but held-out loss was measured.
 
 ## Where it comes from
 
@@ -91,33 +98,58 @@ Made with Groundwork, {_code(lineage["git_commit"])}, with {_libraries(done["lib
 
 def _front_matter(recipe: Mapping[str, Any]) -> str:
     """What the hub shows beside a model and finds it by."""
-    facts: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["groundwork"]}
+    facts: dict[str, Any] = {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["groundwork"],
+    }
     datasets = [corpus["source"]["name"] for corpus in recipe["corpora"] if corpus["source"]["kind"] == "hub"]
     base = (recipe["training"]["pretrained"] or {}).get("repo")
-    return yaml.safe_dump(facts | ({"datasets": datasets} if datasets else {}) | ({"base_model": base} if base else {}), sort_keys=False)
+    return yaml.safe_dump(
+        facts | ({"datasets": datasets} if datasets else {}) | ({"base_model": base} if base else {}),
+        sort_keys=False,
+    )
 
 
 def _beginning(training: Mapping[str, Any]) -> str:
     pretrained = training["pretrained"]
-    return "" if pretrained is None else f", begun from the weights of `{pretrained['repo'] or pretrained['path']}`"
+    return (
+        ""
+        if pretrained is None
+        else f", begun from the weights of `{pretrained['repo'] or pretrained['path']}`"
+    )
 
 
 def _sources(lineage: Mapping[str, Any]) -> str:
-    raw = {corpus["name"]: lineage["assets"][f"corpora/{corpus['name']}/raw"] for corpus in lineage["recipe"]["corpora"]}
+    raw = {
+        corpus["name"]: lineage["assets"][f"corpora/{corpus['name']}/raw"]
+        for corpus in lineage["recipe"]["corpora"]
+    }
     return "\n".join(
-        f"- {corpus['name']}: {_source(corpus['source'], raw[corpus['name']]['inputs'].get('revision'))}" for corpus in lineage["recipe"]["corpora"]
+        f"- {corpus['name']}: {_source(corpus['source'], raw[corpus['name']]['inputs'].get('revision'))}"
+        for corpus in lineage["recipe"]["corpora"]
     )
 
 
 def _source(source: Mapping[str, Any], revision: str | None) -> str:
     if source["kind"] == "hub":
-        parts = ", ".join(part for part in (source["config"], source["split"], f"revision {revision}" if revision else None) if part)
+        parts = ", ".join(
+            part
+            for part in (source["config"], source["split"], f"revision {revision}" if revision else None)
+            if part
+        )
         return f"[{source['name']}](https://huggingface.co/datasets/{source['name']}) ({parts})"
     return SOURCES[source["kind"]]
 
 
 def _funnel_table(lineage: Mapping[str, Any]) -> str:
-    return _table(("corpus", *FUNNEL), ([name, *(f"{numbers[column]:,}" for column in FUNNEL)] for name, numbers in of_lineage(lineage).items()))
+    return _table(
+        ("corpus", *FUNNEL),
+        (
+            [name, *(f"{numbers[column]:,}" for column in FUNNEL)]
+            for name, numbers in of_lineage(lineage).items()
+        ),
+    )
 
 
 def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int) -> str:
@@ -129,7 +161,8 @@ def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int) 
         rates = f"peak learning rate {optimizer['muon_lr']:g}, AdamW's {optimizer['lr']:g}"
     rows = {
         "layers, width": f"{model.n_layers}, {model.d_model}",
-        "attention heads": f"{model.n_heads}, {model.n_kv_heads} of keys and values" + (", QK-norm" if model.qk_norm else ""),
+        "attention heads": f"{model.n_heads}, {model.n_kv_heads} of keys and values"
+        + (", QK-norm" if model.qk_norm else ""),
         "feed-forward width": f"{model.d_ff:,}",
         "vocabulary": f"{vocab_size:,}, byte-level BPE",
         "optimizer": f"{optimizer['kind']}, {rates}, weight decay {optimizer['weight_decay']:g}",
@@ -139,25 +172,38 @@ def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int) 
         "seed": str(training["seed"]),
     }
     if training["stages"]:
-        rows["stages"] = ", ".join(f"{stage.name} {stage.tokens / training['max_tokens']:.0%}" for stage in curriculum.stages)
+        rows["stages"] = ", ".join(
+            f"{stage.name} {stage.tokens / training['max_tokens']:.0%}" for stage in curriculum.stages
+        )
     return _table(("setting", "value"), rows.items(), numbers=False)
 
 
 def _seen(lineage: Mapping[str, Any]) -> str:
     """How much of each corpus, and how often."""
-    counts = {name: lineage["assets"][f"token_shards/{name}"]["counts"]["train_tokens"] for name in lineage["training"]["corpus_tokens"]}
-    rows = ([name, f"{seen:,}", f"{seen / max(counts[name], 1):.2f}"] for name, seen in lineage["training"]["corpus_tokens"].items())
+    counts = {
+        name: lineage["assets"][f"token_shards/{name}"]["counts"]["train_tokens"]
+        for name in lineage["training"]["corpus_tokens"]
+    }
+    rows = (
+        [name, f"{seen:,}", f"{seen / max(counts[name], 1):.2f}"]
+        for name, seen in lineage["training"]["corpus_tokens"].items()
+    )
     return _table(("corpus", "tokens", "epochs"), rows)
 
 
 def _bits_per_byte(evaluation: Mapping[str, Any]) -> str:
     rows = {"**this model**": evaluation["bits_per_byte"], **evaluation["compressors"]}
-    rows |= {f"this model, {name}": found["bits_per_byte"] for name, found in evaluation["per_corpus"].items()}
+    rows |= {
+        f"this model, {name}": found["bits_per_byte"] for name, found in evaluation["per_corpus"].items()
+    }
     return _table(("", "bits per byte"), ([name, f"{bits:.3f}"] for name, bits in rows.items()))
 
 
 def _samples(samples: Sequence[Mapping[str, str]]) -> str:
-    return "\n\n".join(f"`{sample['prompt']}`\n\n{_fenced(sample['text'])}" for sample in samples) or "None were asked for."
+    return (
+        "\n\n".join(f"`{sample['prompt']}`\n\n{_fenced(sample['text'])}" for sample in samples)
+        or "None were asked for."
+    )
 
 
 def _fenced(text: str) -> str:

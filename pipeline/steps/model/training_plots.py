@@ -36,7 +36,9 @@ def draw(found: Sequence[Mapping[str, Any]]) -> bytes:
         (speeds, "tokens_per_second", "tokens per second"),
         (gradients, "grad_norm", "gradient norm before clipping"),
     ):
-        axes.plot(_millions(train), [record[field] for record in train], color=figures.COLOURS[0], linewidth=1)
+        axes.plot(
+            _millions(train), [record[field] for record in train], color=figures.COLOURS[0], linewidth=1
+        )
         axes.set(title=title, ylim=(0, None))
     for axes in drawing.axes:
         axes.grid(alpha=0.25)

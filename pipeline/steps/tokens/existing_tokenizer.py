@@ -11,9 +11,15 @@ TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 
 def fetch(params: ExistingTokenizer) -> dict[str, str]:
-    """tokenizer.json as it is, and a tokenizer_config.json that names begin and end of text. Raises TokenizerError."""
+    """tokenizer.json as it is, and a tokenizer_config.json that names begin and end of text. Raises
+    TokenizerError.
+    """
     tokenizer, config = _local(params.path) if params.path.exists() else _from_hub(params)
-    settings = _object(config, CONFIG, params) if config is not None else {"tokenizer_class": "PreTrainedTokenizerFast"}
+    settings = (
+        _object(config, CONFIG, params)
+        if config is not None
+        else {"tokenizer_class": "PreTrainedTokenizerFast"}
+    )
     settings.pop("auto_map", None)  # code of others, which is never run
     for key, token in (("bos_token", params.begin_of_text), ("eos_token", params.end_of_text)):
         if token is not None:
@@ -31,19 +37,30 @@ def _local(path: Path) -> tuple[str, str | None]:
     tokenizer = path / TOKENIZER if path.is_dir() else path
     config = tokenizer.with_name(CONFIG)
     try:
-        return tokenizer.read_text(encoding="utf-8"), config.read_text(encoding="utf-8") if config.exists() else None
+        return tokenizer.read_text(encoding="utf-8"), config.read_text(
+            encoding="utf-8"
+        ) if config.exists() else None
     except (OSError, UnicodeDecodeError) as error:
         raise TokenizerError(f"tokenizer: {tokenizer} cannot be read: {error}") from error
 
 
 def _from_hub(params: ExistingTokenizer) -> tuple[str, str | None]:
-    if params.source.startswith((".", "/", "~")) or params.source.endswith(".json") or params.source.count("/") > 1:
-        raise TokenizerError(f"tokenizer: there is no {params.path}; give a tokenizer.json, a directory that holds one, or a name on the hub")
+    if (
+        params.source.startswith((".", "/", "~"))
+        or params.source.endswith(".json")
+        or params.source.count("/") > 1
+    ):
+        raise TokenizerError(
+            f"tokenizer: there is no {params.path}; give a tokenizer.json, a directory that holds one, or a "
+            "name on the hub"
+        )
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
     def download(name: str) -> str:
-        return Path(hf_hub_download(params.source, name, revision=params.revision, token=hub_token())).read_text(encoding="utf-8")
+        return Path(
+            hf_hub_download(params.source, name, revision=params.revision, token=hub_token())
+        ).read_text(encoding="utf-8")
 
     try:
         tokenizer = download(TOKENIZER)
@@ -54,7 +71,10 @@ def _from_hub(params: ExistingTokenizer) -> tuple[str, str | None]:
     except Exception as error:  # the HTTP library's own errors, which change with it
         said = str(error).strip().partition("\n")[0]
         at = f" at revision {params.revision!r}" if params.revision else ""
-        raise TokenizerError(f"tokenizer: {params.source!r} is no path here, and the hub does not give its {TOKENIZER}{at}: {said}") from error
+        raise TokenizerError(
+            f"tokenizer: {params.source!r} is no path here, and the hub does not give its {TOKENIZER}{at}: "
+            f"{said}"
+        ) from error
 
 
 def _object(text: str, name: str, params: ExistingTokenizer) -> dict[str, Any]:

@@ -21,7 +21,8 @@ class Shard:
 
 
 class ShardSeries:
-    """Writes `<directory>/<name>.00000.bin` and so on. A document never spans shards; one of more than `max_tokens` has a shard of its own.
+    """Writes `<directory>/<name>.00000.bin` and so on. A document never spans shards; one of more than
+    `max_tokens` has a shard of its own.
 
     Where there is no document there is no shard. On an error the shard in the making leaves nothing behind.
     """
@@ -36,7 +37,9 @@ class ShardSeries:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._writer is not None:
             self._writer.__exit__(kind, error, trace)
             self._writer = None

@@ -1,4 +1,6 @@
-"""Where token shards are and what made them: those in the store by their manifest, those in a directory by their names."""
+"""Where token shards are and what made them: those in the store by their manifest, those in a directory by
+their names.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +29,8 @@ class ShardSetError(PipelineError):
 class ShardSet:
     """The token shards of one corpus and split, in the order in which they are read.
 
-    `sha256`: what a manifest says of their files, by path; `text_bytes`: how much text they hold, if that is known.
+    `sha256`: what a manifest says of their files, by path; `text_bytes`: how much text they hold, if that is
+    known.
     """
 
     corpus: str
@@ -44,11 +47,19 @@ class ShardSet:
 def stored(version: Version, split: str) -> ShardSet:
     """What a version of `token_shards/<corpus>` holds of a split."""
     hashes = {version.path / file.path: file.sha256 for part in version.parts for file in part.files.values()}
-    return ShardSet(version.key.partition("/")[2], split, tuple(prefixes(version, split)), hashes, version.counts[f"{split}_text_bytes"])
+    return ShardSet(
+        version.key.partition("/")[2],
+        split,
+        tuple(prefixes(version, split)),
+        hashes,
+        version.counts[f"{split}_text_bytes"],
+    )
 
 
 def in_place(path: Path, splits: Sequence[str]) -> list[ShardSet]:
-    """The shards at `path`: a directory, with or without `train` and `validation` in it, or one shard by its name. Raises ShardSetError."""
+    """The shards at `path`: a directory, with or without `train` and `validation` in it, or one shard by its
+    name. Raises ShardSetError.
+    """
     whole = path.with_suffix("") if path.suffix in (".bin", ".idx") else path
     if idx_path(whole).is_file():
         return [ShardSet(str(whole), "", (whole,))]
@@ -62,20 +73,31 @@ def in_place(path: Path, splits: Sequence[str]) -> list[ShardSet]:
         found.append(ShardSet(str(path), split, here, hashes, text_bytes or None))
     found = [shards for shards in found if shards.prefixes]
     if not found:
-        raise ShardSetError(f"{path}: no token shard is there; a shard is a .bin and an .idx of the same name")
+        raise ShardSetError(
+            f"{path}: no token shard is there; a shard is a .bin and an .idx of the same name"
+        )
     return found
 
 
 def _recorded(path: Path) -> dict[Path, tuple[str, int]]:
-    """What `python -m pipeline tokenize` noted of the files that it wrote to a directory: sha256, and the bytes of text of their shard."""
+    """What `python -m pipeline tokenize` noted of the files that it wrote to a directory: sha256, and the
+    bytes of text of their shard.
+    """
     record = path / RECORD
     if not record.is_file():
         return {}
     try:
         shards = json.loads(record.read_text(encoding="utf-8"))["shards"]
-        return {path / name: (sha256, shard["text_bytes"]) for shard in shards for name, sha256 in shard["files"].items()}
+        return {
+            path / name: (sha256, shard["text_bytes"])
+            for shard in shards
+            for name, sha256 in shard["files"].items()
+        }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ShardSetError(f"{record} is not what `tokenize` writes ({type(error).__name__}: {error}); without it hashes are not checked") from error
+        raise ShardSetError(
+            f"{record} is not what `tokenize` writes ({type(error).__name__}: {error}); without it hashes "
+            "are not checked"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -92,7 +114,9 @@ class Vocabulary:
 
     @property
     def special_ids(self) -> list[int]:
-        return sorted(number for number, token in self.tokenizer.get_added_tokens_decoder().items() if token.special)
+        return sorted(
+            number for number, token in self.tokenizer.get_added_tokens_decoder().items() if token.special
+        )
 
     def text(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=False)
@@ -117,7 +141,10 @@ def vocabulary_of(store: Store, versions: Sequence[Version]) -> Vocabulary:
     tokenizer = store.current("tokenizer")
     for version in versions:
         if version.manifest["inputs"]["tokenizer"] != tokenizer.data_version:
-            raise ShardSetError(f"{version.key} was made with another tokenizer than the one in use now: run the job `retokenize` first")
+            raise ShardSetError(
+                f"{version.key} was made with another tokenizer than the one in use now: run the job "
+                "`retokenize` first"
+            )
     return vocabulary(tokenizer.path)
 
 
@@ -130,7 +157,9 @@ def vocabulary_beside(path: Path) -> Vocabulary | None:
 
 
 def problems(prefix: Path, sha256: Mapping[Path, str], known: Vocabulary | None) -> Iterator[str]:
-    """What is wrong with a shard, by file and document, the first of each kind. Reads every byte; memory does not grow with the shard."""
+    """What is wrong with a shard, by file and document, the first of each kind. Reads every byte; memory does
+    not grow with the shard.
+    """
     for path in (bin_path(prefix), idx_path(prefix)):
         expected = sha256.get(path)
         if expected and path.is_file() and (found := file_sha256(path)) != expected:

@@ -1,4 +1,6 @@
-"""Kept documents -> token shards of one corpus, train and validation apart; each part makes shards of its own."""
+"""Kept documents -> token shards of one corpus, train and validation apart; each part makes shards of its
+own.
+"""
 
 import logging
 from functools import lru_cache, partial
@@ -17,47 +19,105 @@ from pipeline.store.parts import PartTask, derive
 from pipeline.store.versions import Part, Store, Version, Work
 
 VERSION = "shards-2"
-# One process encodes on all cores and reads ahead, so that two are no faster until there is so much more to do than in other stages.
+# One process encodes on all cores and reads ahead, so that two are no faster until there is so much more to
+# do than in other stages.
 PROCESSES_PAY_LATER = 8
 
 log = logging.getLogger(__name__)
 
 
 class ShardParams(Params):
-    """Which documents are held out, a function of the document's id alone, made before tokenizing; and how long a shard gets."""
+    """Which documents are held out, a function of the document's id alone, made before tokenizing; and how
+    long a shard gets.
+    """
 
-    validation_fraction: float = Field(0.02, gt=0, lt=0.5, description="Share of the documents of each corpus that is held out for validation.")
-    shard_tokens: int = Field(100_000_000, ge=1, description="Tokens per shard at most; a longer document has a shard of its own.")
+    validation_fraction: float = Field(
+        0.02,
+        gt=0,
+        lt=0.5,
+        description="Share of the documents of each corpus that is held out for validation.",
+    )
+    shard_tokens: int = Field(
+        100_000_000, ge=1, description="Tokens per shard at most; a longer document has a shard of its own."
+    )
 
 
 def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> Version:
-    """The token shards of a corpus: Megatron `.bin`/`.idx`, uint16 or uint32 by the tokenizer's largest id."""
-    scrubbed, quality = store.current(f"corpora/{corpus}/scrubbed"), store.current(f"corpora/{corpus}/quality")
+    """The token shards of a corpus: Megatron `.bin`/`.idx`, uint16 or uint32 by the tokenizer's largest
+    id.
+    """
+    scrubbed, quality = (
+        store.current(f"corpora/{corpus}/scrubbed"),
+        store.current(f"corpora/{corpus}/quality"),
+    )
     dedup, tokenizer = store.current("dedup"), store.current("tokenizer")
     verdicts = {part.name: part for part in quality.parts}
     decisions = {part.name: part for part in dedup.parts}
-    sources = [(part, verdicts[part.name], decisions[decision_name(corpus, part.name)]) for part in scrubbed.parts]
-    inputs = {"tokenizer": tokenizer.data_version, scrubbed.key: scrubbed.data_version, quality.key: quality.data_version}
-    # Only this corpus's decisions: a change in another corpus that decides nothing here leaves these shards as they are.
+    sources = [
+        (part, verdicts[part.name], decisions[decision_name(corpus, part.name)]) for part in scrubbed.parts
+    ]
+    inputs = {
+        "tokenizer": tokenizer.data_version,
+        scrubbed.key: scrubbed.data_version,
+        quality.key: quality.data_version,
+    }
+    # Only this corpus's decisions: a change in another corpus that decides nothing here leaves these shards
+    # as they are.
     inputs |= {f"dedup/{part.name}": decided.data_version for part, _, decided in sources}
     work = Work(f"token_shards/{corpus}", VERSION, params, inputs)
     tasks = []
     for document_part, verdict_part, decision in sources:
-        files = (scrubbed.file(document_part, "documents"), quality.file(verdict_part, "verdicts"), dedup.file(decision, "decisions"))
-        hashes = [document_part.files["documents"].sha256, verdict_part.data_version, decision.data_version, tokenizer.data_version]
-        tasks.append(PartTask(document_part.name, work.part_fingerprint(hashes), files, files[0].stat().st_size // PROCESSES_PAY_LATER))
+        files = (
+            scrubbed.file(document_part, "documents"),
+            quality.file(verdict_part, "verdicts"),
+            dedup.file(decision, "decisions"),
+        )
+        hashes = [
+            document_part.files["documents"].sha256,
+            verdict_part.data_version,
+            decision.data_version,
+            tokenizer.data_version,
+        ]
+        tasks.append(
+            PartTask(
+                document_part.name,
+                work.part_fingerprint(hashes),
+                files,
+                files[0].stat().st_size // PROCESSES_PAY_LATER,
+            )
+        )
     slow = bpe.unsupported(frozen(tokenizer.path).tokenizer_json)
     if slow:
-        log.info("%s: by `tokenizers`, some fifty times slower than the fast encoder, which does not take this tokenizer: %s", work.key, slow)
-    version = derive(store, engine, work, tasks, partial(_tokenize_part, tokenizer=tokenizer.path, params=params, fast=slow is None))
+        log.info(
+            "%s: by `tokenizers`, some fifty times slower than the fast encoder, which does not take this "
+            "tokenizer: %s",
+            work.key,
+            slow,
+        )
+    version = derive(
+        store,
+        engine,
+        work,
+        tasks,
+        partial(_tokenize_part, tokenizer=tokenizer.path, params=params, fast=slow is None),
+    )
     if version.counts["encoder_fallbacks"] and not version.reused:
-        log.warning("%s: %d parts were encoded by `tokenizers` after a mismatch", work.key, version.counts["encoder_fallbacks"])
+        log.warning(
+            "%s: %d parts were encoded by `tokenizers` after a mismatch",
+            work.key,
+            version.counts["encoder_fallbacks"],
+        )
     return version
 
 
 def prefixes(version: Version, split: str) -> list[Path]:
     """The shards of a split, in the order of the parts: each is this path with `.bin` and `.idx`."""
-    tables = [(part, table) for part in version.parts for table in sorted(part.files) if table.startswith(f"{split}.") and table.endswith(".bin")]
+    tables = [
+        (part, table)
+        for part in version.parts
+        for table in sorted(part.files)
+        if table.startswith(f"{split}.") and table.endswith(".bin")
+    ]
     return [version.file(part, table).with_suffix("") for part, table in tables]
 
 
@@ -65,7 +125,11 @@ def _tokenize_part(task: PartTask, directory: Path, tokenizer: Path, params: Sha
     try:
         return _write_part(task, directory, tokenizer, params, fast)
     except bpe.MismatchError as error:
-        log.warning("%s: %s; this part is encoded by `tokenizers` instead. Please report the document to gigatoken", task.name, error)
+        log.warning(
+            "%s: %s; this part is encoded by `tokenizers` instead. Please report the document to gigatoken",
+            task.name,
+            error,
+        )
         part = _write_part(task, directory, tokenizer, params, fast=False)
         part.counts["encoder_fallbacks"] = 1
         return part
@@ -75,11 +139,14 @@ def _write_part(task: PartTask, directory: Path, tokenizer: Path, params: ShardP
     encoder, tokenizer_sha256 = _encoder(tokenizer, fast)
     writing = SplitShards(directory, task.name, encoder, params.validation_fraction, params.shard_tokens)
     writing.write(kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]))
-    files, counts = writing.finish(directory / "shards" / f"{task.name}.json", {"tokenizer_sha256": tokenizer_sha256})
+    files, counts = writing.finish(
+        directory / "shards" / f"{task.name}.json", {"tokenizer_sha256": tokenizer_sha256}
+    )
     return Part(task.name, task.fingerprint, files, counts | {"encoder_fallbacks": 0})
 
 
-@lru_cache(maxsize=1)  # loading takes as long as encoding 10 MB, and a warm encoder is twice as fast as a new one
+# loading takes as long as encoding 10 MB, and a warm encoder is twice as fast as a new one
+@lru_cache(maxsize=1)
 def _encoder(tokenizer: Path, fast: bool) -> tuple[bpe.Encoder, str]:
     found = frozen(tokenizer)
     return bpe.Encoder(found.tokenizer_json, found.boundaries, fast), found.sha256

@@ -21,18 +21,24 @@ COUNTED = ("documents", "tokens", "text_bytes")
 
 
 class SplitShards:
-    """Writes `<directory>/<split>/<name>.00000.bin` and `.idx`, and on. Documents without text are left out, and named in the record.
+    """Writes `<directory>/<split>/<name>.00000.bin` and `.idx`, and on. Documents without text are left out,
+    and named in the record.
 
-    With the fast encoder, some documents are encoded a second time by `tokenizers`: MismatchError leaves no shard in the making behind.
+    With the fast encoder, some documents are encoded a second time by `tokenizers`: MismatchError leaves no
+    shard in the making behind.
     """
 
-    def __init__(self, directory: Path, name: str, encoder: bpe.Encoder, validation_fraction: float, shard_tokens: int):
+    def __init__(
+        self, directory: Path, name: str, encoder: bpe.Encoder, validation_fraction: float, shard_tokens: int
+    ):
         self.directory = directory
         self.dtype = token_dtype(encoder.max_id)
         self.empty: list[str] = []
         self._encoder = encoder
         self._validation_fraction = validation_fraction
-        self._series = {split: ShardSeries(directory / split, name, self.dtype, shard_tokens) for split in SPLITS}
+        self._series = {
+            split: ShardSeries(directory / split, name, self.dtype, shard_tokens) for split in SPLITS
+        }
         self._checked = bpe.Checked()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
@@ -54,17 +60,29 @@ class SplitShards:
         return document_ids, sizes, ids, lengths
 
     def finish(self, record: Path, facts: dict[str, Any]) -> tuple[dict[str, File], dict[str, int]]:
-        """Writes the record: documents, tokens, bytes of text and hashes of each shard beside `facts`. All files by table, and counts."""
-        counts = {f"{split}_{what}": 0 for split in SPLITS for what in (*COUNTED, "shards")} | {"empty_documents": len(self.empty)}
+        """Writes the record: documents, tokens, bytes of text and hashes of each shard beside `facts`. All
+        files by table, and counts.
+        """
+        counts = {f"{split}_{what}": 0 for split in SPLITS for what in (*COUNTED, "shards")} | {
+            "empty_documents": len(self.empty)
+        }
         files: dict[str, File] = {}
         shards = []
         for split, series in self._series.items():
             for number, shard in enumerate(series.shards):
-                pair = {path.suffix: File.of(path, self.directory) for path in (bin_path(shard.prefix), idx_path(shard.prefix))}
+                pair = {
+                    path.suffix: File.of(path, self.directory)
+                    for path in (bin_path(shard.prefix), idx_path(shard.prefix))
+                }
                 files |= {f"{split}.{number:05d}{suffix}": file for suffix, file in pair.items()}
                 contents = {what: getattr(shard, what) for what in COUNTED}
                 for what, count in (*contents.items(), ("shards", 1)):
                     counts[f"{split}_{what}"] += count
                 shards.append({"files": {file.path: file.sha256 for file in pair.values()}, **contents})
-        write_atomically(record, json.dumps({"dtype": self.dtype.name, **facts, "shards": shards, "empty_documents": self.empty}, indent=1))
+        write_atomically(
+            record,
+            json.dumps(
+                {"dtype": self.dtype.name, **facts, "shards": shards, "empty_documents": self.empty}, indent=1
+            ),
+        )
         return files | {"shards": File.of(record, self.directory)}, counts

@@ -15,7 +15,9 @@ LONGEST_COUNTED = 1 << 20  # tokens; a median above it is reported as this
 
 @dataclass(frozen=True)
 class Statistics:
-    """`shortest`, `median` and `longest` in tokens; `occurrences` by id in `sampled` tokens, evenly spread over the shards."""
+    """`shortest`, `median` and `longest` in tokens; `occurrences` by id in `sampled` tokens, evenly spread
+    over the shards.
+    """
 
     shards: int
     documents: int
@@ -29,7 +31,9 @@ class Statistics:
 
 
 def measure(prefixes: Sequence[Path]) -> Statistics:
-    """Reads every length, and the tokens of a sample: memory does not grow with the shards. Raises ShardError."""
+    """Reads every length, and the tokens of a sample: memory does not grow with the shards. Raises
+    ShardError.
+    """
     stream = TokenStream(prefixes)
     counted = np.zeros(LONGEST_COUNTED + 1, np.int64)
     shortest, longest = np.iinfo(np.int32).max, 0
@@ -43,12 +47,24 @@ def measure(prefixes: Sequence[Path]) -> Statistics:
     median = int(np.searchsorted(np.cumsum(counted), (documents + 1) // 2))
     occurrences, sampled = _sample(stream)
     dtype = "/".join(sorted({shard.dtype.name for shard in stream.shards}))
-    return Statistics(len(stream.shards), documents, stream.num_tokens, dtype, min(shortest, longest), median, longest, sampled, occurrences)
+    return Statistics(
+        len(stream.shards),
+        documents,
+        stream.num_tokens,
+        dtype,
+        min(shortest, longest),
+        median,
+        longest,
+        sampled,
+        occurrences,
+    )
 
 
 def _sample(stream: TokenStream) -> tuple[np.ndarray, int]:
     blocks = -(-stream.num_tokens // BLOCK_TOKENS)
-    taken = np.unique(np.linspace(0, max(blocks - 1, 0), min(blocks, SAMPLED_TOKENS // BLOCK_TOKENS)).astype(np.int64))
+    taken = np.unique(
+        np.linspace(0, max(blocks - 1, 0), min(blocks, SAMPLED_TOKENS // BLOCK_TOKENS)).astype(np.int64)
+    )
     occurrences, sampled = np.zeros(0, np.int64), 0
     for block in taken.tolist():
         start = block * BLOCK_TOKENS

@@ -1,4 +1,6 @@
-"""The kept text of all corpora -> a tokenizer, trained once and then frozen; or one that exists, frozen as it is."""
+"""The kept text of all corpora -> a tokenizer, trained once and then frozen; or one that exists, frozen as it
+is.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +27,9 @@ KEY = "tokenizer"
 
 @dataclass(frozen=True)
 class Frozen:
-    """What a tokenizer in the store (or in any directory) is: its content, its name by content, and what begins and ends a document."""
+    """What a tokenizer in the store (or in any directory) is: its content, its name by content, and what
+    begins and ends a document.
+    """
 
     tokenizer_json: str
     sha256: str
@@ -42,21 +46,34 @@ def frozen(directory: Path) -> Frozen:
 
 
 def tokenizer(
-    store: Store, recipe: str, corpora: Sequence[str], params: bpe.TokenizerChoice, validation_fraction: float, retrain: bool = False
+    store: Store,
+    recipe: str,
+    corpora: Sequence[str],
+    params: bpe.TokenizerChoice,
+    validation_fraction: float,
+    retrain: bool = False,
 ) -> Version:
-    """The recipe's tokenizer. One that exists stays, whatever the corpora became: a new one would invalidate every shard and checkpoint.
+    """The recipe's tokenizer. One that exists stays, whatever the corpora became: a new one would invalidate
+    every shard and checkpoint.
 
-    `retrain` asks for a new one, or to fetch an existing one anew; so does a change of `params`. Held-out documents are not trained on.
-    Raises TokenizerError, of which VocabularyError is one.
+    `retrain` asks for a new one, or to fetch an existing one anew; so does a change of `params`. Held-out
+    documents are not trained on. Raises TokenizerError, of which VocabularyError is one.
     """
     work = None if retrain else _in_store(store, recipe, params)
     fetched: dict[str, str] = {}
     if work is None and isinstance(params, bpe.ExistingTokenizer):
         fetched = fetch(params)
-        work = Work(KEY, bpe.VERSION, _settings(recipe, params), {name: fingerprint(content) for name, content in fetched.items()})
+        work = Work(
+            KEY,
+            bpe.VERSION,
+            _settings(recipe, params),
+            {name: fingerprint(content) for name, content in fetched.items()},
+        )
     elif work is None:
         inputs = {key: store.current(key).data_version for key in input_keys(corpora)}
-        work = Work(KEY, bpe.VERSION, _settings(recipe, params) | {"validation_fraction": validation_fraction}, inputs)
+        work = Work(
+            KEY, bpe.VERSION, _settings(recipe, params) | {"validation_fraction": validation_fraction}, inputs
+        )
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
@@ -68,7 +85,11 @@ def tokenizer(
 
 
 def _sample(
-    store: Store, corpora: Sequence[str], params: bpe.TokenizerParams, validation_fraction: float, counts: dict[str, int]
+    store: Store,
+    corpora: Sequence[str],
+    params: bpe.TokenizerParams,
+    validation_fraction: float,
+    counts: dict[str, int],
 ) -> Iterator[list[str]]:
     """Texts to train on, at most `sample_bytes`, chosen by their ids within each corpus; counts them."""
     sizes = {corpus: store.current(f"corpora/{corpus}/scrubbed").counts["text_bytes"] for corpus in corpora}
@@ -76,7 +97,9 @@ def _sample(
         share = left / max(sizes[corpus], 1)
         for batch in kept_documents(store, corpus):
             ids = batch.column("id")
-            taken = (bpe.share_of(ids, "validation") >= validation_fraction) & (bpe.share_of(ids, "tokenizer") < share)
+            taken = (bpe.share_of(ids, "validation") >= validation_fraction) & (
+                bpe.share_of(ids, "tokenizer") < share
+            )
             texts = bpe.cut(batch.column("text").filter(pa.array(taken)), params.max_document_chars)
             used = np.cumsum(pc.binary_length(texts).to_numpy())
             fitting = int(np.searchsorted(used, left, side="right"))
@@ -102,18 +125,27 @@ def _settings(recipe: str, params: bpe.TokenizerChoice) -> dict[str, Any]:
 
 
 def _in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Work | None:
-    """What made the recipe's tokenizer from whatever the corpora were then: the one in use, else (another was in between) the newest."""
+    """What made the recipe's tokenizer from whatever the corpora were then: the one in use, else (another was
+    in between) the newest.
+    """
     asked = _settings(recipe, params)
     in_use = store.current(KEY).fingerprint if store.has(KEY) else None
     found = []
     for path in store.directory(KEY).glob("*/manifest.json"):
         manifest = json.loads(path.read_text())
         work = Work(KEY, bpe.VERSION, manifest["params"], manifest["inputs"])
-        if asked.items() <= manifest["params"].items() and work.fingerprint == manifest["fingerprint"] and store.find(work):
+        if (
+            asked.items() <= manifest["params"].items()
+            and work.fingerprint == manifest["fingerprint"]
+            and store.find(work)
+        ):
             found.append((work.fingerprint == in_use, manifest["finished"], work))
     return max(found, key=itemgetter(0, 1))[2] if found else None
 
 
 def input_keys(corpora: Sequence[str]) -> list[str]:
     """What decides which text there is to train on and to hold out."""
-    return ["dedup", *(f"corpora/{corpus}/{stage}" for corpus in corpora for stage in ("scrubbed", "quality"))]
+    return [
+        "dedup",
+        *(f"corpora/{corpus}/{stage}" for corpus in corpora for stage in ("scrubbed", "quality")),
+    ]

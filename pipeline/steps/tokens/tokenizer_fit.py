@@ -46,9 +46,13 @@ class Usage:
 
 
 def usage(store: Store, corpora: Sequence[str], version: Version, validation_fraction: float) -> list[Usage]:
-    """For each corpus, its first held-out documents of up to SAMPLE_BYTES; begin and end of text are not counted."""
+    """For each corpus, its first held-out documents of up to SAMPLE_BYTES; begin and end of text are not
+    counted.
+    """
     found = frozen(version.path)
-    encoder = bpe.Encoder(found.tokenizer_json, found.boundaries, fast=bpe.unsupported(found.tokenizer_json) is None)
+    encoder = bpe.Encoder(
+        found.tokenizer_json, found.boundaries, fast=bpe.unsupported(found.tokenizer_json) is None
+    )
     return [_of_corpus(store, corpus, encoder, validation_fraction) for corpus in corpora]
 
 
@@ -74,5 +78,8 @@ def longest_tokens(version: Version, number: int) -> list[str]:
     """The longest entries as text, longest first; special tokens left out."""
     tokenizer = Tokenizer.from_str(frozen(version.path).tokenizer_json)
     special = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
-    entries = sorted(((len(token), entry) for token, entry in tokenizer.get_vocab().items() if token not in special), reverse=True)
+    entries = sorted(
+        ((len(token), entry) for token, entry in tokenizer.get_vocab().items() if token not in special),
+        reverse=True,
+    )
     return [tokenizer.decode([entry], skip_special_tokens=False) for _, entry in entries[:number]]

@@ -25,7 +25,9 @@ def located(recipe: Recipe) -> TrainingConfig:
 
 
 def identity(store: Store, training: TrainingConfig) -> dict[str, Any] | None:
-    """What the weights are, wherever they lie: their content, or repository and revision. Raises WeightsError."""
+    """What the weights are, wherever they lie: their content, or repository and revision. Raises
+    WeightsError.
+    """
     source = training.pretrained
     if source is None:
         return None
@@ -37,8 +39,15 @@ def identity(store: Store, training: TrainingConfig) -> dict[str, Any] | None:
 def _content(hashes: FileHashes, directory: Path) -> str:
     weights = sorted(directory.glob("*.safetensors"))
     if not weights:
-        raise WeightsError(f"training.pretrained.path: {directory} is no directory that holds *.safetensors; relative paths start at the recipe")
+        raise WeightsError(
+            f"training.pretrained.path: {directory} is no directory that holds *.safetensors; relative paths "
+            "start at the recipe"
+        )
     try:
-        return combined(f"{path.name} {hashes.sha256(path)}" for path in (directory / "config.json", *weights))
+        return combined(
+            f"{path.name} {hashes.sha256(path)}" for path in (directory / "config.json", *weights)
+        )
     except OSError as error:
-        raise WeightsError(f"training.pretrained.path: {error.filename} cannot be read: {error.strerror}") from error
+        raise WeightsError(
+            f"training.pretrained.path: {error.filename} cannot be read: {error.strerror}"
+        ) from error

@@ -1,4 +1,6 @@
-"""How the trainer is started: alone, in several processes that torchrun keeps together, or on several hosts."""
+"""How the trainer is started: alone, in several processes that torchrun keeps together, or on several
+hosts.
+"""
 
 import os
 import re
@@ -20,13 +22,22 @@ HOST = r"(\w[\w.-]*@)?\w[\w.-]*"  # and no option of ssh
 
 
 class Launcher(Protocol):
-    """A way to start trainers. After a TrainerKilledError it can be asked again, and goes on with what is left."""
+    """A way to start trainers. After a TrainerKilledError it can be asked again, and goes on with what is
+    left.
+    """
 
-    def run(self, config: Path, variables: Mapping[str, str], poll: Callable[[], bool], errors: IO[bytes] | None = None) -> int:
+    def run(
+        self,
+        config: Path,
+        variables: Mapping[str, str],
+        poll: Callable[[], bool],
+        errors: IO[bytes] | None = None,
+    ) -> int:
         """Trains until it ends and returns its exit status. TrainerKilledError when something else ended it.
 
-        Each process has `variables` in its environment, and writes its standard error to `errors`, or where this process does. `poll` is called
-        all the while and stops training by returning False; however this ends, no trainer is left.
+        Each process has `variables` in its environment, and writes its standard error to `errors`, or where
+        this process does. `poll` is called all the while and stops training by returning False; however this
+        ends, no trainer is left.
         """
 
 
@@ -37,7 +48,13 @@ class ThisMachine:
     processes: int
     threads: int | None
 
-    def run(self, config: Path, variables: Mapping[str, str], poll: Callable[[], bool], errors: IO[bytes] | None = None) -> int:
+    def run(
+        self,
+        config: Path,
+        variables: Mapping[str, str],
+        poll: Callable[[], bool],
+        errors: IO[bytes] | None = None,
+    ) -> int:
         environment = {**os.environ, **launch.environment(self.threads, self.processes), **variables}
         status = run_group(launch.command(config, self.processes), environment, poll, errors)
         if status < 0:
@@ -50,11 +67,16 @@ class ThisMachine:
 class LaunchParams(Params):
     """What the processes share is `training.parallel`."""
 
-    kind: Literal["subprocess", "torchrun"] = Field("subprocess", description="One process, or as many as torchrun is told to start.")
-    nproc_per_node: int = Field(1, ge=1, description="Processes on this machine, or on each host; with GPUs, one for each.")
+    kind: Literal["subprocess", "torchrun"] = Field(
+        "subprocess", description="One process, or as many as torchrun is told to start."
+    )
+    nproc_per_node: int = Field(
+        1, ge=1, description="Processes on this machine, or on each host; with GPUs, one for each."
+    )
     hosts: tuple[str, ...] = Field(
         (),
-        description="Machines to train on, over ssh, by names or addresses under which they reach each other; none: on this one. "
+        description="Machines to train on, over ssh, by names or addresses under which they reach each "
+        "other; none: on this one. "
         "They see this code, its environment and the store at the same paths.",
     )
 
@@ -66,9 +88,15 @@ class LaunchParams(Params):
         for host in self.hosts:
             if not re.fullmatch(HOST, host):
                 raise ValueError(f"{host!r} is no name of a host; write name or user@name")
-        twice = [name for name, times in Counter(host.rpartition("@")[2] for host in self.hosts).items() if times > 1]
+        twice = [
+            name
+            for name, times in Counter(host.rpartition("@")[2] for host in self.hosts).items()
+            if times > 1
+        ]
         if twice:
-            raise ValueError(f"hosts: {twice[0]} is there twice; nproc_per_node says how many processes each has")
+            raise ValueError(
+                f"hosts: {twice[0]} is there twice; nproc_per_node says how many processes each has"
+            )
         return self
 
     def launcher(self, threads: int | None) -> Launcher:

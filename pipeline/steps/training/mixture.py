@@ -16,19 +16,28 @@ class MixtureError(PipelineError):
 
 
 class MixtureParams(Params):
-    """How corpora are weighed against each other where they have no weight of their own, and how often text may be repeated."""
+    """How corpora are weighed against each other where they have no weight of their own, and how often text
+    may be repeated.
+    """
 
     temperature: float = Field(
         1.0,
         ge=1,
-        description="A corpus of n tokens counts as n^(1/temperature) (Conneau and Lample 2019): 1 takes all text alike, more raises small corpora.",
+        description="A corpus of n tokens counts as n^(1/temperature) (Conneau and Lample 2019): 1 takes all "
+        "text alike, more raises small corpora.",
     )
-    max_epochs: float | None = Field(None, gt=0, description="How often the text of a corpus may be seen; what is left over goes to the others.")
+    max_epochs: float | None = Field(
+        None,
+        gt=0,
+        description="How often the text of a corpus may be seen; what is left over goes to the others.",
+    )
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a corpus contributes: its training documents and tokens, its share of what is trained on, and how often that repeats it."""
+    """What a corpus contributes: its training documents and tokens, its share of what is trained on, and how
+    often that repeats it.
+    """
 
     corpus: str
     documents: int
@@ -37,8 +46,11 @@ class Contribution:
     epochs: float
 
 
-def shares(tokens: Mapping[str, int], weights: Mapping[str, float | None], params: MixtureParams, max_tokens: int) -> dict[str, float]:
-    """The share of `max_tokens` that each corpus of `tokens` makes, adding up to 1; the order of samples rounds them to 1/4096.
+def shares(
+    tokens: Mapping[str, int], weights: Mapping[str, float | None], params: MixtureParams, max_tokens: int
+) -> dict[str, float]:
+    """The share of `max_tokens` that each corpus of `tokens` makes, adding up to 1; the order of samples
+    rounds them to 1/4096.
 
     Raises MixtureError when `max_epochs` of everything is less than `max_tokens`.
     """
@@ -48,13 +60,16 @@ def shares(tokens: Mapping[str, int], weights: Mapping[str, float | None], param
     allowed = int(params.max_epochs * sum(tokens.values()))
     if allowed < max_tokens:  # not by adding shares up, which rounding can leave below 1
         raise MixtureError(
-            f"mixture.max_epochs is {params.max_epochs:g}, which allows {allowed:,} tokens of the {sum(tokens.values()):,} that there are, "
+            f"mixture.max_epochs is {params.max_epochs:g}, which allows {allowed:,} tokens of the "
+            f"{sum(tokens.values()):,} that there are, "
             f"but training.max_tokens is {max_tokens:,}: lower that, raise max_epochs, or add text"
         )
     most = {name: params.max_epochs * size / max_tokens for name, size in tokens.items()}
     capped: dict[str, float] = {}
     while True:
-        found = _scaled({name: weight for name, weight in wanted.items() if name not in capped}, 1 - sum(capped.values()))
+        found = _scaled(
+            {name: weight for name, weight in wanted.items() if name not in capped}, 1 - sum(capped.values())
+        )
         over = {name: most[name] for name, share in found.items() if share > most[name]}
         if not over:
             return {name: capped.get(name, found.get(name, 0.0)) for name in tokens}
@@ -62,21 +77,39 @@ def shares(tokens: Mapping[str, int], weights: Mapping[str, float | None], param
 
 
 def contributions(
-    shards: Mapping[str, Version], weights: Mapping[str, float | None], params: MixtureParams, training: TrainingConfig
+    shards: Mapping[str, Version],
+    weights: Mapping[str, float | None],
+    params: MixtureParams,
+    training: TrainingConfig,
 ) -> list[Contribution]:
-    """One row for each corpus, those with nothing to train on included, over all stages of the training. Raises MixtureError."""
-    tokens = {name: version.counts["train_tokens"] for name, version in shards.items() if version.counts["train_tokens"]}
+    """One row for each corpus, those with nothing to train on included, over all stages of the training.
+    Raises MixtureError.
+    """
+    tokens = {
+        name: version.counts["train_tokens"]
+        for name, version in shards.items()
+        if version.counts["train_tokens"]
+    }
     whole = shares(tokens, weights, params, training.max_tokens)
     planned = dict.fromkeys(shards, 0.0)
     for stage in training.curriculum.stages:
         for name, share in (whole if stage.weights is None else _scaled(stage.weights, 1.0)).items():
             planned[name] += share * stage.tokens / training.max_tokens
-    return [_contribution(name, version.counts, planned[name], training.max_tokens) for name, version in shards.items()]
+    return [
+        _contribution(name, version.counts, planned[name], training.max_tokens)
+        for name, version in shards.items()
+    ]
 
 
 def _contribution(corpus: str, counts: Mapping[str, int], share: float, max_tokens: int) -> Contribution:
     tokens = counts["train_tokens"]
-    return Contribution(corpus, counts["train_documents"], tokens, round(share, 4), round(share * max_tokens / max(tokens, 1), 3))
+    return Contribution(
+        corpus,
+        counts["train_documents"],
+        tokens,
+        round(share, 4),
+        round(share * max_tokens / max(tokens, 1), 3),
+    )
 
 
 def _scaled(weights: Mapping[str, float], total: float) -> dict[str, float]:

@@ -47,35 +47,57 @@ class Run:
 
     def write_config(self) -> Path:
         """Writes what `python -m trainer` reads."""
-        write_atomically(self.config_path, yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False))
+        write_atomically(
+            self.config_path, yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False)
+        )
         return self.config_path
 
 
 def plan(store: Store, recipe: Recipe) -> Run:
-    """The run that the recipe describes on the shards as they are now. Raises TrainingError when there is nothing to train or validate on."""
+    """The run that the recipe describes on the shards as they are now. Raises TrainingError when there is
+    nothing to train or validate on.
+    """
     tokenizer = store.current("tokenizer")
     shards = {name: store.current(f"token_shards/{name}") for name in recipe.corpus_names}
     inputs = {version.key: version.data_version for version in (tokenizer, *shards.values())}
     training = initial_weights.located(recipe)
-    decisive = {**training.model_dump(mode="json", exclude=OPERATIONAL), "pretrained": initial_weights.identity(store, training)}
-    work = Work(KEY, VERSION, {"training": decisive, "weights": recipe.weights, "mixture": recipe.mixture}, inputs)
+    decisive = {
+        **training.model_dump(mode="json", exclude=OPERATIONAL),
+        "pretrained": initial_weights.identity(store, training),
+    }
+    work = Work(
+        KEY, VERSION, {"training": decisive, "weights": recipe.weights, "mixture": recipe.mixture}, inputs
+    )
     run_dir = store.root / RUNS / work.fingerprint[:16]
-    config = RunConfig(run_dir=run_dir, data=_data(tokenizer, shards, recipe), training=training, lineage=record.of_recipe(store, recipe))
+    config = RunConfig(
+        run_dir=run_dir,
+        data=_data(tokenizer, shards, recipe),
+        training=training,
+        lineage=record.of_recipe(store, recipe),
+    )
     return Run(work, config)
 
 
 def contributions(store: Store, recipe: Recipe) -> list[mixture.Contribution]:
-    """What each corpus contributes to the run that the recipe describes. Raises StoreError when it has no shards yet, MixtureError."""
+    """What each corpus contributes to the run that the recipe describes. Raises StoreError when it has no
+    shards yet, MixtureError.
+    """
     shards = {name: store.current(f"token_shards/{name}") for name in recipe.corpus_names}
     return mixture.contributions(shards, recipe.weights, recipe.mixture, recipe.training)
 
 
 def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> DataConfig:
-    with_tokens = {name: version for name, version in sorted(shards.items()) if version.counts["train_tokens"]}
+    with_tokens = {
+        name: version for name, version in sorted(shards.items()) if version.counts["train_tokens"]
+    }
     if not with_tokens:
-        raise TrainingError("no token is left to train on: every document was rejected, a duplicate or held out")
+        raise TrainingError(
+            "no token is left to train on: every document was rejected, a duplicate or held out"
+        )
     if not any(version.counts["validation_documents"] for version in with_tokens.values()):
-        raise TrainingError("no document was held out for validation: raise shards.validation_fraction, or add text")
+        raise TrainingError(
+            "no document was held out for validation: raise shards.validation_fraction, or add text"
+        )
     try:
         recipe.training.check_corpora(with_tokens)
     except ValueError as error:
@@ -106,11 +128,15 @@ def _corpus_shards(version: Version, name: str, share: float) -> CorpusShards:
 
 
 def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float) -> Version:
-    """Publishes the finished run. `checkpoint` is what the trainer said of its last one; `result.json` names it, relative to the store.
+    """Publishes the finished run. `checkpoint` is what the trainer said of its last one; `result.json` names
+    it, relative to the store.
 
     `seconds`: how long the trainer took, an attempt that was interrupted before not counted.
     """
-    facts = {name: checkpoint[name] for name in ("step", "tokens", "loss", "validation_loss", "bits_per_byte", "data_version")}
+    facts = {
+        name: checkpoint[name]
+        for name in ("step", "tokens", "loss", "validation_loss", "bits_per_byte", "data_version")
+    }
     places = {"checkpoint": Path(checkpoint["path"]), "run_dir": run.config.run_dir}
     with store.making(run.work) as draft:
         if isinstance(draft, Version):
@@ -120,11 +146,15 @@ def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float
         relative = {name: str(place.relative_to(store.root)) for name, place in places.items()}
         write_atomically(path, json.dumps(facts | relative, indent=1, sort_keys=True))
         counts = {"steps": facts["step"], "tokens": facts["tokens"]}
-        return draft.publish([Part("result", run.work.fingerprint, {"result": File.of(path, draft.path)}, counts)])
+        return draft.publish(
+            [Part("result", run.work.fingerprint, {"result": File.of(path, draft.path)}, counts)]
+        )
 
 
 def finished(store: Store, run: Run) -> Version | None:
-    """The version of a run that is done and whose final checkpoint is still there; it becomes the one in use."""
+    """The version of a run that is done and whose final checkpoint is still there; it becomes the one in
+    use.
+    """
     version = store.reuse(run.work)
     return version if version and result(store, version)["checkpoint"].exists() else None
 

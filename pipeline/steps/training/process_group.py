@@ -24,14 +24,25 @@ class TrainerKilledError(RetriableError):
     """Something else ended the trainer."""
 
 
-def run_group(command: Sequence[str], environment: Mapping[str, str], poll: Callable[[], bool], errors: IO[bytes] | None = None) -> int:
-    """Runs `command` in a session of its own and returns its exit status; `poll` is called all the while and stops it by returning False.
+def run_group(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    poll: Callable[[], bool],
+    errors: IO[bytes] | None = None,
+) -> int:
+    """Runs `command` in a session of its own and returns its exit status; `poll` is called all the while and
+    stops it by returning False.
 
-    It writes its standard error to `errors`, or where this process does. However this ends (an exception, Ctrl-C, a poll that says stop) the whole
-    group is gone afterwards: SIGTERM, a grace, SIGKILL.
+    It writes its standard error to `errors`, or where this process does. However this ends (an exception,
+    Ctrl-C, a poll that says stop) the whole group is gone afterwards: SIGTERM, a grace, SIGKILL.
     """
     process = subprocess.Popen(
-        command, env=dict(environment), start_new_session=True, preexec_fn=stop_with_parent, stdin=subprocess.DEVNULL, stderr=errors
+        command,
+        env=dict(environment),
+        start_new_session=True,
+        preexec_fn=stop_with_parent,
+        stdin=subprocess.DEVNULL,
+        stderr=errors,
     )
     try:
         while process.poll() is None:

@@ -1,7 +1,9 @@
-"""`python -m pipeline.steps.training.remote_agent`: what `hosts` starts on a host by ssh. It runs a command for as long as somebody holds the line.
+"""`python -m pipeline.steps.training.remote_agent`: what `hosts` starts on a host by ssh. It runs a command
+for as long as somebody holds the line.
 
-Standard input begins with a line of JSON (`Order`) and goes on with any bytes. When it ends or falls silent, whatever happened to ssh or to the
-machine at the other end, the command is stopped as `run_group` stops one. The exit status is the command's, 128 + its number for a signal.
+Standard input begins with a line of JSON (`Order`) and goes on with any bytes. When it ends or falls silent,
+whatever happened to ssh or to the machine at the other end, the command is stopped as `run_group` stops one.
+The exit status is the command's, 128 + its number for a signal.
 """
 
 import json
@@ -20,7 +22,9 @@ SILENCE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Order:
-    """What to run. The variables go in by this way because other people on the machine can read command lines, and some are secrets."""
+    """What to run. The variables go in by this way because other people on the machine can read command
+    lines, and some are secrets.
+    """
 
     command: list[str]
     variables: dict[str, str]

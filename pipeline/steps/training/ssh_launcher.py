@@ -22,8 +22,16 @@ from pipeline.store.errors import PipelineError
 from trainer.system import launch
 from trainer.system.signals import stop_with_parent
 
-# No questions, no connection that is shared with others and outlives its line, and a host that is cut off is noticed within 15 seconds.
-OPTIONS = ("BatchMode=yes", "ControlMaster=no", "ControlPath=none", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
+# No questions, no connection that is shared with others and outlives its line, and a host that is cut off is
+# noticed within 15 seconds.
+OPTIONS = (
+    "BatchMode=yes",
+    "ControlMaster=no",
+    "ControlPath=none",
+    "ConnectTimeout=10",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+)
 SSH = ("ssh", "-T", *(word for option in OPTIONS for word in ("-o", option)))
 ANSWER_SECONDS = 60  # to import the code, from a disk that many share
 SSH_FAILED = 255
@@ -40,7 +48,9 @@ class HostsError(PipelineError):
 
 
 class Hosts:
-    """torchrun on each of `hosts`, `[user@]name`. When one is lost all stop, and the next run does without those that no longer answer."""
+    """torchrun on each of `hosts`, `[user@]name`. When one is lost all stop, and the next run does without
+    those that no longer answer.
+    """
 
     def __init__(self, hosts: Sequence[str], processes: int, threads: int | None) -> None:
         self.hosts = list(hosts)
@@ -48,7 +58,13 @@ class Hosts:
         self.threads = threads
         self._lost_one = False
 
-    def run(self, config: Path, variables: Mapping[str, str], poll: Callable[[], bool], errors: IO[bytes] | None = None) -> int:
+    def run(
+        self,
+        config: Path,
+        variables: Mapping[str, str],
+        poll: Callable[[], bool],
+        errors: IO[bytes] | None = None,
+    ) -> int:
         """As `Launcher.run`. HostsError when a host cannot be reached that was not lost."""
         self._leave_out_silent()
         forwarded = {name: value for name, value in os.environ.items() if name.startswith(FORWARDED)}
@@ -59,8 +75,16 @@ class Hosts:
             for host, name in zip(self.hosts, names, strict=True):
                 node = launch.Node(name, len(names), names[0], port, run_id)
                 command = launch.command(config, self.processes, node=node)
-                lines.append(_Line(host, Order(command, {**forwarded, **variables}, self.threads, self.processes), errors))
-            while any(line.status is None for line in lines) and not any(line.status for line in lines) and poll():
+                lines.append(
+                    _Line(
+                        host, Order(command, {**forwarded, **variables}, self.threads, self.processes), errors
+                    )
+                )
+            while (
+                any(line.status is None for line in lines)
+                and not any(line.status for line in lines)
+                and poll()
+            ):
                 for line in lines:
                     line.hold()
                 time.sleep(POLL_SECONDS)
@@ -82,7 +106,13 @@ class Hosts:
 
     def _leave_out_silent(self) -> None:
         asked = {
-            host: _ssh(host, "-c", "import pipeline.steps.training.remote_agent", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            host: _ssh(
+                host,
+                "-c",
+                "import pipeline.steps.training.remote_agent",
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
             for host in self.hosts
         }
         said = {host: _answer(process) for host, process in asked.items()}
@@ -97,7 +127,12 @@ class Hosts:
 def _answer(process: "subprocess.Popen[bytes]") -> str:
     """The last line of what it complains of; it is killed when it takes too long."""
     try:
-        return process.communicate(timeout=ANSWER_SECONDS)[1].decode(errors="replace").strip().rpartition("\n")[2]
+        return (
+            process.communicate(timeout=ANSWER_SECONDS)[1]
+            .decode(errors="replace")
+            .strip()
+            .rpartition("\n")[2]
+        )
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -109,7 +144,9 @@ class _Line:
 
     def __init__(self, host: str, order: Order, errors: IO[bytes] | None) -> None:
         self.host = host
-        self._ssh = _ssh(host, "-m", "pipeline.steps.training.remote_agent", stdin=subprocess.PIPE, stderr=errors)
+        self._ssh = _ssh(
+            host, "-m", "pipeline.steps.training.remote_agent", stdin=subprocess.PIPE, stderr=errors
+        )
         assert self._ssh.stdin is not None
         self._stdin = self._ssh.stdin
         self._write(json.dumps(asdict(order)).encode() + b"\n")
@@ -140,10 +177,20 @@ class _Line:
             self._ssh.wait()
 
 
-def _ssh(host: str, *python: str, stdin: int, stderr: int | IO[bytes] | None = None) -> "subprocess.Popen[bytes]":
-    """Python with these arguments on `host`, as it is here. It ends, and with it the line, when this process is killed."""
+def _ssh(
+    host: str, *python: str, stdin: int, stderr: int | IO[bytes] | None = None
+) -> "subprocess.Popen[bytes]":
+    """Python with these arguments on `host`, as it is here. It ends, and with it the line, when this process
+    is killed.
+    """
     command = f"cd {shlex.quote(str(ROOT))} && exec {shlex.join([sys.executable, *python])}"
     try:
-        return subprocess.Popen([*SSH, "--", host, command], stdin=stdin, stderr=stderr, start_new_session=True, preexec_fn=stop_with_parent)
+        return subprocess.Popen(
+            [*SSH, "--", host, command],
+            stdin=stdin,
+            stderr=stderr,
+            start_new_session=True,
+            preexec_fn=stop_with_parent,
+        )
     except FileNotFoundError as error:
         raise HostsError("launch.hosts needs ssh, which is not installed here") from error

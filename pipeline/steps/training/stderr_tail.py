@@ -1,4 +1,6 @@
-"""What a child process writes to standard error: shown as it comes, and its last lines kept, to say why it ended."""
+"""What a child process writes to standard error: shown as it comes, and its last lines kept, to say why it
+ended.
+"""
 
 import os
 import re
@@ -14,7 +16,9 @@ FAILED = re.compile(r"failed \(exitcode: (-?\d+)\)")
 
 
 class ErrorOutput:
-    """`file` is for the child to write to. A file and no pipe: the child can go on writing, and saving, when this process is gone."""
+    """`file` is for the child to write to. A file and no pipe: the child can go on writing, and saving, when
+    this process is gone.
+    """
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile()  # noqa: SIM115, it is closed with this
@@ -24,7 +28,9 @@ class ErrorOutput:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.file.close()
 
     def show(self) -> None:
@@ -39,7 +45,9 @@ class ErrorOutput:
             self._lines.extend(others)
 
     def ended(self, status: int) -> tuple[int, list[str]]:
-        """The exit status of the trainer and its last lines: of one under torchrun those before torchrun tells the same at length."""
+        """The exit status of the trainer and its last lines: of one under torchrun those before torchrun
+        tells the same at length.
+        """
         lines = [line.rstrip() for line in self._lines if line.strip()]
         for at in reversed(range(len(lines))):
             if TORCHRUN.match(lines[at]) and (found := FAILED.search(lines[at])):

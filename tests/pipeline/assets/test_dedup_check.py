@@ -1,4 +1,6 @@
-"""A dedup that removes more than expected stops the run before the tokenizer, and says which corpus or cluster."""
+"""A dedup that removes more than expected stops the run before the tokenizer, and says which corpus or
+cluster.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -28,10 +30,21 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: dict[str, Any]) -> dg.ExecuteInProcessResult:
-    corpora = [{"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in ("originals", "copies")]
+    corpora = [
+        {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}}
+        for name in ("originals", "copies")
+    ]
     path = tmp_path / "recipe.yaml"
     path.write_text(
-        yaml.safe_dump({"name": "mine", "corpora": corpora, "dedup_guard": guard, "tokenizer": {"vocab_size": 300}, "training": TRAINING})
+        yaml.safe_dump(
+            {
+                "name": "mine",
+                "corpora": corpora,
+                "dedup_guard": guard,
+                "tokenizer": {"vocab_size": 300},
+                "training": TRAINING,
+            }
+        )
     )
     monkeypatch.setenv(RECIPE_VARIABLE, str(path))
     recipe = load_recipe(path)
@@ -48,9 +61,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: dict[str, Any]) 
     [
         (
             {"max_lost_share": 0.5},
-            ["corpus 'copies' loses 6 of 10 documents (60%, allowed are 50%), among them c0, c1, c2", "dedup_guard.max_lost_share"],
+            [
+                "corpus 'copies' loses 6 of 10 documents (60%, allowed are 50%), among them c0, c1, c2",
+                "dedup_guard.max_lost_share",
+            ],
         ),
-        ({"max_lost_share": 1, "max_cluster_size": 1}, ["o19 of corpus 'originals' stands for 2 documents (allowed are 1), among them c5"]),
+        (
+            {"max_lost_share": 1, "max_cluster_size": 1},
+            ["o19 of corpus 'originals' stands for 2 documents (allowed are 1), among them c5"],
+        ),
     ],
 )
 def test_too_much_removed_stops_the_tokenizer(
@@ -64,7 +83,9 @@ def test_too_much_removed_stops_the_tokenizer(
     assert store.has("dedup") and not store.has("tokenizer")
 
 
-def test_what_is_allowed_goes_on_and_a_guard_is_no_part_of_what_was_made(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_allowed_goes_on_and_a_guard_is_no_part_of_what_was_made(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not run(tmp_path, monkeypatch, {"max_lost_share": 0.5}).success
     stopped = store.current("dedup").fingerprint
     assert run(tmp_path, monkeypatch, {"max_lost_share": 0.6}).success

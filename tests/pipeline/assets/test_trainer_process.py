@@ -1,4 +1,6 @@
-"""What Dagster does with a trainer: shows what it says, keeps what it saves, starts it again where that may help, and says why where it does not."""
+"""What Dagster does with a trainer: shows what it says, keeps what it saves, starts it again where that may
+help, and says why where it does not.
+"""
 
 import json
 import sys
@@ -69,7 +71,9 @@ def trains(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tra
     def train_with(program: str, instance: dg.DagsterInstance, *under: str) -> dg.ExecuteInProcessResult:
         script = tmp_path / "program.py"
         script.write_text(BEGIN + program)
-        monkeypatch.setattr("trainer.system.launch.command", lambda *_, **__: [sys.executable, *under, str(script)])
+        monkeypatch.setattr(
+            "trainer.system.launch.command", lambda *_, **__: [sys.executable, *under, str(script)]
+        )
         monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
         run = plan.plan(store, recipe())
 
@@ -89,7 +93,9 @@ def attempts(tmp_path: Path) -> int:
 
 
 def reason(result: dg.ExecuteInProcessResult) -> str:
-    (failure,) = [event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure]
+    (failure,) = [
+        event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure
+    ]
     assert failure and failure.description
     return failure.description
 
@@ -100,8 +106,12 @@ def entry(instance: dg.DagsterInstance) -> dg.AssetMaterialization:
     return record.asset_materialization
 
 
-def test_a_trainer_that_something_stopped_or_that_failed_goes_on_in_another_attempt(trains: Train, tmp_path: Path) -> None:
-    program = "if attempt == 1: sys.exit(75)\nif attempt == 2: raise RuntimeError('CUDA error')\n" + sends(LAST)
+def test_a_trainer_that_something_stopped_or_that_failed_goes_on_in_another_attempt(
+    trains: Train, tmp_path: Path
+) -> None:
+    program = "if attempt == 1: sys.exit(75)\nif attempt == 2: raise RuntimeError('CUDA error')\n" + sends(
+        LAST
+    )
     with dg.DagsterInstance.ephemeral() as instance:
         result = trains(program, instance)
         assert result.success and attempts(tmp_path) == 3
@@ -115,28 +125,44 @@ def test_a_mistake_of_the_users_is_told_in_the_trainers_words_and_not_tried_agai
     trains: Train, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
-        why = reason(trains("print('trainer: no GPU has room for this', file=sys.stderr)\nsys.exit(2)", instance))
-    assert why == "the trainer ended with exit status 2. It wrote:\ntrainer: no GPU has room for this" and attempts(tmp_path) == 1
+        why = reason(
+            trains("print('trainer: no GPU has room for this', file=sys.stderr)\nsys.exit(2)", instance)
+        )
+    assert (
+        why == "the trainer ended with exit status 2. It wrote:\ntrainer: no GPU has room for this"
+        and attempts(tmp_path) == 1
+    )
     assert "trainer: no GPU has room for this\n" in capfd.readouterr().err
 
 
 def test_under_torchrun_the_reason_is_the_trainers_and_not_torchruns(trains: Train) -> None:
     program = "print('trainer: no GPU has room for this', file=sys.stderr)\nsys.exit(2)"
     with dg.DagsterInstance.ephemeral() as instance:
-        why = reason(trains(program, instance, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"))
+        why = reason(
+            trains(program, instance, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+        )
     assert why.startswith("the trainer ended with exit status 2") and why.endswith("no GPU has room for this")
     assert "ChildFailedError" not in why
 
 
 def test_what_a_trainer_says_itself_is_the_reason(trains: Train, tmp_path: Path) -> None:
-    program = sends({"kind": "error", "message": "rank 0: out of memory"}) + "print('noise', file=sys.stderr)\nsys.exit(1)"
+    program = (
+        sends({"kind": "error", "message": "rank 0: out of memory"})
+        + "print('noise', file=sys.stderr)\nsys.exit(1)"
+    )
     with dg.DagsterInstance.ephemeral() as instance:
         why = reason(trains(program, instance))
-    assert why == "the trainer ended with exit status 1. rank 0: out of memory" and attempts(tmp_path) == trainer_process.ATTEMPTS
+    assert (
+        why == "the trainer ended with exit status 1. rank 0: out of memory"
+        and attempts(tmp_path) == trainer_process.ATTEMPTS
+    )
 
 
 def test_a_training_that_a_person_ends_is_not_started_again(trains: Train, tmp_path: Path) -> None:
-    program = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\nPath(__file__).with_name('ready').touch()\ntime.sleep(60)"
+    program = (
+        "signal.signal(signal.SIGTERM, lambda *_: "
+        "sys.exit(75))\nPath(__file__).with_name('ready').touch()\ntime.sleep(60)"
+    )
     with dg.DagsterInstance.ephemeral() as instance:
 
         def end() -> None:
@@ -150,7 +176,9 @@ def test_a_training_that_a_person_ends_is_not_started_again(trains: Train, tmp_p
     assert not result.success and attempts(tmp_path) == 1
 
 
-def test_training_outlives_a_database_that_is_away(trains: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_outlives_a_database_that_is_away(
+    trains: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     back = tmp_path / "back"
     failed: Counter[str] = Counter()
     with dg.DagsterInstance.ephemeral() as instance:
@@ -172,7 +200,9 @@ def test_training_outlives_a_database_that_is_away(trains: Train, tmp_path: Path
             monkeypatch.setattr(instance, name, fails_at_first(name))
         waits = f"while not Path({str(back)!r}).exists(): time.sleep(0.05)"
         assert trains(sends({**LAST, "step": 8, "tokens": 4096}, LAST, after_each=waits), instance).success
-        keys = {str(record.partition_key)[-2:] for record in instance.fetch_materializations(KEY, limit=9).records}
+        keys = {
+            str(record.partition_key)[-2:] for record in instance.fetch_materializations(KEY, limit=9).records
+        }
     assert attempts(tmp_path) == 1 and keys == {"08", "32"}
 
 
@@ -180,6 +210,9 @@ def test_samples_of_a_later_step_are_shown_with_its_checkpoint(trains: Train) ->
     sample = {"kind": "sample", "step": 32, "tokens": 16_384, "prompt": "Return the", "text": "value of x"}
     with dg.DagsterInstance.ephemeral() as instance:
         assert trains(sends(sample, {**LAST, "step": 8, "tokens": 4096}, LAST), instance).success
-        shown = {record.partition_key: record.asset_materialization for record in instance.fetch_materializations(KEY, limit=9).records}
+        shown = {
+            record.partition_key: record.asset_materialization
+            for record in instance.fetch_materializations(KEY, limit=9).records
+        }
     found = {str(key)[-2:]: "samples" in (one.metadata if one else {}) for key, one in shown.items()}
     assert found == {"08": False, "32": True}

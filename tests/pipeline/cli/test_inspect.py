@@ -24,8 +24,15 @@ from pipeline.store.versions import Store
 PLAIN = PROFILES["plain"]
 TEXT = " ".join(f"word{number}" for number in range(200))
 CORPORA = {
-    "notes": [{"id": "short", "text": "Ask jane.doe@example.org.\x1b[2J"}, {"id": "long", "text": TEXT + " and more"}],
-    "letters": [{"id": "brief", "text": "Dear all."}, {"id": "copy", "text": TEXT + " and more"}, {"id": "almost", "text": TEXT}],
+    "notes": [
+        {"id": "short", "text": "Ask jane.doe@example.org.\x1b[2J"},
+        {"id": "long", "text": TEXT + " and more"},
+    ],
+    "letters": [
+        {"id": "brief", "text": "Dear all."},
+        {"id": "copy", "text": TEXT + " and more"},
+        {"id": "almost", "text": TEXT},
+    ],
 }
 
 
@@ -34,7 +41,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recipe of two corpora and a store in which they went through dedup."""
     directory = tmp_path_factory.mktemp("project")
     recipe = yaml.safe_load((RECIPES / "default.yaml").read_text())
-    recipe["corpora"] = [{"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA]
+    recipe["corpora"] = [
+        {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA
+    ]
     (directory / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     store, engine = Store(directory / "store"), LocalEngine(1)
     for name, documents in CORPORA.items():
@@ -48,7 +57,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def inspect(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+def inspect(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(project / "recipe.yaml"))
     monkeypatch.setenv("GROUNDWORK_STORE", str(project / "store"))
 
@@ -64,17 +75,22 @@ def named(corpus: str, name: str) -> str:
     return f"{corpus} {document_id(corpus, own_id(name))}"
 
 
-def test_a_rule_shows_its_documents_with_the_signal_the_threshold_and_the_scrubbed_text(inspect: Callable[..., tuple[int, str]]) -> None:
+def test_a_rule_shows_its_documents_with_the_signal_the_threshold_and_the_scrubbed_text(
+    inspect: Callable[..., tuple[int, str]],
+) -> None:
     status, said = inspect("min_words")
     assert status == 0
     entries = said.strip().split("\n\n")
     assert entries == [
-        f"{named('notes', 'short')}\nwords = 2, min_words = 128\n    Ask [EMAIL].\N{REPLACEMENT CHARACTER}[2J",
+        f"{named('notes', 'short')}\nwords = 2, min_words = 128\n    Ask "
+        f"[EMAIL].\N{REPLACEMENT CHARACTER}[2J",
         f"{named('letters', 'brief')}\nwords = 2, min_words = 128\n    Dear all.",
     ]
 
 
-def test_without_a_rule_it_counts_what_each_rule_of_each_corpus_rejected(inspect: Callable[..., tuple[int, str]]) -> None:
+def test_without_a_rule_it_counts_what_each_rule_of_each_corpus_rejected(
+    inspect: Callable[..., tuple[int, str]],
+) -> None:
     def row(corpus: str, name: str) -> list[str]:
         return [corpus, "min_words", "1", share[corpus], document_id(corpus, own_id(name))]
 
@@ -82,7 +98,12 @@ def test_without_a_rule_it_counts_what_each_rule_of_each_corpus_rejected(inspect
     status, said = inspect()
     lines = [line.split() for line in said.splitlines()]
     assert (status, lines[0]) == (0, ["corpus", "verdict", "documents", "share", "examples"])
-    assert lines[1:] == [["notes", "kept", "1", "50.0%"], row("notes", "short"), ["letters", "kept", "2", "66.7%"], row("letters", "brief")]
+    assert lines[1:] == [
+        ["notes", "kept", "1", "50.0%"],
+        row("notes", "short"),
+        ["letters", "kept", "2", "66.7%"],
+        row("letters", "brief"),
+    ]
     assert inspect("--corpus", "notes")[1].splitlines() == said.splitlines()[:3]
 
 
@@ -112,7 +133,9 @@ def test_one_corpus_and_so_many_documents(inspect: Callable[..., tuple[int, str]
 
 
 @pytest.mark.parametrize(("reason", "removed"), [("exact", "copy"), ("near", "almost")])
-def test_a_duplicate_is_shown_beside_the_document_that_stays(reason: str, removed: str, inspect: Callable[..., tuple[int, str]]) -> None:
+def test_a_duplicate_is_shown_beside_the_document_that_stays(
+    reason: str, removed: str, inspect: Callable[..., tuple[int, str]]
+) -> None:
     status, said = inspect(reason)
     assert status == 0
     assert said.startswith(f"removed {named('letters', removed)}: {reason}, Jaccard ")
@@ -128,7 +151,10 @@ def test_a_rule_that_rejected_nothing_says_so(inspect: Callable[..., tuple[int, 
     ("arguments", "says"),
     [
         (["too_dull"], "error: there is no rule 'too_dull'; there are language, min_words"),
-        (["min_words", "--corpus", "diaries"], "error: --corpus: there is no corpus 'diaries'; there are notes, letters"),
+        (
+            ["min_words", "--corpus", "diaries"],
+            "error: --corpus: there is no corpus 'diaries'; there are notes, letters",
+        ),
         (["min_words", "--limit", "0"], "error: --limit 0"),
     ],
 )
@@ -153,5 +179,6 @@ def test_text_newer_than_the_verdicts_is_not_shown_with_them(
     status, said = inspect("min_words", "--corpus", "notes")
     assert (status, said) == (
         2,
-        "error: corpora/notes/quality was made from an earlier corpora/notes/scrubbed: materialize corpora/notes/quality first\n",
+        "error: corpora/notes/quality was made from an earlier corpora/notes/scrubbed: materialize "
+        "corpora/notes/quality first\n",
     )

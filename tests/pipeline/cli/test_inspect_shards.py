@@ -23,7 +23,8 @@ from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 from trainer.data.shards import Shard, bin_path, idx_path
 
 SHARDS = ShardParams(validation_fraction=0.2, shard_tokens=20_000)
-CORPORA = {"first": TEXTS[:15], "test_second": TEXTS[12:]}  # `datasets` takes a file called test_... for a test split unless told
+# `datasets` takes a file called test_... for a test split unless told
+CORPORA = {"first": TEXTS[:15], "test_second": TEXTS[12:]}
 SPLITS = ("train", "validation")
 Run = Callable[..., tuple[int, str]]
 
@@ -33,7 +34,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recipe of two corpora and a store in which they became shards."""
     directory = tmp_path_factory.mktemp("project")
     recipe = yaml.safe_load((RECIPES / "default.yaml").read_text())
-    recipe["corpora"] = [{"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA]
+    recipe["corpora"] = [
+        {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA
+    ]
     recipe["shards"] = SHARDS.model_dump()
     (directory / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     store = Store(directory / "store")
@@ -69,7 +72,11 @@ def texts(store: Store, corpus: str, split: str) -> list[str]:
     """The documents of a corpus' shards, decoded."""
     decoder = Tokenizer.from_file(str(store.current("tokenizer").path / "tokenizer.json"))
     shards = map(Shard, prefixes(store.current(f"token_shards/{corpus}"), split))
-    return [decoder.decode(shard.document(i)[1:-1].tolist(), skip_special_tokens=False) for shard in shards for i in range(shard.num_documents)]
+    return [
+        decoder.decode(shard.document(i)[1:-1].tolist(), skip_special_tokens=False)
+        for shard in shards
+        for i in range(shard.num_documents)
+    ]
 
 
 def shard_of(project: Path, corpus: str) -> Path:
@@ -85,7 +92,10 @@ def test_every_corpus_is_counted_and_its_first_documents_are_shown(run: Run, pro
         for split in SPLITS:
             block = said.partition(f"{corpus} {split}\n")[2]
             assert f"tokens                {counts[f'{split}_tokens']:,} uint16" in block
-            assert f"bytes per token       {counts[f'{split}_text_bytes'] / counts[f'{split}_tokens']:.3f}" in block
+            assert (
+                f"bytes per token       {counts[f'{split}_text_bytes'] / counts[f'{split}_tokens']:.3f}"
+                in block
+            )
             shown = texts(store, corpus, split)[:2]
             assert [f"[BOT]{text.splitlines()[0]}" in block for text in shown] == [True] * len(shown)
 
@@ -115,14 +125,28 @@ def _change_token(prefix: Path, document: int, place: int, token: int) -> None:
     ("damage", "said_of_it"),
     [
         (lambda prefix: _change_token(prefix, 2, 5, 599), [".bin: sha256 is"]),
-        (lambda prefix: _change_token(prefix, 2, 5, 600), [".bin: sha256 is", ".bin: document 2 holds id 600, but the vocabulary has 600"]),
-        (lambda prefix: _change_token(prefix, 1, 0, 77), [".bin: sha256 is", ".bin: document 1 starts with id 77, not with 2"]),
-        (lambda prefix: _change_token(prefix, 1, -1, 77), [".bin: sha256 is", ".bin: document 1 ends with id 77, not with 3"]),
-        (lambda prefix: idx_path(prefix).write_bytes(idx_path(prefix).read_bytes()[:-8]), [".idx: sha256 is", "truncated"]),
+        (
+            lambda prefix: _change_token(prefix, 2, 5, 600),
+            [".bin: sha256 is", ".bin: document 2 holds id 600, but the vocabulary has 600"],
+        ),
+        (
+            lambda prefix: _change_token(prefix, 1, 0, 77),
+            [".bin: sha256 is", ".bin: document 1 starts with id 77, not with 2"],
+        ),
+        (
+            lambda prefix: _change_token(prefix, 1, -1, 77),
+            [".bin: sha256 is", ".bin: document 1 ends with id 77, not with 3"],
+        ),
+        (
+            lambda prefix: idx_path(prefix).write_bytes(idx_path(prefix).read_bytes()[:-8]),
+            [".idx: sha256 is", "truncated"],
+        ),
         (lambda prefix: bin_path(prefix).unlink(), [".bin: no such file"]),
     ],
 )
-def test_damage_is_named_by_file_and_document(run: Run, project: Path, damage: Callable[[Path], object], said_of_it: list[str]) -> None:
+def test_damage_is_named_by_file_and_document(
+    run: Run, project: Path, damage: Callable[[Path], object], said_of_it: list[str]
+) -> None:
     prefix = shard_of(project, "test_second")
     damage(prefix)
     status, said = run("inspect-shards", "--verify")
@@ -168,12 +192,17 @@ def test_what_cannot_be_inspected_is_said(run: Run, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     assert run("inspect-shards", "third")[0] == 2
-    assert "third: no such path, and no corpus of this name has token shards" in run("inspect-shards", "third")[1]
+    assert (
+        "third: no such path, and no corpus of this name has token shards"
+        in run("inspect-shards", "third")[1]
+    )
     assert "no token shard is there" in run("inspect-shards", empty)[1]
     assert "cannot be read as a tokenizer.json" in run("inspect-shards", "--tokenizer", empty)[1]
 
 
-def test_datasets_opens_the_kept_documents_in_the_splits_of_the_shards(run: Run, project: Path, tmp_path: Path) -> None:
+def test_datasets_opens_the_kept_documents_in_the_splits_of_the_shards(
+    run: Run, project: Path, tmp_path: Path
+) -> None:
     from datasets import load_dataset
 
     out, cache = tmp_path / "clean", str(tmp_path / "cache")
@@ -193,29 +222,42 @@ def test_datasets_opens_the_kept_documents_in_the_splits_of_the_shards(run: Run,
 
 
 @pytest.mark.parametrize("chosen", ["megatron", "datatrove", "llmc", "nanogpt"])
-def test_tokens_are_exported_with_their_tokenizer_and_what_they_were_made_from(run: Run, project: Path, tmp_path: Path, chosen: str) -> None:
+def test_tokens_are_exported_with_their_tokenizer_and_what_they_were_made_from(
+    run: Run, project: Path, tmp_path: Path, chosen: str
+) -> None:
     out, store = tmp_path / "out", Store(project / "store")
     status, said = run("export", "--format", chosen, "-o", out)
     tokens = sum(store.current(f"token_shards/{corpus}").counts["train_tokens"] for corpus in CORPORA)
     assert status == 0
     assert f"train tokens{tokens:>34,}" in said
-    assert (out / "tokenizer" / "tokenizer.json").read_bytes() == (store.current("tokenizer").path / "tokenizer.json").read_bytes()
+    assert (out / "tokenizer" / "tokenizer.json").read_bytes() == (
+        store.current("tokenizer").path / "tokenizer.json"
+    ).read_bytes()
     record = json.loads((out / "export.json").read_text())
     assert record["made_from"]["token_shards/first"] == store.current("token_shards/first").data_version
     assert record["made_from"]["tokenizer"] == store.current("tokenizer").data_version
 
 
-def test_one_corpus_and_one_split_are_exported_when_asked_for(run: Run, project: Path, tmp_path: Path) -> None:
-    run("export", "--format", "nanogpt", "-o", tmp_path / "out", "--corpus", "test_second", "--split", "train")
+def test_one_corpus_and_one_split_are_exported_when_asked_for(
+    run: Run, project: Path, tmp_path: Path
+) -> None:
+    run(
+        "export", "--format", "nanogpt", "-o", tmp_path / "out", "--corpus", "test_second", "--split", "train"
+    )
     counts = Store(project / "store").current("token_shards/test_second").counts
     assert (tmp_path / "out" / "train.bin").stat().st_size == 2 * counts["train_tokens"]
     assert not (tmp_path / "out" / "val.bin").exists()
 
 
-def test_an_export_leaves_what_is_there_alone_and_nothing_half_made(run: Run, project: Path, tmp_path: Path) -> None:
+def test_an_export_leaves_what_is_there_alone_and_nothing_half_made(
+    run: Run, project: Path, tmp_path: Path
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("")
-    assert "is there already: name another directory" in run("export", "--format", "parquet", "-o", tmp_path / "out")[1]
+    assert (
+        "is there already: name another directory"
+        in run("export", "--format", "parquet", "-o", tmp_path / "out")[1]
+    )
     unknown = run("export", "--format", "llmc", "--corpus", "third", "-o", tmp_path / "new")[1]
     assert "there is no corpus 'third'; there are first, test_second" in unknown
     bin_path(shard_of(project, "test_second")).unlink()
@@ -225,7 +267,9 @@ def test_an_export_leaves_what_is_there_alone_and_nothing_half_made(run: Run, pr
     assert {path.name for path in tmp_path.iterdir()} == {"out", "project"}
 
 
-def test_documents_judged_in_another_version_are_not_exported(run: Run, project: Path, tmp_path: Path) -> None:
+def test_documents_judged_in_another_version_are_not_exported(
+    run: Run, project: Path, tmp_path: Path
+) -> None:
     prepare(Store(project / "store"), project / "first.jsonl", TEXTS[:9])
     status, said = run("export", "--format", "parquet", "-o", tmp_path / "out")
     assert status == 2

@@ -37,7 +37,10 @@ def succeeds(*arguments: Path | str) -> dict[str, int]:
     status, said, errors = run(*arguments)
     assert status == 0, errors
     table = said.partition("\n\n")[0].splitlines()
-    return {name.strip(): int(number.replace(",", "")) for name, _, number in (line.rpartition(" ") for line in table)}
+    return {
+        name.strip(): int(number.replace(",", ""))
+        for name, _, number in (line.rpartition(" ") for line in table)
+    }
 
 
 def jsonl(path: Path, *rows: Row) -> Path:
@@ -50,45 +53,78 @@ def rows(path: Path) -> list[Row]:
 
 
 def test_scrub_keeps_ids_replaces_values_and_says_where_they_were(tmp_path: Path) -> None:
-    jsonl(tmp_path / "a.jsonl", {"id": "x/1", "text": "Write to jane.doe@example.org or 10 people."}, {"id": 2, "text": "Nothing here."})
+    jsonl(
+        tmp_path / "a.jsonl",
+        {"id": "x/1", "text": "Write to jane.doe@example.org or 10 people."},
+        {"id": 2, "text": "Nothing here."},
+    )
     zipped = gzip.compress(json.dumps({"id": "z", "text": "The server 8.8.8.8 is up."}).encode())
     (tmp_path / "b.jsonl.gz").write_bytes(zipped)
     pq.write_table(pa.table({"id": ["p"], "text": ["From parquet."]}), tmp_path / "c.parquet")
     counts = succeeds("scrub", tmp_path / "*.jsonl*", tmp_path / "c.parquet", "-o", tmp_path / "out")
     texts = {row["id"]: row["text"] for row in rows(tmp_path / "out" / "documents.parquet")}
-    assert texts == {"x/1": "Write to [EMAIL] or 10 people.", "2": "Nothing here.", "z": "The server [IP] is up.", "p": "From parquet."}
+    assert texts == {
+        "x/1": "Write to [EMAIL] or 10 people.",
+        "2": "Nothing here.",
+        "z": "The server [IP] is up.",
+        "p": "From parquet.",
+    }
     assert rows(tmp_path / "out" / "spans.parquet") == [
         {"id": "x/1", "kind": "email", "start": 9, "end": 29},
         {"id": "z", "kind": "ip", "start": 11, "end": 18},
     ]
     assert counts == {"documents": 4, "with PII": 2, "PII": 2, "email": 1, "ip": 1, "set aside": 0}
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["documents.parquet", "spans.parquet"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "documents.parquet",
+        "spans.parquet",
+    ]
 
 
 def test_scrub_replaces_the_kinds_asked_for_in_the_form_asked_for(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "a.jsonl", {"id": "1", "text": "jane.doe@example.org at 8.8.8.8"})
     succeeds("scrub", source, "-o", tmp_path / "out", "--kinds", "ip", "--replacement", "format")
-    assert [row["text"] for row in rows(tmp_path / "out" / "documents.parquet")] == ["jane.doe@example.org at 192.0.2.1"]
+    assert [row["text"] for row in rows(tmp_path / "out" / "documents.parquet")] == [
+        "jane.doe@example.org at 192.0.2.1"
+    ]
 
 
-def test_what_cannot_be_read_is_set_aside_with_file_row_and_reason_and_the_rest_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"id": "1", "text": "one"}\n{"id": "2", "text": \n{"id": "1", "text": "again"}\n')
-    jsonl(tmp_path / "b.jsonl", {"id": "3", "text": None}, {"id": "1", "text": "in another file"}, {"id": "4", "text": "four"})
+def test_what_cannot_be_read_is_set_aside_with_file_row_and_reason_and_the_rest_goes_on(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        '{"id": "1", "text": "one"}\n{"id": "2", "text": \n{"id": "1", "text": "again"}\n'
+    )
+    jsonl(
+        tmp_path / "b.jsonl",
+        {"id": "3", "text": None},
+        {"id": "1", "text": "in another file"},
+        {"id": "4", "text": "four"},
+    )
     counts = succeeds("scrub", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "-o", tmp_path / "out")
     assert [row["id"] for row in rows(tmp_path / "out" / "documents.parquet")] == ["1", "4"]
-    assert [(row["file"], row["row"], row["reason"]) for row in rows(tmp_path / "out" / "rejects.parquet")] == [
+    assert [
+        (row["file"], row["row"], row["reason"]) for row in rows(tmp_path / "out" / "rejects.parquet")
+    ] == [
         ("a.jsonl", 2, "invalid_json"),
         ("a.jsonl", 3, "duplicate_id"),
         ("b.jsonl", 1, "null_text"),
         ("b.jsonl", 2, "duplicate_id"),
     ]
-    assert (counts["documents"], counts["set aside"], counts["duplicate_id"], counts["null_text"]) == (2, 4, 2, 1)
+    assert (counts["documents"], counts["set aside"], counts["duplicate_id"], counts["null_text"]) == (
+        2,
+        4,
+        2,
+        1,
+    )
 
 
 def test_a_document_without_an_id_gets_a_stable_one(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "a.jsonl", {"text": "one"}, {"text": "two", "id": "own"})
     succeeds("scrub", source, "-o", tmp_path / "out")
-    assert [row["id"] for row in rows(tmp_path / "out" / "documents.parquet")] == [document_id(tables.CORPUS, location("a.jsonl", 1)), "own"]
+    assert [row["id"] for row in rows(tmp_path / "out" / "documents.parquet")] == [
+        document_id(tables.CORPUS, location("a.jsonl", 1)),
+        "own",
+    ]
 
 
 def test_quality_gives_every_document_a_verdict_beside_all_signals(tmp_path: Path) -> None:
@@ -102,7 +138,9 @@ def test_quality_gives_every_document_a_verdict_beside_all_signals(tmp_path: Pat
 
 
 def test_quality_judges_lines_alike_whatever_they_end_in(tmp_path: Path) -> None:
-    lines = [f"The committee met on day {number} to hear what the engineers had found out." for number in range(12)]
+    lines = [
+        f"The committee met on day {number} to hear what the engineers had found out." for number in range(12)
+    ]
     texts = {"unix": "\n\n".join(lines), "windows": "\r\n\r\n".join(lines)}
     source = jsonl(tmp_path / "a.jsonl", *({"id": name, "text": text} for name, text in texts.items()))
     succeeds("quality", source, "-o", tmp_path / "out", "--profile", "fineweb")
@@ -118,16 +156,26 @@ def test_quality_keeps_the_languages_asked_for_and_says_which_it_found(tmp_path:
     }
     source = jsonl(tmp_path / "a.jsonl", *({"id": name, "text": text} for name, text in texts.items()))
     counts = succeeds("quality", source, "-o", tmp_path / "out", "--profile", "none", "--languages", "en,fr")
-    found = [(row["id"], row["rule"], row["language"], row["language_confidence"] > 0.5) for row in rows(tmp_path / "out" / "verdicts.parquet")]
+    found = [
+        (row["id"], row["rule"], row["language"], row["language_confidence"] > 0.5)
+        for row in rows(tmp_path / "out" / "verdicts.parquet")
+    ]
     assert found == [("en", None, "en", True), ("de", "language", "de", True)]
     assert counts == {"documents": 2, "kept": 1, "removed": 1, "language": 1, "set aside": 0}
 
 
 def test_dedup_decides_on_every_document_and_names_the_one_that_stays(tmp_path: Path) -> None:
-    jsonl(tmp_path / "a.jsonl", {"id": "whole", "text": LONG + " and more"}, {"id": "other", "text": "Nothing like it."})
+    jsonl(
+        tmp_path / "a.jsonl",
+        {"id": "whole", "text": LONG + " and more"},
+        {"id": "other", "text": "Nothing like it."},
+    )
     jsonl(tmp_path / "b.jsonl", {"id": "near", "text": LONG}, {"id": "same", "text": LONG + " and more"})
     counts = succeeds("dedup", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "-o", tmp_path / "out")
-    decisions = [(row["id"], row["keep"], row["reason"], row["duplicate_of"]) for row in rows(tmp_path / "out" / "decisions.parquet")]
+    decisions = [
+        (row["id"], row["keep"], row["reason"], row["duplicate_of"])
+        for row in rows(tmp_path / "out" / "decisions.parquet")
+    ]
     assert decisions == [
         ("whole", False, "exact", "same"),
         ("other", True, None, None),
@@ -147,19 +195,33 @@ def test_a_higher_threshold_keeps_what_is_less_alike(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (["scrub", "{}/nowhere.jsonl", "-o", "{}/out"], "no file matches"),
-        (["scrub", "{}/a.jsonl", "-o", "{}/out", "--kinds", "email,fax"], "there is no kind 'fax'; there are email, phone"),
-        (["quality", "{}/a.jsonl", "-o", "{}/out", "--profile", "best"], "there is no profile 'best'; there are none, default"),
+        (
+            ["scrub", "{}/a.jsonl", "-o", "{}/out", "--kinds", "email,fax"],
+            "there is no kind 'fax'; there are email, phone",
+        ),
+        (
+            ["quality", "{}/a.jsonl", "-o", "{}/out", "--profile", "best"],
+            "there is no profile 'best'; there are none, default",
+        ),
         (
             ["quality", "{}/a.jsonl", "-o", "{}/out", "--languages", "en,english"],
             "'english' is not a language that can be detected; there are ace af",
         ),
         (["dedup", "{}/a.jsonl", "-o", "{}/out", "--threshold", "1.5"], "above 0 and at most 1"),
-        (["scrub", "{}/a.jsonl", "-o", "{}/full"], "full already holds documents.parquet: name another directory"),
-        (["scrub", "{}/a.jsonl", "-o", "{}/a.jsonl"], "cannot be written (File exists): name another directory"),
+        (
+            ["scrub", "{}/a.jsonl", "-o", "{}/full"],
+            "full already holds documents.parquet: name another directory",
+        ),
+        (
+            ["scrub", "{}/a.jsonl", "-o", "{}/a.jsonl"],
+            "cannot be written (File exists): name another directory",
+        ),
         (["scrub", "{}/broken.jsonl", "-o", "{}/out"], "broken.jsonl, row 1: invalid_json"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_what_to_do(arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_line_that_says_what_to_do(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     jsonl(tmp_path / "a.jsonl", {"id": "1", "text": "one"})
     (tmp_path / "broken.jsonl").write_text("{\n")
     (tmp_path / "full").mkdir()
@@ -188,12 +250,17 @@ COMMANDS: dict[str, tuple[Callable[..., tables.Outcome], Any]] = {
 @pytest.fixture(scope="module")
 def some_batches(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Documents for four batches, with an address and a near duplicate here and there."""
-    documents = ({"id": str(number), "text": f"{number // 3} jane{number}@example.org {LONG * 20}"} for number in range(700))
+    documents = (
+        {"id": str(number), "text": f"{number // 3} jane{number}@example.org {LONG * 20}"}
+        for number in range(700)
+    )
     return jsonl(tmp_path_factory.mktemp("in") / "a.jsonl", *documents)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_one_and_two_processes_write_the_same_bytes(command: str, some_batches: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_and_two_processes_write_the_same_bytes(
+    command: str, some_batches: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tables, "PART_BATCHES", 1)
     function, params = COMMANDS[command]
     written = []
@@ -207,21 +274,32 @@ def test_one_and_two_processes_write_the_same_bytes(command: str, some_batches: 
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_the_bar_goes_from_the_beginning_of_the_input_to_its_end_without_turning_back(packed: bool, some_batches: Path, tmp_path: Path) -> None:
+def test_the_bar_goes_from_the_beginning_of_the_input_to_its_end_without_turning_back(
+    packed: bool, some_batches: Path, tmp_path: Path
+) -> None:
     content = some_batches.read_bytes()
     for name in "abc":
         (tmp_path / f"{name}.jsonl").write_bytes(content.replace(b'"id": "', f'"id": "{name}'.encode()))
         if packed:
-            (tmp_path / f"{name}.jsonl.gz").write_bytes(gzip.compress((tmp_path / f"{name}.jsonl").read_bytes(), 1))
+            (tmp_path / f"{name}.jsonl.gz").write_bytes(
+                gzip.compress((tmp_path / f"{name}.jsonl").read_bytes(), 1)
+            )
             (tmp_path / f"{name}.jsonl").unlink()
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
     seen: list[tuple[int, int]] = []
-    tables.judge([f"{tmp_path}/*.jsonl*"], tmp_path / "out", quality.PROFILES["none"], LocalEngine(1), lambda *at: seen.append(at))
+    tables.judge(
+        [f"{tmp_path}/*.jsonl*"],
+        tmp_path / "out",
+        quality.PROFILES["none"],
+        LocalEngine(1),
+        lambda *at: seen.append(at),
+    )
     done = [at for at, _ in seen]
     assert {total for _, total in seen} == {size}
     assert done == sorted(done)
     assert done[-1] == size
-    assert done[7] == pytest.approx(8 / (len(done) - 1) * size, rel=0.1)  # equal batches, and the last call says that all is done
+    # equal batches, and the last call says that all is done
+    assert done[7] == pytest.approx(8 / (len(done) - 1) * size, rel=0.1)
 
 
 def test_a_run_that_fails_leaves_no_file_behind(tmp_path: Path) -> None:
@@ -250,9 +328,15 @@ def test_the_labelled_sentences_lose_their_addresses_and_nothing_else(tmp_path: 
 def test_the_labelled_articles_lose_one_of_each_similar_pair(tmp_path: Path) -> None:
     labelled = CORPORA / "labelled"
     counts = succeeds("dedup", labelled / "neardup_articles_2500.jsonl.zst", "-o", tmp_path)
-    pairs = [json.loads(line) for line in (labelled / "neardup_articles_2500.pairs.jsonl").read_text().splitlines()]
+    pairs = [
+        json.loads(line) for line in (labelled / "neardup_articles_2500.pairs.jsonl").read_text().splitlines()
+    ]
     similar = {frozenset((pair["a"], pair["b"])) for pair in pairs if pair["jaccard"] >= 0.8}
-    removed = [frozenset((row["id"], row["duplicate_of"])) for row in rows(tmp_path / "decisions.parquet") if not row["keep"]]
+    removed = [
+        frozenset((row["id"], row["duplicate_of"]))
+        for row in rows(tmp_path / "decisions.parquet")
+        if not row["keep"]
+    ]
     assert set(removed) <= similar
     assert counts["documents"] == 2500
     assert counts["removed"] == len(removed) >= 0.98 * len(similar)

@@ -20,12 +20,30 @@ TEXTS = [text for _, text in sorted(topics.items())][:40]
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of two formats, one of them with a broken line and an empty text; and a tokenizer made of them."""
+    """Files of two formats, one of them with a broken line and an empty text; and a tokenizer made of
+    them.
+    """
     directory = tmp_path_factory.mktemp("files")
     lines = [json.dumps({"id": f"j{number}", "text": text}) for number, text in enumerate(TEXTS[:20])]
-    (directory / "a.jsonl").write_text("\n".join([*lines, "{broken", json.dumps({"id": "empty", "text": ""})]) + "\n")
-    pq.write_table(pa.table({"id": [f"p{number}" for number in range(20)], "text": TEXTS[20:]}), directory / "b.parquet")
-    assert main(["train-tokenizer", str(directory / "*.*"), "-o", str(directory / "tokenizer"), "--vocab-size", "500"]) == 0
+    (directory / "a.jsonl").write_text(
+        "\n".join([*lines, "{broken", json.dumps({"id": "empty", "text": ""})]) + "\n"
+    )
+    pq.write_table(
+        pa.table({"id": [f"p{number}" for number in range(20)], "text": TEXTS[20:]}), directory / "b.parquet"
+    )
+    assert (
+        main(
+            [
+                "train-tokenizer",
+                str(directory / "*.*"),
+                "-o",
+                str(directory / "tokenizer"),
+                "--vocab-size",
+                "500",
+            ]
+        )
+        == 0
+    )
     return directory
 
 
@@ -40,9 +58,20 @@ def test_the_tokenizer_opens_in_transformers(directory: Path) -> None:
     assert opened.decode(opened.encode(TEXTS[0], add_special_tokens=False)) == TEXTS[0]
 
 
-def test_tokenize_writes_every_document_between_begin_and_end(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tokenize_writes_every_document_between_begin_and_end(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
-    command = ["tokenize", str(directory / "*.*"), "-o", str(out), "--tokenizer", str(directory / "tokenizer"), "--shard-tokens", "20000"]
+    command = [
+        "tokenize",
+        str(directory / "*.*"),
+        "-o",
+        str(out),
+        "--tokenizer",
+        str(directory / "tokenizer"),
+        "--shard-tokens",
+        "20000",
+    ]
     assert main(command) == 0
     tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
     begin, end = (tokenizer.token_to_id(name) for name in ("[BOT]", "[EOT]"))
@@ -50,8 +79,13 @@ def test_tokenize_writes_every_document_between_begin_and_end(directory: Path, t
     assert [tokenizer.decode(document[1:-1], skip_special_tokens=False) for document in found] == TEXTS
     assert all(document[0] == begin and document[-1] == end for document in found)
     record = json.loads((out / "shards.json").read_text())
-    assert len(record["shards"]) > 3 and sum(shard["tokens"] for shard in record["shards"]) == sum(map(len, found))
-    assert {row["reason"] for row in pq.read_table(out / "rejects.parquet").to_pylist()} == {"invalid_json", "empty_text"}
+    assert len(record["shards"]) > 3 and sum(shard["tokens"] for shard in record["shards"]) == sum(
+        map(len, found)
+    )
+    assert {row["reason"] for row in pq.read_table(out / "rejects.parquet").to_pylist()} == {
+        "invalid_json",
+        "empty_text",
+    }
     said = capsys.readouterr().out
     assert "MB/s" in said and f"{sum(map(len, found)):,}" in said
     assert main(command) == 2
@@ -62,7 +96,9 @@ def test_a_share_is_held_out_by_id_and_the_rest_is_the_same(directory: Path, tmp
     common = ["--tokenizer", str(directory / "tokenizer" / "tokenizer.json")]
     for out, more in (("whole", []), ("split", ["--validation-fraction", "0.3"])):
         assert main(["tokenize", str(directory / "*.*"), "-o", str(tmp_path / out), *common, *more]) == 0
-    whole, train, held_out = (documents(tmp_path / place) for place in ("whole/train", "split/train", "split/validation"))
+    whole, train, held_out = (
+        documents(tmp_path / place) for place in ("whole/train", "split/train", "split/validation")
+    )
     assert 4 < len(held_out) < 20
     assert sorted(train + held_out) == sorted(whole)
 
@@ -72,7 +108,16 @@ def test_ids_beyond_65535_are_stored_in_four_bytes(directory: Path, tmp_path: Pa
     changed["added_tokens"].append({**changed["added_tokens"][3], "id": 70_000, "content": "<|end|>"})
     changed["model"]["vocab"]["<|end|>"] = 70_000
     (tmp_path / "tokenizer.json").write_text(json.dumps(changed))
-    command = ["tokenize", str(directory / "b.parquet"), "-o", str(tmp_path / "out"), "--tokenizer", str(tmp_path), "--end-of-text", "<|end|>"]
+    command = [
+        "tokenize",
+        str(directory / "b.parquet"),
+        "-o",
+        str(tmp_path / "out"),
+        "--tokenizer",
+        str(tmp_path),
+        "--end-of-text",
+        "<|end|>",
+    ]
     assert main([*command, "--begin-of-text", "[BOT]"]) == 0
     last = {document[-1] for document in documents(tmp_path / "out" / "train")}
     assert last == {70_000}
@@ -82,15 +127,31 @@ def test_ids_beyond_65535_are_stored_in_four_bytes(directory: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["tokenize", "--tokenizer", "./nowhere.json"], r"tokenizer: there is no nowhere\.json; give a tokenizer\.json, a directory"),
-        (["tokenize", "--tokenizer", "tokenizer", "--end-of-text", "</s>"], r"'</s>' \(eos_token\) is not in its vocabulary: name another token"),
-        (["tokenize", "--tokenizer", "tokenizer", "--validation-fraction", "1"], "a share is at least 0 and below 1"),
+        (
+            ["tokenize", "--tokenizer", "./nowhere.json"],
+            r"tokenizer: there is no nowhere\.json; give a tokenizer\.json, a directory",
+        ),
+        (
+            ["tokenize", "--tokenizer", "tokenizer", "--end-of-text", "</s>"],
+            r"'</s>' \(eos_token\) is not in its vocabulary: name another token",
+        ),
+        (
+            ["tokenize", "--tokenizer", "tokenizer", "--validation-fraction", "1"],
+            "a share is at least 0 and below 1",
+        ),
         (["train-tokenizer", "--vocab-size", "100"], "--vocab-size 100: .*260"),
-        (["train-tokenizer", "--vocab-size", "60000"], r"the text supports only \d+ entries: set it to \d+ or less"),
+        (
+            ["train-tokenizer", "--vocab-size", "60000"],
+            r"the text supports only \d+ entries: set it to \d+ or less",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line_and_leaves_nothing(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    says: str,
 ) -> None:
     monkeypatch.chdir(directory)
     before = sorted(directory.iterdir())

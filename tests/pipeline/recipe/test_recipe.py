@@ -39,18 +39,33 @@ def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"corpora": [{"name": "a", "source": {"kind": "webz"}}]}, r"corpora\.0\.source.*'webz' is not a kind of corpus; there are .*'files'.*'hub'"),
+        (
+            {"corpora": [{"name": "a", "source": {"kind": "webz"}}]},
+            r"corpora\.0\.source.*'webz' is not a kind of corpus; there are .*'files'.*'hub'",
+        ),
         ({"corpora": []}, "corpora"),
         ({"corpora": [{"name": "a", "source": {"kind": "webz"}}]}, r"^((?!at least).)*$"),
-        ({"corpora": [MINIMAL["corpora"][0] | {"weight": 1}, MINIMAL["corpora"][0] | {"name": "more"}]}, "'more' has no weight though others have"),
+        (
+            {"corpora": [MINIMAL["corpora"][0] | {"weight": 1}, MINIMAL["corpora"][0] | {"name": "more"}]},
+            "'more' has no weight though others have",
+        ),
         ({"corpora": MINIMAL["corpora"] * 2}, "two corpora are named 'notes'"),
         ({"corpora": [{"name": "Bad Name", "source": MINIMAL["corpora"][0]["source"]}]}, r"corpora\.0\.name"),
         ({"dedupe": {}}, "unknown key 'dedupe': did you mean 'dedup'"),
         ({"dedup": {"treshold": 0.7}}, "dedup: unknown key 'treshold': did you mean 'threshold'"),
         ({"quality": "nice"}, "there is no profile 'nice'; there are .*docs"),
-        ({"training": TRAINING | {"global_batch_tokens": 500}}, r"training: global_batch_tokens 500 is not a multiple of .*; set it to 512"),
-        ({"training": TRAINING | {"stages": [{"name": "all", "weights": {"note": 1}}]}}, "stage 'all' reads 'note', .*; there are notes"),
-        ({"training": STAGED, "mixture": {"max_epochs": 4}}, "mixture.max_epochs limits shares, but stage 'all' sets its own"),
+        (
+            {"training": TRAINING | {"global_batch_tokens": 500}},
+            r"training: global_batch_tokens 500 is not a multiple of .*; set it to 512",
+        ),
+        (
+            {"training": TRAINING | {"stages": [{"name": "all", "weights": {"note": 1}}]}},
+            "stage 'all' reads 'note', .*; there are notes",
+        ),
+        (
+            {"training": STAGED, "mixture": {"max_epochs": 4}},
+            "mixture.max_epochs limits shares, but stage 'all' sets its own",
+        ),
         ({"tokenizer": {"vocab_size": 259}}, r"tokenizer\.vocab_size.*260"),
     ],
 )
@@ -74,14 +89,22 @@ def test_a_missing_recipe_is_answered_with_those_that_ship(tmp_path: Path) -> No
 
 
 def test_overrides_change_one_setting_and_leave_its_neighbours(tmp_path: Path) -> None:
-    recipe = load_recipe(write(tmp_path, dedup={"threshold": 0.7, "bands": 20}), {"dedup": {"threshold": 0.9}})
+    recipe = load_recipe(
+        write(tmp_path, dedup={"threshold": 0.7, "bands": 20}), {"dedup": {"threshold": 0.9}}
+    )
     assert (recipe.dedup.threshold, recipe.dedup.bands) == (0.9, 20)
 
 
 def test_a_profile_can_be_changed_in_one_threshold(tmp_path: Path) -> None:
-    named, changed = load_recipe(write(tmp_path, quality="docs")), load_recipe(write(tmp_path, quality={"profile": "docs", "min_doc_words": 7}))
+    named, changed = (
+        load_recipe(write(tmp_path, quality="docs")),
+        load_recipe(write(tmp_path, quality={"profile": "docs", "min_doc_words": 7})),
+    )
     assert changed.quality.min_doc_words == 7
-    assert changed.quality.model_dump() | {"min_doc_words": named.quality.min_doc_words} == named.quality.model_dump()
+    assert (
+        changed.quality.model_dump() | {"min_doc_words": named.quality.min_doc_words}
+        == named.quality.model_dump()
+    )
 
 
 def test_an_override_keeps_the_rest_of_a_named_preset(tmp_path: Path) -> None:
@@ -90,18 +113,24 @@ def test_an_override_keeps_the_rest_of_a_named_preset(tmp_path: Path) -> None:
     changed = load_recipe(tmp_path / "recipe.yaml", overrides)
     assert changed.quality == named.quality.model_copy(update={"min_doc_words": 40})
     assert changed.training.model == named.training.model.model_copy(update={"n_layers": 2})
-    assert load_recipe(tmp_path / "recipe.yaml", {"training": {"model": "small"}}).training.model.d_model == 384
+    assert (
+        load_recipe(tmp_path / "recipe.yaml", {"training": {"model": "small"}}).training.model.d_model == 384
+    )
 
 
 def test_what_is_recorded_holds_no_signature_of_a_url(tmp_path: Path) -> None:
     path = "https://store.example/notes.jsonl?sp=r&sig=SECRET"
-    recipe = load_recipe(write(tmp_path, corpora=[{"name": "notes", "source": {"kind": "files", "paths": [path]}}]))
+    recipe = load_recipe(
+        write(tmp_path, corpora=[{"name": "notes", "source": {"kind": "files", "paths": [path]}}])
+    )
     assert recipe.corpora[0].source.patterns() == [path]
     for recorded in (recipe.model_dump_json(), canonical_json(recipe)):
         assert "SECRET" not in recorded and "https://store.example/notes.jsonl" in recorded
 
 
-def test_relative_paths_are_relative_to_the_recipe_and_no_machine_is_in_what_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_paths_are_relative_to_the_recipe_and_no_machine_is_in_what_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path)
     monkeypatch.chdir("/")
     recipe = load_recipe(path)
@@ -110,12 +139,19 @@ def test_relative_paths_are_relative_to_the_recipe_and_no_machine_is_in_what_is_
 
 
 def test_a_corpus_can_be_named_in_one_word_with_how_much_of_it(tmp_path: Path) -> None:
-    recipe = load_recipe(write(tmp_path, corpora=["tinystories:1000", "wikimedia/wikipedia", *MINIMAL["corpora"]]))
+    recipe = load_recipe(
+        write(tmp_path, corpora=["tinystories:1000", "wikimedia/wikipedia", *MINIMAL["corpora"]])
+    )
     assert recipe.corpus_names[:2] == ["tinystories", "wikipedia"]
     source = recipe.corpora[0].source
-    assert isinstance(source, HubConfig) and (source.name, source.max_documents) == ("roneneldan/TinyStories", 1000)
+    assert isinstance(source, HubConfig) and (source.name, source.max_documents) == (
+        "roneneldan/TinyStories",
+        1000,
+    )
 
 
 def test_a_one_word_corpus_that_does_not_exist_is_answered_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"'tinystory' is no ready-made one \(did you mean 'tinystories'\?\)"):
+    with pytest.raises(
+        RecipeError, match=r"'tinystory' is no ready-made one \(did you mean 'tinystories'\?\)"
+    ):
         load_recipe(write(tmp_path, corpora=["tinystory"]))

@@ -12,7 +12,9 @@ from trainer.tools.planner.gpu_memory import GpuMemory, Workload, gpu_memory
 
 @dataclass(frozen=True)
 class Target:
-    """What a recipe says it is: parameters from and to, and its machine, `memory` bytes for each of `processes`."""
+    """What a recipe says it is: parameters from and to, and its machine, `memory` bytes for each of
+    `processes`.
+    """
 
     parameters: tuple[float, float]
     memory: int
@@ -76,10 +78,16 @@ def test_training_fits_its_machine_with_a_tenth_to_spare(name: str, recipe: Reci
 def test_a_step_divides_among_the_processes_of_its_machine(name: str, recipe: Recipe) -> None:
     training = recipe.training
     for stage in training.curriculum.stages:
-        assert stage.global_batch_tokens % (training.seq_len * training.micro_batch_size * TARGETS[name].processes) == 0
+        assert (
+            stage.global_batch_tokens
+            % (training.seq_len * training.micro_batch_size * TARGETS[name].processes)
+            == 0
+        )
 
 
-def test_it_is_started_in_as_many_processes_as_its_machine_has_and_its_model_is_split_over(name: str, recipe: Recipe) -> None:
+def test_it_is_started_in_as_many_processes_as_its_machine_has_and_its_model_is_split_over(
+    name: str, recipe: Recipe
+) -> None:
     parallel, processes = recipe.training.parallel, TARGETS[name].processes
     if processes > 1:
         assert recipe.launch.nproc_per_node == processes
@@ -102,7 +110,12 @@ def test_token_ids_take_two_bytes(recipe: Recipe) -> None:
 def test_the_171m_model_is_trained_as_its_article_says() -> None:
     recipe = load_recipe(recipe_path("llama-171m"))
     training = recipe.training
-    assert (training.model.n_layers, training.seq_len, training.global_batch_tokens, vocab_size(recipe)) == (12, 512, 8 * 512, 50_000)
+    assert (training.model.n_layers, training.seq_len, training.global_batch_tokens, vocab_size(recipe)) == (
+        12,
+        512,
+        8 * 512,
+        50_000,
+    )
     assert (training.optimizer.kind, training.optimizer.lr) == ("adamw", 1e-3)
     assert training.schedule.warmup_tokens == 1000 * training.global_batch_tokens
 
@@ -111,6 +124,9 @@ def test_the_curriculum_reads_rough_text_first_and_the_best_last_while_the_rate_
     training = load_recipe(recipe_path("curriculum")).training
     shares = {stage.name: stage.tokens / training.max_tokens for stage in training.curriculum.stages}
     assert shares == {"foundation": 0.4, "knowledge": 0.3, "reasoning": 0.2, "synthesis": 0.1}
-    best = [(stage.weights or {}).get("stdlib_docs", 0) / sum((stage.weights or {}).values()) for stage in training.stages]
+    best = [
+        (stage.weights or {}).get("stdlib_docs", 0) / sum((stage.weights or {}).values())
+        for stage in training.stages
+    ]
     assert best == sorted(best) and best[-1] == 1
     assert training.schedule.decay_fraction == shares["synthesis"]

@@ -1,4 +1,6 @@
-"""What the UI shows of dedup: the numbers are those of the tables, the clusters those that a person should look at."""
+"""What the UI shows of dedup: the numbers are those of the tables, the clusters those that a person should
+look at.
+"""
 
 from pathlib import Path
 
@@ -18,8 +20,19 @@ from tests.pipeline.steps.stored import put
 def made(tmp_path: Path) -> tuple[Store, Version]:
     """`docs` holds one text four times (once edited); `web` has two texts of `docs` and a pair of its own."""
     store = Store(tmp_path / "store")
-    put(store, "docs", {"p": {"d0": TEXTS[0], "d1": TEXTS[0], "d2": TEXTS[0] + " More.", "d3": TEXTS[1]}, "q": {"d4": TEXTS[0], "d5": TEXTS[2]}})
-    put(store, "web", {"p": {"w0": TEXTS[1], "w1": TEXTS[3], "w2": TEXTS[3], "w3": TEXTS[2] + " Slightly longer."}})
+    put(
+        store,
+        "docs",
+        {
+            "p": {"d0": TEXTS[0], "d1": TEXTS[0], "d2": TEXTS[0] + " More.", "d3": TEXTS[1]},
+            "q": {"d4": TEXTS[0], "d5": TEXTS[2]},
+        },
+    )
+    put(
+        store,
+        "web",
+        {"p": {"w0": TEXTS[1], "w1": TEXTS[3], "w2": TEXTS[3], "w3": TEXTS[2] + " Slightly longer."}},
+    )
     return store, deduplicate(store, LocalEngine(workers=1), ["docs", "web"], DedupParams())
 
 
@@ -39,9 +52,14 @@ def test_the_largest_cluster_comes_first_with_what_it_says(made: tuple[Store, Ve
     clusters = report.largest(*made)
     assert [cluster.size for cluster in clusters] == [4, 2, 2, 2]
     assert (clusters[0].corpus, clusters[0].id, clusters[0].jaccard < 1) == ("docs", "d2", True)
-    assert " ".join(TEXTS[0].split()).startswith(clusters[0].text) and clusters[0].text == clusters[0].removed_text
+    assert (
+        " ".join(TEXTS[0].split()).startswith(clusters[0].text)
+        and clusters[0].text == clusters[0].removed_text
+    )
 
 
 def test_a_picture_of_nothing_removed_is_drawn_too(tmp_path: Path) -> None:
-    report.draw(np.zeros(report.BINS, np.int64), np.zeros((2, 2), np.int64), ["a", "b"], tmp_path / "empty.png")
+    report.draw(
+        np.zeros(report.BINS, np.int64), np.zeros((2, 2), np.int64), ["a", "b"], tmp_path / "empty.png"
+    )
     assert (tmp_path / "empty.png").read_bytes().startswith(b"\x89PNG")

@@ -73,7 +73,11 @@ class _Handler(BaseHTTPRequestHandler):
             return
         parts = path.strip("/").split("/")
         if parts[:4] == ["api", "datasets", "org", "set"]:
-            kind, revision, inside = [*parts[4:], "info", "main"][0], (parts[5] if len(parts) > 5 else "main"), "/".join(parts[6:])
+            kind, revision, inside = (
+                [*parts[4:], "info", "main"][0],
+                (parts[5] if len(parts) > 5 else "main"),
+                "/".join(parts[6:]),
+            )
             self._api(kind, self.server.commit(revision), inside, asked or [])
         elif parts[:4] == ["datasets", "org", "set", "resolve"]:
             commit = self.server.commit(parts[4])
@@ -89,27 +93,52 @@ class _Handler(BaseHTTPRequestHandler):
         files = self.server.files[commit]
         if kind in ("info", "revision"):
             siblings = [{"rfilename": path} for path in files]
-            self._json({"id": "org/set", "sha": commit, "siblings": siblings, "tags": [], "private": False, "downloads": 0, "likes": 0})
+            self._json(
+                {
+                    "id": "org/set",
+                    "sha": commit,
+                    "siblings": siblings,
+                    "tags": [],
+                    "private": False,
+                    "downloads": 0,
+                    "likes": 0,
+                }
+            )
             return
-        folders = {"/".join(path.split("/")[:depth]) for path in files for depth in range(1, path.count("/") + 1)}
-        entries = [{"type": "file", "path": path, "size": len(data), "oid": hashlib.sha1(data).hexdigest()} for path, data in files.items()]
+        folders = {
+            "/".join(path.split("/")[:depth]) for path in files for depth in range(1, path.count("/") + 1)
+        }
+        entries = [
+            {"type": "file", "path": path, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+            for path, data in files.items()
+        ]
         entries += [{"type": "directory", "path": path, "oid": "0" * 40} for path in sorted(folders)]
         if kind == "paths-info":
             self._json([entry for entry in entries if entry["path"] in asked])
         elif inside and inside not in folders:
             self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
         else:
-            self._json([entry for entry in entries if str(entry["path"]).startswith(f"{inside}/" if inside else "")])
+            self._json(
+                [entry for entry in entries if str(entry["path"]).startswith(f"{inside}/" if inside else "")]
+            )
 
     def _file(self, commit: str | None, data: bytes | None) -> None:
         if data is None or commit is None:
             self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
             return
-        headers = {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(data).hexdigest()}"', "Accept-Ranges": "bytes"}
+        headers = {
+            "X-Repo-Commit": commit,
+            "ETag": f'"{hashlib.sha1(data).hexdigest()}"',
+            "Accept-Ranges": "bytes",
+        }
         if asked := self.headers.get("Range"):
             first, _, last = asked.removeprefix("bytes=").partition("-")
             end = min(int(last or len(data)), len(data) - 1)
-            self._send(206, data[int(first) : end + 1], {**headers, "Content-Range": f"bytes {first}-{end}/{len(data)}"})
+            self._send(
+                206,
+                data[int(first) : end + 1],
+                {**headers, "Content-Range": f"bytes {first}-{end}/{len(data)}"},
+            )
         else:
             self._send(200, data, headers)
 

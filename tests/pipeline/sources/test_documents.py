@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.sources import Rejected, SourceConfig, document_id
-from pipeline.sources.documents import BATCH_BYTES, METADATA_BYTES, Batches, Document, Reason, location, metadata_json, own_id
+from pipeline.sources.documents import (
+    BATCH_BYTES,
+    METADATA_BYTES,
+    Batches,
+    Document,
+    Reason,
+    location,
+    metadata_json,
+    own_id,
+)
 from pipeline.store.params import DOCUMENT_SCHEMA
 
 
@@ -20,7 +29,9 @@ def test_a_documents_id_never_changes_between_releases() -> None:
 
 
 @given(st.text(max_size=5), st.text(max_size=5), st.text(max_size=5), st.text(max_size=5))
-def test_different_corpora_or_source_ids_never_share_an_id(corpus: str, source_id: str, other_corpus: str, other_id: str) -> None:
+def test_different_corpora_or_source_ids_never_share_an_id(
+    corpus: str, source_id: str, other_corpus: str, other_id: str
+) -> None:
     same = (corpus, source_id) == (other_corpus, other_id)
     assert (document_id(corpus, source_id) == document_id(other_corpus, other_id)) == same
 
@@ -43,12 +54,17 @@ def test_batches_hold_a_few_megabytes_and_keep_the_order() -> None:
     found, rejects = collected(*(Document(str(n), f"{n:08d}" * 50_000, n, "s") for n in range(50)))
     assert rejects == []
     assert all(batch.schema == DOCUMENT_SCHEMA for batch in found)
-    assert [row["text"][:8] for batch in found for row in batch.to_pylist()] == [f"{n:08d}" for n in range(50)]
+    assert [row["text"][:8] for batch in found for row in batch.to_pylist()] == [
+        f"{n:08d}" for n in range(50)
+    ]
     assert all(BATCH_BYTES <= batch.num_rows * 400_000 < BATCH_BYTES + 400_000 for batch in found[:-1])
 
 
 def test_a_second_document_with_the_same_id_is_set_aside() -> None:
-    twice = [Document(own_id("x"), text, row, "s", own_id=True) for row, text in enumerate(["first", "second"], start=1)]
+    twice = [
+        Document(own_id("x"), text, row, "s", own_id=True)
+        for row, text in enumerate(["first", "second"], start=1)
+    ]
     found, rejects = collected(*twice)
     assert found[0].column("text").to_pylist() == ["first"]
     assert rejects == [Rejected("f", 2, Reason.DUPLICATE_ID, "an earlier document has this id")]
@@ -66,12 +82,20 @@ def test_metadata_nested_too_deeply_to_be_written_is_left_out() -> None:
 
 
 def test_an_unknown_kind_of_corpus_is_refused_with_the_kinds_there_are() -> None:
-    with pytest.raises(ValidationError, match=r"'stdlib_docs', 'library_docs', 'package_readmes', 'files', 'warc', 'hub'"):
+    with pytest.raises(
+        ValidationError, match=r"'stdlib_docs', 'library_docs', 'package_readmes', 'files', 'warc', 'hub'"
+    ):
         TypeAdapter(SourceConfig).validate_python({"kind": "tape"})
 
 
 def test_importing_the_sources_imports_nothing_heavy() -> None:
     code = (
-        "import sys, pipeline.sources; print([m for m in ('datasets', 'huggingface_hub', 'torch', 'pandas', 'numba', 'dagster') if m in sys.modules])"
+        "import sys, pipeline.sources; print([m for m in ('datasets', 'huggingface_hub', 'torch', "
+        "'pandas', 'numba', 'dagster') if m in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )

@@ -33,7 +33,9 @@ def read(*paths: Path | str, **config: Any) -> tuple[list[Row], list[tuple[str, 
     """The documents, and file, row and reason of what was set aside."""
     source = open_source("c", FilesConfig(paths=tuple(map(str, paths)), **config))
     rejects: list[Rejected] = []
-    rows = [row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()]
+    rows = [
+        row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()
+    ]
     return rows, [(reject.file, reject.row, str(reject.reason)) for reject in rejects]
 
 
@@ -56,14 +58,29 @@ def jsonl(path: Path, *rows: Row) -> Path:
 def test_every_format_and_compression_gives_the_same_text(tmp_path: Path) -> None:
     content = b'{"text": "one"}\n{"text": "two"}\n'
     zstd = pa.Codec("zstd").compress(content).to_pybytes()
-    compressed = {"jsonl.gz": gzip.compress(content), "jsonl.bz2": bz2.compress(content), "json.xz": lzma.compress(content), "json.zst": zstd}
-    for suffix, data in {"jsonl": content, "JSONL": content, "ndjson": content, "csv": b"text\none\ntwo\n", **compressed}.items():
+    compressed = {
+        "jsonl.gz": gzip.compress(content),
+        "jsonl.bz2": bz2.compress(content),
+        "json.xz": lzma.compress(content),
+        "json.zst": zstd,
+    }
+    for suffix, data in {
+        "jsonl": content,
+        "JSONL": content,
+        "ndjson": content,
+        "csv": b"text\none\ntwo\n",
+        **compressed,
+    }.items():
         path = tmp_path / f"a.{suffix}"
         path.write_bytes(data)
         assert texts(path) == ["one", "two"], suffix
     pq.write_table(pa.table({"text": ["one", "two"]}), tmp_path / "a.parquet")
     assert texts(tmp_path / "a.parquet") == ["one", "two"]
-    for name, data in {"a.txt": b"one\n\ntwo", "a.md": b"one\n\ntwo", "b.txt.gz": gzip.compress(b"one\n\ntwo")}.items():
+    for name, data in {
+        "a.txt": b"one\n\ntwo",
+        "a.md": b"one\n\ntwo",
+        "b.txt.gz": gzip.compress(b"one\n\ntwo"),
+    }.items():
         (tmp_path / name).write_bytes(data)
         assert texts(tmp_path / name) == ["one\n\ntwo"]
 
@@ -72,18 +89,31 @@ def test_compressed_files_glued_together_are_read_to_the_end(tmp_path: Path) -> 
     first, second = b'{"text": "one"}\n', b'{"text": "two"}\n'
     skippable = (0x184D2A50).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
     codec = pa.Codec("zstd")
-    (tmp_path / "a.jsonl.zst").write_bytes(codec.compress(first).to_pybytes() + skippable + codec.compress(second).to_pybytes())
+    (tmp_path / "a.jsonl.zst").write_bytes(
+        codec.compress(first).to_pybytes() + skippable + codec.compress(second).to_pybytes()
+    )
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(first) + gzip.compress(second))
     assert texts(tmp_path / "*") == ["one", "two", "one", "two"]
 
 
 def test_ids_come_from_the_source_and_otherwise_from_file_and_row(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "a.jsonl", {"id": "x", "text": "own"}, {"id": 7, "text": "number"}, {"text": "none"}, {"id": None, "text": "null"})
+    path = jsonl(
+        tmp_path / "a.jsonl",
+        {"id": "x", "text": "own"},
+        {"id": 7, "text": "number"},
+        {"text": "none"},
+        {"id": None, "text": "null"},
+    )
     rows, _ = read(path)
     assert rows[0]["id"] == document_id("c", own_id("x"))
     assert rows[1]["id"] == document_id("c", own_id("7"))
     assert len({row["id"] for row in rows}) == 4
-    moved = jsonl(tmp_path / "elsewhere" / "a.jsonl", {"id": "x", "text": "own"}, {"id": 7, "text": "number"}, {"text": "none"})
+    moved = jsonl(
+        tmp_path / "elsewhere" / "a.jsonl",
+        {"id": "x", "text": "own"},
+        {"id": 7, "text": "number"},
+        {"text": "none"},
+    )
     assert [row["id"] for row in read(moved)[0]] == [row["id"] for row in rows[:3]]
 
 
@@ -98,7 +128,13 @@ def test_adding_a_file_shifts_no_id_and_no_fingerprint(tmp_path: Path) -> None:
 
 
 def test_a_column_that_was_named_as_id_must_hold_one(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "a.jsonl", {"key": "k", "text": "good"}, {"key": [1], "text": "list"}, {"text": "absent"}, {"key": "k", "text": "again"})
+    path = jsonl(
+        tmp_path / "a.jsonl",
+        {"key": "k", "text": "good"},
+        {"key": [1], "text": "list"},
+        {"text": "absent"},
+        {"key": "k", "text": "again"},
+    )
     rows, rejects = read(path, id_column="key")
     assert [row["text"] for row in rows] == ["good"]
     assert rejects == [("a.jsonl", 2, "bad_id"), ("a.jsonl", 3, "bad_id"), ("a.jsonl", 4, "duplicate_id")]
@@ -111,7 +147,9 @@ def test_other_columns_become_metadata_and_url_keeps_its_place(tmp_path: Path) -
     assert json.loads(found["metadata"]) == {"title": "T", "score": 0.5, "tags": ["a"]}
 
 
-def test_names_do_not_depend_on_where_the_corpus_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_do_not_depend_on_where_the_corpus_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jsonl(tmp_path / "data" / "x" / "a.jsonl", {"text": "t"})
     absolute = read(tmp_path / "data" / "**" / "*.jsonl")[0]
     monkeypatch.chdir(tmp_path)
@@ -122,7 +160,9 @@ def test_names_do_not_depend_on_where_the_corpus_lies(tmp_path: Path, monkeypatc
 
 def test_two_files_of_one_name_are_refused_with_both_paths(tmp_path: Path) -> None:
     first, second = (jsonl(tmp_path / folder / "a.jsonl", {"text": folder}) for folder in "xy")
-    with pytest.raises(SourceError, match=r"x/a\.jsonl and .*y/a\.jsonl are both named 'a\.jsonl'; give one glob"):
+    with pytest.raises(
+        SourceError, match=r"x/a\.jsonl and .*y/a\.jsonl are both named 'a\.jsonl'; give one glob"
+    ):
         units(first, second)
     assert len(units(first, first)) == 1
 
@@ -188,7 +228,8 @@ def test_a_file_without_permission_is_set_aside(tmp_path: Path) -> None:
         "from pipeline.sources import open_source\nfrom pipeline.sources.files import FilesConfig\n"
         "def read(path):\n"
         "    source, rejects = open_source('c', FilesConfig(paths=(path,))), []\n"
-        "    documents = sum(batch.num_rows for unit in source.units() for batch in source.read(unit, rejects))\n"
+        "    documents = sum(batch.num_rows for unit in source.units() for batch in source.read(unit, "
+        "rejects))\n"
         "    return documents, [(r.file, str(r.reason)) for r in rejects]\n"
         "os.chdir(sys.argv[1])\n"
         "read('good.jsonl')  # what reading imports may lie where nobody else may read\n"
@@ -215,7 +256,9 @@ def noisy_jsonl(documents: int) -> bytes:
         ("zst", lambda data: pa.Codec("zstd").compress(data).to_pybytes()),
     ],
 )
-def test_everything_before_the_break_of_a_truncated_file_arrives(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
+def test_everything_before_the_break_of_a_truncated_file_arrives(
+    tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]
+) -> None:
     content = noisy_jsonl(3000)
     whole = compress(content)
     (tmp_path / f"a.jsonl.{suffix}").write_bytes(whole[: len(whole) // 2])
@@ -224,7 +267,8 @@ def test_everything_before_the_break_of_a_truncated_file_arrives(tmp_path: Path,
     expected = [json.loads(line)["text"] for line in content.splitlines()]
     found = [row["text"] for row in rows]
     assert found == [*expected[: len(found) - 1], "neighbour"]
-    assert abs(len(found) - 1500) < (1500 if suffix == "bz2" else 300)  # bzip2 decodes whole blocks of 900 KB only
+    # bzip2 decodes whole blocks of 900 KB only
+    assert abs(len(found) - 1500) < (1500 if suffix == "bz2" else 300)
     assert rejects == [(f"a.jsonl.{suffix}", None, "broken_compression")]
 
 
@@ -233,7 +277,9 @@ def test_a_file_that_vanishes_before_it_is_read_is_named(tmp_path: Path) -> None
     listed = units(tmp_path / "*")
     paths[0].unlink()
     source, rejects = open_source("c", FilesConfig(paths=(str(tmp_path / "*"),))), list[Rejected]()
-    assert [row["text"] for unit in listed for batch in source.read(unit, rejects) for row in batch.to_pylist()] == ["b"]
+    assert [
+        row["text"] for unit in listed for batch in source.read(unit, rejects) for row in batch.to_pylist()
+    ] == ["b"]
     assert rejects == [Rejected("a.jsonl", None, Reason.UNREADABLE, "the file is gone")]
 
 
@@ -258,7 +304,8 @@ def test_a_line_of_half_a_gigabyte_costs_no_more_memory_than_the_longest_documen
         "from pipeline.sources import open_source\nfrom pipeline.sources.files import FilesConfig\n"
         "source, rejects = open_source('c', FilesConfig(paths=(sys.argv[1],))), []\n"
         "started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "texts = [text for unit in source.units() for batch in source.read(unit, rejects) for text in batch.column('text').to_pylist()]\n"
+        "texts = [text for unit in source.units() for batch in source.read(unit, rejects) for text in "
+        "batch.column('text').to_pylist()]\n"
         "print(texts, [(r.file, r.row, str(r.reason)) for r in rejects])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - started)"
     )
@@ -268,8 +315,14 @@ def test_a_line_of_half_a_gigabyte_costs_no_more_memory_than_the_longest_documen
     assert int(kilobytes) * 1024 < 2 * MAX_DOCUMENT_BYTES
 
 
-@given(st.lists(st.sampled_from([b"{}", b"x" * 5, b"x" * 40, b"", b"\n", b"\n\n"])), st.integers(1, 7), st.integers(1, 30))
-def test_whole_lines_do_not_depend_on_how_the_stream_is_cut(parts: list[bytes], size: int, window: int) -> None:
+@given(
+    st.lists(st.sampled_from([b"{}", b"x" * 5, b"x" * 40, b"", b"\n", b"\n\n"])),
+    st.integers(1, 7),
+    st.integers(1, 30),
+)
+def test_whole_lines_do_not_depend_on_how_the_stream_is_cut(
+    parts: list[bytes], size: int, window: int
+) -> None:
     content = b"".join(parts)
     stream = iter([content[start : start + size] for start in range(0, len(content), size)])
     with pytest.MonkeyPatch.context() as patched:
@@ -281,7 +334,10 @@ def test_whole_lines_do_not_depend_on_how_the_stream_is_cut(parts: list[bytes], 
     assert lines == [line if len(line) <= 20 else None for line in expected]
 
 
-@given(st.lists(st.sampled_from(["é" * 9000, "word " * 3000, "\n", "\n\n", "😀" * 30000, "x"]), max_size=20), st.integers(1000, 1 << 18))
+@given(
+    st.lists(st.sampled_from(["é" * 9000, "word " * 3000, "\n", "\n\n", "😀" * 30000, "x"]), max_size=20),
+    st.integers(1000, 1 << 18),
+)
 def test_a_long_text_is_cut_into_pieces_that_join_to_the_same_text(parts: list[str], size: int) -> None:
     content = "".join(parts).encode()
     found = list(pieces(iter([content[start : start + size] for start in range(0, len(content), size)])))
@@ -290,18 +346,30 @@ def test_a_long_text_is_cut_into_pieces_that_join_to_the_same_text(parts: list[s
 
 
 @given(
-    st.lists(st.sampled_from(["é" * 9000, "word " * 3000, "\r\n", "\n", "\r", "\r\n\r\n", "x" * (PIECE_BYTES - 1)]), max_size=20),
+    st.lists(
+        st.sampled_from(
+            ["é" * 9000, "word " * 3000, "\r\n", "\n", "\r", "\r\n\r\n", "x" * (PIECE_BYTES - 1)]
+        ),
+        max_size=20,
+    ),
     st.sampled_from([1000, PIECE_BYTES, 1 << 18]),
 )
-def test_lines_of_a_text_file_end_in_a_newline_however_they_end_and_wherever_it_is_cut(parts: list[str], size: int) -> None:
+def test_lines_of_a_text_file_end_in_a_newline_however_they_end_and_wherever_it_is_cut(
+    parts: list[str], size: int
+) -> None:
     content = "".join(parts).encode()
     found = pieces(iter([content[start : start + size] for start in range(0, len(content), size)]))
-    assert "".join(universal_newlines(piece.decode()) for piece in found) == io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
+    assert (
+        "".join(universal_newlines(piece.decode()) for piece in found)
+        == io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
+    )
 
 
 def test_windows_and_old_macintosh_text_files_have_the_same_lines_as_others(tmp_path: Path) -> None:
     for name, newline in (("unix", "\n"), ("windows", "\r\n"), ("macintosh", "\r")):
-        (tmp_path / f"{name}.md").write_bytes(f"\ufeffA title{newline}{newline}- one{newline}- two{newline}".encode())
+        (tmp_path / f"{name}.md").write_bytes(
+            f"\ufeffA title{newline}{newline}- one{newline}- two{newline}".encode()
+        )
     assert set(texts(tmp_path / "*.md")) == {"A title\n\n- one\n- two\n"}
 
 
@@ -336,7 +404,11 @@ def test_broken_csv_rows_are_set_aside(tmp_path: Path) -> None:
     ]
     (tmp_path / "a.csv").write_bytes(b"\r\n".join(rows))
     found, rejects = read(tmp_path / "a.csv")
-    assert [row["text"][:24] for row in found] == ["plain", "with\nnewline, and comma", "long long long long long"]
+    assert [row["text"][:24] for row in found] == [
+        "plain",
+        "with\nnewline, and comma",
+        "long long long long long",
+    ]
     assert json.loads(found[0]["metadata"]) == {"note": "n"}
     assert [reject[2] for reject in rejects] == ["broken_csv", "invalid_utf8", "broken_csv", "empty_text"]
 
@@ -354,15 +426,29 @@ def test_reading_holds_one_batch_however_long_the_file(tmp_path: Path) -> None:
 def test_files_read_alone_keep_the_ids_that_they_bring(tmp_path: Path) -> None:
     jsonl(tmp_path / "a.jsonl", {"id": "x", "text": "one"}, {"id": 7, "text": "two"}, {"text": "three"})
     given = document_id("c", location("a.jsonl", 3))
-    jsonl(tmp_path / "b.jsonl", {"id": "x", "text": "again"}, {"id": given, "text": "the id of a document without one"})
+    jsonl(
+        tmp_path / "b.jsonl",
+        {"id": "x", "text": "again"},
+        {"id": given, "text": "the id of a document without one"},
+    )
     rejects: list[Rejected] = []
     source = FilesSource("c", FilesConfig(paths=(str(tmp_path / "*.jsonl"),)), keep_ids=True)
     rows = [row for batch in source.read_all(rejects) for row in batch.to_pylist()]
     assert [(row["id"], row["text"]) for row in rows] == [("x", "one"), ("7", "two"), (given, "three")]
-    assert [(reject.file, reject.row, reject.reason) for reject in rejects] == [("b.jsonl", 1, "duplicate_id"), ("b.jsonl", 2, "duplicate_id")]
+    assert [(reject.file, reject.row, reject.reason) for reject in rejects] == [
+        ("b.jsonl", 1, "duplicate_id"),
+        ("b.jsonl", 2, "duplicate_id"),
+    ]
 
 
-@pytest.mark.parametrize("url", ["https://user:s3cret@example.org/a.jsonl", "https://s3cret@example.org/a.jsonl", "s3://key:s3cret@bucket/a.jsonl"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:s3cret@example.org/a.jsonl",
+        "https://s3cret@example.org/a.jsonl",
+        "s3://key:s3cret@bucket/a.jsonl",
+    ],
+)
 def test_a_url_with_a_password_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(SourceError, match="in the environment instead") as caught:
         FilesSource("c", FilesConfig(paths=(url,))).units()

@@ -1,4 +1,6 @@
-"""Files behind URLs: the same documents as from the disk, versions from what the store says, and connections that break."""
+"""Files behind URLs: the same documents as from the disk, versions from what the store says, and connections
+that break.
+"""
 
 import json
 import threading
@@ -22,7 +24,9 @@ def source(*paths: str, **config: Any) -> Any:
 def read(*paths: str, **config: Any) -> tuple[list[dict[str, Any]], list[Rejected]]:
     opened = source(*paths, **config)
     rejects: list[Rejected] = []
-    return [row for unit in opened.units() for batch in opened.read(unit, rejects) for row in batch.to_pylist()], rejects
+    return [
+        row for unit in opened.units() for batch in opened.read(unit, rejects) for row in batch.to_pylist()
+    ], rejects
 
 
 @pytest.fixture
@@ -42,9 +46,13 @@ def test_every_format_is_read_from_an_object_store_under_names_without_it(bucket
     with bucket.open("/corpus/table.parquet", "wb") as file:
         pq.write_table(pa.table({"text": ["one", "two"]}), file)
     rows, rejects = read("memory://corpus/**")
-    assert [(reject.file, str(reject.reason)) for reject in rejects] == [("picture.png", "unsupported_format")]
+    assert [(reject.file, str(reject.reason)) for reject in rejects] == [
+        ("picture.png", "unsupported_format")
+    ]
     assert [(row["source"], row["text"]) for row in rows] == [
-        (name, text) for name in ("a/plain.jsonl", "b/packed.jsonl.zst", "table.csv", "table.parquet") for text in ("one", "two")
+        (name, text)
+        for name in ("a/plain.jsonl", "b/packed.jsonl.zst", "table.csv", "table.parquet")
+        for text in ("one", "two")
     ]
     assert [row["text"] for row in read("memory://corpus/a/plain.jsonl", max_documents=1)[0]] == ["one"]
 
@@ -88,7 +96,11 @@ class _Handler(BaseHTTPRequestHandler):
         first, _, last = (asked or "bytes=0-").removeprefix("bytes=").partition("-")
         part = content[int(first) : int(last or len(content)) + 1]
         self.send_response(206 if asked else 200)
-        for name, value in (("Content-Length", len(part)), ("Accept-Ranges", "bytes"), ("ETag", f'"{hash(content)}"')):
+        for name, value in (
+            ("Content-Length", len(part)),
+            ("Accept-Ranges", "bytes"),
+            ("ETag", f'"{hash(content)}"'),
+        ):
             self.send_header(name, str(value))
         if asked:
             self.send_header("Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}")
@@ -109,7 +121,9 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
     pytest.importorskip("aiohttp", reason="needs the extra `web`")
     monkeypatch.setattr(open_file, "FIRST_WAIT_SECONDS", 0.01)
     with _Server(("127.0.0.1", 0), _Handler) as server:
-        server.content = b"".join(json.dumps({"text": f"{n} " + "word " * 200}).encode() + b"\n" for n in range(2000))
+        server.content = b"".join(
+            json.dumps({"text": f"{n} " + "word " * 200}).encode() + b"\n" for n in range(2000)
+        )
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
@@ -129,13 +143,21 @@ def test_a_signed_url_is_read_and_no_error_tells_its_signature(web: _Server, buc
     assert len(read(url)[0]) == 2000
     web.breaks = 1000
     missing, unknown = "memory://corpus/b.jsonl?sig=SECRET", "nowhere://b.jsonl?sig=SECRET"
-    for place, reason in ((url, r"broke off at byte 0"), (missing, "no file matches"), (unknown, "cannot be listed")):
-        with pytest.raises(SourceError, match=rf"[ab]\.jsonl\?\.\.\..*{reason}|{reason}.*[ab]\.jsonl\?\.\.\.") as caught:
+    for place, reason in (
+        (url, r"broke off at byte 0"),
+        (missing, "no file matches"),
+        (unknown, "cannot be listed"),
+    ):
+        with pytest.raises(
+            SourceError, match=rf"[ab]\.jsonl\?\.\.\..*{reason}|{reason}.*[ab]\.jsonl\?\.\.\."
+        ) as caught:
             read(place)
         assert "SECRET" not in str(caught.value)
 
 
-def test_a_server_that_always_breaks_off_ends_the_reading_with_an_error_and_sets_nothing_aside(web: _Server) -> None:
+def test_a_server_that_always_breaks_off_ends_the_reading_with_an_error_and_sets_nothing_aside(
+    web: _Server,
+) -> None:
     web.breaks = 1000
     with pytest.raises(SourceError, match=r"a\.jsonl broke off at byte 0; run again to go on"):
         read(f"http://127.0.0.1:{web.server_address[1]}/a.jsonl")

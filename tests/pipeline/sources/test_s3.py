@@ -1,4 +1,6 @@
-"""An S3-compatible server on this machine: globs, versions by etag, reading in ranges, credentials from the environment and nowhere else."""
+"""An S3-compatible server on this machine: globs, versions by etag, reading in ranges, credentials from the
+environment and nowhere else.
+"""
 
 import json
 from collections.abc import Iterator
@@ -23,8 +25,14 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     server = moto.ThreadedMotoServer("127.0.0.1", port=0)
     server.start()
     url = "http://{}:{}".format(*server.get_host_and_port())
-    urlopen(Request(f"{url}/moto-api/reset", method="POST")).close()  # it remembers the buckets of the server before
-    settings = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "DEFAULT_REGION": "us-east-1", "ENDPOINT_URL": url}
+    # it remembers the buckets of the server before
+    urlopen(Request(f"{url}/moto-api/reset", method="POST")).close()
+    settings = {
+        "ACCESS_KEY_ID": "key",
+        "SECRET_ACCESS_KEY": "secret",
+        "DEFAULT_REGION": "us-east-1",
+        "ENDPOINT_URL": url,
+    }
     for name, value in settings.items():
         monkeypatch.setenv(f"AWS_{name}", value)
     s3fs.S3FileSystem.clear_instance_cache()
@@ -49,7 +57,9 @@ def test_a_glob_over_a_bucket_gives_its_documents_under_names_without_it(bucket:
         pq.write_table(pa.table({"text": ["one", "two"]}), file)
     rows, rejects = read("s3://corpus/**")
     names = ("a/plain.jsonl", "b/packed.jsonl.zst", "table.parquet")
-    assert [(row["source"], row["text"]) for row in rows] == [(name, text) for name in names for text in ("one", "two")]
+    assert [(row["source"], row["text"]) for row in rows] == [
+        (name, text) for name in names for text in ("one", "two")
+    ]
     assert [(reject.file, str(reject.reason)) for reject in rejects] == [("b/empty.jsonl", "empty_file")]
 
 
@@ -66,13 +76,18 @@ def test_the_etag_is_the_version_so_only_another_content_is_another_one(bucket: 
 
 
 def test_an_object_of_several_ranges_arrives_whole_and_in_order(bucket: Any) -> None:
-    bucket.pipe("corpus/big.jsonl", b"".join(json.dumps({"text": f"{n} " + "word " * 2000}).encode() + b"\n" for n in range(2000)))
+    bucket.pipe(
+        "corpus/big.jsonl",
+        b"".join(json.dumps({"text": f"{n} " + "word " * 2000}).encode() + b"\n" for n in range(2000)),
+    )
     assert bucket.info("corpus/big.jsonl")["size"] > 2 * REMOTE_BLOCK_BYTES
     rows, rejects = read("s3://corpus/big.jsonl")
     assert ([int(row["text"].split()[0]) for row in rows], rejects) == (list(range(2000)), [])
 
 
-def test_without_credentials_in_the_environment_one_sentence_says_so(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_credentials_in_the_environment_one_sentence_says_so(
+    bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

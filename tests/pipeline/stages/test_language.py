@@ -1,4 +1,6 @@
-"""The optional language filter: what it detects, what it rejects, and what it says of codes it does not know."""
+"""The optional language filter: what it detects, what it rejects, and what it says of codes it does not
+know.
+"""
 
 import pyarrow as pa
 import pytest
@@ -8,12 +10,18 @@ from pipeline.stages.language import LANGUAGES, LANGUAGES_SCHEMA, _identifier, d
 from pipeline.stages.quality import PROFILES, QualityParams, judge, measure
 
 SENTENCES = {
-    "en": "The committee met on the second day of the month to hear what the engineers had found out about the old bridge.",
-    "de": "Der Ausschuss traf sich am zweiten Tag des Monats, um zu hören, was die Ingenieure über die alte Brücke herausgefunden hatten.",
-    "fr": "Le comité s'est réuni le deuxième jour du mois pour entendre ce que les ingénieurs avaient découvert au sujet du vieux pont.",
-    "es": "El comité se reunió el segundo día del mes para escuchar lo que los ingenieros habían descubierto sobre el viejo puente.",
-    "it": "Il comitato si è riunito il secondo giorno del mese per ascoltare ciò che gli ingegneri avevano scoperto sul vecchio ponte.",
-    "pl": "Komisja zebrała się drugiego dnia miesiąca, aby usłyszeć, czego inżynierowie dowiedzieli się o starym moście.",
+    "en": "The committee met on the second day of the month to hear what the engineers had found out about "
+    "the old bridge.",
+    "de": "Der Ausschuss traf sich am zweiten Tag des Monats, um zu hören, was die Ingenieure über die alte "
+    "Brücke herausgefunden hatten.",
+    "fr": "Le comité s'est réuni le deuxième jour du mois pour entendre ce que les ingénieurs avaient "
+    "découvert au sujet du vieux pont.",
+    "es": "El comité se reunió el segundo día del mes para escuchar lo que los ingenieros habían descubierto "
+    "sobre el viejo puente.",
+    "it": "Il comitato si è riunito il secondo giorno del mese per ascoltare ciò che gli ingegneri avevano "
+    "scoperto sul vecchio ponte.",
+    "pl": "Komisja zebrała się drugiego dnia miesiąca, aby usłyszeć, czego inżynierowie dowiedzieli się o "
+    "starym moście.",
     "ru": "Комитет собрался во второй день месяца, чтобы узнать, что инженеры выяснили о старом мосте.",  # noqa: RUF001
     "ja": "委員会は月の二日目に集まり、技術者たちが古い橋について調べたことを聞いた。",
     "ar": "اجتمعت اللجنة في اليوم الثاني من الشهر لتستمع إلى ما توصل إليه المهندسون بشأن الجسر القديم.",
@@ -21,7 +29,9 @@ SENTENCES = {
 
 
 def documents(*texts: str | None) -> pa.RecordBatch:
-    return pa.record_batch({"id": [f"document-{row}" for row in range(len(texts))], "text": pa.array(texts, pa.large_string())})
+    return pa.record_batch(
+        {"id": [f"document-{row}" for row in range(len(texts))], "text": pa.array(texts, pa.large_string())}
+    )
 
 
 def rules(params: QualityParams, *texts: str) -> list[str | None]:
@@ -49,12 +59,22 @@ def test_other_languages_and_doubtful_ones_are_rejected_by_the_rule_language() -
     off = PROFILES["none"]
     texts = (SENTENCES["en"], SENTENCES["de"], SENTENCES["fr"], "12 345")
     assert rules(off, *texts) == [None] * 4
-    assert rules(off.model_copy(update={"languages": ("en", "de")}), *texts) == [None, None, "language", "language"]
-    assert rules(off.model_copy(update={"languages": ("en",), "min_language_confidence": 1.0}), *texts) == ["language"] * 4
+    assert rules(off.model_copy(update={"languages": ("en", "de")}), *texts) == [
+        None,
+        None,
+        "language",
+        "language",
+    ]
+    assert (
+        rules(off.model_copy(update={"languages": ("en",), "min_language_confidence": 1.0}), *texts)
+        == ["language"] * 4
+    )
 
 
 def test_a_code_that_cannot_be_detected_is_named_before_anything_runs() -> None:
-    with pytest.raises(ValidationError, match="'english' is not a language that can be detected; there are ace af"):
+    with pytest.raises(
+        ValidationError, match="'english' is not a language that can be detected; there are ace af"
+    ):
         QualityParams(languages=("de", "english"))
     with pytest.raises(ValidationError, match="languages"):
         QualityParams(languages=())

@@ -67,16 +67,23 @@ def test_a_changed_byte_is_found_by_the_hash_and_a_cut_file_by_its_size(store: S
 def test_a_jump_in_pii_is_noticed_beside_the_version_before(store: Store, tmp_path: Path) -> None:
     first = checks.pii_rate(store, store.current("corpora/docs/scrubbed"), LIMITS)
     assert first.passed and "no version before" in first.said
-    with_addresses = [f"{text}\nWrite to person{number}@example.org, or to other{number}@example.org." for number, text in enumerate(TEXTS[:20])]
+    with_addresses = [
+        f"{text}\nWrite to person{number}@example.org, or to other{number}@example.org."
+        for number, text in enumerate(TEXTS[:20])
+    ]
     prepare(store, tmp_path / "docs.jsonl", with_addresses)
     second = checks.pii_rate(store, store.current("corpora/docs/scrubbed"), LIMITS)
     assert not second.passed and second.numbers["spans per MB"] > 3 * second.numbers["before"]
     scrub(store, ENGINE, "docs", PiiParams())
-    assert checks.pii_rate(store, store.current("corpora/docs/scrubbed"), CheckLimits(max_pii_jump=1e6)).passed
+    assert checks.pii_rate(
+        store, store.current("corpora/docs/scrubbed"), CheckLimits(max_pii_jump=1e6)
+    ).passed
 
 
 def test_shares_and_bytes_per_token_are_held_against_what_is_allowed(store: Store) -> None:
-    raw, quality, shards = (store.current(key) for key in ("corpora/docs/raw", "corpora/docs/quality", "token_shards/docs"))
+    raw, quality, shards = (
+        store.current(key) for key in ("corpora/docs/raw", "corpora/docs/quality", "token_shards/docs")
+    )
     assert checks.set_aside(raw, CheckLimits(max_set_aside_share=0)).passed
     assert checks.rejected(quality, LIMITS).passed
     assert checks.bytes_per_token(shards, LIMITS).passed

@@ -73,7 +73,11 @@ def _note_process(directory: Path) -> None:
 
 
 def _work_for_ever(directory: Path) -> None:
-    list(LocalEngine(workers=2, processes_pay_above=0).map(_note_process, [directory] * 4, input_bytes=1, what="test"))
+    list(
+        LocalEngine(workers=2, processes_pay_above=0).map(
+            _note_process, [directory] * 4, input_bytes=1, what="test"
+        )
+    )
 
 
 def test_no_worker_outlives_a_killed_run(tmp_path: Path) -> None:

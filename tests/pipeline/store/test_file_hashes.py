@@ -20,11 +20,15 @@ def aged(path: Path, content: bytes, age: float = OLD) -> Path:
 
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     read: list[Path] = []
-    monkeypatch.setattr("pipeline.store.file_hashes.file_sha256", lambda path: read.append(path) or file_sha256(path))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(
+        "pipeline.store.file_hashes.file_sha256", lambda path: read.append(path) or file_sha256(path)
+    )  # type: ignore[func-returns-value]
     return read
 
 
-def test_an_unchanged_file_is_not_read_again_and_a_changed_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_file_is_not_read_again_and_a_changed_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, read = aged(tmp_path / "a", b"one"), reads(monkeypatch)
     store = tmp_path / "store"
     assert [FileHashes(store).sha256(path) for _ in range(3)] == [file_sha256(path)] * 3

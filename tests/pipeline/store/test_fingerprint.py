@@ -31,7 +31,9 @@ def test_the_encoding_is_fixed_for_good() -> None:
     assert canonical_json({"b": [1, 2.5, None], "a": "é"}) == '{"a":"\\u00e9","b":[1,2.5,null]}'
 
 
-@pytest.mark.parametrize("value", [{1, 2}, Path("x"), object(), float("nan"), float("inf"), {1: "a"}, b"bytes"])
+@pytest.mark.parametrize(
+    "value", [{1, 2}, Path("x"), object(), float("nan"), float("inf"), {1: "a"}, b"bytes"]
+)
 def test_a_value_without_a_stable_encoding_is_refused_with_its_place(value: object) -> None:
     with pytest.raises(TypeError, match=r"value\.params"):
         fingerprint({"params": value})

@@ -1,4 +1,6 @@
-"""Nothing that is in use, or that a training run's lineage names, is ever removed; the rest is found and weighed."""
+"""Nothing that is in use, or that a training run's lineage names, is ever removed; the rest is found and
+weighed.
+"""
 
 import os
 import time
@@ -33,7 +35,9 @@ def files(directory: Path) -> set[Path]:
     return {path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
-def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(store: Store, tmp_path: Path) -> None:
+def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
+    store: Store, tmp_path: Path
+) -> None:
     old = store.current("token_shards/first").path
     reports = reports_on(old)
     store.current("token_shards/first").report("hashes", 1, list)
@@ -47,7 +51,13 @@ def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
         sum(one.bytes for one in found), rel=0.05
     )  # manifests too
     plan.plan(store, recipe("first"))
-    for key in ("corpora/first/raw", "corpora/first/scrubbed", "corpora/first/quality", "dedup", "token_shards/first"):
+    for key in (
+        "corpora/first/raw",
+        "corpora/first/scrubbed",
+        "corpora/first/quality",
+        "dedup",
+        "token_shards/first",
+    ):
         version = store.current(key)
         assert all(part.is_whole(version.path) for part in version.parts)
     assert gc.find(store) == []
@@ -82,7 +92,9 @@ def test_what_is_being_made_now_is_not_removed(store: Store, tmp_path: Path) -> 
     assert {one.path.parent.name for one in found} - {one.path.parent.name for one in removed} == {"dedup"}
 
 
-def test_the_command_removes_nothing_unless_told_to(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_removes_nothing_unless_told_to(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     change(store, tmp_path)
     before = files(store.root)
     assert main(["gc"]) == 0

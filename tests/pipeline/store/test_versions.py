@@ -18,7 +18,12 @@ def write_part(draft: Draft, name: str, text: str, made_from: str = "input") -> 
     path = draft.path / "table" / f"{name}.txt"
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
-    part = Part(name, draft.work.part_fingerprint([made_from]), {"table": File.of(path, draft.path)}, {"rows": len(text)})
+    part = Part(
+        name,
+        draft.work.part_fingerprint([made_from]),
+        {"table": File.of(path, draft.path)},
+        {"rows": len(text)},
+    )
     draft.keep(part)
     return part
 
@@ -26,7 +31,9 @@ def write_part(draft: Draft, name: str, text: str, made_from: str = "input") -> 
 def publish(store: Store, job: Work, **texts: str) -> Version:
     with store.making(job) as draft:
         assert isinstance(draft, Draft)
-        return draft.publish([write_part(draft, name, text, made_from=name + text) for name, text in texts.items()])
+        return draft.publish(
+            [write_part(draft, name, text, made_from=name + text) for name, text in texts.items()]
+        )
 
 
 def test_a_version_is_found_again_and_becomes_current(tmp_path: Path) -> None:

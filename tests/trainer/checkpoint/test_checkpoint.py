@@ -50,7 +50,9 @@ def _flip(path: Path) -> None:
         (lambda newest: (newest / "manifest.json").write_text('{"files": '), "no readable manifest"),
     ],
 )
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(checkpoints: Path, damage: Callable[[Path], None], names: str) -> None:
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
+    checkpoints: Path, damage: Callable[[Path], None], names: str
+) -> None:
     damage(checkpoints / "step-00000012")
     found, skipped = store.newest_valid(checkpoints)
     assert found == checkpoints / "step-00000008"
@@ -59,10 +61,15 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(checkpoints: P
     assert "step-00000012" in skipped[0]
 
 
-def test_a_checkpoint_that_an_earlier_version_wrote_is_not_passed_over_but_named_with_what_to_do(checkpoints: Path) -> None:
+def test_a_checkpoint_that_an_earlier_version_wrote_is_not_passed_over_but_named_with_what_to_do(
+    checkpoints: Path,
+) -> None:
     old = '{"step": 16, "meaning": {}, "samples": 512}'
     store.publish(checkpoints / "step-00000016", lambda directory: (directory / "state.json").write_text(old))
-    with pytest.raises(TrainerError, match=r"step-00000016: an earlier version of the trainer .* jumps, .*: choose another run_dir"):
+    with pytest.raises(
+        TrainerError,
+        match=r"step-00000016: an earlier version of the trainer .* jumps, .*: choose another run_dir",
+    ):
         store.newest_valid(checkpoints, lambda checkpoint: state.verify(checkpoint, steps=100))
 
 

@@ -1,4 +1,6 @@
-"""Killed and stopped again and again, also while it saves, or out of room on disk, a run ends in the same bytes as one left alone."""
+"""Killed and stopped again and again, also while it saves, or out of room on disk, a run ends in the same
+bytes as one left alone.
+"""
 
 import random
 import shutil
@@ -27,7 +29,10 @@ def test_twenty_random_interruptions_change_no_bit(settings: dict[str, Any], tmp
     seed = time.time_ns() % 1_000_000
     print(f"seed {seed}")
     chooser = random.Random(seed)
-    settings["training"] |= {"max_tokens": 300 * 256, "checkpoint": {"every_tokens": 5 * 256, "keep_last": 3, "keep_every_tokens": 50 * 256}}
+    settings["training"] |= {
+        "max_tokens": 300 * 256,
+        "checkpoint": {"every_tokens": 5 * 256, "keep_last": 3, "keep_every_tokens": 50 * 256},
+    }
     settings["training"]["evaluation"]["every_tokens"] = 40 * 256
     assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "whole")})) == DONE
 
@@ -66,7 +71,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MB."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], capture_output=True, text=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], capture_output=True, text=True, check=False
+    )
     if mounted.returncode:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
     yield place
@@ -74,12 +81,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_disk_that_fills_up_costs_no_earlier_checkpoint(settings: dict[str, Any], small_disk: Path, tmp_path: Path) -> None:
+def test_a_disk_that_fills_up_costs_no_earlier_checkpoint(
+    settings: dict[str, Any], small_disk: Path, tmp_path: Path
+) -> None:
     settings["training"]["samples"] = {"prompts": []}
     config = RunConfig.model_validate({**settings, "run_dir": str(small_disk / "run")})
     room = shutil.disk_usage(small_disk).free
     (small_disk / "ballast").write_bytes(b"x" * (room - 400_000))
-    with pytest.raises(TrainerError, match=r"0 MB free, but 3 checkpoints of .* are to be made; free some space"):
+    with pytest.raises(
+        TrainerError, match=r"0 MB free, but 3 checkpoints of .* are to be made; free some space"
+    ):
         run(config)
     assert not config.run_dir.exists()
 

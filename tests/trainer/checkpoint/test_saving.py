@@ -1,4 +1,6 @@
-"""Saving beside training: nothing is told before it is on disk, and what is written is the moment that was asked for."""
+"""Saving beside training: nothing is told before it is on disk, and what is written is the moment that was
+asked for.
+"""
 
 import errno
 import logging
@@ -21,7 +23,9 @@ from trainer.system.errors import TrainerError
 ALONE = World(0, 1, torch.device("cpu"))
 
 
-def test_a_checkpoint_is_announced_once_it_is_committed_and_training_does_not_wait_for_it(tmp_path: Path) -> None:
+def test_a_checkpoint_is_announced_once_it_is_committed_and_training_does_not_wait_for_it(
+    tmp_path: Path,
+) -> None:
     announced: list[Path] = []
     may_end = threading.Event()
     writer = CheckpointWriter(announced.append, ALONE)
@@ -48,7 +52,9 @@ def test_what_goes_wrong_in_the_thread_is_told_to_training(tmp_path: Path) -> No
         raise OSError(errno.ENOSPC, "No space left on device")
 
     writer.save(tmp_path / "step-00000001", write, lambda saved: None)
-    with pytest.raises(TrainerError, match=r"step-00000001: cannot be saved .*No space left.*earlier checkpoints are intact"):
+    with pytest.raises(
+        TrainerError, match=r"step-00000001: cannot be saved .*No space left.*earlier checkpoints are intact"
+    ):
         writer.wait()
     assert list(tmp_path.iterdir()) == []
     writer.close()
@@ -56,7 +62,12 @@ def test_what_goes_wrong_in_the_thread_is_told_to_training(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_copy_that_is_written_does_not_follow_training(tied: bool) -> None:
-    model = Llama(ModelConfig(n_layers=1, d_model=16, n_heads=2, n_kv_heads=1, d_ff=16, tie_embeddings=tied), 50, 8, "math")
+    model = Llama(
+        ModelConfig(n_layers=1, d_model=16, n_heads=2, n_kv_heads=1, d_ff=16, tie_embeddings=tied),
+        50,
+        8,
+        "math",
+    )
     model.initialise(InitConfig(), seed=1)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     copy = Staging().model(model, ALONE)
@@ -75,7 +86,11 @@ def steps(config: RunConfig) -> list[int]:
 
 
 def test_the_newest_stay_and_those_at_multiples_for_good(settings: dict[str, Any]) -> None:
-    settings["training"]["checkpoint"] = {"every_tokens": 4 * 256, "keep_last": 1, "keep_every_tokens": 6 * 256}
+    settings["training"]["checkpoint"] = {
+        "every_tokens": 4 * 256,
+        "keep_last": 1,
+        "keep_every_tokens": 6 * 256,
+    }
     config = RunConfig.model_validate(settings)
     assert run(config) == DONE
     assert steps(config) == [6, 12]
@@ -88,7 +103,9 @@ def test_checkpoints_can_come_by_the_clock(settings: dict[str, Any]) -> None:
     assert steps(config) == list(range(1, 13))
 
 
-def test_a_checkpoint_of_the_model_alone_is_smaller_and_no_run_goes_on_from_it(settings: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_checkpoint_of_the_model_alone_is_smaller_and_no_run_goes_on_from_it(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     settings["training"]["checkpoint"]["model_only"] = True
     config = RunConfig.model_validate(settings)
     assert run(config) == DONE

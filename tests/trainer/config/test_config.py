@@ -39,8 +39,20 @@ def load(tmp_path: Path, values: dict[str, Any], *overrides: str) -> RunConfig:
 
 
 def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
-    config = load(tmp_path, example(), "training.optimizer.lr=1e-4", "data.corpora.0.weight=3", "training.max_tokens=2_560", "training.compile=off")
-    assert (config.training.optimizer.lr, config.data.corpora[0].weight, config.training.steps, config.training.compile) == (1e-4, 3, 20, False)
+    config = load(
+        tmp_path,
+        example(),
+        "training.optimizer.lr=1e-4",
+        "data.corpora.0.weight=3",
+        "training.max_tokens=2_560",
+        "training.compile=off",
+    )
+    assert (
+        config.training.optimizer.lr,
+        config.data.corpora[0].weight,
+        config.training.steps,
+        config.training.compile,
+    ) == (1e-4, 3, 20, False)
 
 
 @pytest.mark.parametrize(
@@ -79,14 +91,25 @@ def test_places_and_cadence_do_not_change_the_meaning_but_settings_and_data_do(t
         return config_hash(meaning(load(tmp_path, example(), *overrides), "fp32", {"a": shards}))
 
     same = hash_of()
-    assert hash_of("run_dir=elsewhere", "data.corpora.0.train=[moved]", "training.checkpoint.every_tokens=1", "training.threads=1") == same
+    assert (
+        hash_of(
+            "run_dir=elsewhere",
+            "data.corpora.0.train=[moved]",
+            "training.checkpoint.every_tokens=1",
+            "training.threads=1",
+        )
+        == same
+    )
     assert hash_of("training.seed=1") != same
     assert hash_of("data.corpora.0.weight=2") != same
     assert hash_of(shards="other") != same
-    assert config_hash(meaning(load(tmp_path, example()), "bf16", {"a": "content"})) != same  # what `auto` is on another machine
+    # what `auto` is on another machine
+    assert config_hash(meaning(load(tmp_path, example()), "bf16", {"a": "content"})) != same
 
 
-def test_the_order_of_corpora_is_part_of_the_meaning_since_it_decides_the_order_of_samples(tmp_path: Path) -> None:
+def test_the_order_of_corpora_is_part_of_the_meaning_since_it_decides_the_order_of_samples(
+    tmp_path: Path,
+) -> None:
     settings = example()
     settings["data"]["corpora"].append({**settings["data"]["corpora"][0], "name": "b"})
     one = meaning(load(tmp_path, settings), "fp32", {"a": "1", "b": "2"})

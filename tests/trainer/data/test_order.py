@@ -1,4 +1,6 @@
-"""The order of samples: each once an epoch, mixed as asked, the same from any position and on any number of processes."""
+"""The order of samples: each once an epoch, mixed as asked, the same from any position and on any number of
+processes.
+"""
 
 import itertools
 
@@ -31,7 +33,10 @@ def test_how_often_a_window_was_seen_is_counted_without_going_through_the_order(
     order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Stretch(0, 8, (2.0, 1.0))])
     corpora, windows = order.windows(0, samples)
     for corpus, size in enumerate(order.sizes):
-        assert np.array_equal(order.times_seen(corpus, np.arange(size), samples), np.bincount(windows[corpora == corpus], minlength=size))
+        assert np.array_equal(
+            order.times_seen(corpus, np.arange(size), samples),
+            np.bincount(windows[corpora == corpus], minlength=size),
+        )
 
 
 def test_keys_give_permutations_that_look_unrelated() -> None:

@@ -1,4 +1,6 @@
-"""Best-fit packing: whole documents in rows, every token predicted once an epoch, nothing predicted across a cut, padding not counted."""
+"""Best-fit packing: whole documents in rows, every token predicted once an epoch, nothing predicted across a
+cut, padding not counted.
+"""
 
 import itertools
 import json
@@ -39,7 +41,9 @@ def write(prefix: Path, lengths: list[int], seed: int = 0) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(1, 70), min_size=1, max_size=80), st.integers(1, 20))
-def test_every_token_but_a_documents_first_is_predicted_once_and_what_fits_is_whole(lengths: list[int], seq_len: int) -> None:
+def test_every_token_but_a_documents_first_is_predicted_once_and_what_fits_is_whole(
+    lengths: list[int], seq_len: int
+) -> None:
     lengths_array = np.array(lengths, np.int32)
     starts = np.cumsum(lengths_array, dtype=np.int64) - lengths_array
     rows = pack(starts, lengths_array, seq_len)
@@ -78,7 +82,9 @@ def test_rows_are_those_of_a_plain_best_fit_decreasing(lengths: list[int]) -> No
     assert sorted(33 - sizes) == sorted(free)
 
 
-def test_the_index_does_not_depend_on_where_shards_end_or_blocks_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_does_not_depend_on_where_shards_end_or_blocks_are_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lengths = np.random.default_rng(1).integers(2, 90, 400).tolist()
     write(tmp_path / "all", lengths)
     write(tmp_path / "a", lengths[:150])
@@ -95,13 +101,17 @@ def test_the_index_does_not_depend_on_where_shards_end_or_blocks_are_cut(tmp_pat
     monkeypatch.setattr(packed_index, "BLOCK_DOCUMENTS", 50)
     blocks = PackedRows(TokenStream([tmp_path / "a", tmp_path / "b"]), 32, BOT, tmp_path / "in-blocks")
     found = np.sort(np.concatenate([starts for starts, _ in map(blocks.pieces, range(blocks.num_rows))]))
-    assert np.array_equal(found, np.sort(np.concatenate([starts for starts, _ in map(whole.pieces, range(whole.num_rows))])))
+    assert np.array_equal(
+        found, np.sort(np.concatenate([starts for starts, _ in map(whole.pieces, range(whole.num_rows))]))
+    )
 
 
 def test_who_asks_at_once_gets_one_index(tmp_path: Path) -> None:
     write(tmp_path / "a", [20] * 300)
     with ThreadPoolExecutor(4) as pool:
-        opened = pool.map(lambda _: PackedRows(TokenStream([tmp_path / "a"]), 32, BOT, tmp_path / "index"), range(4))
+        opened = pool.map(
+            lambda _: PackedRows(TokenStream([tmp_path / "a"]), 32, BOT, tmp_path / "index"), range(4)
+        )
         assert [rows.num_rows for rows in opened] == [300] * 4
     assert len([path for path in (tmp_path / "index").iterdir() if path.is_dir()]) == 1
 
@@ -131,7 +141,9 @@ def test_an_epoch_of_batches_holds_every_document_once(packed: RunConfig) -> Non
         starts = stream.document_starts(0, stream.num_tokens)
         tokens = stream.window(0, stream.num_tokens)
         inside = np.delete(tokens, starts)
-        assert np.array_equal(np.bincount(targets[targets > BOT], minlength=300)[3:], np.bincount(inside, minlength=300)[3:])
+        assert np.array_equal(
+            np.bincount(targets[targets > BOT], minlength=300)[3:], np.bincount(inside, minlength=300)[3:]
+        )
         assert sorted(seen[corpus][size : 2 * size]) == sorted(epoch)
 
 
@@ -168,16 +180,24 @@ def test_the_loss_of_packed_rows_is_that_of_the_documents_alone(packed: RunConfi
     assert together == pytest.approx(alone, rel=1e-5)
 
 
-def test_the_loss_is_divided_by_the_tokens_predicted_however_the_batch_is_cut(settings: dict[str, Any]) -> None:
+def test_the_loss_is_divided_by_the_tokens_predicted_however_the_batch_is_cut(
+    settings: dict[str, Any],
+) -> None:
     losses = []
     for micro_batch_size in (8, 1):
-        settings["training"] |= {"packing": "best_fit", "micro_batch_size": micro_batch_size, "optimizer": {"kind": "adamw", "eps": 1e-4}}
+        settings["training"] |= {
+            "packing": "best_fit",
+            "micro_batch_size": micro_batch_size,
+            "optimizer": {"kind": "adamw", "eps": 1e-4},
+        }
         session = Session.prepare(RunConfig.model_validate(settings), ALONE)
         windows = torch.from_numpy(session.data.batch(1, 0, 1))
         predicted = int((windows[:, 1:] >= 0).sum())
         assert predicted < session.training.global_batch_tokens
         expected = loss_sum(session.model, windows, "fp32", None).item() / predicted
-        result = train_step(session.model, session.optimizers, windows, 1, session.training, "fp32", None, ALONE)
+        result = train_step(
+            session.model, session.optimizers, windows, 1, session.training, "fp32", None, ALONE
+        )
         assert result.loss == pytest.approx(expected, rel=1e-6)
         losses.append((result.loss, result.grad_norm))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from trainer.data.shards import HEADER, Shard, ShardError, ShardWriter, TokenStream, token_dtype
 
-documents_strategy = st.lists(st.lists(st.integers(0, 65_535), min_size=1, max_size=20), min_size=1, max_size=12)
+documents_strategy = st.lists(
+    st.lists(st.integers(0, 65_535), min_size=1, max_size=20), min_size=1, max_size=12
+)
 
 
 def write(prefix: Path, documents: list[list[int]], dtype: str = "uint16") -> Path:
@@ -43,12 +45,19 @@ def sharded_documents(draw: st.DrawFn) -> list[list[list[int]]]:
 
 
 def stream_of(folder: str, shards: list[list[list[int]]]) -> TokenStream:
-    return TokenStream([write(Path(folder) / str(number), documents, ("uint16", "uint32")[number % 2]) for number, documents in enumerate(shards)])
+    return TokenStream(
+        [
+            write(Path(folder) / str(number), documents, ("uint16", "uint32")[number % 2])
+            for number, documents in enumerate(shards)
+        ]
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(sharded_documents(), st.data())
-def test_a_window_is_a_slice_of_the_concatenated_shards(shards: list[list[list[int]]], data: st.DataObject) -> None:
+def test_a_window_is_a_slice_of_the_concatenated_shards(
+    shards: list[list[list[int]]], data: st.DataObject
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         stream = stream_of(folder, shards)
         flat = [token for documents in shards for document in documents for token in document]
@@ -63,16 +72,24 @@ def test_a_window_is_a_slice_of_the_concatenated_shards(shards: list[list[list[i
 
 @settings(max_examples=60, deadline=None)
 @given(sharded_documents(), st.data())
-def test_gathered_rows_are_the_windows_and_other_rows_are_left_alone(shards: list[list[list[int]]], data: st.DataObject) -> None:
+def test_gathered_rows_are_the_windows_and_other_rows_are_left_alone(
+    shards: list[list[list[int]]], data: st.DataObject
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         stream = stream_of(folder, shards)
         length = data.draw(st.integers(1, stream.num_tokens))
-        starts = np.array(data.draw(st.lists(st.integers(0, stream.num_tokens - length), max_size=6)), np.int64)
+        starts = np.array(
+            data.draw(st.lists(st.integers(0, stream.num_tokens - length), max_size=6)), np.int64
+        )
         rows = np.array(data.draw(st.permutations(range(len(starts) + 2))), np.int64)[: len(starts)]
         out = np.full((len(starts) + 2, length), -1, np.int64)
         stream.gather(starts, out, rows)
         for row in range(len(out)):
-            expected = stream.window(int(starts[rows.tolist().index(row)]), length).tolist() if row in rows else [-1] * length
+            expected = (
+                stream.window(int(starts[rows.tolist().index(row)]), length).tolist()
+                if row in rows
+                else [-1] * length
+            )
             assert out[row].tolist() == expected
         with pytest.raises(IndexError, match="are not in a stream"):
             stream.gather(np.array([stream.num_tokens - length + 1]), out, np.array([0]))
@@ -80,14 +97,18 @@ def test_gathered_rows_are_the_windows_and_other_rows_are_left_alone(shards: lis
 
 @settings(max_examples=60, deadline=None)
 @given(sharded_documents(), st.data())
-def test_document_starts_are_those_inside_the_window(shards: list[list[list[int]]], data: st.DataObject) -> None:
+def test_document_starts_are_those_inside_the_window(
+    shards: list[list[list[int]]], data: st.DataObject
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         stream = stream_of(folder, shards)
         lengths = [len(document) for documents in shards for document in documents]
         begins = [0, *itertools.accumulate(lengths)][:-1]
         start = data.draw(st.integers(0, stream.num_tokens))
         length = data.draw(st.integers(0, stream.num_tokens - start))
-        assert stream.document_starts(start, length).tolist() == [begin - start for begin in begins if start <= begin < start + length]
+        assert stream.document_starts(start, length).tolist() == [
+            begin - start for begin in begins if start <= begin < start + length
+        ]
 
 
 def test_more_shards_than_a_process_may_open_files(tmp_path: Path) -> None:
@@ -139,15 +160,23 @@ def test_the_token_type_follows_from_the_largest_id() -> None:
 
 
 @pytest.mark.parametrize(("bad", "dtype"), [(65_536, "uint16"), (-1, "uint16"), (2**31, "uint32")])
-def test_an_id_that_does_not_fit_is_named_with_its_document_and_nothing_is_left(tmp_path: Path, bad: int, dtype: str) -> None:
-    with pytest.raises(ValueError, match=rf"document 3 holds id {bad}"), ShardWriter(tmp_path / "a", np.dtype(dtype)) as writer:
+def test_an_id_that_does_not_fit_is_named_with_its_document_and_nothing_is_left(
+    tmp_path: Path, bad: int, dtype: str
+) -> None:
+    with (
+        pytest.raises(ValueError, match=rf"document 3 holds id {bad}"),
+        ShardWriter(tmp_path / "a", np.dtype(dtype)) as writer,
+    ):
         writer.add(np.array([1]))
         writer.add_documents(np.array([1, 2, 3, 4, bad, 5]), np.array([2, 2, 2]))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_document_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="document 1 has 0 tokens"), ShardWriter(tmp_path / "a", np.dtype("uint16")) as writer:
+    with (
+        pytest.raises(ValueError, match="document 1 has 0 tokens"),
+        ShardWriter(tmp_path / "a", np.dtype("uint16")) as writer,
+    ):
         writer.add_documents(np.array([1, 2]), np.array([2, 0]))
     assert list(tmp_path.iterdir()) == []
 
@@ -192,12 +221,23 @@ def test_a_damaged_shard_is_refused_by_name(tmp_path: Path, damage: object, name
 @pytest.mark.parametrize(
     ("damage", "names"),
     [
-        (lambda folder: _patch(folder / "a.idx", HEADER.size + 4, struct.pack("<i", -4)), "document 1 has length -4"),
-        (lambda folder: _patch(folder / "a.idx", HEADER.size + 3 * 4 + 8, struct.pack("<q", 9)), "document 1 starts at byte 9"),
-        (lambda folder: _patch(folder / "a.idx", HEADER.size + 3 * 12 + 8, struct.pack("<q", 2)), "document starts are not"),
+        (
+            lambda folder: _patch(folder / "a.idx", HEADER.size + 4, struct.pack("<i", -4)),
+            "document 1 has length -4",
+        ),
+        (
+            lambda folder: _patch(folder / "a.idx", HEADER.size + 3 * 4 + 8, struct.pack("<q", 9)),
+            "document 1 starts at byte 9",
+        ),
+        (
+            lambda folder: _patch(folder / "a.idx", HEADER.size + 3 * 12 + 8, struct.pack("<q", 2)),
+            "document starts are not",
+        ),
     ],
 )
-def test_a_damaged_index_is_found_by_checking_it(tmp_path: Path, damage: object, names: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_index_is_found_by_checking_it(
+    tmp_path: Path, damage: object, names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("trainer.data.shards.CHECKED_TOGETHER", 2)
     shard = Shard(write(tmp_path / "a", [[1, 2], [3], [4]]))
     shard.check_index()

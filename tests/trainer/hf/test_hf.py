@@ -21,27 +21,52 @@ SHAPES: dict[str, dict[str, Any]] = {
     "multi-query": {"n_kv_heads": 1},
     "tied": {"n_kv_heads": 2, "tie_embeddings": True},
     "qk-norm": {"n_kv_heads": 2, "qk_norm": True},
-    "qk-norm, tied, other theta": {"n_kv_heads": 4, "qk_norm": True, "tie_embeddings": True, "rope_theta": 5e5, "norm_eps": 1e-6},
+    "qk-norm, tied, other theta": {
+        "n_kv_heads": 4,
+        "qk_norm": True,
+        "tie_embeddings": True,
+        "rope_theta": 5e5,
+        "norm_eps": 1e-6,
+    },
     "heads wider than the model": {"n_kv_heads": 2, "head_dim": 16},
     "qk-norm, wide heads": {"n_kv_heads": 2, "head_dim": 16, "qk_norm": True},
 }
 SCALINGS: dict[str, dict[str, Any]] = {
     "linear": {"rope_type": "linear", "factor": 3.0},
-    "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 256},
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 256,
+    },
     "yarn": {"rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 512},
-    "yarn, all set": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 16.0, "attention_factor": 1.2},
+    "yarn, all set": {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+        "beta_fast": 16.0,
+        "attention_factor": 1.2,
+    },
 }
 
 
 def make(vocab_size: int = 300, max_length: int = 96, backend: Any = "math", **shape: Any) -> Llama:
-    model = Llama(ModelConfig(**{"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 4, "d_ff": 48, **shape}), vocab_size, max_length, backend)
+    model = Llama(
+        ModelConfig(**{"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 4, "d_ff": 48, **shape}),
+        vocab_size,
+        max_length,
+        backend,
+    )
     model.initialise(InitConfig(std=0.2, zero_output=False), seed=1)
     return model
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 @pytest.mark.parametrize("backend", ["math", "sdpa"])
-def test_transformers_computes_the_same_logits_and_gradients(tmp_path: Path, corpus_dir: Path, shape: dict[str, Any], backend: str) -> None:
+def test_transformers_computes_the_same_logits_and_gradients(
+    tmp_path: Path, corpus_dir: Path, shape: dict[str, Any], backend: str
+) -> None:
     model = make(**shape, backend=backend)
     hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
     peer = AutoModelForCausalLM.from_pretrained(tmp_path / "hf")
@@ -51,12 +76,16 @@ def test_transformers_computes_the_same_logits_and_gradients(tmp_path: Path, cor
     theirs = peer(tokens).logits
     torch.testing.assert_close(model.logits(hidden), theirs, rtol=1e-5, atol=1e-5)
 
-    summed_cross_entropy(hidden[:, :-1].flatten(0, 1), model.lm_head.weight, tokens[:, 1:].flatten(), 300).div(190).backward()
+    summed_cross_entropy(
+        hidden[:, :-1].flatten(0, 1), model.lm_head.weight, tokens[:, 1:].flatten(), 300
+    ).div(190).backward()
     torch.nn.functional.cross_entropy(theirs[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).backward()
     peers = dict(peer.named_parameters())
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
-        torch.testing.assert_close(parameter.grad[: len(peers[name])], peers[name].grad, rtol=1e-5, atol=1e-5, msg=name)
+        torch.testing.assert_close(
+            parameter.grad[: len(peers[name])], peers[name].grad, rtol=1e-5, atol=1e-5, msg=name
+        )
 
 
 @pytest.mark.parametrize("scaling", [None, *SCALINGS.values()], ids=["none", *SCALINGS.keys()])
@@ -64,7 +93,15 @@ def test_transformers_computes_the_same_logits_and_gradients(tmp_path: Path, cor
 def test_scaled_rotations_are_those_of_transformers_at_long_positions(
     tmp_path: Path, corpus_dir: Path, scaling: dict[str, Any] | None, qk_norm: bool
 ) -> None:
-    model = make(max_length=1536, rope_scaling=scaling, qk_norm=qk_norm, backend="sdpa", n_layers=1, head_dim=32, n_kv_heads=1)
+    model = make(
+        max_length=1536,
+        rope_scaling=scaling,
+        qk_norm=qk_norm,
+        backend="sdpa",
+        n_layers=1,
+        head_dim=32,
+        n_kv_heads=1,
+    )
     hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
     peer = AutoModelForCausalLM.from_pretrained(tmp_path / "hf")
     tokens = torch.randint(0, 300, (1, 1536), generator=torch.Generator().manual_seed(0))
@@ -74,14 +111,21 @@ def test_scaled_rotations_are_those_of_transformers_at_long_positions(
         logits.square().mean().backward()
     assert model.model.layers[0].self_attn.q_proj.weight.grad is not None
     gradient = peer.model.layers[0].self_attn.q_proj.weight.grad
-    torch.testing.assert_close(model.model.layers[0].self_attn.q_proj.weight.grad, gradient, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        model.model.layers[0].self_attn.q_proj.weight.grad, gradient, rtol=1e-5, atol=1e-5
+    )
     assert hf.model_config(tmp_path / "hf") == model.config
 
 
 def test_the_model_without_its_head_opens_too(tmp_path: Path, corpus_dir: Path) -> None:
     model, tokens = make(), torch.arange(50)[None]
     hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
-    torch.testing.assert_close(AutoModel.from_pretrained(tmp_path / "hf")(tokens).last_hidden_state, model(tokens), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        AutoModel.from_pretrained(tmp_path / "hf")(tokens).last_hidden_state,
+        model(tokens),
+        rtol=1e-5,
+        atol=1e-5,
+    )
 
 
 def test_an_export_that_computes_something_else_is_found(tmp_path: Path, corpus_dir: Path) -> None:
@@ -94,14 +138,20 @@ def test_an_export_that_computes_something_else_is_found(tmp_path: Path, corpus_
         hf.check_export(model, tmp_path / "hf")
 
 
-def test_a_model_in_several_files_is_checked_beside_transformers(tmp_path: Path, corpus_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_in_several_files_is_checked_beside_transformers(
+    tmp_path: Path, corpus_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = make(tie_embeddings=True)
     hf.export(model, corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
-    AutoModelForCausalLM.from_pretrained(tmp_path / "hf").save_pretrained(tmp_path / "shards", max_shard_size="20KB")
+    AutoModelForCausalLM.from_pretrained(tmp_path / "hf").save_pretrained(
+        tmp_path / "shards", max_shard_size="20KB"
+    )
     assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 1
     assert COMMANDS["check"]([str(tmp_path / "shards")]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["tensors"] == len(list(model.parameters())) and found["parameters"] == model.config.parameters(300)
+    assert found["tensors"] == len(list(model.parameters())) and found[
+        "parameters"
+    ] == model.config.parameters(300)
     assert found["finite"] and found["difference"] < found["allowed_difference"] < 0.01
 
 
@@ -127,7 +177,9 @@ def test_loading_an_export_gives_the_same_bits_and_zero_padding(tmp_path: Path, 
     assert not model.lm_head.weight[300:].any()
 
 
-def test_the_tokenizer_beside_the_model_opens_and_knows_its_special_tokens(tmp_path: Path, corpus_dir: Path) -> None:
+def test_the_tokenizer_beside_the_model_opens_and_knows_its_special_tokens(
+    tmp_path: Path, corpus_dir: Path
+) -> None:
     hf.export(make(), corpus_dir / "tokenizer", 2, 3, tmp_path / "hf")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "hf")
     assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (2, 3)
@@ -152,7 +204,9 @@ def test_the_exported_configuration_gives_the_model_back(tmp_path: Path, corpus_
         hf.load_model(tmp_path / "hf", torch.device("cpu"))
 
 
-def test_a_model_that_transformers_does_not_compute_is_refused_there_and_read_here(tmp_path: Path, corpus_dir: Path) -> None:
+def test_a_model_that_transformers_does_not_compute_is_refused_there_and_read_here(
+    tmp_path: Path, corpus_dir: Path
+) -> None:
     model = make(qk_norm=True, logit_soft_cap=5.0, attention_sinks=True)
     with torch.no_grad():
         model.model.layers[1].self_attn.sinks.copy_(torch.tensor([0.5, -1.0, 2.0, 0.0]))

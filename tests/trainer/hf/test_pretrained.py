@@ -1,4 +1,6 @@
-"""Training goes on from weights that transformers wrote, and refuses those that it would compute otherwise."""
+"""Training goes on from weights that transformers wrote, and refuses those that it would compute
+otherwise.
+"""
 
 import json
 from pathlib import Path
@@ -6,7 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from trainer import hf
 from trainer.config import PretrainedConfig, RunConfig
@@ -14,8 +23,21 @@ from trainer.hf import Pretrained
 from trainer.run.loop import DONE, run
 from trainer.system.errors import TrainerError
 
-SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 310}
-ROPE = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+SHAPE = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 310,
+}
+ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 5e5,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
 OURS = {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48, "norm_eps": 1e-6}
 
 
@@ -24,7 +46,9 @@ def write(directory: Path, family: str, tied: bool, shard_size: str = "1GB") -> 
     torch.manual_seed(0)
     common = {**SHAPE, "tie_word_embeddings": tied, "initializer_range": 0.2, "max_position_embeddings": 128}
     if family == "llama":
-        model = LlamaForCausalLM(LlamaConfig(**common, rope_parameters={**ROPE, "original_max_position_embeddings": 64}))
+        model = LlamaForCausalLM(
+            LlamaConfig(**common, rope_parameters={**ROPE, "original_max_position_embeddings": 64})
+        )
     else:
         model = Qwen3ForCausalLM(Qwen3Config(**common, head_dim=16))
     model.save_pretrained(directory, max_shard_size=shard_size)
@@ -40,24 +64,33 @@ def ours(family: str, tied: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("family", ["llama", "qwen3"])
 @pytest.mark.parametrize("tied", [False, True])
-def test_a_model_of_transformers_is_read_trained_and_opened_again(settings: dict[str, Any], tmp_path: Path, family: str, tied: bool) -> None:
+def test_a_model_of_transformers_is_read_trained_and_opened_again(
+    settings: dict[str, Any], tmp_path: Path, family: str, tied: bool
+) -> None:
     peer = write(tmp_path / "from", family, tied, shard_size="20KB")
     assert len(list((tmp_path / "from").glob("*.safetensors"))) > 1
     tokens = torch.randint(0, 300, (2, 100), generator=torch.Generator().manual_seed(0))
     model = hf.load_model(tmp_path / "from", torch.device("cpu"))
     torch.testing.assert_close(model.logits(model(tokens)), peer(tokens).logits, rtol=1e-5, atol=1e-5)
 
-    settings["training"] |= {"model": ours(family, tied), "pretrained": {"path": str(tmp_path / "from")}, "max_tokens": 2 * 256}
+    settings["training"] |= {
+        "model": ours(family, tied),
+        "pretrained": {"path": str(tmp_path / "from")},
+        "max_tokens": 2 * 256,
+    }
     settings["training"]["optimizer"] = {"kind": "adamw", "lr": 1e-12, "weight_decay": 0.0}
     assert run(RunConfig.model_validate(settings)) == DONE
     (checkpoint,) = Path(settings["run_dir"]).glob("checkpoints/*")
     again = AutoModelForCausalLM.from_pretrained(checkpoint / "hf")
-    # So small a learning rate leaves the weights where they were: the logits show that they were the pretrained ones.
+    # So small a learning rate leaves the weights where they were: the logits show that they were the
+    # pretrained ones.
     torch.testing.assert_close(again(tokens).logits, peer(tokens).logits[..., :300], rtol=1e-4, atol=1e-4)
 
 
 def find(config: RunConfig, directory: Path, model: dict[str, Any]) -> Pretrained:
-    return Pretrained.find(PretrainedConfig(path=directory), type(config.training.model).model_validate(model), config.data)
+    return Pretrained.find(
+        PretrainedConfig(path=directory), type(config.training.model).model_validate(model), config.data
+    )
 
 
 def test_the_identity_of_weights_is_their_content(config: RunConfig, tmp_path: Path) -> None:
@@ -77,13 +110,18 @@ def test_the_identity_of_weights_is_their_content(config: RunConfig, tmp_path: P
         ({"attention_bias": True}, "attention_bias True is not supported"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
         ({"use_sliding_window": True}, "use_sliding_window True is not supported"),
-        ({"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}, "rope_scaling .*'dynamic'"),
+        (
+            {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
+            "rope_scaling .*'dynamic'",
+        ),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
         ({"num_hidden_layers": 3}, r"must have the pretrained model's shape: n_layers: 3 \(is 2\)"),
         ({"vocab_size": 200}, "has 200 tokens, the data's tokenizer 300"),
     ],
 )
-def test_what_would_be_computed_otherwise_is_refused_by_name(config: RunConfig, tmp_path: Path, change: dict[str, Any], says: str) -> None:
+def test_what_would_be_computed_otherwise_is_refused_by_name(
+    config: RunConfig, tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
     write(tmp_path / "from", "llama", tied=False)
     path = tmp_path / "from" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
@@ -108,5 +146,7 @@ def test_files_that_are_missing_or_cut_short_are_named(config: RunConfig, tmp_pa
     with pytest.raises(TrainerError, match=r"model\.safetensors: cannot be read"):
         hf.load_model(tmp_path / "from", torch.device("cpu"))
     weights.rename(weights.with_name("pytorch_model.bin"))
-    with pytest.raises(TrainerError, match=r"holds neither model\.safetensors nor .*; other formats are not read"):
+    with pytest.raises(
+        TrainerError, match=r"holds neither model\.safetensors nor .*; other formats are not read"
+    ):
         find(config, tmp_path / "from", ours("llama", False))

@@ -8,18 +8,32 @@ import torch
 from torch import nn
 from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
-from trainer.model.attention import Backend, attention, choose, document_mask, document_numbers, masks_documents
+from trainer.model.attention import (
+    Backend,
+    attention,
+    choose,
+    document_mask,
+    document_numbers,
+    masks_documents,
+)
 from trainer.system.errors import TrainerError
 
 GPU = torch.cuda.is_available()
-needs_gpu = pytest.mark.skipif(not GPU, reason="no GPU: flex has no backward pass on a CPU, flash-attn no CPU kernel")
+needs_gpu = pytest.mark.skipif(
+    not GPU, reason="no GPU: flex has no backward pass on a CPU, flash-attn no CPU kernel"
+)
 
 
-def reference(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, documents: torch.Tensor | None) -> torch.Tensor:
+def reference(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, documents: torch.Tensor | None
+) -> torch.Tensor:
     """Softmax over the positions that each one may see, listed one by one."""
     length, total = query.shape[2], key.shape[2]
     seen = [
-        [[s <= here and (documents is None or row[s] == row[here]) for s in range(total)] for here in range(total - length, total)]
+        [
+            [s <= here and (documents is None or row[s] == row[here]) for s in range(total)]
+            for here in range(total - length, total)
+        ]
         for row in (documents.tolist() if documents is not None else [[]] * len(query))
     ]
     key, value = (tensor.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for tensor in (key, value))
@@ -27,7 +41,15 @@ def reference(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, docum
     return scores.softmax(dim=-1) @ value
 
 
-def compare(backend: Backend, kv_heads: int, length: int, total: int, masked: bool, dtype: torch.dtype, head_dim: int = 8) -> None:
+def compare(
+    backend: Backend,
+    kv_heads: int,
+    length: int,
+    total: int,
+    masked: bool,
+    dtype: torch.dtype,
+    head_dim: int = 8,
+) -> None:
     """Outputs and, where gradients are on, their gradients against the reference."""
     device = torch.device("cuda" if GPU else "cpu")
     generator = torch.Generator().manual_seed(3)
@@ -57,14 +79,18 @@ def compare(backend: Backend, kv_heads: int, length: int, total: int, masked: bo
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 @pytest.mark.parametrize(("length", "total"), [(13, 13), (5, 13), (1, 8)])
 @pytest.mark.parametrize("masked", [False, True])
-def test_a_backend_equals_the_reference(backend: Backend, kv_heads: int, length: int, total: int, masked: bool) -> None:
+def test_a_backend_equals_the_reference(
+    backend: Backend, kv_heads: int, length: int, total: int, masked: bool
+) -> None:
     compare(backend, kv_heads, length, total, masked, torch.float32)
 
 
 @pytest.mark.parametrize("backend", ["math", "sdpa"])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_a_backend_equals_the_reference_at_lengths_of_several_blocks_in_each_type(backend: Backend, masked: bool, dtype: torch.dtype) -> None:
+def test_a_backend_equals_the_reference_at_lengths_of_several_blocks_in_each_type(
+    backend: Backend, masked: bool, dtype: torch.dtype
+) -> None:
     compare(backend, kv_heads=2, length=131, total=131, masked=masked, dtype=dtype, head_dim=16)
 
 
@@ -89,20 +115,31 @@ def test_flash_attention_equals_the_reference(kv_heads: int, length: int, total:
     compare("flash", kv_heads, length, total, masked=False, dtype=torch.bfloat16, head_dim=16)
 
 
-def with_sinks(backend: Backend, length: int, total: int, documents: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+def with_sinks(
+    backend: Backend, length: int, total: int, documents: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Ours, and what gpt-oss makes of the same queries, keys, values and sinks in transformers."""
     generator = torch.Generator().manual_seed(5)
     shapes = ((2, 4, length, 16), (2, 2, total, 16), (2, 2, total, 16))
-    query, key, value = (torch.randn(shape, generator=generator, requires_grad=torch.is_grad_enabled()) for shape in shapes)
+    query, key, value = (
+        torch.randn(shape, generator=generator, requires_grad=torch.is_grad_enabled()) for shape in shapes
+    )
     sinks = nn.Parameter(torch.randn(4, generator=generator), requires_grad=torch.is_grad_enabled())
     seen = torch.ones(length, total, dtype=torch.bool).tril(total - length)
-    seen = seen[None, None] if documents is None else seen & (documents[:, None, -length:, None] == documents[:, None, None, :])
+    seen = (
+        seen[None, None]
+        if documents is None
+        else seen & (documents[:, None, -length:, None] == documents[:, None, None, :])
+    )
     theirs = SimpleNamespace(sinks=sinks, num_key_value_groups=2, training=False)
     bias = torch.zeros(seen.shape).masked_fill(~seen, -math.inf)
     expected, _ = eager_attention_forward(theirs, query, key, value, bias, scaling=1 / math.sqrt(16))  # type: ignore[arg-type]
     found = attention(query, key, value, backend, document_mask(documents, length, backend), sinks)
     if torch.is_grad_enabled():
-        ours, peers = (torch.autograd.grad(out.square().sum(), [query, key, value, sinks], retain_graph=True) for out in (found, expected))
+        ours, peers = (
+            torch.autograd.grad(out.square().sum(), [query, key, value, sinks], retain_graph=True)
+            for out in (found, expected)
+        )
         for mine, other in zip(ours, peers, strict=True):
             torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
     return found, expected.transpose(1, 2)
@@ -118,7 +155,9 @@ def test_attention_sinks_are_those_of_gpt_oss(length: int, total: int, masked: b
 @torch.no_grad()
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_has_the_same_sinks() -> None:
-    torch.testing.assert_close(*with_sinks("flex", 131, 131, torch.arange(131).div(50).long().expand(2, -1)), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        *with_sinks("flex", 131, 131, torch.arange(131).div(50).long().expand(2, -1)), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_a_document_number_rises_at_each_beginning() -> None:
@@ -129,7 +168,10 @@ def test_the_backend_follows_from_device_type_length_and_masking(monkeypatch: py
     cpu, gpu, bf16 = torch.device("cpu"), torch.device("cuda"), torch.bfloat16
     assert choose("auto", cpu, bf16, 512, masked=False) == "math"
     assert choose("auto", cpu, bf16, 1024, masked=True) == "sdpa"
-    assert [choose("auto", cpu, torch.float32, length, masked=False) for length in (256, 257)] == ["math", "sdpa"]
+    assert [choose("auto", cpu, torch.float32, length, masked=False) for length in (256, 257)] == [
+        "math",
+        "sdpa",
+    ]
     assert choose("sdpa", cpu, bf16, 16, masked=False) == "sdpa"
     assert choose("auto", cpu, bf16, 1024, masked=True, sinks=True) == "math"
     assert choose("auto", gpu, bf16, 256, masked=True) == "flex"

@@ -1,4 +1,6 @@
-"""Dropout is a function of seed, sample and place: a run with it resumes exactly and does not depend on how a batch is cut."""
+"""Dropout is a function of seed, sample and place: a run with it resumes exactly and does not depend on how a
+batch is cut.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -35,11 +37,20 @@ def test_its_share_of_elements_is_dropped_independently_of_place_sample_and_neig
 def gradients(settings: dict[str, Any], compiled: bool = False, **training: Any) -> dict[str, torch.Tensor]:
     """What the first step adds to the momentum of each weight."""
     optimizer = {"kind": "lion", "betas": [0.5, 0.5], "max_grad_norm": None}
-    config = {**settings["training"], "dropout": SHARE, "init": {"zero_output": False}, "optimizer": optimizer, "compile": compiled, **training}
+    config = {
+        **settings["training"],
+        "dropout": SHARE,
+        "init": {"zero_output": False},
+        "optimizer": optimizer,
+        "compile": compiled,
+        **training,
+    }
     session = Session.prepare(RunConfig.model_validate({**settings, "training": config}), ALONE)
     session.compile_blocks()
     windows = torch.from_numpy(session.data.batch(0, 0, 1))
-    train_step(session.model, session.optimizers, windows, 0, session.training, session.precision, None, ALONE)
+    train_step(
+        session.model, session.optimizers, windows, 0, session.training, session.precision, None, ALONE
+    )
     states = session.optimizers[0].state
     return {name: states[parameter]["exp_avg"] for name, parameter in session.model.named_parameters()}
 
@@ -49,7 +60,9 @@ def assert_same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor], 
         torch.testing.assert_close(gradient, theirs[name], rtol=tolerance, atol=tolerance, msg=name)
 
 
-def test_gradients_depend_neither_on_the_micro_batch_nor_on_what_is_recomputed(settings: dict[str, Any]) -> None:
+def test_gradients_depend_neither_on_the_micro_batch_nor_on_what_is_recomputed(
+    settings: dict[str, Any],
+) -> None:
     whole = gradients(settings)
     assert_same(gradients(settings, micro_batch_size=2), whole, 1e-6)
     assert_same(gradients(settings, activation_checkpointing="full"), whole, 0)

@@ -59,7 +59,9 @@ def test_a_model_built_without_memory_becomes_the_same_model(tied: bool) -> None
     late.materialise(torch.device("cpu"))
     late.initialise(INIT, seed=3)
     assert (late.lm_head.weight is late.model.embed_tokens.weight) == tied
-    for ours, theirs in zip((*late.parameters(), *late.buffers()), (*direct.parameters(), *direct.buffers()), strict=True):
+    for ours, theirs in zip(
+        (*late.parameters(), *late.buffers()), (*direct.parameters(), *direct.buffers()), strict=True
+    ):
         assert torch.equal(ours, theirs)
 
 
@@ -74,7 +76,9 @@ def gradients(recompute: Recompute, compiled: bool = False) -> dict[str, torch.T
     tokens = torch.randint(0, 300, (2, 33), generator=generator)
     hidden = model(tokens, document_numbers(tokens % 7, bot_id=0))
     (hidden * torch.randn(hidden.shape, generator=generator)).sum().backward()
-    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    return {
+        name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None
+    }
 
 
 def test_activation_checkpointing_changes_no_bit_of_the_gradients_and_selective_repeats_no_product() -> None:
@@ -94,12 +98,20 @@ def test_activation_checkpointing_changes_no_bit_of_the_gradients_and_selective_
 def test_compiled_blocks_have_the_gradients_of_plain_ones(recompute: Recompute) -> None:
     plain, compiled = gradients("none"), gradients(recompute, compiled=True)
     for name, gradient in compiled.items():
-        torch.testing.assert_close(gradient, plain[name], rtol=1e-4, atol=1e-5 * plain[name].abs().max().item(), msg=name)
+        torch.testing.assert_close(
+            gradient, plain[name], rtol=1e-4, atol=1e-5 * plain[name].abs().max().item(), msg=name
+        )
 
 
 @pytest.mark.slow
-def test_more_steps_evaluations_and_document_boundaries_compile_nothing_anew(settings: dict[str, Any], tmp_path: Path) -> None:
-    settings["training"] |= {"compile": True, "document_masking": True, "activation_checkpointing": "selective"}
+def test_more_steps_evaluations_and_document_boundaries_compile_nothing_anew(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    settings["training"] |= {
+        "compile": True,
+        "document_masking": True,
+        "activation_checkpointing": "selective",
+    }
     settings["training"]["evaluation"]["every_tokens"] = 5 * 256
     graphs = []
     for steps in (10, 50):

@@ -56,4 +56,6 @@ def test_bf16_matrix_products_keep_the_loss_in_fp32() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         rounded = summed_cross_entropy(hidden, head, targets, vocab_size=64)
     assert rounded.dtype == torch.float32
-    assert rounded.item() == pytest.approx(summed_cross_entropy(hidden, head, targets, vocab_size=64).item(), rel=2e-3)
+    assert rounded.item() == pytest.approx(
+        summed_cross_entropy(hidden, head, targets, vocab_size=64).item(), rel=2e-3
+    )

@@ -30,7 +30,17 @@ ALONE = World(0, 1, torch.device("cpu"))
 def step(session: Session, number: int) -> StepResult:
     windows = torch.from_numpy(session.data.batch(number, 0, 1))
     scale = session.loss_scale
-    return train_step(session.model, session.optimizers, windows, number, session.training, session.precision, None, ALONE, scale)
+    return train_step(
+        session.model,
+        session.optimizers,
+        windows,
+        number,
+        session.training,
+        session.precision,
+        None,
+        ALONE,
+        scale,
+    )
 
 
 @pytest.fixture
@@ -40,7 +50,10 @@ def fp16(settings: dict[str, Any]) -> Session:
 
 
 def test_fp16_learns_what_fp32_does(settings: dict[str, Any], fp16: Session) -> None:
-    full = Session.prepare(RunConfig.model_validate({**settings, "training": {**settings["training"], "precision": "fp32"}}), ALONE)
+    full = Session.prepare(
+        RunConfig.model_validate({**settings, "training": {**settings["training"], "precision": "fp32"}}),
+        ALONE,
+    )
     for number in range(8):
         half, whole = step(fp16, number), step(full, number)
         assert not half.skipped
@@ -60,7 +73,9 @@ def test_an_overflow_changes_neither_weights_nor_schedule(fp16: Session) -> None
     assert step(fp16, 2).lr_factor == pytest.approx(2 * first.lr_factor)
 
 
-def test_the_scale_grows_again_and_gives_up_when_nothing_helps(fp16: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scale_grows_again_and_gives_up_when_nothing_helps(
+    fp16: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(precision, "GROWTH_STEPS", 3)
     for number in range(3):
         step(fp16, number)
@@ -73,14 +88,20 @@ def test_the_scale_grows_again_and_gives_up_when_nothing_helps(fp16: Session, mo
     assert fp16.loss_scale.value == 1
 
 
-def test_a_run_resumed_after_overflows_goes_on_with_its_scale(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_resumed_after_overflows_goes_on_with_its_scale(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings["training"]["precision"] = "fp16"
     config = RunConfig.model_validate(settings)
     monkeypatch.setattr(precision, "FIRST_SCALE", 2.0**27)
     assert run(config) == DONE
 
     def history() -> list[tuple[float, float]]:
-        return [(record["loss"], record["lr"]) for record in metrics.read(config.run_dir / "metrics.jsonl") if record["kind"] == "train"]
+        return [
+            (record["loss"], record["lr"])
+            for record in metrics.read(config.run_dir / "metrics.jsonl")
+            if record["kind"] == "train"
+        ]
 
     expected = history()
     assert expected[0][1] == 0 < expected[-1][1]
@@ -90,8 +111,14 @@ def test_a_run_resumed_after_overflows_goes_on_with_its_scale(settings: dict[str
 
 
 @pytest.mark.parametrize(("first", "then"), [("fp16", "fp32"), ("bf16", "fp16")])
-def test_a_change_of_precision_begins_with_that_precisions_own_scale(settings: dict[str, Any], first: str, then: str) -> None:
-    settings["training"] |= {"precision": first, "max_tokens": 4 * 256, "checkpoint": {"every_tokens": 4 * 256}}
+def test_a_change_of_precision_begins_with_that_precisions_own_scale(
+    settings: dict[str, Any], first: str, then: str
+) -> None:
+    settings["training"] |= {
+        "precision": first,
+        "max_tokens": 4 * 256,
+        "checkpoint": {"every_tokens": 4 * 256},
+    }
     assert run(RunConfig.model_validate(settings)) == DONE
     settings["training"]["precision"] = then
     session = Session.prepare(RunConfig.model_validate(settings), ALONE)
@@ -109,16 +136,28 @@ def test_a_scale_that_had_to_go_down_to_one_grows_again(monkeypatch: pytest.Monk
 
 def _steps(settings: dict[str, Any], rank: int, port: int, told: Any) -> None:
     """Four steps of one of two processes. In the third, gradients of process 1 overflow."""
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
     config = RunConfig.model_validate(settings)
     session, results = Session.prepare(config, join(config.training.parallel)), []
     for number in range(4):
         last_block = [*session.model.model.layers][-1]
         hook = last_block.register_forward_hook(_overflow) if (number, rank) == (2, 1) else None
-        results.append(session.take_step(torch.from_numpy(session.data.batch(number, session.world.data_rank, session.world.data_size))))
+        results.append(
+            session.take_step(
+                torch.from_numpy(session.data.batch(number, session.world.data_rank, session.world.data_size))
+            )
+        )
         if hook is not None:
             hook.remove()
-    told.put((rank, results, sum(weights.double().sum().item() for _, weights in whole_parameters(session.model))))
+    told.put(
+        (rank, results, sum(weights.double().sum().item() for _, weights in whole_parameters(session.model)))
+    )
     leave()
 
 
@@ -126,9 +165,18 @@ def _overflow(block: nn.Module, inputs: Any, output: torch.Tensor) -> None:
     output.register_hook(lambda gradient: gradient * torch.inf)
 
 
-@pytest.mark.parametrize("parallel", [{}, *(pytest.param(split, marks=pytest.mark.slow) for split in ({"dp_shard": 2}, {"tp": 2}, {"pp": 2}))])
-def test_an_overflow_in_one_process_skips_the_step_in_all(settings: dict[str, Any], parallel: dict[str, int]) -> None:
-    settings["training"] |= {"precision": "fp16", "optimizer": {"kind": "adamw", "lr": 1e-3}, "parallel": parallel}
+@pytest.mark.parametrize(
+    "parallel",
+    [{}, *(pytest.param(split, marks=pytest.mark.slow) for split in ({"dp_shard": 2}, {"tp": 2}, {"pp": 2}))],
+)
+def test_an_overflow_in_one_process_skips_the_step_in_all(
+    settings: dict[str, Any], parallel: dict[str, int]
+) -> None:
+    settings["training"] |= {
+        "precision": "fp16",
+        "optimizer": {"kind": "adamw", "lr": 1e-3},
+        "parallel": parallel,
+    }
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["trainer.run.session"])
     with socket.socket() as free:
@@ -138,13 +186,17 @@ def test_an_overflow_in_one_process_skips_the_step_in_all(settings: dict[str, An
     processes = [context.Process(target=_steps, args=(settings, rank, port, told)) for rank in range(2)]
     for process in processes:
         process.start()
-    (_, first, weights), (_, second, others) = sorted((told.get(timeout=120) for _ in processes), key=lambda one: one[0])
+    (_, first, weights), (_, second, others) = sorted(
+        (told.get(timeout=120) for _ in processes), key=lambda one: one[0]
+    )
     for process in processes:
         process.join()
     assert list(map(repr, first)) == list(map(repr, second)) and weights == others
     assert [result.skipped for result in first] == [False, False, True, False]
     factors = [result.lr_factor for result in first]
-    assert factors[2] == 0 and factors[3] == pytest.approx(lr_factor(RunConfig.model_validate(settings).training.curriculum.stage(3), 3 * 256))
+    assert factors[2] == 0 and factors[3] == pytest.approx(
+        lr_factor(RunConfig.model_validate(settings).training.curriculum.stage(3), 3 * 256)
+    )
 
 
 def test_tf32_on_a_cpu_is_refused() -> None:
@@ -156,7 +208,11 @@ def test_tf32_on_a_cpu_is_refused() -> None:
 def test_fp8_learns_what_bf16_does_and_its_checkpoints_hold_a_plain_model(settings: dict[str, Any]) -> None:
     """Emulated: the same rounding as on a GPU, at the speed of none."""
     pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
-    settings["training"] |= {"precision": "bf16", "optimizer": {"kind": "adamw", "lr": 1e-3}, "init": {"zero_output": False}}
+    settings["training"] |= {
+        "precision": "bf16",
+        "optimizer": {"kind": "adamw", "lr": 1e-3},
+        "init": {"zero_output": False},
+    }
     plain, eighth = (Session.prepare(RunConfig.model_validate(settings), ALONE) for _ in range(2))
     fp8.convert(eighth.model.model.layers, emulated=True)
     for number in range(8):
@@ -166,7 +222,10 @@ def test_fp8_learns_what_bf16_does_and_its_checkpoints_hold_a_plain_model(settin
     copied = Staging().model(eighth.model, ALONE)
     assert copied is not None
     assert {type(module) for module in copied.modules() if isinstance(module, nn.Linear)} == {nn.Linear}
-    assert all(torch.equal(mine, other) for mine, other in zip(copied.parameters(), eighth.model.parameters(), strict=True))
+    assert all(
+        torch.equal(mine, other)
+        for mine, other in zip(copied.parameters(), eighth.model.parameters(), strict=True)
+    )
 
 
 def test_fp8_where_the_hardware_has_none_is_refused() -> None:

@@ -1,6 +1,8 @@
-"""Every optimizer with every schedule trains the tiny model to below a stated loss in a stated number of tokens.
+"""Every optimizer with every schedule trains the tiny model to below a stated loss in a stated number of
+tokens.
 
-`GROUNDWORK_RESULTS=benchmarks/results pytest tests/trainer/optim/test_learning.py` keeps the table, in optimizers.json.
+`GROUNDWORK_RESULTS=benchmarks/results pytest tests/trainer/optim/test_learning.py` keeps the table, in
+optimizers.json.
 """
 
 import json
@@ -39,7 +41,13 @@ def table() -> Iterator[dict[str, dict[str, float]]]:
     """Losses by optimizer and schedule; printed, and kept where they are asked for."""
     losses: dict[str, dict[str, float]] = {}
     yield losses
-    print("\n" + tables.table(("loss", *SCHEDULES), [(kind, *(f"{loss:.3f}" for loss in row.values())) for kind, row in losses.items()]))
+    print(
+        "\n"
+        + tables.table(
+            ("loss", *SCHEDULES),
+            [(kind, *(f"{loss:.3f}" for loss in row.values())) for kind, row in losses.items()],
+        )
+    )
     if folder := os.environ.get("GROUNDWORK_RESULTS"):
         what = {"tokens": STEPS * BATCH_TOKENS, "below": BELOW, "nats_per_token": losses}
         Path(folder, "optimizers.json").write_text(json.dumps(what, indent=1) + "\n", encoding="utf-8")
@@ -48,7 +56,9 @@ def table() -> Iterator[dict[str, dict[str, float]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("kind", RATES)
-def test_forty_thousand_tokens_bring_the_loss_below(settings: dict[str, Any], table: dict[str, dict[str, float]], kind: str, schedule: str) -> None:
+def test_forty_thousand_tokens_bring_the_loss_below(
+    settings: dict[str, Any], table: dict[str, dict[str, float]], kind: str, schedule: str
+) -> None:
     if kind == "adamw_8bit":
         pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
     settings["training"] |= {
@@ -62,7 +72,18 @@ def test_forty_thousand_tokens_bring_the_loss_below(settings: dict[str, Any], ta
     losses = []
     for step in range(STEPS):
         windows = torch.from_numpy(session.data.batch(step, 0, 1))
-        losses.append(train_step(session.model, session.optimizers, windows, step, session.training, session.precision, None, ALONE).loss)
+        losses.append(
+            train_step(
+                session.model,
+                session.optimizers,
+                windows,
+                step,
+                session.training,
+                session.precision,
+                None,
+                ALONE,
+            ).loss
+        )
     last = sum(losses[-5:]) / 5
     table.setdefault(kind, {})[schedule] = round(last, 3)
     assert losses[0] > 5.6 and last < BELOW

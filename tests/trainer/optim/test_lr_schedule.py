@@ -1,4 +1,6 @@
-"""The learning rate is a pure function of tokens: what it is at the first step, at each boundary and at the end."""
+"""The learning rate is a pure function of tokens: what it is at the first step, at each boundary and at
+the end.
+"""
 
 import math
 
@@ -14,16 +16,30 @@ AT = (1, 50, 100, 101, 400, 550, 700, 1000)
 @pytest.mark.parametrize(
     ("schedule", "expected"),
     [
-        ({"kind": "cosine"}, [0.01, 0.5, 1, 0.1 + 0.45 * (1 + math.cos(math.pi / 900)), 0.775, 0.55, 0.325, 0.1]),
+        (
+            {"kind": "cosine"},
+            [0.01, 0.5, 1, 0.1 + 0.45 * (1 + math.cos(math.pi / 900)), 0.775, 0.55, 0.325, 0.1],
+        ),
         ({"kind": "linear", "min_lr_ratio": 0}, [0.01, 0.5, 1, 899 / 900, 600 / 900, 0.5, 300 / 900, 0]),
         ({"kind": "constant"}, [0.01, 0.5, 1, 1, 1, 1, 1, 1]),
-        ({"kind": "inverse_sqrt", "min_lr_ratio": 0.4}, [0.01, 0.5, 1, math.sqrt(100 / 101), 0.5, math.sqrt(100 / 550), 0.4, 0.4]),
+        (
+            {"kind": "inverse_sqrt", "min_lr_ratio": 0.4},
+            [0.01, 0.5, 1, math.sqrt(100 / 101), 0.5, math.sqrt(100 / 550), 0.4, 0.4],
+        ),
         ({"kind": "wsd", "min_lr_ratio": 0}, [0.01, 0.5, 1, 1, 1, 0.75, 0.5, 0]),
-        ({"kind": "wsd", "decay": "sqrt", "min_lr_ratio": 0}, [0.01, 0.5, 1, 1, 1, 0.5, 1 - math.sqrt(0.5), 0]),
-        ({"kind": "wsd", "decay": "cosine", "min_lr_ratio": 0.1}, [0.01, 0.5, 1, 1, 1, 0.1 + 0.45 * (1 + math.cos(math.pi / 4)), 0.55, 0.1]),
+        (
+            {"kind": "wsd", "decay": "sqrt", "min_lr_ratio": 0},
+            [0.01, 0.5, 1, 1, 1, 0.5, 1 - math.sqrt(0.5), 0],
+        ),
+        (
+            {"kind": "wsd", "decay": "cosine", "min_lr_ratio": 0.1},
+            [0.01, 0.5, 1, 1, 1, 0.1 + 0.45 * (1 + math.cos(math.pi / 4)), 0.55, 0.1],
+        ),
     ],
 )
-def test_the_courses_go_through_their_golden_points(schedule: dict[str, object], expected: list[float]) -> None:
+def test_the_courses_go_through_their_golden_points(
+    schedule: dict[str, object], expected: list[float]
+) -> None:
     config = ScheduleConfig.model_validate({"warmup_tokens": 100, **schedule})
     assert [share_of_peak(config, tokens, 1000) for tokens in AT] == pytest.approx(expected)
 
@@ -37,9 +53,15 @@ def test_without_a_warmup_the_first_step_is_at_full_rate(kind: str) -> None:
 @pytest.mark.parametrize(
     ("schedule", "says"),
     [
-        ({"kind": "wsd", "warmup_tokens": 410}, r"warmup_tokens 410 and a decay over 600 of them .* do not fit into the 1000 tokens of wsd"),
+        (
+            {"kind": "wsd", "warmup_tokens": 410},
+            r"warmup_tokens 410 and a decay over 600 of them .* do not fit into the 1000 tokens of wsd",
+        ),
         ({"kind": "wsd", "decay_fraction": 1, "warmup_tokens": 1}, "warmup_tokens 1 and a decay over 1000"),
-        ({"kind": "cosine", "warmup_tokens": 1001}, "warmup_tokens 1001 do not fit into the 1000 tokens of cosine"),
+        (
+            {"kind": "cosine", "warmup_tokens": 1001},
+            "warmup_tokens 1001 do not fit into the 1000 tokens of cosine",
+        ),
         ({"kind": "inverse_sqrt", "warmup_tokens": 2000}, "do not fit into the 1000 tokens of inverse_sqrt"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Every optimizer follows its published rule, owns each parameter once, and goes on from its saved state as if never stopped."""
+"""Every optimizer follows its published rule, owns each parameter once, and goes on from its saved state as
+if never stopped.
+"""
 
 from typing import Any
 
@@ -41,13 +43,24 @@ class Toy(nn.Module):
 def gradients() -> list[Weights]:
     generator = torch.Generator().manual_seed(1)
     scale = torch.logspace(-3, 1, 8)
-    return [{"matrix": torch.randn(12, 8, generator=generator) * scale, "norm": torch.randn(8, generator=generator) * scale} for _ in range(STEPS)]
+    return [
+        {
+            "matrix": torch.randn(12, 8, generator=generator) * scale,
+            "norm": torch.randn(8, generator=generator) * scale,
+        }
+        for _ in range(STEPS)
+    ]
 
 
 def ours(kind: str, **settings: Any) -> Weights:
     """The toy's weights after all steps."""
     model = Toy()
-    optimizers = build(model, OptimizerConfig.model_validate({"kind": kind, "lr": LR, "muon_lr": LR, "weight_decay": DECAY, **settings}))
+    optimizers = build(
+        model,
+        OptimizerConfig.model_validate(
+            {"kind": kind, "lr": LR, "muon_lr": LR, "weight_decay": DECAY, **settings}
+        ),
+    )
     for factor, wanted in zip(FACTORS, gradients(), strict=True):
         for name, parameter in model.named_parameters():
             parameter.grad = wanted[name].clone()
@@ -66,7 +79,10 @@ def start() -> Weights:
 def follow(optimizer_of: Any, schedule: bool = True) -> Weights:
     """The same steps with another library's optimizer, in float64."""
     weights = {name: nn.Parameter(weight) for name, weight in start().items()}
-    groups = [{"params": [weights["matrix"]], "weight_decay": DECAY}, {"params": [weights["norm"]], "weight_decay": 0.0}]
+    groups = [
+        {"params": [weights["matrix"]], "weight_decay": DECAY},
+        {"params": [weights["norm"]], "weight_decay": 0.0},
+    ]
     optimizer = optimizer_of(groups)
     for factor, wanted in zip(FACTORS, gradients(), strict=True):
         for group in optimizer.param_groups:
@@ -91,7 +107,9 @@ def lion() -> Weights:
 
 
 def sophia() -> Weights:
-    """The authors' sophia.py: the curvature is a moving average of squared gradients, and `bs` the tokens they are the mean over."""
+    """The authors' sophia.py: the curvature is a moving average of squared gradients, and `bs` the tokens
+    they are the mean over.
+    """
     weights, rho, bs = start(), 0.04, 64
     average = {name: torch.zeros_like(weight) for name, weight in weights.items()}
     hessian = {name: torch.zeros_like(weight) for name, weight in weights.items()}
@@ -118,7 +136,9 @@ def muon() -> Weights:
         for _ in range(5):
             a = x @ x.T
             x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
-        weights["matrix"] = weights["matrix"] * (1 - LR * factor * DECAY) - LR * factor * (12 / 8) ** 0.5 * x.T
+        weights["matrix"] = (
+            weights["matrix"] * (1 - LR * factor * DECAY) - LR * factor * (12 / 8) ** 0.5 * x.T
+        )
     return {**weights, "norm": follow(adamw)["norm"]}
 
 
@@ -155,7 +175,8 @@ def test_eight_bit_moments_stay_close_to_adamw() -> None:
     models[1].load_state_dict(models[0].state_dict())
     before = models[0].weight.detach().clone()
     built = [
-        build(model, OptimizerConfig.model_validate({"kind": kind, "lr": LR})) for model, kind in zip(models, ("adamw", "adamw_8bit"), strict=True)
+        build(model, OptimizerConfig.model_validate({"kind": kind, "lr": LR}))
+        for model, kind in zip(models, ("adamw", "adamw_8bit"), strict=True)
     ]
     for _ in range(STEPS):
         gradient = torch.randn(128, 64)
@@ -175,7 +196,9 @@ def test_a_missing_torchao_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 def steps(session: Session, first: int, after: int) -> None:
     for step in range(first, after):
         windows = torch.from_numpy(session.data.batch(step, 0, 1))
-        train_step(session.model, session.optimizers, windows, step, session.training, session.precision, None, ALONE)
+        train_step(
+            session.model, session.optimizers, windows, step, session.training, session.precision, None, ALONE
+        )
 
 
 def prepared(settings: dict[str, Any], kind: str) -> Session:
@@ -185,7 +208,9 @@ def prepared(settings: dict[str, Any], kind: str) -> Session:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, pytest.param("adamw_8bit", marks=pytest.mark.slow)])
-def test_a_run_that_goes_on_from_its_saved_state_ends_in_the_same_weights(settings: dict[str, Any], kind: str) -> None:
+def test_a_run_that_goes_on_from_its_saved_state_ends_in_the_same_weights(
+    settings: dict[str, Any], kind: str
+) -> None:
     if kind == "adamw_8bit":
         pytest.importorskip("torchao", reason="the extra `torchao` is not installed")
         settings["training"]["model"]["d_model"] = 64
@@ -199,7 +224,9 @@ def test_a_run_that_goes_on_from_its_saved_state_ends_in_the_same_weights(settin
     resumed.model.load_state_dict(weights, strict=False)
     load_state_tensors(resumed.model, resumed.optimizers, load(stored))
     steps(resumed, 4, 8)
-    for (name, mine), other in zip(whole.model.named_parameters(), resumed.model.named_parameters(), strict=True):
+    for (name, mine), other in zip(
+        whole.model.named_parameters(), resumed.model.named_parameters(), strict=True
+    ):
         assert torch.equal(mine, other[1]), name
 
 
@@ -225,15 +252,30 @@ def test_a_state_of_another_shape_is_refused(settings: dict[str, Any], kind: str
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tied", [False, True])
-def test_every_parameter_has_exactly_one_rule_and_only_matrices_decay(config: RunConfig, kind: str, tied: bool) -> None:
+def test_every_parameter_has_exactly_one_rule_and_only_matrices_decay(
+    config: RunConfig, kind: str, tied: bool
+) -> None:
     shape = config.training.model.model_copy(update={"tie_embeddings": tied, "qk_norm": True})
     model = Llama(shape, 300, 32, "math")
     optimizers = build(model, OptimizerConfig.model_validate({"kind": kind, "weight_decay": 0.1}))
-    owned = [parameter for optimizer in optimizers for group in optimizer.param_groups for parameter in group["params"]]
+    owned = [
+        parameter
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    ]
     assert sorted(map(id, owned)) == sorted(map(id, model.parameters()))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    decayed = {names[id(p)] for o in optimizers for group in o.param_groups if group["weight_decay"] for p in group["params"]}
-    assert decayed == {name for name in names.values() if name.endswith("proj.weight") or name == "lm_head.weight"}
+    decayed = {
+        names[id(p)]
+        for o in optimizers
+        for group in o.param_groups
+        if group["weight_decay"]
+        for p in group["params"]
+    }
+    assert decayed == {
+        name for name in names.values() if name.endswith("proj.weight") or name == "lm_head.weight"
+    }
     assert ("lm_head.weight" in decayed) is not tied
 
 
@@ -244,8 +286,15 @@ def test_groups_change_rate_and_decay_of_what_their_pattern_fits(config: RunConf
         {"pattern": "model.layers.0.*", "lr_multiplier": 0.5},
         {"pattern": "*.down_proj.weight", "weight_decay": 0.0},
     ]
-    optimizers = build(model, OptimizerConfig.model_validate({"kind": "muon", "lr": 1.0, "muon_lr": 4.0, "groups": groups}))
-    found = {id(p): (group["base_lr"], group["weight_decay"]) for o in optimizers for group in o.param_groups for p in group["params"]}
+    optimizers = build(
+        model, OptimizerConfig.model_validate({"kind": "muon", "lr": 1.0, "muon_lr": 4.0, "groups": groups})
+    )
+    found = {
+        id(p): (group["base_lr"], group["weight_decay"])
+        for o in optimizers
+        for group in o.param_groups
+        for p in group["params"]
+    }
     settings = {name: found[id(parameter)] for name, parameter in model.named_parameters()}
     assert settings["model.embed_tokens.weight"] == (2.0, 0.3)
     assert settings["lm_head.weight"] == (1.0, 0.1)
@@ -264,7 +313,9 @@ def test_groups_change_rate_and_decay_of_what_their_pattern_fits(config: RunConf
 def test_a_group_of_nothing_is_refused(config: RunConfig, patterns: list[str], says: str) -> None:
     model = Llama(config.training.model, 300, 32, "math")
     with pytest.raises(TrainerError, match=says):
-        build(model, OptimizerConfig.model_validate({"groups": [{"pattern": pattern} for pattern in patterns]}))
+        build(
+            model, OptimizerConfig.model_validate({"groups": [{"pattern": pattern} for pattern in patterns]})
+        )
 
 
 def test_tokens_are_drawn_as_the_model_predicts_them() -> None:

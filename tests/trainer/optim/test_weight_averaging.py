@@ -1,4 +1,6 @@
-"""What is evaluated and exported is the stated average of the weights; training goes on from the others, resumed or not."""
+"""What is evaluated and exported is the stated average of the weights; training goes on from the others,
+resumed or not.
+"""
 
 import shutil
 from typing import Any
@@ -44,14 +46,17 @@ def course(settings: dict[str, Any], steps: int) -> tuple[Session, list[Weights]
 def expected(kind: str, seen: list[Weights], name: str) -> torch.Tensor:
     if kind == "last_k":
         return torch.stack([one[name].double() for one in seen[1::2][-3:]]).mean(0)
-    average = torch.stack([one[name].double() for one in seen[:3]]).mean(0)  # of so few steps none counts for less yet
+    # of so few steps none counts for less yet
+    average = torch.stack([one[name].double() for one in seen[:3]]).mean(0)
     for one in seen[3:]:
         average = average * 0.5**0.5 + one[name].double() * (1 - 0.5**0.5)
     return average
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_average_is_the_stated_one_and_training_does_not_know_of_it(settings: dict[str, Any], kind: str) -> None:
+def test_the_average_is_the_stated_one_and_training_does_not_know_of_it(
+    settings: dict[str, Any], kind: str
+) -> None:
     _, without = course(settings, 9)
     settings["training"]["averaging"] = KINDS[kind]
     session, seen = course(settings, 9)
@@ -66,15 +71,25 @@ def test_the_average_is_the_stated_one_and_training_does_not_know_of_it(settings
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("optimizer", ["muon", "adafactor"])
-def test_a_resumed_run_ends_in_the_same_average_which_is_evaluated_and_exported(settings: dict[str, Any], kind: str, optimizer: str) -> None:
+def test_a_resumed_run_ends_in_the_same_average_which_is_evaluated_and_exported(
+    settings: dict[str, Any], kind: str, optimizer: str
+) -> None:
     settings["training"] |= {"averaging": KINDS[kind], "optimizer": {"kind": optimizer}}
     config = RunConfig.model_validate(settings)
     assert run(config) == DONE
     whole = outcome(config.run_dir)
     checkpoint = store.existing(config.run_dir / "checkpoints")[-1]
-    trained, exported = load_file(checkpoint / "optimizer.safetensors"), load_file(checkpoint / "hf/model.safetensors")
-    assert all(not torch.equal(trained[f"trained/{name}"][: len(weight)], weight) for name, weight in exported.items())
-    last = [record for record in metrics.read(config.run_dir / "metrics.jsonl") if record["kind"] == "evaluation"][-1]
+    trained, exported = (
+        load_file(checkpoint / "optimizer.safetensors"),
+        load_file(checkpoint / "hf/model.safetensors"),
+    )
+    assert all(
+        not torch.equal(trained[f"trained/{name}"][: len(weight)], weight)
+        for name, weight in exported.items()
+    )
+    last = [
+        record for record in metrics.read(config.run_dir / "metrics.jsonl") if record["kind"] == "evaluation"
+    ][-1]
     assert evaluate_checkpoint(checkpoint, config)["loss"] == pytest.approx(last["loss"], rel=1e-5)
 
     shutil.rmtree(checkpoint)
@@ -93,15 +108,23 @@ def test_the_copies_are_part_of_the_memory_that_a_run_needs(settings: dict[str, 
 
 @pytest.mark.parametrize("later", [None, {"kind": "last_k", "k": 2, "every_tokens": 2 * STEP_TOKENS}])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_average_that_is_no_longer_wanted_is_not_evaluated_or_exported(settings: dict[str, Any], kind: str, later: dict[str, Any] | None) -> None:
-    settings["training"] |= {"averaging": KINDS[kind], "max_tokens": 8 * STEP_TOKENS, "checkpoint": {"every_tokens": 8 * STEP_TOKENS}}
+def test_an_average_that_is_no_longer_wanted_is_not_evaluated_or_exported(
+    settings: dict[str, Any], kind: str, later: dict[str, Any] | None
+) -> None:
+    settings["training"] |= {
+        "averaging": KINDS[kind],
+        "max_tokens": 8 * STEP_TOKENS,
+        "checkpoint": {"every_tokens": 8 * STEP_TOKENS},
+    }
     assert run(RunConfig.model_validate(settings)) == DONE
     settings["training"] |= {"averaging": later, "max_tokens": 12 * STEP_TOKENS}
     config = RunConfig.model_validate(settings)
     assert run(config, allow_changes=True) == DONE
     checkpoint = store.existing(config.run_dir / "checkpoints")[-1]
     slots = {key.partition("/")[0] for key in load_file(checkpoint / "optimizer.safetensors")}
-    assert {slot for slot in slots if slot.startswith(("average", "recent", "trained"))} == ({"recent_0", "recent_1", "trained"} if later else set())
+    assert {slot for slot in slots if slot.startswith(("average", "recent", "trained"))} == (
+        {"recent_0", "recent_1", "trained"} if later else set()
+    )
 
 
 def test_an_average_that_the_run_is_too_short_for_is_refused(settings: dict[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""Trainers in several processes that talk over gloo, as torchrun starts them, but without importing torch for each anew."""
+"""Trainers in several processes that talk over gloo, as torchrun starts them, but without importing torch for
+each anew.
+"""
 
 import multiprocessing
 import os
@@ -13,16 +15,25 @@ PATIENCE_SECONDS = 300
 
 
 def train(
-    settings: dict[str, Any], run_dir: Path, processes: int, before: Callable[[RunConfig], None] | None = None, **training: Any
+    settings: dict[str, Any],
+    run_dir: Path,
+    processes: int,
+    before: Callable[[RunConfig], None] | None = None,
+    **training: Any,
 ) -> list[int | None]:
-    """Runs `settings`, changed by `training`, to the end in `run_dir`, each process after `before`. The exit status of each."""
+    """Runs `settings`, changed by `training`, to the end in `run_dir`, each process after `before`. The exit
+    status of each.
+    """
     config = {**settings, "run_dir": str(run_dir), "training": {**settings["training"], **training}}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["trainer.run.loop", "tests.trainer.parallel.processes"])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    started = [context.Process(target=_train, args=(config, before, rank, processes, port)) for rank in range(processes)]
+    started = [
+        context.Process(target=_train, args=(config, before, rank, processes, port))
+        for rank in range(processes)
+    ]
     for process in started:
         process.start()
     for process in started:
@@ -32,10 +43,18 @@ def train(
     return [process.exitcode for process in started]
 
 
-def _train(settings: dict[str, Any], before: Callable[[RunConfig], None] | None, rank: int, size: int, port: int) -> None:
+def _train(
+    settings: dict[str, Any], before: Callable[[RunConfig], None] | None, rank: int, size: int, port: int
+) -> None:
     from trainer.run.loop import run
 
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
     config = RunConfig.model_validate(settings)
     if before is not None:
         before(config)

@@ -32,21 +32,35 @@ WAYS: dict[str, tuple[int, dict[str, Any]]] = {
 
 def spread(settings: dict[str, Any]) -> dict[str, Any]:
     """A run that can be split: its update does not blow up the rounding of gradients that are nearly zero."""
-    training = {"max_tokens": STEPS * 256, "micro_batch_size": 2, "optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}}
+    training = {
+        "max_tokens": STEPS * 256,
+        "micro_batch_size": 2,
+        "optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4},
+    }
     return {**settings, "training": {**settings["training"], **training}}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-def test_a_run_in_several_processes_is_that_of_one(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
+def test_a_run_in_several_processes_is_that_of_one(
+    settings: dict[str, Any], tmp_path: Path, way: str
+) -> None:
     settings = spread(settings)
-    settings["training"]["model"] |= {"qk_norm": True, "tie_embeddings": way == "fsdp-4", "n_layers": 4 if "interleaved" in way else 2}
+    settings["training"]["model"] |= {
+        "qk_norm": True,
+        "tie_embeddings": way == "fsdp-4",
+        "n_layers": 4 if "interleaved" in way else 2,
+    }
     assert_is_that_of_one(settings, tmp_path, *WAYS[way])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("way", "precision"), [("fsdp-2", "bf16"), ("fsdp-2", "fp16"), ("pp-2 x fsdp-2", "bf16")])
-def test_in_half_precision_a_split_run_stays_near_that_of_one_process(settings: dict[str, Any], tmp_path: Path, way: str, precision: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "precision"), [("fsdp-2", "bf16"), ("fsdp-2", "fp16"), ("pp-2 x fsdp-2", "bf16")]
+)
+def test_in_half_precision_a_split_run_stays_near_that_of_one_process(
+    settings: dict[str, Any], tmp_path: Path, way: str, precision: str
+) -> None:
     settings = spread(settings)
     settings["training"]["precision"] = precision
     run_both(settings, tmp_path, *WAYS[way])
@@ -56,21 +70,34 @@ def test_in_half_precision_a_split_run_stays_near_that_of_one_process(settings: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["fsdp-2", "tp-2", "pp-2"])
-def test_compiled_blocks_of_a_split_model_compute_the_same(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
-    settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}, "compile": True}
+def test_compiled_blocks_of_a_split_model_compute_the_same(
+    settings: dict[str, Any], tmp_path: Path, way: str
+) -> None:
+    settings["training"] |= {
+        "micro_batch_size": 2,
+        "optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4},
+        "compile": True,
+    }
     assert_is_that_of_one(settings, tmp_path, *WAYS[way])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["fsdp-4", "copies of fsdp-2", "fsdp-2 x tp-2", "pp-2"])
-def test_muon_orthogonalises_what_it_does_in_one_process(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
+def test_muon_orthogonalises_what_it_does_in_one_process(
+    settings: dict[str, Any], tmp_path: Path, way: str
+) -> None:
     settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "muon", "eps": 1e-4}}
     assert_is_that_of_one(settings, tmp_path, *WAYS[way])
 
 
 @pytest.mark.slow
-def test_sophias_draws_and_curvature_are_those_of_one_process(settings: dict[str, Any], tmp_path: Path) -> None:
-    settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "sophia", "lr": 3e-4, "sophia_interval": 3}}
+def test_sophias_draws_and_curvature_are_those_of_one_process(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    settings["training"] |= {
+        "micro_batch_size": 2,
+        "optimizer": {"kind": "sophia", "lr": 3e-4, "sophia_interval": 3},
+    }
     assert_is_that_of_one(settings, tmp_path, *WAYS["fsdp-2"])
 
 
@@ -80,7 +107,9 @@ def run_both(settings: dict[str, Any], tmp_path: Path, processes: int, parallel:
     assert train(settings, tmp_path / "many", processes, parallel=parallel) == [DONE] * processes
 
 
-def assert_is_that_of_one(settings: dict[str, Any], tmp_path: Path, processes: int, parallel: dict[str, Any]) -> None:
+def assert_is_that_of_one(
+    settings: dict[str, Any], tmp_path: Path, processes: int, parallel: dict[str, Any]
+) -> None:
     run_both(settings, tmp_path, processes, parallel)
     assert_same_run(tmp_path / "one", tmp_path / "many")
 

@@ -1,4 +1,6 @@
-"""A process that dies takes the others with it, and all go on from the newest checkpoint, without anyone's help."""
+"""A process that dies takes the others with it, and all go on from the newest checkpoint, without
+anyone's help.
+"""
 
 import os
 import random
@@ -27,7 +29,11 @@ def test_a_run_whose_processes_are_killed_ends_by_itself_in_the_same_bytes(
     seed = time.time_ns() % 1_000_000
     print(f"seed {seed}")
     chooser = random.Random(seed)
-    settings["training"] |= {"max_tokens": 120 * 256, "optimizer": {"kind": "adamw"}, "parallel": {"dp_shard": 2}}
+    settings["training"] |= {
+        "max_tokens": 120 * 256,
+        "optimizer": {"kind": "adamw"},
+        "parallel": {"dp_shard": 2},
+    }
     assert torchrun_of(settings, tmp_path / "whole").wait(timeout=300) == 0
 
     torchrun = torchrun_of(settings, tmp_path / "run", kills, by_hand)
@@ -61,7 +67,9 @@ def test_when_torchrun_itself_is_killed_its_processes_go(settings: dict[str, Any
     until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 10)
 
 
-def torchrun_of(settings: dict[str, Any], run_dir: Path, restarts: int = 3, by_hand: bool = False) -> subprocess.Popen[bytes]:
+def torchrun_of(
+    settings: dict[str, Any], run_dir: Path, restarts: int = 3, by_hand: bool = False
+) -> subprocess.Popen[bytes]:
     config = write_config(settings, run_dir.with_suffix(".yaml"), run_dir)
     command = launch.command(config, processes=2, restarts=restarts)
     if by_hand:
@@ -88,5 +96,9 @@ def logged(run_dir: Path) -> int:
 
 def children(process: int) -> list[int]:
     """Trainers that torchrun has started, not yet collected ones left out."""
-    found = subprocess.run(["ps", "-o", "pid=,stat=", "--ppid", str(process)], capture_output=True, text=True, check=False).stdout
-    return [int(pid) for pid, state in (line.split() for line in found.splitlines()) if not state.startswith("Z")]
+    found = subprocess.run(
+        ["ps", "-o", "pid=,stat=", "--ppid", str(process)], capture_output=True, text=True, check=False
+    ).stdout
+    return [
+        int(pid) for pid, state in (line.split() for line in found.splitlines()) if not state.startswith("Z")
+    ]

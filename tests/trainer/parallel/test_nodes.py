@@ -1,4 +1,6 @@
-"""Nodes on a network of their own, under torchrun: what is lost is done again by those that are left, and the run stays the same run."""
+"""Nodes on a network of their own, under torchrun: what is lost is done again by those that are left, and the
+run stays the same run.
+"""
 
 import os
 import subprocess
@@ -42,11 +44,29 @@ class Job:
 
     def start(self, node: Host) -> "subprocess.Popen[bytes]":
         """torchrun on a node, by hand."""
-        options = ["--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=3", "--rdzv-backend=c10d", "--rdzv-id=run"]
+        options = [
+            "--nnodes=1:2",
+            "--nproc-per-node=1",
+            "--max-restarts=3",
+            "--rdzv-backend=c10d",
+            "--rdzv-id=run",
+        ]
         options += [f"--rdzv-endpoint={self._first.address}:29400", f"--local-addr={node.address}"]
         options += [f"--rdzv-conf=is_host={int(node == self._first)},{PATIENCE}"]
-        command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "trainer", str(self._config)]
-        return node.start(command, {**os.environ, **launch.RENDEZVOUS, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}, self.said)
+        command = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            *options,
+            "-m",
+            "trainer",
+            str(self._config),
+        ]
+        return node.start(
+            command,
+            {**os.environ, **launch.RENDEZVOUS, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            self.said,
+        )
 
     def wait_for(self, step: int, seconds: float = 120) -> None:
         deadline = time.monotonic() + seconds
@@ -62,14 +82,21 @@ class Job:
     def starts(self) -> list[str]:
         """With how many processes training started, each time, as each process says it."""
         lines = self.said.read_text().splitlines()
-        return [line.partition("processes ")[2].partition(",")[0] for line in lines if "processes " in line and "resumed_from" in line]
+        return [
+            line.partition("processes ")[2].partition(",")[0]
+            for line in lines
+            if "processes " in line and "resumed_from" in line
+        ]
 
 
 @pytest.fixture
 def long(settings: dict[str, Any]) -> dict[str, Any]:
     """50 steps, the last with the first node alone."""
     settings = spread(settings)
-    settings["training"] |= {"checkpoint": {"every_tokens": 10 * 256, "keep_last": 2}, "parallel": {"timeout_seconds": TIMEOUT_SECONDS}}
+    settings["training"] |= {
+        "checkpoint": {"every_tokens": 10 * 256, "keep_last": 2},
+        "parallel": {"timeout_seconds": TIMEOUT_SECONDS},
+    }
     return settings
 
 
@@ -96,7 +123,9 @@ def test_a_run_that_loses_a_node_goes_on_with_the_other_and_is_the_same(
 
 
 @pytest.mark.slow
-def test_a_node_that_comes_back_is_taken_in_again(long: dict[str, Any], nodes: list[Host], tmp_path: Path) -> None:
+def test_a_node_that_comes_back_is_taken_in_again(
+    long: dict[str, Any], nodes: list[Host], tmp_path: Path
+) -> None:
     long["training"]["max_tokens"] *= 20
     job = Job(long, nodes, tmp_path)
     job.wait_for(13)

@@ -20,11 +20,24 @@ RUNS = {
     "stages of other lengths": (
         2,
         INTERLEAVED,
-        {"stages": [{"name": "long", "until_tokens": 1536}, {"name": "short", "until_tokens": 3072, "seq_len": 16}]},
+        {
+            "stages": [
+                {"name": "long", "until_tokens": 1536},
+                {"name": "short", "until_tokens": 3072, "seq_len": 16},
+            ]
+        },
     ),
-    "three processes": (3, {"pp": 3}, {"micro_batch_size": 1, "averaging": {"kind": "ema", "half_life_tokens": 512}}),
+    "three processes": (
+        3,
+        {"pp": 3},
+        {"micro_batch_size": 1, "averaging": {"kind": "ema", "half_life_tokens": 512}},
+    ),
     "what sophia draws": (2, {"pp": 2}, {"optimizer": {"kind": "sophia", "lr": 3e-4, "sophia_interval": 3}}),
-    "copies": (4, {"pp": 2}, {"activation_checkpointing": "full", "optimizer": {**ADAMW, "groups": [OF_A_STAGE]}}),
+    "copies": (
+        4,
+        {"pp": 2},
+        {"activation_checkpointing": "full", "optimizer": {**ADAMW, "groups": [OF_A_STAGE]}},
+    ),
 }
 
 
@@ -37,7 +50,12 @@ def deep(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_documents_dropout_and_z_loss_are_those_of_one_process(deep: dict[str, Any], tmp_path: Path) -> None:
-    deep["training"] |= {"document_masking": True, "dropout": 0.1, "z_loss": 1e-4, "samples": {"prompts": ["the"], "max_new_tokens": 4}}
+    deep["training"] |= {
+        "document_masking": True,
+        "dropout": 0.1,
+        "z_loss": 1e-4,
+        "samples": {"prompts": ["the"], "max_new_tokens": 4},
+    }
     assert_is_that_of_one(deep, tmp_path, 2, INTERLEAVED)
 
 
@@ -51,18 +69,28 @@ def test_a_run_in_stages_is_that_of_one_process(deep: dict[str, Any], tmp_path: 
 
 @pytest.mark.slow
 def test_what_is_not_finite_is_found_in_any_stage(deep: dict[str, Any], tmp_path: Path) -> None:
-    deep["training"] |= {"optimizer": {**ADAMW, "lr": 1e38, "groups": [{"pattern": "model.layers.4.mlp.*", "lr_multiplier": 1e3}]}}
+    deep["training"] |= {
+        "optimizer": {
+            **ADAMW,
+            "lr": 1e38,
+            "groups": [{"pattern": "model.layers.4.mlp.*", "lr_multiplier": 1e3}],
+        }
+    }
     with pytest.raises(TrainerError, match="not finite already before this step"):
         run(RunConfig.model_validate({**deep, "run_dir": str(tmp_path / "one")}))
     assert train(deep, tmp_path / "many", 2, parallel={"pp": 2}) == [1, 1]
-    ours, theirs = (json.loads(next(tmp_path.glob(f"{name}/not-finite/*.json")).read_text()) for name in ("many", "one"))
+    ours, theirs = (
+        json.loads(next(tmp_path.glob(f"{name}/not-finite/*.json")).read_text()) for name in ("many", "one")
+    )
     told = ("step", "weights_not_finite", "window_losses", "window_losses_in_fp32")
     assert {field: ours[field] for field in told} == {field: theirs[field] for field in told}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", [{"dp_shard": 2}, {"tp": 2}, {"pp": 2}])
-def test_what_is_not_finite_in_bf16_on_a_split_model_is_explained_too(deep: dict[str, Any], tmp_path: Path, parallel: dict[str, int]) -> None:
+def test_what_is_not_finite_in_bf16_on_a_split_model_is_explained_too(
+    deep: dict[str, Any], tmp_path: Path, parallel: dict[str, int]
+) -> None:
     groups = [{"pattern": "model.layers.4.mlp.*", "lr_multiplier": 1e3}]
     deep["training"] |= {"precision": "bf16", "optimizer": {**ADAMW, "lr": 1e38, "groups": groups}}
     assert train(deep, tmp_path / "many", 2, parallel=parallel) == [1, 1]

@@ -19,12 +19,21 @@ WAYS = {
     "fsdp-2 to one": [(2, {"dp_shard": 2}), (1, {})],
     "fsdp-4 to one to fsdp-2 to tp-2": [(4, {"dp_shard": 4}), (1, {}), (2, {"dp_shard": 2}), (2, {"tp": 2})],
     "one to fsdp-2 x tp-2 to copies of tp-2": [(1, {}), (4, {"dp_shard": 2, "tp": 2}), (4, {"tp": 2})],
-    "fsdp-2 to pp-2 to one to pp-2 x fsdp-2": [(2, {"dp_shard": 2}), (2, {"pp": 2}), (1, {}), (4, {"pp": 2, "dp_shard": 2})],
+    "fsdp-2 to pp-2 to one to pp-2 x fsdp-2": [
+        (2, {"dp_shard": 2}),
+        (2, {"pp": 2}),
+        (1, {}),
+        (4, {"pp": 2, "dp_shard": 2}),
+    ],
 }
 
 
-@pytest.mark.parametrize("way", [pytest.param(way, marks=[] if way == "fsdp-2 to one" else [pytest.mark.slow]) for way in WAYS])
-def test_a_run_goes_on_however_it_was_split_before(settings: dict[str, Any], tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[] if way == "fsdp-2 to one" else [pytest.mark.slow]) for way in WAYS]
+)
+def test_a_run_goes_on_however_it_was_split_before(
+    settings: dict[str, Any], tmp_path: Path, way: str
+) -> None:
     settings["training"] |= {"optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}, "micro_batch_size": 2}
     settings["training"]["checkpoint"] = {"every_tokens": EVERY * 256, "keep_last": 9}
     assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "whole")})) == DONE
@@ -40,7 +49,11 @@ def test_a_run_goes_on_however_it_was_split_before(settings: dict[str, Any], tmp
 def test_any_region_is_put_together_from_parts_and_what_is_missing_is_said(tmp_path: Path) -> None:
     whole = torch.arange(24.0).view(4, 6)
     for name, rows in (("a", slice(0, 3)), ("b", slice(3, 4))):
-        save_parts(tmp_path / f"{name}.safetensors", {"moment": whole[rows].contiguous()}, {"moment": Part((rows.start, 0), (4, 6))})
+        save_parts(
+            tmp_path / f"{name}.safetensors",
+            {"moment": whole[rows].contiguous()},
+            {"moment": Part((rows.start, 0), (4, 6))},
+        )
     save_parts(tmp_path / "c.safetensors", {"step": torch.tensor(3.0)}, {})
     with SavedTensors(tmp_path.glob("*.safetensors")) as saved:
         assert saved.shapes == {"moment": (4, 6), "step": ()}
@@ -49,5 +62,8 @@ def test_any_region_is_put_together_from_parts_and_what_is_missing_is_said(tmp_p
         assert saved.read("moment", (slice(4, 4), slice(0, 6))).shape == (0, 6)
         assert saved.read("step").item() == 3
     (tmp_path / "b.safetensors").unlink()
-    with SavedTensors(tmp_path.glob("*.safetensors")) as saved, pytest.raises(ValueError, match=r"moment: 6 of its numbers are in none of "):
+    with (
+        SavedTensors(tmp_path.glob("*.safetensors")) as saved,
+        pytest.raises(ValueError, match=r"moment: 6 of its numbers are in none of "),
+    ):
         saved.read("moment")

@@ -15,11 +15,20 @@ from trainer.system.errors import TrainerError
 @pytest.mark.parametrize(
     ("parallel", "says"),
     [
-        ({"dp_shard": 2}, r"a multiple of dp_shard 2 x tp 1 x pp 1 = 2 processes, and there are 3: start `torchrun --nproc-per-node=2 "),
-        ({"dp_replicate": 2, "dp_shard": 2, "tp": 2, "pp": 2}, r"dp_replicate 2 x dp_shard 2 x tp 2 x pp 2 = 16 processes, and there are 3"),
+        (
+            {"dp_shard": 2},
+            r"a multiple of dp_shard 2 x tp 1 x pp 1 = 2 processes, and there are 3: start `torchrun "
+            r"--nproc-per-node=2 ",
+        ),
+        (
+            {"dp_replicate": 2, "dp_shard": 2, "tp": 2, "pp": 2},
+            r"dp_replicate 2 x dp_shard 2 x tp 2 x pp 2 = 16 processes, and there are 3",
+        ),
     ],
 )
-def test_sizes_must_multiply_to_the_processes(monkeypatch: pytest.MonkeyPatch, parallel: dict[str, int], says: str) -> None:
+def test_sizes_must_multiply_to_the_processes(
+    monkeypatch: pytest.MonkeyPatch, parallel: dict[str, int], says: str
+) -> None:
     monkeypatch.setenv("WORLD_SIZE", "3")
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(TrainerError, match=says):
@@ -30,20 +39,36 @@ def test_sizes_must_multiply_to_the_processes(monkeypatch: pytest.MonkeyPatch, p
     ("training", "says"),
     [
         ({"parallel": {"tp": 4}}, r"parallel\.tp 4 must divide .*, and n_kv_heads is 2"),
-        ({"parallel": {"dp_shard": 2}, "optimizer": {"kind": "adafactor"}}, r"optimizer\.kind adafactor .*means of whole rows.*choose adamw"),
+        (
+            {"parallel": {"dp_shard": 2}, "optimizer": {"kind": "adafactor"}},
+            r"optimizer\.kind adafactor .*means of whole rows.*choose adamw",
+        ),
         ({"parallel": {"tp": 2}, "optimizer": {"kind": "adamw"}, "dropout": 0.1}, r"does not split dropout"),
-        ({"parallel": {"pp": 3}}, r"parallel\.pp 3 x pp_stages 1 stages need a block each, and n_layers is 2"),
+        (
+            {"parallel": {"pp": 3}},
+            r"parallel\.pp 3 x pp_stages 1 stages need a block each, and n_layers is 2",
+        ),
         ({"parallel": {"pp_stages": 2}}, r"parallel\.pp_stages .* set parallel\.pp too"),
-        ({"parallel": {"pp": 2}, "model": {"size": "tiny", "tie_embeddings": True}}, r"the embedding in the first stage .* set tie_embeddings false"),
+        (
+            {"parallel": {"pp": 2}, "model": {"size": "tiny", "tie_embeddings": True}},
+            r"the embedding in the first stage .* set tie_embeddings false",
+        ),
     ],
 )
-def test_a_run_that_cannot_be_split_says_why(settings: dict[str, Any], training: dict[str, Any], says: str) -> None:
+def test_a_run_that_cannot_be_split_says_why(
+    settings: dict[str, Any], training: dict[str, Any], says: str
+) -> None:
     with pytest.raises(ValidationError, match=says):
         RunConfig.model_validate({**settings, "training": {**settings["training"], **training}})
 
 
-@pytest.mark.parametrize(("stages", "micro_batches", "says"), [(1, 1, "at least 2 .* there are 1;"), (2, 3, "a multiple of 2 .* there are 3;")])
-def test_a_pipeline_with_too_few_micro_batches_is_refused(settings: dict[str, Any], stages: int, micro_batches: int, says: str) -> None:
+@pytest.mark.parametrize(
+    ("stages", "micro_batches", "says"),
+    [(1, 1, "at least 2 .* there are 1;"), (2, 3, "a multiple of 2 .* there are 3;")],
+)
+def test_a_pipeline_with_too_few_micro_batches_is_refused(
+    settings: dict[str, Any], stages: int, micro_batches: int, says: str
+) -> None:
     batch = micro_batches * settings["training"]["micro_batch_size"] * settings["training"]["seq_len"]
     settings["training"] |= {"global_batch_tokens": batch, "max_tokens": 2 * batch, "schedule": {}}
     settings["training"] |= {"parallel": {"pp": 2, "pp_stages": stages}, "optimizer": {"kind": "adamw"}}

@@ -12,8 +12,20 @@ from trainer.run.dagster_pipes import Reporter
 from trainer.run.loop import DONE, run
 from trainer.system.errors import TrainerError
 
-CONTEXT = {"asset_keys": ["pretrained_model"], "code_version_by_asset_key": {}, "provenance_by_asset_key": {}, "partition_key": None}
-CONTEXT |= {"partition_key_range": None, "partition_time_window": None, "run_id": "r", "job_name": "pretrain", "retry_number": 0, "extras": {}}
+CONTEXT = {
+    "asset_keys": ["pretrained_model"],
+    "code_version_by_asset_key": {},
+    "provenance_by_asset_key": {},
+    "partition_key": None,
+}
+CONTEXT |= {
+    "partition_key_range": None,
+    "partition_time_window": None,
+    "run_id": "r",
+    "job_name": "pretrain",
+    "retry_number": 0,
+    "extras": {},
+}
 
 
 @pytest.fixture
@@ -33,13 +45,18 @@ def received(inbox: Path) -> list[dict[str, Any]]:
     return [line["params"]["payload"] for line in lines if line["method"] == "report_custom_message"]
 
 
-def test_a_run_reports_its_start_metrics_evaluations_checkpoints_and_end(settings: dict[str, Any], messages: Path) -> None:
+def test_a_run_reports_its_start_metrics_evaluations_checkpoints_and_end(
+    settings: dict[str, Any], messages: Path
+) -> None:
     settings["training"]["samples"] = {"prompts": ["the model"], "max_new_tokens": 4}
     config = RunConfig.model_validate(settings)
     assert run(config) == DONE
     found = received(messages)
     # A checkpoint is announced when it is committed, which may be after the evaluation of a later step.
-    steps = {kind: [message.get("step") for message in found if message["kind"] == kind] for kind in ("checkpoint", "evaluation", "sample")}
+    steps = {
+        kind: [message.get("step") for message in found if message["kind"] == kind]
+        for kind in ("checkpoint", "evaluation", "sample")
+    }
     assert steps == {"checkpoint": [4, 8, 12], "evaluation": [6, 12], "sample": [6, 12]}
     assert found[0]["kind"] == "start" and found[1]["kind"] == "metrics"
     assert [message["kind"] for message in found[-2:]] == ["checkpoint", "end"]
@@ -55,7 +72,9 @@ def test_a_run_reports_its_start_metrics_evaluations_checkpoints_and_end(setting
     assert sample["text"].startswith("the model")
 
 
-def test_a_run_started_again_announces_the_same_checkpoints(config: RunConfig, messages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_started_again_announces_the_same_checkpoints(
+    config: RunConfig, messages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(config)
     first = [message for message in received(messages) if message["kind"] == "checkpoint"]
     messages.write_text("")
@@ -84,7 +103,9 @@ def test_training_goes_on_when_the_message_file_is_gone(messages: Path) -> None:
         reporter.send("checkpoint", step=2)
 
 
-def test_without_dagster_and_on_other_processes_nothing_is_sent(messages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dagster_and_on_other_processes_nothing_is_sent(
+    messages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Reporter(is_main=False) as other:
         other.send("start")
     monkeypatch.delenv("DAGSTER_PIPES_CONTEXT")

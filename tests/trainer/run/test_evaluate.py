@@ -27,7 +27,9 @@ def direct_nats(model: Llama, config: RunConfig, corpus: int) -> tuple[float, in
     stream, seq_len = TokenStream(config.data.corpora[corpus].validation), config.training.seq_len
     nats, count = 0.0, 0
     for start in range(0, stream.num_tokens - 1, seq_len):
-        window = torch.from_numpy(stream.window(start, min(seq_len + 1, stream.num_tokens - start)).astype("int64"))
+        window = torch.from_numpy(
+            stream.window(start, min(seq_len + 1, stream.num_tokens - start)).astype("int64")
+        )
         with torch.no_grad():
             predicted = model.logits(model(window[None, :-1]))[0].double().log_softmax(-1)
         nats -= predicted.gather(1, window[1:, None]).sum().item()
@@ -36,7 +38,9 @@ def direct_nats(model: Llama, config: RunConfig, corpus: int) -> tuple[float, in
 
 
 @pytest.mark.parametrize("micro_batch_size", [1, 4, 64])
-def test_bits_per_byte_equal_a_direct_computation(settings: dict[str, Any], model: Llama, micro_batch_size: int) -> None:
+def test_bits_per_byte_equal_a_direct_computation(
+    settings: dict[str, Any], model: Llama, micro_batch_size: int
+) -> None:
     settings["training"]["evaluation"]["micro_batch_size"] = micro_batch_size
     config = RunConfig.model_validate(settings)
     found = evaluate(model, config.data, config.training, "fp32", ALONE)
@@ -49,7 +53,11 @@ def test_bits_per_byte_equal_a_direct_computation(settings: dict[str, Any], mode
         assert mine["validation_tokens"] == tokens
         assert mine["loss"] == pytest.approx(nats / tokens, rel=1e-6)
         assert mine["bits_per_byte"] == pytest.approx(nats / math.log(2) / corpus.validation_bytes, rel=1e-6)
-        all_nats, all_tokens, all_bytes = all_nats + nats, all_tokens + tokens, all_bytes + corpus.validation_bytes
+        all_nats, all_tokens, all_bytes = (
+            all_nats + nats,
+            all_tokens + tokens,
+            all_bytes + corpus.validation_bytes,
+        )
     assert found["loss"] == pytest.approx(all_nats / all_tokens, rel=1e-6)
     assert found["perplexity"] == pytest.approx(math.exp(all_nats / all_tokens), rel=1e-5)
     assert found["bits_per_byte"] == pytest.approx(all_nats / math.log(2) / all_bytes, rel=1e-6)

@@ -1,4 +1,6 @@
-"""Generation over a cache writes what the whole model would, stops where it should, and repeats itself for a seed."""
+"""Generation over a cache writes what the whole model would, stops where it should, and repeats itself for a
+seed.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,25 @@ GREEDY = SamplesConfig(max_new_tokens=20, temperature=0)
 
 
 def make(backend: Any = "math", **shape: Any) -> Llama:
-    model = Llama(ModelConfig(**{"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48, **shape}), 300, 40, backend)
+    model = Llama(
+        ModelConfig(**{"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48, **shape}),
+        300,
+        40,
+        backend,
+    )
     model.initialise(InitConfig(std=0.3, zero_output=False), seed=1)
     return model.eval()
 
 
 @pytest.mark.parametrize("backend", ["math", "sdpa"])
 @pytest.mark.parametrize(
-    "shape", [{}, {"qk_norm": True}, {"n_kv_heads": 1, "tie_embeddings": True}, {"attention_sinks": True, "logit_soft_cap": 3.0}]
+    "shape",
+    [
+        {},
+        {"qk_norm": True},
+        {"n_kv_heads": 1, "tie_embeddings": True},
+        {"attention_sinks": True, "logit_soft_cap": 3.0},
+    ],
 )
 def test_logits_over_a_cache_equal_those_of_the_whole_text(backend: str, shape: dict[str, Any]) -> None:
     model = make(backend, **shape)
@@ -31,7 +44,10 @@ def test_logits_over_a_cache_equal_those_of_the_whole_text(backend: str, shape: 
     cache = Cache()
     with torch.no_grad():
         whole = model.logits(model(tokens))
-        pieces = torch.cat([model.logits(model(part, cache=cache)) for part in tokens.split([9, 1, 1, 7, 1, 11], dim=1)], dim=1)
+        pieces = torch.cat(
+            [model.logits(model(part, cache=cache)) for part in tokens.split([9, 1, 1, 7, 1, 11], dim=1)],
+            dim=1,
+        )
     torch.testing.assert_close(pieces, whole, rtol=1e-5, atol=1e-5)
 
 
@@ -62,15 +78,22 @@ def test_top_k_never_leaves_the_k_likeliest_and_follows_their_odds() -> None:
     assert drawn.count(1) / len(drawn) == pytest.approx(1 / (1 + 2.718281828**-1), abs=0.03)
 
 
-@pytest.mark.parametrize(("temperature", "top_k", "top_p"), [(1.0, 0, 0.7), (0.5, 0, 0.9), (2.0, 6, 0.6), (1.0, 0, 1e-6)])
-def test_what_can_be_drawn_is_what_transformers_would_draw_from(temperature: float, top_k: int, top_p: float) -> None:
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"), [(1.0, 0, 0.7), (0.5, 0, 0.9), (2.0, 6, 0.6), (1.0, 0, 1e-6)]
+)
+def test_what_can_be_drawn_is_what_transformers_would_draw_from(
+    temperature: float, top_k: int, top_p: float
+) -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(12, generator=generator)
     scores = TemperatureLogitsWarper(temperature)(None, logits[None])
     scores = TopKLogitsWarper(top_k)(None, scores) if top_k else scores
     expected = TopPLogitsWarper(top_p)(None, scores)[0].softmax(dim=-1)
     samples = SamplesConfig(temperature=temperature, top_k=top_k, top_p=top_p)
-    drawn = torch.bincount(torch.tensor([choose(logits, samples, generator) for _ in range(4000)]), minlength=12) / 4000
+    drawn = (
+        torch.bincount(torch.tensor([choose(logits, samples, generator) for _ in range(4000)]), minlength=12)
+        / 4000
+    )
     assert (drawn > 0).tolist() == (expected > 0.001).tolist()
     torch.testing.assert_close(drawn, expected, rtol=0, atol=0.03)
 

@@ -32,7 +32,8 @@ from trainer.session import Session
 from trainer.step import train_step
 
 def status(field):
-    return next(int(line.split()[1]) * 1024 for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 config, world = RunConfig.model_validate(json.loads(sys.argv[1])), World(0, 1, torch.device("cpu"))
 estimated = estimate(config, 1, world.device).total
@@ -40,14 +41,17 @@ before = status("VmRSS")
 session, staging = Session.prepare(config, world), Staging()
 for step in range(2):
     windows = torch.from_numpy(session.data.batch(step, 0, 1))
-    train_step(session.model, session.optimizers, windows, step, session.training, session.precision, None, world, session.loss_scale)
+    settings = session.training, session.precision, None, world, session.loss_scale
+    train_step(session.model, session.optimizers, windows, step, *settings)
     session.snapshot(staging, 0, model_only=False)
 print(json.dumps([estimated, status("VmHWM") - before]))
 """
 
 
 def of(settings: dict[str, Any], **training: Any) -> Memory:
-    return estimate(RunConfig.model_validate({**settings, "training": {**settings["training"], **training}}), 1, CPU)
+    return estimate(
+        RunConfig.model_validate({**settings, "training": {**settings["training"], **training}}), 1, CPU
+    )
 
 
 def test_each_part_follows_what_it_is_made_of(settings: dict[str, Any]) -> None:
@@ -60,12 +64,19 @@ def test_each_part_follows_what_it_is_made_of(settings: dict[str, Any]) -> None:
     assert one.optimizer == pytest.approx(2 * one.weights, rel=0.01)
     assert one.copy == one.weights + one.optimizer
     assert of(settings, model=model, checkpoint={"every_tokens": 1, "model_only": True}).copy == one.weights
-    assert of(settings, model=model, micro_batch_size=8).activations == pytest.approx(2 * one.activations, rel=0.1)
+    assert of(settings, model=model, micro_batch_size=8).activations == pytest.approx(
+        2 * one.activations, rel=0.1
+    )
     assert rough(config) > one.total - one.beside
 
 
-@pytest.mark.parametrize("averaging", [None, {"kind": "ema", "half_life_tokens": 512}, {"kind": "last_k", "k": 3, "every_tokens": 256}])
-def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(settings: dict[str, Any], averaging: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize(
+    "averaging",
+    [None, {"kind": "ema", "half_life_tokens": 512}, {"kind": "last_k", "k": 3, "every_tokens": 256}],
+)
+def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(
+    settings: dict[str, Any], averaging: dict[str, Any] | None
+) -> None:
     settings["training"] |= {"averaging": averaging, "optimizer": {"kind": "adamw"}}
     session = Session.prepare(RunConfig.model_validate(settings), World(0, 1, CPU))
     for step in range(3):
@@ -82,12 +93,33 @@ def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(settings
 @pytest.mark.parametrize("shape", [(4, 256, 8), (6, 384, 6)])
 def test_a_process_takes_what_was_estimated(settings: dict[str, Any], shape: tuple[int, int, int]) -> None:
     layers, width, micro_batch_size = shape
-    model = {"n_layers": layers, "d_model": width, "n_heads": width // 64, "n_kv_heads": width // 64, "d_ff": 8 * width // 3}
-    batch = {"seq_len": 256, "micro_batch_size": micro_batch_size, "global_batch_tokens": 256 * micro_batch_size}
-    settings["training"] |= {**batch, "model": model, "max_tokens": 256 * micro_batch_size, "optimizer": {"kind": "adamw"}}
+    model = {
+        "n_layers": layers,
+        "d_model": width,
+        "n_heads": width // 64,
+        "n_kv_heads": width // 64,
+        "d_ff": 8 * width // 3,
+    }
+    batch = {
+        "seq_len": 256,
+        "micro_batch_size": micro_batch_size,
+        "global_batch_tokens": 256 * micro_batch_size,
+    }
+    settings["training"] |= {
+        **batch,
+        "model": model,
+        "max_tokens": 256 * micro_batch_size,
+        "optimizer": {"kind": "adamw"},
+    }
     settings["data"]["vocab_size"] = 8192
     environment = {**os.environ, **launch.environment(1)}
-    measured = subprocess.run([sys.executable, "-c", MEASURE, json.dumps(settings)], cwd=ROOT, env=environment, check=True, capture_output=True)
+    measured = subprocess.run(
+        [sys.executable, "-c", MEASURE, json.dumps(settings)],
+        cwd=ROOT,
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
     estimated, taken = json.loads(measured.stdout)
     print(f"estimated {estimated / 1e6:.0f} MB, taken {taken / 1e6:.0f} MB")
     assert taken == pytest.approx(estimated, rel=0.1)

@@ -25,7 +25,9 @@ def test_a_run_that_goes_on_forgets_what_its_checkpoint_does_not_vouch_for(tmp_p
     second.close()
 
 
-def test_a_checkpoint_saved_before_anything_was_written_again_vouches_for_what_is_there(tmp_path: Path) -> None:
+def test_a_checkpoint_saved_before_anything_was_written_again_vouches_for_what_is_there(
+    tmp_path: Path,
+) -> None:
     path, folder = tmp_path / "metrics.jsonl", tmp_path / "tensorboard"
     first = metrics.MetricsLog(path, folder, 0, 0)
     first.write({"kind": "train", "step": 1, "loss": 2.0})
@@ -43,14 +45,23 @@ def test_a_checkpoint_saved_before_anything_was_written_again_vouches_for_what_i
 
 @pytest.mark.parametrize(
     ("name", "teraflops"),
-    [("NVIDIA L4", 121), ("NVIDIA L40", 181), ("NVIDIA L40S", 362), ("NVIDIA A100-SXM4-80GB", 312), ("NVIDIA H100 PCIe", 756), ("NVIDIA A10G", None)],
+    [
+        ("NVIDIA L4", 121),
+        ("NVIDIA L40", 181),
+        ("NVIDIA L40S", 362),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA A10G", None),
+    ],
 )
 def test_the_peak_is_that_of_the_gpu_and_not_of_one_whose_name_begins_like_it(
     name: str, teraflops: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
     monkeypatch.setattr(hardware, "_measured_flops", lambda *_: -1.0)
-    assert hardware.peak_flops(torch.device("cuda"), "bf16") == (-1.0 if teraflops is None else teraflops * 1e12)
+    assert hardware.peak_flops(torch.device("cuda"), "bf16") == (
+        -1.0 if teraflops is None else teraflops * 1e12
+    )
 
 
 def test_the_update_ratio_of_a_small_model_is_exact_and_of_a_large_one_close() -> None:
@@ -65,4 +76,6 @@ def test_the_update_ratio_of_a_small_model_is_exact_and_of_a_large_one_close() -
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter), alpha=0.01)
         change = torch.cat([parameter.detach().flatten() for parameter in model.parameters()]) - before
-        assert probe.sizes().update_ratio == pytest.approx((change.norm() / before.norm()).item(), rel=tolerance)
+        assert probe.sizes().update_ratio == pytest.approx(
+            (change.norm() / before.norm()).item(), rel=tolerance
+        )

@@ -1,4 +1,6 @@
-"""A poisoned batch is logged, skipped, or gone back from; the run goes on, the same one when it is interrupted."""
+"""A poisoned batch is logged, skipped, or gone back from; the run goes on, the same one when it is
+interrupted.
+"""
 
 import json
 import shutil
@@ -35,7 +37,9 @@ def remove_checkpoints(config: RunConfig, after: int) -> None:
 
 
 @pytest.mark.slow
-def test_logged_it_changes_the_weights_and_skipped_it_does_not(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logged_it_changes_the_weights_and_skipped_it_does_not(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     courses = {}
     for action in ("log", "skip"):
         config = prepared(settings, tmp_path / action, action=action)
@@ -46,11 +50,17 @@ def test_logged_it_changes_the_weights_and_skipped_it_does_not(settings: dict[st
     for action, course in courses.items():
         assert [step for step, record in course.items() if record["spike"]] == [POISONED + 1]
         assert course[POISONED + 1]["skipped"] == (action == "skip")
-        assert bool(course[POISONED + 1]["update_ratio"]) == bool(course[POISONED + 1]["lr"]) == (action == "log")
+        assert (
+            bool(course[POISONED + 1]["update_ratio"])
+            == bool(course[POISONED + 1]["lr"])
+            == (action == "log")
+        )
     assert courses["skip"][POISONED + 2]["lr"] == courses["log"][POISONED + 2]["lr"] > 0
 
 
-def test_a_rollback_jumps_what_led_to_the_spike_and_nothing_else(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rollback_jumps_what_led_to_the_spike_and_nothing_else(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = prepared(settings, tmp_path / "run", action="rollback", rollback_steps=10)
     whole = TrainingData(config.data, config.training, tmp_path)
     poison(monkeypatch, config, POISONED)
@@ -58,7 +68,9 @@ def test_a_rollback_jumps_what_led_to_the_spike_and_nothing_else(settings: dict[
     jump = {"at": 128 * 8, "samples": 13 * 8}
     [rollback] = [record for record in history(config.run_dir) if record["kind"] == "rollback"]
     assert (rollback["step"], rollback["from_step"], rollback["jumps"]) == (128, POISONED + 1, [jump])
-    assert list(trained(config)) == list(range(1, 161)) and not any(record["spike"] for record in trained(config).values())
+    assert list(trained(config)) == list(range(1, 161)) and not any(
+        record["spike"] for record in trained(config).values()
+    )
     last = store.existing(config.run_dir / "checkpoints")[-1]
     told = json.loads((last / "lineage.json").read_text())["training"]
     assert told["jumps"] == [jump]
@@ -73,25 +85,40 @@ def test_a_rollback_jumps_what_led_to_the_spike_and_nothing_else(settings: dict[
 
 
 @pytest.mark.slow
-def test_rollbacks_without_end_end_the_run(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rollbacks_without_end_end_the_run(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = prepared(settings, tmp_path / "run", action="rollback", rollback_steps=10, max_rollbacks=1)
     poison(monkeypatch, config, POISONED, POISONED + 13)
     with pytest.raises(TrainerError, match=r"step 141: a spike after 1 rollbacks .* lower the learning rate"):
         run(config)
-    assert [store.step_of(checkpoint) for checkpoint in store.existing(config.run_dir / "checkpoints")][-1] == 128
+    assert [store.step_of(checkpoint) for checkpoint in store.existing(config.run_dir / "checkpoints")][
+        -1
+    ] == 128
 
 
 @pytest.mark.slow
-def test_processes_that_share_the_samples_go_back_together(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_share_the_samples_go_back_together(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepared(settings, tmp_path / "one", action="rollback", rollback_steps=10)
     settings["training"]["micro_batch_size"] = 4
     config = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})
-    assert train(settings, tmp_path / "many", 2, poison_this_process, parallel={"dp_shard": 2}) == [DONE, DONE]
+    assert train(settings, tmp_path / "many", 2, poison_this_process, parallel={"dp_shard": 2}) == [
+        DONE,
+        DONE,
+    ]
     poison(monkeypatch, config, POISONED)
     assert run(config) == DONE
     backs, places, losses = [], [], []
     for run_dir in (tmp_path / "one", tmp_path / "many"):
-        backs.append([(record["step"], record["from_step"], record["jumps"]) for record in history(run_dir) if record["kind"] == "rollback"])
+        backs.append(
+            [
+                (record["step"], record["from_step"], record["jumps"])
+                for record in history(run_dir)
+                if record["kind"] == "rollback"
+            ]
+        )
         saved = state.read_state(store.existing(run_dir / "checkpoints")[-1])
         places.append([saved[place] for place in ("step", "samples", "corpus_tokens", "jumps", "rollbacks")])
         losses.append([record["loss"] for record in history(run_dir) if record["kind"] == "train"][-1])
@@ -107,4 +134,6 @@ def test_the_first_step_of_a_stage_is_no_spike_however_much_harder_its_text(
     config = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "run")})
     poison(monkeypatch, config, *range(POISONED, STEPS))
     assert run(config) == DONE
-    assert not [record for record in history(config.run_dir) if record["kind"] == "rollback" or record.get("spike")]
+    assert not [
+        record for record in history(config.run_dir) if record["kind"] == "rollback" or record.get("spike")
+    ]

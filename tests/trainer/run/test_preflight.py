@@ -51,15 +51,40 @@ def _documents_of_another_tokenizer(settings: dict[str, Any], tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (_documents_of_another_tokenizer, r"other\.bin: document 0 starts with id 1, not with 2; this shard is of another tok"),
-        (lambda settings, _: settings["training"].update(samples={"prompts": ["a", "the " * 40]}), r"prompts\.1 has \d+ tokens, .*seq_len 32"),
+        (
+            _documents_of_another_tokenizer,
+            r"other\.bin: document 0 starts with id 1, not with 2; this shard is of another tok",
+        ),
+        (
+            lambda settings, _: settings["training"].update(samples={"prompts": ["a", "the " * 40]}),
+            r"prompts\.1 has \d+ tokens, .*seq_len 32",
+        ),
         (_other_tokenizer, r"tokenizer\.json has sha256 44136f.*made with"),
-        (lambda settings, _: settings["data"].update(tokenizer="nowhere"), r"nowhere/tokenizer\.json: no such file"),
+        (
+            lambda settings, _: settings["data"].update(tokenizer="nowhere"),
+            r"nowhere/tokenizer\.json: no such file",
+        ),
         (_truncated_shard, r"corpus 'prose': .*cut\.bin: 150 bytes, but its index counts 100 tokens"),
-        (_id_outside_the_vocabulary, r"corpus 'code': .*big\.bin: document 1 holds id 300, but the vocabulary has 300"),
-        (lambda settings, _: settings["data"]["corpora"][0].update(train=["gone"]), r"gone\.idx: no such file"),
-        (lambda settings, _: settings["training"].update(seq_len=8192, global_batch_tokens=32768, max_tokens=32768), "too few for one window"),
-        (lambda settings, _: settings["training"]["model"].update(d_model=1 << 21, n_heads=8, n_kv_heads=8), r"MB free, but \d checkpoints of"),
+        (
+            _id_outside_the_vocabulary,
+            r"corpus 'code': .*big\.bin: document 1 holds id 300, but the vocabulary has 300",
+        ),
+        (
+            lambda settings, _: settings["data"]["corpora"][0].update(train=["gone"]),
+            r"gone\.idx: no such file",
+        ),
+        (
+            lambda settings, _: settings["training"].update(
+                seq_len=8192, global_batch_tokens=32768, max_tokens=32768
+            ),
+            "too few for one window",
+        ),
+        (
+            lambda settings, _: settings["training"]["model"].update(
+                d_model=1 << 21, n_heads=8, n_kv_heads=8
+            ),
+            r"MB free, but \d checkpoints of",
+        ),
     ],
 )
 def test_a_run_that_cannot_work_says_why_and_touches_nothing(
@@ -72,9 +97,15 @@ def test_a_run_that_cannot_work_says_why_and_touches_nothing(
     assert not config.run_dir.exists()
 
 
-@pytest.mark.parametrize("averaging", [None, {"kind": "ema", "half_life_tokens": 512}, {"kind": "last_k", "k": 3, "every_tokens": 512}])
+@pytest.mark.parametrize(
+    "averaging",
+    [None, {"kind": "ema", "half_life_tokens": 512}, {"kind": "last_k", "k": 3, "every_tokens": 512}],
+)
 def test_checkpoints_take_the_room_that_was_asked_for(
-    settings: dict[str, Any], averaging: dict[str, Any] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any],
+    averaging: dict[str, Any] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings["training"] |= {"averaging": averaging, "optimizer": {"kind": "adamw"}}
     run(RunConfig.model_validate(settings))
@@ -89,16 +120,24 @@ def test_checkpoints_take_the_room_that_was_asked_for(
 
 
 def test_processes_that_do_not_divide_the_batch_are_named(config: RunConfig) -> None:
-    with pytest.raises(TrainerError, match=r"global_batch_tokens 256 is not a multiple of seq_len x micro_batch_size x processes \(32 x 4 x 3\)"):
+    with pytest.raises(
+        TrainerError,
+        match=r"global_batch_tokens 256 is not a multiple of seq_len x micro_batch_size x processes \(32 x 4 "
+        r"x 3\)",
+    ):
         preflight.check(config, World(0, 3, torch.device("cpu")))
 
 
-def test_the_hash_of_a_corpus_follows_its_content_not_its_place(settings: dict[str, Any], config: RunConfig, tmp_path: Path) -> None:
+def test_the_hash_of_a_corpus_follows_its_content_not_its_place(
+    settings: dict[str, Any], config: RunConfig, tmp_path: Path
+) -> None:
     before = preflight.check(config, ALONE)
     moved = []
     for prefix in config.data.corpora[0].train:
         for suffix in (".bin", ".idx"):
-            (tmp_path / (prefix.name + suffix)).write_bytes(prefix.with_name(prefix.name + suffix).read_bytes())
+            (tmp_path / (prefix.name + suffix)).write_bytes(
+                prefix.with_name(prefix.name + suffix).read_bytes()
+            )
         moved.append(str(tmp_path / prefix.name))
     settings["data"]["corpora"][0]["train"] = moved
     assert preflight.check(RunConfig.model_validate(settings), ALONE) == before
@@ -113,17 +152,25 @@ def _known(settings: dict[str, Any], tmp_path: Path, before: int) -> RunConfig:
     with ShardWriter(tmp_path / "known", np.dtype("uint16")) as writer:
         writer.add(np.full(before, 5))
         writer.add(np.array([2, 300, *[5] * 50, 3]))
-    settings["data"]["corpora"] = [{"name": "known", "weight": 1, "train": [str(tmp_path / "known")], "content": "as its maker knows it"}]
+    settings["data"]["corpora"] = [
+        {"name": "known", "weight": 1, "train": [str(tmp_path / "known")], "content": "as its maker knows it"}
+    ]
     return RunConfig.model_validate(settings)
 
 
-def test_shards_of_known_content_are_looked_into_but_not_read_through(settings: dict[str, Any], tmp_path: Path) -> None:
-    assert preflight.check(_known(settings, tmp_path, preflight.SAMPLED_TOKENS), ALONE) == {"known": "as its maker knows it"}
+def test_shards_of_known_content_are_looked_into_but_not_read_through(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    assert preflight.check(_known(settings, tmp_path, preflight.SAMPLED_TOKENS), ALONE) == {
+        "known": "as its maker knows it"
+    }
     with pytest.raises(TrainerError, match="document 1 holds id 300"):
         preflight.check(_known(settings, tmp_path, 1000), ALONE)
 
 
-def test_an_id_outside_the_vocabulary_that_is_met_only_in_training_is_named(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_an_id_outside_the_vocabulary_that_is_met_only_in_training_is_named(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
     config = _known(settings, tmp_path, preflight.SAMPLED_TOKENS)
     data = TrainingData(config.data, config.training, tmp_path)
     with pytest.raises(TrainerError, match=r"corpus 'known': .*known\.bin: document 1 holds id 300"):
@@ -131,15 +178,25 @@ def test_an_id_outside_the_vocabulary_that_is_met_only_in_training_is_named(sett
             data.batch(step, 0, 1)
 
 
-def test_a_model_that_does_not_fit_is_refused_with_what_each_part_needs(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_does_not_fit_is_refused_with_what_each_part_needs(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(preflight, "free_memory", lambda device: 500_000)
-    with pytest.raises(TrainerError, match=r"needs \d+ MB \(weights .*optimizer state .*activations .*and 0 MB are free on cpu; take a smaller"):
+    with pytest.raises(
+        TrainerError,
+        match=r"needs \d+ MB \(weights .*optimizer state .*activations .*and 0 MB are free on cpu; take a "
+        r"smaller",
+    ):
         run(config)
     assert not config.run_dir.exists()
 
 
 @pytest.mark.parametrize(
-    ("error", "says"), [(torch.OutOfMemoryError("CUDA out of memory"), "does not fit"), (BackendCompilerFailed, "cannot be comp")]
+    ("error", "says"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), "does not fit"),
+        (BackendCompilerFailed, "cannot be comp"),
+    ],
 )
 def test_what_the_first_batch_fails_with_is_explained(config: RunConfig, error: Any, says: str) -> None:
     if error is BackendCompilerFailed:
@@ -148,7 +205,9 @@ def test_what_the_first_batch_fails_with_is_explained(config: RunConfig, error: 
         raise error
 
 
-def test_memory_that_a_container_holds_in_files_it_has_read_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_a_container_holds_in_files_it_has_read_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hardware, "CGROUP", tmp_path)
     (tmp_path / "memory.max").write_text("4000000000")
     (tmp_path / "memory.current").write_text("3900000000")

@@ -40,7 +40,9 @@ def uninterrupted(settings: dict[str, Any], tmp_path: Path) -> Path:
     return tmp_path / "whole"
 
 
-def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(settings: dict[str, Any], uninterrupted: Path, tmp_path: Path) -> None:
+def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(
+    settings: dict[str, Any], uninterrupted: Path, tmp_path: Path
+) -> None:
     run_dir = tmp_path / "run"
     config = write_config(settings, tmp_path / "run.yaml", run_dir)
 
@@ -50,7 +52,11 @@ def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(settings: dict[
     def saving() -> bool:
         return bool(list(run_dir.glob("checkpoints/.step-*.tmp")))
 
-    for number, when in ((signal.SIGKILL, lambda: logged() >= 7), (signal.SIGTERM, lambda: logged() >= 12), (signal.SIGKILL, saving)):
+    for number, when in (
+        (signal.SIGKILL, lambda: logged() >= 7),
+        (signal.SIGTERM, lambda: logged() >= 12),
+        (signal.SIGKILL, saving),
+    ):
         process = start(config)
         before = logged()
         wait_for(lambda when=when, before=before: when() and logged() != before, process)  # type: ignore[misc]
@@ -61,7 +67,9 @@ def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(settings: dict[
     assert outcome(run_dir) == outcome(uninterrupted)
 
 
-def test_the_same_configuration_gives_the_same_bytes_in_bf16_too(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_the_same_configuration_gives_the_same_bytes_in_bf16_too(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
     settings["training"] |= {"precision": "bf16", "document_masking": True, "packing": "best_fit"}
     ends = []
     for name in ("one", "two"):
@@ -70,7 +78,9 @@ def test_the_same_configuration_gives_the_same_bytes_in_bf16_too(settings: dict[
     assert ends[0] == ends[1]
 
 
-def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_before(config: RunConfig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_before(
+    config: RunConfig, caplog: pytest.LogCaptureFixture
+) -> None:
     run(config)
     expected = outcome(config.run_dir)
     newest = store.existing(config.run_dir / "checkpoints")[-1]
@@ -90,13 +100,19 @@ def test_an_older_damaged_checkpoint_hinders_nobody(config: RunConfig) -> None:
     assert outcome(config.run_dir) == expected and newest.exists()
 
 
-def test_a_run_none_of_whose_checkpoints_can_be_used_is_not_begun_anew_unasked(settings: dict[str, Any]) -> None:
+def test_a_run_none_of_whose_checkpoints_can_be_used_is_not_begun_anew_unasked(
+    settings: dict[str, Any],
+) -> None:
     settings["training"]["checkpoint"] = {"every_tokens": 4 * 256, "model_only": True}
     config = RunConfig.model_validate(settings)
     assert run(config) == DONE
     before = history(config.run_dir)
     settings["training"]["max_tokens"] = 16 * 256
-    with pytest.raises(TrainerError, match=r"no checkpoint of .*checkpoints can be gone on from: .*holds the model only.* Remove that directory"):
+    with pytest.raises(
+        TrainerError,
+        match=r"no checkpoint of .*checkpoints can be gone on from: .*holds the model only.* Remove that "
+        r"directory",
+    ):
         run(RunConfig.model_validate(settings))
     assert history(config.run_dir) == before
 
@@ -133,7 +149,9 @@ def test_a_complete_run_is_only_reported_again(config: RunConfig, caplog: pytest
     assert {path: path.stat().st_mtime_ns for path in config.run_dir.rglob("*") if path.is_file()} == files
 
 
-def test_other_settings_or_other_shards_in_the_same_run_directory_are_refused(settings: dict[str, Any], config: RunConfig) -> None:
+def test_other_settings_or_other_shards_in_the_same_run_directory_are_refused(
+    settings: dict[str, Any], config: RunConfig
+) -> None:
     run(config)
     settings["training"]["seed"] = 6
     with pytest.raises(TrainerError, match=r"training\.seed: 5 -> 6"):
@@ -144,7 +162,9 @@ def test_other_settings_or_other_shards_in_the_same_run_directory_are_refused(se
         run(RunConfig.model_validate(settings))
 
 
-def test_changed_settings_go_on_by_an_explicit_word_and_leave_a_trace(settings: dict[str, Any], config: RunConfig) -> None:
+def test_changed_settings_go_on_by_an_explicit_word_and_leave_a_trace(
+    settings: dict[str, Any], config: RunConfig
+) -> None:
     run(config)
     settings["training"]["max_tokens"] = 16 * 256
     settings["data"]["corpora"][0]["weight"] = 1
@@ -189,7 +209,16 @@ def test_a_run_leaves_metrics_a_curve_and_tensorboard_events(config: RunConfig) 
     records = metrics.read(config.run_dir / "metrics.jsonl")
     assert [record["step"] for record in records if record["kind"] == "train"] == list(range(1, 13))
     assert [record["step"] for record in records if record["kind"] == "evaluation"] == [6, 12]
-    for field in ("tokens", "loss", "lr", "grad_norm", "param_norm", "update_ratio", "spike", *metrics.TIMING_FIELDS):
+    for field in (
+        "tokens",
+        "loss",
+        "lr",
+        "grad_norm",
+        "param_norm",
+        "update_ratio",
+        "spike",
+        *metrics.TIMING_FIELDS,
+    ):
         assert isinstance(records[0][field], int | float)
     assert (config.run_dir / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert list((config.run_dir / "tensorboard").glob("events*"))
@@ -217,11 +246,16 @@ def test_two_processes_train_the_same_model_as_one(settings: dict[str, Any], tmp
     assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "one")})) == DONE
     config = write_config(settings, tmp_path / "two.yaml", tmp_path / "two")
     environment = {**os.environ, **launch.environment(1)}
-    subprocess.run(launch.command(config, processes=2), cwd=ROOT, env=environment, check=True, capture_output=True)
+    subprocess.run(
+        launch.command(config, processes=2), cwd=ROOT, env=environment, check=True, capture_output=True
+    )
     one, two = history(tmp_path / "one"), history(tmp_path / "two")
     for ours, theirs in zip(one, two, strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
-    weights = [load_file(tmp_path / name / "checkpoints/step-00000012/hf/model.safetensors") for name in ("one", "two")]
+    weights = [
+        load_file(tmp_path / name / "checkpoints/step-00000012/hf/model.safetensors")
+        for name in ("one", "two")
+    ]
     for name, tensor in weights[0].items():
         assert abs(tensor - weights[1][name]).max() < 1e-5
 
@@ -236,28 +270,46 @@ def test_a_mistake_is_one_message_and_exit_code_2(settings: dict[str, Any], tmp_
     assert not (tmp_path / "run").exists()
 
 
-def test_evaluate_and_generate_are_commands(config: RunConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_and_generate_are_commands(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, value in launch.environment(1).items():
         monkeypatch.setenv(name, value)
     run(config)
     checkpoint = str(config.run_dir / "checkpoints/step-00000012")
     capsys.readouterr()
-    assert main(["evaluate", checkpoint, "--samples", '{"prompts": ["the model", "a"], "max_new_tokens": 5}']) == 0
-    found, saved = json.loads(capsys.readouterr().out), json.loads((Path(checkpoint) / "state.json").read_text())["evaluation"]
+    assert (
+        main(["evaluate", checkpoint, "--samples", '{"prompts": ["the model", "a"], "max_new_tokens": 5}'])
+        == 0
+    )
+    found, saved = (
+        json.loads(capsys.readouterr().out),
+        json.loads((Path(checkpoint) / "state.json").read_text())["evaluation"],
+    )
     assert found["bits_per_byte"] == pytest.approx(saved["bits_per_byte"], rel=1e-6)
     assert [sample["text"][: len(sample["prompt"])] for sample in found["samples"]] == ["the model", "a"]
     texts = []
     for _ in range(2):
-        assert main(["generate", checkpoint, "--prompt", "the model", "--max-new-tokens", "5", "--seed", "3"]) == 0
+        assert (
+            main(["generate", checkpoint, "--prompt", "the model", "--max-new-tokens", "5", "--seed", "3"])
+            == 0
+        )
         texts.append(capsys.readouterr().out)
     assert texts[0].startswith("the model")
     assert texts[0] == texts[1]
-    assert main(["evaluate", str(config.run_dir / "nowhere"), "--config", str(config.run_dir / "config.yaml")]) == 2
+    assert (
+        main(["evaluate", str(config.run_dir / "nowhere"), "--config", str(config.run_dir / "config.yaml")])
+        == 2
+    )
     assert "nowhere/hf/config.json" in capsys.readouterr().err
     assert main(["generate", checkpoint, "--prompt", "the", "--temperature", "-1"]) == 2
     assert main(["evaluate", checkpoint, "--samples", '{"temprature": 1}']) == 2
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2 and "temperature: Input should be greater" in said[0] and "did you mean 'temperature'" in said[1]
+    assert (
+        len(said) == 2
+        and "temperature: Input should be greater" in said[0]
+        and "did you mean 'temperature'" in said[1]
+    )
 
 
 def test_a_check_that_is_not_passed_is_told_apart_by_its_exit_status(

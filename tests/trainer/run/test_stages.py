@@ -1,4 +1,6 @@
-"""A run in stages: each has its tokens, windows, batch, mixture and learning rate, exactly, from any position and however often it is resumed."""
+"""A run in stages: each has its tokens, windows, batch, mixture and learning rate, exactly, from any position
+and however often it is resumed.
+"""
 
 import copy
 import itertools
@@ -41,15 +43,24 @@ def staged(settings: dict[str, Any]) -> dict[str, Any]:
 
 def test_tokens_samples_and_rates_go_through_their_golden_points(staged: dict[str, Any]) -> None:
     curriculum = RunConfig.model_validate(staged).training.curriculum
-    assert [(stage.name, stage.first_token, stage.first_step, stage.first_sample, stage.steps) for stage in curriculum.stages] == [
-        ("short", 0, 0, 0, 6),
-        ("middle", 768, 6, 96, 5),
-        ("long", 2048, 11, 176, 4),
+    assert [
+        (stage.name, stage.first_token, stage.first_step, stage.first_sample, stage.steps)
+        for stage in curriculum.stages
+    ] == [("short", 0, 0, 0, 6), ("middle", 768, 6, 96, 5), ("long", 2048, 11, 176, 4)]
+    assert [curriculum.tokens(step) for step in (0, 1, 6, 7, 11, 12, 15)] == [
+        0,
+        128,
+        768,
+        1024,
+        2048,
+        2304,
+        3072,
     ]
-    assert [curriculum.tokens(step) for step in (0, 1, 6, 7, 11, 12, 15)] == [0, 128, 768, 1024, 2048, 2304, 3072]
     assert [curriculum.samples(step) for step in (0, 1, 6, 7, 11, 12, 15)] == [0, 16, 96, 112, 176, 184, 208]
     at = ((0, 128), (3, 512), (5, 768), (6, 769), (10, 2048), (11, 2049), (12, 2560), (14, 3072))
-    assert [lr_factor(curriculum.stage(step), tokens) for step, tokens in at] == pytest.approx([0.25, 1, 1, 0.5, 0.5, 1023 / 1024, 0.5, 0])
+    assert [lr_factor(curriculum.stage(step), tokens) for step, tokens in at] == pytest.approx(
+        [0.25, 1, 1, 0.5, 0.5, 1023 / 1024, 0.5, 0]
+    )
 
 
 def goes_back(run_dir: Path, step: int) -> None:
@@ -59,7 +70,9 @@ def goes_back(run_dir: Path, step: int) -> None:
             shutil.rmtree(checkpoint)
 
 
-def test_a_run_in_stages_takes_the_tokens_that_each_states_wherever_it_is_resumed(staged: dict[str, Any]) -> None:
+def test_a_run_in_stages_takes_the_tokens_that_each_states_wherever_it_is_resumed(
+    staged: dict[str, Any],
+) -> None:
     staged["training"]["checkpoint"] = {"every_tokens": 128, "keep_last": 20}
     config = RunConfig.model_validate(staged)
     assert run(config) == DONE
@@ -69,7 +82,9 @@ def test_a_run_in_stages_takes_the_tokens_that_each_states_wherever_it_is_resume
         assert run(config) == DONE
         assert outcome(config.run_dir) == whole
 
-    trained = [record for record in metrics.read(config.run_dir / "metrics.jsonl") if record["kind"] == "train"]
+    trained = [
+        record for record in metrics.read(config.run_dir / "metrics.jsonl") if record["kind"] == "train"
+    ]
     assert [record["tokens"] for record in trained] == [*range(128, 769, 128), *range(1024, 3073, 256)]
     assert [record["stage"] for record in trained] == ["short"] * 6 + ["middle"] * 5 + ["long"] * 4
     lineage = json.loads((config.run_dir / "checkpoints/step-00000015/lineage.json").read_text())["training"]
@@ -77,24 +92,48 @@ def test_a_run_in_stages_takes_the_tokens_that_each_states_wherever_it_is_resume
     assert lineage["corpus_tokens"] == {"prose": 768 + 60 * 16 + 8 * 32, "code": 20 * 16 + 24 * 32}
 
 
-def test_batches_of_a_stage_are_cut_from_the_shards_as_it_says_on_any_number_of_processes(staged: dict[str, Any]) -> None:
+def test_batches_of_a_stage_are_cut_from_the_shards_as_it_says_on_any_number_of_processes(
+    staged: dict[str, Any],
+) -> None:
     config = RunConfig.model_validate(staged)
     data, curriculum = TrainingData(config.data, config.training, config.run_dir), config.training.curriculum
-    streams = [TokenStream(corpus.train).window(0, TokenStream(corpus.train).num_tokens) for corpus in config.data.corpora]
+    streams = [
+        TokenStream(corpus.train).window(0, TokenStream(corpus.train).num_tokens)
+        for corpus in config.data.corpora
+    ]
     for step in range(15):
         stage, batch = curriculum.stage(step), data.batch(step, 0, 1)
         assert batch.shape == (stage.global_batch_tokens // stage.seq_len, stage.seq_len + 1)
         corpora, windows = data.order.windows(curriculum.samples(step), len(batch))
         for row, corpus, window in zip(batch, corpora, windows, strict=True):
-            assert row.tolist() == streams[corpus][window * stage.seq_len : (window + 1) * stage.seq_len + 1].tolist()
+            assert (
+                row.tolist()
+                == streams[corpus][window * stage.seq_len : (window + 1) * stage.seq_len + 1].tolist()
+            )
         assert np.array_equal(batch, np.concatenate([data.batch(step, rank, 4) for rank in range(4)]))
 
 
 @examples(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from([2, 4, 6, 12]), st.integers(1, 200), st.sampled_from([(1, 0), (1, 3), (0, 1)])), min_size=1, max_size=5))
-def test_across_stages_no_token_comes_twice_before_all_came_once(stages: list[tuple[int, int, tuple[int, int]]]) -> None:
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([2, 4, 6, 12]), st.integers(1, 200), st.sampled_from([(1, 0), (1, 3), (0, 1)])
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_across_stages_no_token_comes_twice_before_all_came_once(
+    stages: list[tuple[int, int, tuple[int, int]]],
+) -> None:
     firsts = [0, *itertools.accumulate(count for _, count, _ in stages)]
-    order = SampleOrder(3, ["a", "b"], [13, 29], 12, [Stretch(first, length, mix) for first, (length, _, mix) in zip(firsts, stages, strict=False)])
+    order = SampleOrder(
+        3,
+        ["a", "b"],
+        [13, 29],
+        12,
+        [Stretch(first, length, mix) for first, (length, _, mix) in zip(firsts, stages, strict=False)],
+    )
     seen = [np.zeros(size * 12, dtype=np.int64) for size in order.sizes]
     left_out = 0
     for first, (length, count, _) in zip(firsts, stages, strict=False):
@@ -112,7 +151,9 @@ def test_across_stages_no_token_comes_twice_before_all_came_once(stages: list[tu
 
 
 def test_stages_of_one_length_leave_nothing_out_and_go_on_where_the_last_one_stopped() -> None:
-    order = SampleOrder(3, ["a", "b"], [50, 70], 8, [Stretch(0, 8, (1, 0)), Stretch(30, 8, (1, 1)), Stretch(70, 8, (0, 1))])
+    order = SampleOrder(
+        3, ["a", "b"], [50, 70], 8, [Stretch(0, 8, (1, 0)), Stretch(30, 8, (1, 1)), Stretch(70, 8, (0, 1))]
+    )
     taken = [order.windows(first, count) for first, count in ((0, 30), (30, 40), (70, 50))]
     corpora, windows = (np.concatenate(both) for both in zip(*taken, strict=True))
     assert sorted(windows[corpora == 0].tolist()) == list(range(50))
@@ -126,17 +167,34 @@ def test_stages_of_one_length_leave_nothing_out_and_go_on_where_the_last_one_sto
         ([{"name": "a"}, {"name": "b"}], r"stage 'a': set share or until_tokens"),
         ([{"name": "a", "share": 0.5, "until_tokens": 512}], "either share or until_tokens"),
         ([{"name": "a", "share": 0.5}, {"name": "a"}], "two stages are called 'a'"),
-        ([{"name": "a", "until_tokens": 512}, {"name": "b", "until_tokens": 512}], "'b' would go from token 512 to 512"),
-        ([{"name": "a", "until_tokens": 600}, {"name": "b"}], r"stage 'a': 600 tokens are not a whole number of steps .*; set until_tokens: 512"),
+        (
+            [{"name": "a", "until_tokens": 512}, {"name": "b", "until_tokens": 512}],
+            "'b' would go from token 512 to 512",
+        ),
+        (
+            [{"name": "a", "until_tokens": 600}, {"name": "b"}],
+            r"stage 'a': 600 tokens are not a whole number of steps .*; set until_tokens: 512",
+        ),
         ([{"name": "a", "share": 1, "seq_len": 12}], "seq_len 12 does not divide the run's 32"),
-        ([{"name": "a", "share": 1, "global_batch_tokens": 64}], r"stage 'a': global_batch_tokens 64 is not a multiple .*; set it to 128"),
-        ([{"name": "a", "weights": {"proes": 1}}], "stage 'a' reads 'proes', which is no corpus with text to train on; there are prose, code"),
+        (
+            [{"name": "a", "share": 1, "global_batch_tokens": 64}],
+            r"stage 'a': global_batch_tokens 64 is not a multiple .*; set it to 128",
+        ),
+        (
+            [{"name": "a", "weights": {"proes": 1}}],
+            "stage 'a' reads 'proes', which is no corpus with text to train on; there are prose, code",
+        ),
         ([{"name": "a", "weights": {"prose": 0}}], "the weight of 'prose' is 0.0: leave out a corpus"),
         ([{"name": "a", "length": 3}], "unknown key 'length'"),
-        ([{"name": "a", "schedule": {"kind": "wsd", "warmup_tokens": 2000}}], r"stage 'a': schedule\.warmup_tokens 2000 and a decay over 1843"),
+        (
+            [{"name": "a", "schedule": {"kind": "wsd", "warmup_tokens": 2000}}],
+            r"stage 'a': schedule\.warmup_tokens 2000 and a decay over 1843",
+        ),
     ],
 )
-def test_stages_that_cannot_be_are_refused_with_what_to_change(settings: dict[str, Any], stages: list[dict[str, Any]], says: str) -> None:
+def test_stages_that_cannot_be_are_refused_with_what_to_change(
+    settings: dict[str, Any], stages: list[dict[str, Any]], says: str
+) -> None:
     settings["training"]["stages"] = stages
     with pytest.raises(ValidationError, match=says):
         RunConfig.model_validate(settings)
@@ -148,7 +206,9 @@ def test_packed_windows_have_one_length(staged: dict[str, Any]) -> None:
         RunConfig.model_validate(staged)
 
 
-def test_what_is_to_come_can_be_changed_by_an_explicit_word_and_what_was_cannot(staged: dict[str, Any]) -> None:
+def test_what_is_to_come_can_be_changed_by_an_explicit_word_and_what_was_cannot(
+    staged: dict[str, Any],
+) -> None:
     staged["training"]["checkpoint"]["keep_last"] = 20
     config = RunConfig.model_validate(staged)
     assert run(config) == DONE

@@ -1,4 +1,6 @@
-"""One step: the same update however the batch is cut, the right rule for each parameter, padding that stays zero."""
+"""One step: the same update however the batch is cut, the right rule for each parameter, padding that stays
+zero.
+"""
 
 import json
 import math
@@ -28,7 +30,16 @@ def run_steps(settings: dict[str, Any], steps: int = 2, **training: Any) -> tupl
     losses = []
     for step in range(steps):
         windows = torch.from_numpy(session.data.batch(step, 0, 1))
-        result = train_step(session.model, session.optimizers, windows, step, config.training, session.precision, session.bot_id, ALONE)
+        result = train_step(
+            session.model,
+            session.optimizers,
+            windows,
+            step,
+            config.training,
+            session.precision,
+            session.bot_id,
+            ALONE,
+        )
         losses.append(result.loss)
     return losses, session.model
 
@@ -39,7 +50,9 @@ def assert_same_weights(ours: Llama, theirs: Llama, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("micro_batch_size", [1, 2, 4])
-def test_accumulation_gives_the_update_of_the_whole_batch(settings: dict[str, Any], micro_batch_size: int) -> None:
+def test_accumulation_gives_the_update_of_the_whole_batch(
+    settings: dict[str, Any], micro_batch_size: int
+) -> None:
     adamw = {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}
     whole_losses, whole = run_steps(settings, micro_batch_size=8, optimizer=adamw)
     losses, model = run_steps(settings, micro_batch_size=micro_batch_size, optimizer=adamw)
@@ -54,7 +67,9 @@ def test_the_first_loss_is_that_of_guessing(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
 @pytest.mark.parametrize("tied", [False, True])
-def test_training_learns_and_leaves_the_padding_at_zero(settings: dict[str, Any], kind: str, tied: bool) -> None:
+def test_training_learns_and_leaves_the_padding_at_zero(
+    settings: dict[str, Any], kind: str, tied: bool
+) -> None:
     model = {**settings["training"]["model"], "tie_embeddings": tied}
     losses, trained = run_steps(settings, 12, model=model, optimizer={"kind": kind, "weight_decay": 0.1})
     assert losses[-1] < losses[0] - 0.5
@@ -80,7 +95,9 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_change(settings: dic
     assert torch.equal(session.model.lm_head.weight, before)
 
 
-def test_what_was_not_finite_is_told_with_the_batch_beside(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_finite_is_told_with_the_batch_beside(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A weight that turns into NaN in the fifth step: nothing after the fourth is saved."""
     config, sound = RunConfig.model_validate(settings), Session.take_step
 
@@ -92,17 +109,27 @@ def test_what_was_not_finite_is_told_with_the_batch_beside(settings: dict[str, A
         return result
 
     monkeypatch.setattr(Session, "take_step", take_step)
-    with pytest.raises(TrainerError, match=r"step 6: loss nan.*not finite already before this step: model\.layers\.1\.mlp\.up_proj\.weight\. Remove"):
+    with pytest.raises(
+        TrainerError,
+        match=r"step 6: loss nan.*not finite already before this step: "
+        r"model\.layers\.1\.mlp\.up_proj\.weight\. Remove",
+    ):
         run(config)
     assert [path.name for path in (config.run_dir / "checkpoints").iterdir()] == ["step-00000004"]
     told = json.loads((config.run_dir / "not-finite/step-00000006.json").read_text())
-    assert (told["step"], told["loss"], told["weights_not_finite"]) == (6, "nan", ["model.layers.1.mlp.up_proj.weight"])
+    assert (told["step"], told["loss"], told["weights_not_finite"]) == (
+        6,
+        "nan",
+        ["model.layers.1.mlp.up_proj.weight"],
+    )
     assert told["window_losses_in_fp32"] == ["nan"] * 8
     batch = load_file(config.run_dir / "not-finite/step-00000006.safetensors")["windows"]
     assert np.array_equal(batch, TrainingData(config.data, config.training, config.run_dir).batch(5, 0, 1))
 
 
-def test_a_batch_too_large_for_fp16_is_told_from_one_that_fp32_cannot_do_either(settings: dict[str, Any]) -> None:
+def test_a_batch_too_large_for_fp16_is_told_from_one_that_fp32_cannot_do_either(
+    settings: dict[str, Any],
+) -> None:
     settings["training"] |= {"precision": "fp16", "init": {"zero_output": False}}
     session = Session.prepare(RunConfig.model_validate(settings), ALONE)
     windows = torch.from_numpy(session.data.batch(0, 0, 1))

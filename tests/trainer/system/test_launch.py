@@ -27,5 +27,8 @@ def test_threads_default_to_the_cores_that_may_be_used() -> None:
 
 
 def test_reading_shards_and_configurations_never_loads_torch() -> None:
-    code = "import sys, trainer.data.shards, trainer.config, trainer.system.launch; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, trainer.data.shards, trainer.config, trainer.system.launch; sys.exit('torch' in "
+        "sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -29,11 +29,17 @@ def test_every_combination_has_a_directory_named_after_it(config_path: Path, tmp
     grid = ["training.optimizer.lr=1e-3,0.003", "training.seed=1,2", "training.optimizer.betas=[0.8,0.9]"]
     trials = combinations(config_path, tmp_path / "run", grid)
     assert [trial.name for trial in trials] == [
-        f"optimizer.lr={lr},seed={seed},optimizer.betas=_0.8,_0.9_" for lr in ("1e-3", "0.003") for seed in (1, 2)
+        f"optimizer.lr={lr},seed={seed},optimizer.betas=_0.8,_0.9_"
+        for lr in ("1e-3", "0.003")
+        for seed in (1, 2)
     ]
     last = trials[-1].config
     assert last.run_dir == tmp_path / "run" / trials[-1].name
-    assert (last.training.optimizer.lr, last.training.seed, last.training.optimizer.betas) == (0.003, 2, (0.8, 0.9))
+    assert (last.training.optimizer.lr, last.training.seed, last.training.optimizer.betas) == (
+        0.003,
+        2,
+        (0.8, 0.9),
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,13 +53,17 @@ def test_every_combination_has_a_directory_named_after_it(config_path: Path, tmp
         (["training.seq_len=32,33"], "not a multiple of seq_len"),
     ],
 )
-def test_a_grid_with_a_mistake_is_refused_before_anything_runs(config_path: Path, tmp_path: Path, grid: list[str], message: str) -> None:
+def test_a_grid_with_a_mistake_is_refused_before_anything_runs(
+    config_path: Path, tmp_path: Path, grid: list[str], message: str
+) -> None:
     with pytest.raises(TrainerError, match=message):
         main([str(config_path), *grid])
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_that_fails_is_told_the_others_end_and_are_not_run_again(config_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_fails_is_told_the_others_end_and_are_not_run_again(
+    config_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     grid = ["training.optimizer.lr=1e-3,1e30"]
     assert main([str(config_path), *grid]) == 1
     told = capsys.readouterr().out
@@ -64,7 +74,9 @@ def test_a_run_that_fails_is_told_the_others_end_and_are_not_run_again(config_pa
     written = metrics.stat().st_mtime_ns
     assert main([str(config_path), "training.optimizer.lr=1e-3"]) == 0
     config_path.write_text(config_path.read_text().replace("seed: 5", "seed: 6"))
-    with pytest.raises(TrainerError, match=r"was trained with other settings than it would be now \(training\.seed: 5 -> 6\)"):
+    with pytest.raises(
+        TrainerError, match=r"was trained with other settings than it would be now \(training\.seed: 5 -> 6\)"
+    ):
         main([str(config_path), *grid])
     assert metrics.stat().st_mtime_ns == written
 
@@ -76,17 +88,24 @@ def test_a_run_on_other_data_is_not_taken_for_done_but_one_on_the_same_data_else
     shards = tmp_path / "shards"
     shutil.copytree(Path(settings["data"]["corpora"][0]["train"][0]).parent, shards)
     prose, code = settings["data"]["corpora"]
-    config_path.write_text(yaml.safe_dump({**settings, "data": {**settings["data"], "corpora": [{**prose, "content": "known"}, code]}}))
+    config_path.write_text(
+        yaml.safe_dump(
+            {**settings, "data": {**settings["data"], "corpora": [{**prose, "content": "known"}, code]}}
+        )
+    )
     assert main(command) == 0
     written = (tmp_path / "run" / "seed=1" / "metrics.jsonl").stat().st_mtime_ns
 
     def main_with(prose: dict[str, Any], **data: Any) -> int:
         moved = {**code, "train": [str(shards / Path(prefix).name) for prefix in code["train"]]}
-        config_path.write_text(yaml.safe_dump({**settings, "data": {**settings["data"], "corpora": [prose, moved], **data}}))
+        config_path.write_text(
+            yaml.safe_dump({**settings, "data": {**settings["data"], "corpora": [prose, moved], **data}})
+        )
         return main(command)
 
     known = {**prose, "content": "known"}
-    assert main_with({**known, "train": prose["train"][:1]}) == 0  # what says its content is the same wherever it is
+    # what says its content is the same wherever it is
+    assert main_with({**known, "train": prose["train"][:1]}) == 0
     for change, says in (
         ({"content": "other"}, r"data\.corpora\.prose\.shards: known -> other"),
         ({"weight": 2}, r"data\.corpora\.prose\.weight: 3\.0 -> 2\.0"),
@@ -106,7 +125,15 @@ def test_a_run_on_other_data_is_not_taken_for_done_but_one_on_the_same_data_else
 
 @pytest.mark.slow
 def test_a_sweep_that_is_stopped_goes_on_where_it_was(config_path: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "trainer", "sweep", str(config_path), "training.seed=1,2", "training.max_tokens=64000"]
+    command = [
+        sys.executable,
+        "-m",
+        "trainer",
+        "sweep",
+        str(config_path),
+        "training.seed=1,2",
+        "training.max_tokens=64000",
+    ]
     metrics = tmp_path / "run" / "seed=1,max_tokens=64000" / "metrics.jsonl"
     with subprocess.Popen(command, cwd=ROOT) as first:
         deadline = time.monotonic() + 60
@@ -119,4 +146,6 @@ def test_a_sweep_that_is_stopped_goes_on_where_it_was(config_path: Path, tmp_pat
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "resumed_from None" not in ended.stderr.split("seed=2")[0]
-    assert [line.split()[:3] for line in ended.stdout.splitlines()[1:3]] == [[f"seed={seed},max_tokens=64000", "64,000", "100%"] for seed in (1, 2)]
+    assert [line.split()[:3] for line in ended.stdout.splitlines()[1:3]] == [
+        [f"seed={seed},max_tokens=64000", "64,000", "100%"] for seed in (1, 2)
+    ]

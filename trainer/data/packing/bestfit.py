@@ -1,7 +1,9 @@
-"""Best-fit decreasing: documents into rows of one capacity, nothing cut that fits (Ding et al. 2024, "Fewer Truncations Improve Language Modeling").
+"""Best-fit decreasing: documents into rows of one capacity, nothing cut that fits (Ding et al. 2024, "Fewer
+Truncations Improve Language Modeling").
 
-A document of n tokens gives n - 1 predictions. One that does not fit becomes rows of its own, seq_len + 1 tokens at stride seq_len, and a rest that
-begins at the last row's last token, so that each of its tokens but the first is predicted exactly once.
+A document of n tokens gives n - 1 predictions. One that does not fit becomes rows of its own, seq_len + 1
+tokens at stride seq_len, and a rest that begins at the last row's last token, so that each of its tokens but
+the first is predicted exactly once.
 """
 
 from dataclasses import dataclass
@@ -12,7 +14,9 @@ from numba import njit
 
 @dataclass(frozen=True)
 class Rows:
-    """Row r holds pieces ends[r - 1] to ends[r] - 1; a piece is `lengths` tokens from `starts`. int64, int32 [pieces], int64 [rows]."""
+    """Row r holds pieces ends[r - 1] to ends[r] - 1; a piece is `lengths` tokens from `starts`. int64, int32
+    [pieces], int64 [rows].
+    """
 
     starts: np.ndarray
     lengths: np.ndarray
@@ -20,16 +24,20 @@ class Rows:
 
 
 def pack(starts: np.ndarray, lengths: np.ndarray, seq_len: int) -> Rows:
-    """Rows of at most seq_len + 1 tokens for the documents of `lengths` tokens (int32) from `starts` (int64), both [documents].
+    """Rows of at most seq_len + 1 tokens for the documents of `lengths` tokens (int32) from `starts` (int64),
+    both [documents].
 
-    A document's start comes before any rest in its row. Documents of one token, which predict nothing, are left out. About 5 M documents/s.
+    A document's start comes before any rest in its row. Documents of one token, which predict nothing, are
+    left out. About 5 M documents/s.
     """
     capacity = seq_len + 1
     fits = (lengths > 1) & (lengths <= capacity)
     long = lengths > capacity
     windows, rest = (lengths[long] - 1) // seq_len, (lengths[long] - 1) % seq_len
     window_starts = np.repeat(starts[long], windows)
-    window_starts += seq_len * (np.arange(len(window_starts)) - np.repeat(np.cumsum(windows) - windows, windows))
+    window_starts += seq_len * (
+        np.arange(len(window_starts)) - np.repeat(np.cumsum(windows) - windows, windows)
+    )
 
     rest_starts = (starts[long] + windows.astype(np.int64) * seq_len)[rest > 0]
     piece_starts = np.concatenate([starts[fits], rest_starts])
@@ -49,7 +57,8 @@ def _rows(lengths: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
     row_of = np.empty(pieces, np.int32)
     counts = np.zeros(pieces + 1, np.int64)
     rows = 0
-    # Rows with r tokens free are a stack: its top in `top[r]`, the next below in `below`. `tree` says which stacks hold any, by halves.
+    # Rows with r tokens free are a stack: its top in `top[r]`, the next below in `below`. `tree` says which
+    # stacks hold any, by halves.
     top = np.full(capacity + 1, -1, np.int32)
     below = np.empty(pieces, np.int32)
     leaves = 1

@@ -34,9 +34,11 @@ log = logging.getLogger("trainer")
 
 
 class PackedRows:
-    """Windows of whole documents, which start with `bot_id`, as far as they fit; longer ones are cut, see bestfit.
+    """Windows of whole documents, which start with `bot_id`, as far as they fit; longer ones are cut, see
+    bestfit.
 
-    The index lies below `directory`. Many processes may ask for it at once: one of them makes it. ShardError when a shard's index does not add up.
+    The index lies below `directory`. Many processes may ask for it at once: one of them makes it. ShardError
+    when a shard's index does not add up.
     """
 
     def __init__(self, stream: TokenStream, seq_len: int, bot_id: int, directory: Path) -> None:
@@ -51,11 +53,16 @@ class PackedRows:
         facts = json.loads((path / "index.json").read_text(encoding="utf-8"))
         self.num_rows = int(facts["rows"])
         self.padding = 1 - facts["tokens"] / max(1, self.num_rows * (seq_len + 1))
-        self._starts, self._lengths, self._ends = (map_file(path / f"{name}.{_suffix(dtype)}", dtype) for name, dtype in FILES.items())
+        self._starts, self._lengths, self._ends = (
+            map_file(path / f"{name}.{_suffix(dtype)}", dtype) for name, dtype in FILES.items()
+        )
         if not self.num_rows:
             raise ShardError("no document has two tokens, so there is nothing to predict")
         if len(self._ends) != self.num_rows or not len(self._starts) == len(self._lengths) == facts["pieces"]:
-            raise ShardError(f"{path}: its files are not as long as index.json says; remove this directory, it will be made again")
+            raise ShardError(
+                f"{path}: its files are not as long as index.json says; remove this directory, it will be "
+                "made again"
+            )
 
     def pieces(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the pieces of a row start in the stream, and their lengths."""
@@ -63,7 +70,9 @@ class PackedRows:
         return self._starts[first : self._ends[row]], self._lengths[first : self._ends[row]]
 
     def read(self, numbers: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
-        """As Windows.read. A rest that follows another piece begins with a token that is not predicted: what comes before is another document."""
+        """As Windows.read. A rest that follows another piece begins with a token that is not predicted: what
+        comes before is another document.
+        """
         for number, row in zip(numbers.tolist(), rows.tolist(), strict=True):
             at = 0
             for start, length in zip(*(values.tolist() for values in self.pieces(number)), strict=True):
@@ -101,22 +110,35 @@ def _make(stream: TokenStream, seq_len: int, path: Path) -> None:
     try:
         for starts, lengths in _blocks(stream):
             packed = pack(starts, lengths, seq_len)
-            values: dict[str, np.ndarray] = {"starts": packed.starts, "lengths": packed.lengths, "ends": packed.ends + pieces}
+            values: dict[str, np.ndarray] = {
+                "starts": packed.starts,
+                "lengths": packed.lengths,
+                "ends": packed.ends + pieces,
+            }
             for name, file in files.items():
                 file.write(values[name].astype(FILES[name]).tobytes())
-            rows, pieces, tokens = rows + len(packed.ends), pieces + len(packed.starts), tokens + int(packed.lengths.sum(dtype=np.int64))
+            rows, pieces, tokens = (
+                rows + len(packed.ends),
+                pieces + len(packed.starts),
+                tokens + int(packed.lengths.sum(dtype=np.int64)),
+            )
     finally:
         for file in files.values():
             file.flush()
             os.fsync(file.fileno())
             file.close()
-    (temporary / "index.json").write_text(json.dumps({"seq_len": seq_len, "rows": rows, "pieces": pieces, "tokens": tokens}) + "\n", encoding="utf-8")
+    (temporary / "index.json").write_text(
+        json.dumps({"seq_len": seq_len, "rows": rows, "pieces": pieces, "tokens": tokens}) + "\n",
+        encoding="utf-8",
+    )
     for written in (temporary / "index.json", temporary):
         sync(written)
     temporary.rename(path)
     sync(path.parent)
     seconds = time.perf_counter() - started
-    log.info("packed %s tokens into %s rows in %.1f s: %s", f"{stream.num_tokens:,}", f"{rows:,}", seconds, path)
+    log.info(
+        "packed %s tokens into %s rows in %.1f s: %s", f"{stream.num_tokens:,}", f"{rows:,}", seconds, path
+    )
 
 
 def _blocks(stream: TokenStream) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -133,7 +155,10 @@ def _blocks(stream: TokenStream) -> Iterator[tuple[np.ndarray, np.ndarray]]:
                 yield _starts(begin, np.concatenate(held))
                 held, documents, begin = [], 0, position
         if position != expected:
-            raise ShardError(f"{idx_path(shard.prefix)}: its documents' lengths do not add up to the {shard.num_tokens} tokens of the shard")
+            raise ShardError(
+                f"{idx_path(shard.prefix)}: its documents' lengths do not add up to the {shard.num_tokens} "
+                "tokens of the shard"
+            )
     if held:
         yield _starts(begin, np.concatenate(held))
 

@@ -27,28 +27,46 @@ COUNT = re.compile(r"([0-9][0-9_.]*(?:e[+-]?[0-9]+)?)([kmbt]?)", re.IGNORECASE)
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     law, machine = LAWS[options.law], _machine(options)
-    training, vocab_size = _configured(options.params) if options.params and options.params.endswith((".yaml", ".yml")) else (None, None)
+    training, vocab_size = (
+        _configured(options.params)
+        if options.params and options.params.endswith((".yaml", ".yml"))
+        else (None, None)
+    )
     if training and not (options.vocab_size or vocab_size):
-        print(f"{options.params} does not say how large its vocabulary is: {VOCABULARY:,} is assumed, give --vocab-size\n")
+        print(
+            f"{options.params} does not say how large its vocabulary is: {VOCABULARY:,} is assumed, give "
+            "--vocab-size\n"
+        )
     vocab_size = options.vocab_size or vocab_size or VOCABULARY
     seq_len = options.seq_len or (training.seq_len if training else 2048)
-    seconds = options.days * DAY if options.days else machine.seconds_for(options.budget) if options.budget else None
+    seconds = (
+        options.days * DAY
+        if options.days
+        else machine.seconds_for(options.budget)
+        if options.budget
+        else None
+    )
     if training or options.params:
         model = training.model if training else _model(options.params, vocab_size)
-        tokens = options.tokens or (training.max_tokens if training else law.best_tokens(model.parameters(vocab_size)))
+        tokens = options.tokens or (
+            training.max_tokens if training else law.best_tokens(model.parameters(vocab_size))
+        )
         run = Run(machine, model, vocab_size, seq_len, tokens)
         run = run.within(seconds) if seconds else run
     elif seconds:
         run = best_run(machine, seconds, vocab_size, seq_len, law)
     else:
-        raise TrainerError("say what to plan: --params for a model, --budget or --days for the best model that they allow")
+        raise TrainerError(
+            "say what to plan: --params for a model, --budget or --days for the best model that they allow"
+        )
     work = Workload(
         run.model,
         vocab_size,
         seq_len,
         micro_batch_size=options.micro_batch_size or (training.micro_batch_size if training else 8),
         optimizer=options.optimizer or (training.optimizer.kind if training else "adamw"),
-        activation_checkpointing=options.activation_checkpointing or (training.activation_checkpointing if training else "none"),
+        activation_checkpointing=options.activation_checkpointing
+        or (training.activation_checkpointing if training else "none"),
     )
     print(describe(run, work, law, options.gpu))
     if options.plot:
@@ -61,24 +79,48 @@ def main(arguments: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m trainer plan", description="Memory, time, cost and expected loss of a run, before it is started."
+        prog="python -m trainer plan",
+        description="Memory, time, cost and expected loss of a run, before it is started.",
     )
-    parser.add_argument("--params", help="a size (171m, 1b, 7b), a count (350m, 1.3e9), or a YAML file with a `training` section; default: the best")
+    parser.add_argument(
+        "--params",
+        help="a size (171m, 1b, 7b), a count (350m, 1.3e9), or a YAML file with a `training` section; "
+        "default: the best",
+    )
     parser.add_argument("--gpus", type=_positive(int), default=8, help="default: 8")
     parser.add_argument("--gpu", choices=GPUS, default="h100", help="default: h100")
-    parser.add_argument("--mfu", type=_positive(float), default=0.4, help="share of the peak that training reaches; default: 0.4")
-    parser.add_argument("--price", type=_positive(float), help=f"USD a GPU-hour; default: what was assumed for the GPU in {PRICES_AS_OF}")
+    parser.add_argument(
+        "--mfu",
+        type=_positive(float),
+        default=0.4,
+        help="share of the peak that training reaches; default: 0.4",
+    )
+    parser.add_argument(
+        "--price",
+        type=_positive(float),
+        help=f"USD a GPU-hour; default: what was assumed for the GPU in {PRICES_AS_OF}",
+    )
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument("--budget", type=_positive(float), help="USD to spend")
     limit.add_argument("--days", type=_positive(float), help="days to train")
-    limit.add_argument("--tokens", type=_count, help="tokens to train on; default: the compute-optimal number")
+    limit.add_argument(
+        "--tokens", type=_count, help="tokens to train on; default: the compute-optimal number"
+    )
     parser.add_argument("--law", choices=LAWS, default="epoch", help="default: epoch")
     parser.add_argument("--vocab-size", type=_positive(int), help=f"default: the file's, or {VOCABULARY:,}")
     parser.add_argument("--seq-len", type=_positive(int), help="default: the file's, or 2,048")
-    parser.add_argument("--micro-batch-size", type=_positive(int), help="windows on one GPU at a time; default: the file's, or 8")
+    parser.add_argument(
+        "--micro-batch-size",
+        type=_positive(int),
+        help="windows on one GPU at a time; default: the file's, or 8",
+    )
     parser.add_argument("--optimizer", choices=STATE_BYTES, help="default: the file's, or adamw")
-    parser.add_argument("--activation-checkpointing", choices=get_args(Recompute), help="default: the file's, or none")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the expected loss over tokens and sizes")
+    parser.add_argument(
+        "--activation-checkpointing", choices=get_args(Recompute), help="default: the file's, or none"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE.png", help="draw the expected loss over tokens and sizes"
+    )
     return parser
 
 
@@ -124,7 +166,9 @@ def _model(text: str, vocab_size: int) -> ModelConfig:
 
 
 def _configured(path: str) -> tuple[TrainingConfig, int | None]:
-    """The `training` section of a run's configuration or of a recipe, and the vocabulary if the file says it. TrainerError."""
+    """The `training` section of a run's configuration or of a recipe, and the vocabulary if the file says it.
+    TrainerError.
+    """
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         training = TrainingConfig.model_validate(values["training"])
@@ -132,6 +176,8 @@ def _configured(path: str) -> tuple[TrainingConfig, int | None]:
         raise TrainerError(f"{path}: no `training` section can be read from it: {error}") from error
     except ValidationError as error:
         problem = error.errors()[0]
-        raise TrainerError(f"{path}: training.{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
+        raise TrainerError(
+            f"{path}: training.{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+        ) from error
     vocabulary = values.get("data") or values.get("tokenizer") or {}
     return training, vocabulary.get("vocab_size")

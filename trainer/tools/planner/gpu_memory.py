@@ -1,4 +1,6 @@
-"""Memory of one GPU of a plan, by formula. What a run takes on this machine, trainer.run.memory measures by doing a step."""
+"""Memory of one GPU of a plan, by formula. What a run takes on this machine, trainer.run.memory measures by
+doing a step.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -10,7 +12,8 @@ from trainer.model.loss import CHUNK_LOGITS, MIN_CHUNK_ROWS
 
 Sharding = Literal["ddp", "zero1", "zero2", "zero3"]
 SHARDINGS: tuple[Sharding, ...] = get_args(Sharding)
-# What each stage of ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054) divides by the number of GPUs; P parameters, G GPUs.
+# What each stage of ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054) divides by the number of GPUs; P
+# parameters, G GPUs.
 FORMULAS: dict[Sharding, str] = {
     "ddp": "4P + 4P + state",
     "zero1": "4P + 4P + state/G",
@@ -19,13 +22,16 @@ FORMULAS: dict[Sharding, str] = {
 }
 
 FP32, BF16 = 4, 2
-# Bytes of optimizer state for a weight; Muon's are those of the matrices in blocks, the rest has AdamW's. Adafactor's two vectors count for nothing.
+# Bytes of optimizer state for a weight; Muon's are those of the matrices in blocks, the rest has AdamW's.
+# Adafactor's two vectors count for nothing.
 STATE_BYTES = {"adamw": 8, "muon": 4, "lion": 4, "sophia": 8, "adamw_8bit": 2, "adafactor": 0}
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Micro-batches of `micro_batch_size` windows in bf16 over fp32 weights. `attention` math keeps the probabilities of every pair of tokens."""
+    """Micro-batches of `micro_batch_size` windows in bf16 over fp32 weights. `attention` math keeps the
+    probabilities of every pair of tokens.
+    """
 
     model: ModelConfig
     vocab_size: int
@@ -57,15 +63,21 @@ class Workload:
     def matrices(self) -> int:
         """Weights that are multiplied inside one block."""
         model = self.model
-        return 2 * model.d_model * (model.n_heads + model.n_kv_heads) * model.head_dim + 3 * model.d_model * model.d_ff
+        return (
+            2 * model.d_model * (model.n_heads + model.n_kv_heads) * model.head_dim
+            + 3 * model.d_model * model.d_ff
+        )
 
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """Bytes on one GPU. `bf16_weights`: the copies that matrix products read, with zero3 those of the blocks at work.
+    """Bytes on one GPU. `bf16_weights`: the copies that matrix products read, with zero3 those of the blocks
+    at work.
 
-    `gathered`: with zero3 embedding and head, which parallelize leaves whole in fp32 until the backward pass ends, and their gradients.
-    `logits`: a chunk of them and the gradient of the head. `total` is the moment when all are there, with gradients of an earlier micro-batch.
+    `gathered`: with zero3 embedding and head, which parallelize leaves whole in fp32 until the backward pass
+    ends, and their gradients.
+    `logits`: a chunk of them and the gradient of the head. `total` is the moment when all are there, with
+    gradients of an earlier micro-batch.
     """
 
     weights: int
@@ -78,11 +90,21 @@ class GpuMemory:
 
     @property
     def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.bf16_weights + self.gathered + self.activations + self.logits
+        return (
+            self.weights
+            + self.gradients
+            + self.optimizer
+            + self.bf16_weights
+            + self.gathered
+            + self.activations
+            + self.logits
+        )
 
 
 def gpu_memory(work: Workload, sharding: Sharding = "ddp", gpus: int = 1) -> GpuMemory:
-    """Uncompiled; a compiler keeps fewer activations. CUDA's libraries (about 1 GB) and what its allocator leaves unused come on top."""
+    """Uncompiled; a compiler keeps fewer activations. CUDA's libraries (about 1 GB) and what its allocator
+    leaves unused come on top.
+    """
     stage = SHARDINGS.index(sharding)
     splits_weights = stage >= 3 and gpus > 1
     return GpuMemory(
@@ -112,13 +134,21 @@ def _state_bytes(work: Workload) -> int:
 
 
 def _activation_bytes(work: Workload) -> int:
-    """What is kept of all blocks, one of them in full while it is computed again; the last norm and the gradient of its result."""
+    """What is kept of all blocks, one of them in full while it is computed again; the last norm and the
+    gradient of its result.
+    """
     again = 0 if work.activation_checkpointing == "none" else _block_bytes(work)
-    return work.model.n_layers * kept_block_bytes(work) + again + work.tokens * work.model.d_model * (2 * FP32 + BF16)
+    return (
+        work.model.n_layers * kept_block_bytes(work)
+        + again
+        + work.tokens * work.model.d_model * (2 * FP32 + BF16)
+    )
 
 
 def kept_block_bytes(work: Workload) -> int:
-    """What one block keeps for the backward pass: all, or its input and perhaps the results of its products and of SDPA."""
+    """What one block keeps for the backward pass: all, or its input and perhaps the results of its products
+    and of SDPA.
+    """
     if work.activation_checkpointing == "none":
         return _block_bytes(work)
     model = work.model
@@ -131,7 +161,9 @@ def kept_block_bytes(work: Workload) -> int:
 
 
 def _block_bytes(work: Workload) -> int:
-    """What autograd keeps of one block: inputs of norms (and what they make of them), of products, of attention, of the gate."""
+    """What autograd keeps of one block: inputs of norms (and what they make of them), of products, of
+    attention, of the gate.
+    """
     model = work.model
     queries, keys = model.n_heads * model.head_dim, model.n_kv_heads * model.head_dim
     norms = 2 * FP32 * (2 * model.d_model + (queries + keys if model.qk_norm else 0))

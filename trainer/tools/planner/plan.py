@@ -73,14 +73,18 @@ class Run:
 
 
 def best_run(machine: Machine, seconds: float, vocab_size: int, seq_len: int, law: ScalingLaw) -> Run:
-    """The model and tokens of the lowest expected loss that `seconds` on `machine` allow. TrainerError when no model is small enough."""
+    """The model and tokens of the lowest expected loss that `seconds` on `machine` allow. TrainerError when
+    no model is small enough.
+    """
     parameters, tokens = law.best_for_compute(seconds * machine.flops)
     return Run(machine, shaped(parameters, vocab_size), vocab_size, seq_len, tokens).within(seconds)
 
 
 @dataclass(frozen=True)
 class Smaller:
-    """A smaller model that ends at the same loss. `tokens_served`: from how many on its cheaper inference has paid for its longer training."""
+    """A smaller model that ends at the same loss. `tokens_served`: from how many on its cheaper inference has
+    paid for its longer training.
+    """
 
     parameters: float
     tokens: float
@@ -88,8 +92,12 @@ class Smaller:
     tokens_served: float
 
 
-def smaller_models(parameters: float, tokens: float, law: ScalingLaw, shares: tuple[float, ...] = (0.75, 0.5, 0.35, 0.25)) -> list[Smaller]:
-    """Those among `shares` of `parameters` that can reach the loss of `parameters` after `tokens` at all; 6 N D in training, 2 N a token served."""
+def smaller_models(
+    parameters: float, tokens: float, law: ScalingLaw, shares: tuple[float, ...] = (0.75, 0.5, 0.35, 0.25)
+) -> list[Smaller]:
+    """Those among `shares` of `parameters` that can reach the loss of `parameters` after `tokens` at all; 6 N
+    D in training, 2 N a token served.
+    """
     loss = law.loss(parameters, tokens)
     found = []
     for share in shares:

@@ -12,15 +12,26 @@ TOLERANCE = 0.05
 
 
 def shaped(parameters: float, vocab_size: int) -> ModelConfig:
-    """The Llama-style shape within 5% of `parameters` whose width is nearest to 100 times its depth. TrainerError when there is none."""
-    candidates = [model for width in WIDTHS if (model := _of_width(width, parameters, vocab_size)) is not None]
+    """The Llama-style shape within 5% of `parameters` whose width is nearest to 100 times its depth.
+    TrainerError when there is none.
+    """
+    candidates = [
+        model for width in WIDTHS if (model := _of_width(width, parameters, vocab_size)) is not None
+    ]
     close = [model for model in candidates if _miss(model, parameters, vocab_size) <= TOLERANCE]
     if not close:
         raise TrainerError(
-            f"no model has about {parameters:,.0f} parameters with a vocabulary of {vocab_size:,}: its embeddings alone take "
-            f"{2 * WIDTHS[0] * vocab_size:,} at width {WIDTHS[0]}; take more parameters or a smaller --vocab-size"
+            f"no model has about {parameters:,.0f} parameters with a vocabulary of {vocab_size:,}: its "
+            "embeddings alone take "
+            f"{2 * WIDTHS[0] * vocab_size:,} at width {WIDTHS[0]}; take more parameters or a smaller "
+            "--vocab-size"
         )
-    return min(close, key=lambda model: abs(math.log(model.d_model / model.n_layers / ASPECT)) + 5 * _miss(model, parameters, vocab_size))
+    return min(
+        close,
+        key=lambda model: (
+            abs(math.log(model.d_model / model.n_layers / ASPECT)) + 5 * _miss(model, parameters, vocab_size)
+        ),
+    )
 
 
 def _of_width(width: int, parameters: float, vocab_size: int) -> ModelConfig | None:

@@ -5,7 +5,14 @@ from dataclasses import replace
 from trainer.config import ModelConfig
 from trainer.config.parallel import NOT_SPLIT
 from trainer.system.gpus import PRICES_AS_OF
-from trainer.tools.planner.gpu_memory import FORMULAS, SHARDINGS, Sharding, Workload, gpu_memory, largest_micro_batch
+from trainer.tools.planner.gpu_memory import (
+    FORMULAS,
+    SHARDINGS,
+    Sharding,
+    Workload,
+    gpu_memory,
+    largest_micro_batch,
+)
 from trainer.tools.planner.laws import FITTED_PARAMETERS, FITTED_TOKENS, LAWS, ScalingLaw
 from trainer.tools.planner.plan import DAY, HOUR, Machine, Run, smaller_models
 from trainer.tools.tables import table
@@ -14,7 +21,15 @@ OVERTRAINING = (0.5, 1, 2, 5, 10, 20)
 
 
 def describe(run: Run, work: Workload, law: ScalingLaw, gpu_name: str) -> str:
-    return "\n\n".join((_summary(run, law, gpu_name), _memory(run.machine, work), _optima(run), _overtraining(run, law), _smaller(run, law)))
+    return "\n\n".join(
+        (
+            _summary(run, law, gpu_name),
+            _memory(run.machine, work),
+            _optima(run),
+            _overtraining(run, law),
+            _smaller(run, law),
+        )
+    )
 
 
 def count(value: float) -> str:
@@ -26,19 +41,28 @@ def count(value: float) -> str:
 
 
 def shape(model: ModelConfig) -> str:
-    return f"{model.n_layers} layers, d_model {model.d_model}, {model.n_heads} heads ({model.n_kv_heads} for keys), d_ff {model.d_ff}"
+    return (
+        f"{model.n_layers} layers, d_model {model.d_model}, {model.n_heads} heads ({model.n_kv_heads} "
+        "for "
+        f"keys), d_ff {model.d_ff}"
+    )
 
 
 def _summary(run: Run, law: ScalingLaw, gpu_name: str) -> str:
     machine = run.machine
     return "\n".join(
         (
-            f"Model     {count(run.parameters)} parameters: {shape(run.model)}, vocabulary {run.vocab_size:,}",
-            f"Tokens    {count(run.tokens)}, {run.tokens / run.parameters:.1f} a parameter, in windows of {run.seq_len:,}",
+            f"Model     {count(run.parameters)} parameters: {shape(run.model)}, vocabulary "
+            f"{run.vocab_size:,}",
+            f"Tokens    {count(run.tokens)}, {run.tokens / run.parameters:.1f} a parameter, in windows of "
+            f"{run.seq_len:,}",
             f"Compute   {run.flops:.2e} FLOPs, {count(run.flops_per_token)} a token",
-            f"Machine   {machine.gpus} x {gpu_name}, {machine.gpu.flops / 1e12:,.0f} TFLOP/s in bf16 and {machine.gpu.memory / 1e9:.0f} GB each, "
-            f"at {machine.mfu:.0%} MFU, {machine.price:.2f} USD a GPU-hour (the table's prices are assumptions of {PRICES_AS_OF})",
-            f"Time      {_time(run.seconds)}, {run.gpu_hours:,.1f} GPU-hours, {count(run.tokens / run.seconds)} tokens a second",
+            f"Machine   {machine.gpus} x {gpu_name}, {machine.gpu.flops / 1e12:,.0f} TFLOP/s in bf16 and "
+            f"{machine.gpu.memory / 1e9:.0f} GB each, "
+            f"at {machine.mfu:.0%} MFU, {machine.price:.2f} USD a GPU-hour (the table's prices are "
+            f"assumptions of {PRICES_AS_OF})",
+            f"Time      {_time(run.seconds)}, {run.gpu_hours:,.1f} GPU-hours, "
+            f"{count(run.tokens / run.seconds)} tokens a second",
             f"Cost      {_dollars(run.cost)} USD",
             f"Loss      {run.expected_loss(law):.3f} nats a token, by {law.source}{_caution(run)}",
         )
@@ -62,9 +86,15 @@ def _memory(machine: Machine, work: Workload) -> str:
     )
     rows = [_memory_row(name, machine, work) for name in SHARDINGS]
     batch = f"micro-batch {work.micro_batch_size} x {work.seq_len}"
-    note = f"Memory: {work.optimizer}, {batch}, activation checkpointing {work.activation_checkpointing}; `python -m trainer` works as ddp"
+    note = (
+        f"Memory: {work.optimizer}, {batch}, activation checkpointing {work.activation_checkpointing}; "
+        "`python -m trainer` works as ddp"
+    )
     if machine.gpus > 1 and work.optimizer not in NOT_SPLIT:
-        note += f", with `training.parallel: {{dp_shard: {machine.gpus}}}` as zero3, after 4P on each GPU for a moment"
+        note += (
+            f", with `training.parallel: {{dp_shard: {machine.gpus}}}` as zero3, after 4P on each GPU "
+            "for a moment"
+        )
     return f"{note}\n{table(header, rows)}"
 
 
@@ -74,7 +104,13 @@ def _memory_row(sharding: Sharding, machine: Machine, work: Workload) -> tuple[s
     parts = (*lasting, memory.activations, memory.logits, memory.total)
     fits = "yes" if memory.total <= available else "no"
     largest = largest_micro_batch(work, sharding, machine.gpus, available)
-    return (sharding, *(f"{part / 1e9:.2f}" for part in parts), fits, str(largest or "none"), FORMULAS[sharding])
+    return (
+        sharding,
+        *(f"{part / 1e9:.2f}" for part in parts),
+        fits,
+        str(largest or "none"),
+        FORMULAS[sharding],
+    )
 
 
 def _optima(run: Run) -> str:
@@ -82,7 +118,13 @@ def _optima(run: Run) -> str:
     for law in LAWS.values():
         tokens = law.best_tokens(run.parameters)
         rows.append(
-            (law.source, count(tokens), f"{tokens / run.parameters:.1f}", f"{law.loss(run.parameters, tokens):.3f}", f"{run.expected_loss(law):.3f}")
+            (
+                law.source,
+                count(tokens),
+                f"{tokens / run.parameters:.1f}",
+                f"{law.loss(run.parameters, tokens):.3f}",
+                f"{run.expected_loss(law):.3f}",
+            )
         )
     header = ("Compute-optimal for this size", "tokens", "a parameter", "loss there", "loss of the plan")
     return table(header, rows)
@@ -96,9 +138,17 @@ def _overtraining(run: Run, law: ScalingLaw) -> str:
         # What the same operations would give, spent on the best size for them.
         best = law.loss(*law.best_for_compute(6 * longer.parameters * longer.tokens))
         loss = longer.expected_loss(law)
-        cells = (f"{loss:.3f}", f"{loss - best:+.3f}", _time(longer.seconds), f"{longer.gpu_hours:,.1f}", _dollars(longer.cost))
+        cells = (
+            f"{loss:.3f}",
+            f"{loss - best:+.3f}",
+            _time(longer.seconds),
+            f"{longer.gpu_hours:,.1f}",
+            _dollars(longer.cost),
+        )
         rows.append((f"{factor:g}x the optimum", count(longer.tokens), *cells))
-    return table(("Training longer", "tokens", "loss", "above the best size", "time", "GPU-hours", "USD"), rows)
+    return table(
+        ("Training longer", "tokens", "loss", "above the best size", "time", "GPU-hours", "USD"), rows
+    )
 
 
 def _smaller(run: Run, law: ScalingLaw) -> str:
@@ -114,7 +164,10 @@ def _smaller(run: Run, law: ScalingLaw) -> str:
     ]
     if not rows:
         return "Smaller models: none reaches this loss, however long it trains"
-    return table(("Same loss, cheaper to serve", "tokens", "training", "inference", "paid back after tokens served"), rows)
+    return table(
+        ("Same loss, cheaper to serve", "tokens", "training", "inference", "paid back after tokens served"),
+        rows,
+    )
 
 
 def _time(seconds: float) -> str:
@@ -129,5 +182,10 @@ def _dollars(amount: float) -> str:
 
 
 def _caution(run: Run) -> str:
-    fitted = FITTED_PARAMETERS[0] <= run.parameters <= FITTED_PARAMETERS[1] and FITTED_TOKENS[0] <= run.tokens <= FITTED_TOKENS[1]
-    return "" if fitted else "; beyond what was fitted (70 M to 16 B parameters, 5 B to 500 B tokens), a guess"
+    fitted = (
+        FITTED_PARAMETERS[0] <= run.parameters <= FITTED_PARAMETERS[1]
+        and FITTED_TOKENS[0] <= run.tokens <= FITTED_TOKENS[1]
+    )
+    return (
+        "" if fitted else "; beyond what was fitted (70 M to 16 B parameters, 5 B to 500 B tokens), a guess"
+    )

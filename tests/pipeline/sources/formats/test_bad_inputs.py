@@ -1,4 +1,6 @@
-"""Other people's collections of bad input: each case is set aside with its reason, each good neighbour arrives, counts are exact."""
+"""Other people's collections of bad input: each case is set aside with its reason, each good neighbour
+arrives, counts are exact.
+"""
 
 import json
 import tarfile
@@ -14,13 +16,17 @@ from pipeline.sources import Rejected, open_source
 from pipeline.sources.files import FilesConfig
 
 BAD_INPUTS = Path(__file__).parents[5] / "shared" / "corpora" / "bad_inputs"
-pytestmark = pytest.mark.skipif(not BAD_INPUTS.exists(), reason="needs ../shared/corpora/bad_inputs, which is not part of the project")
+pytestmark = pytest.mark.skipif(
+    not BAD_INPUTS.exists(), reason="needs ../shared/corpora/bad_inputs, which is not part of the project"
+)
 
 
 def read(path: Path, **config: Any) -> tuple[list[dict[str, Any]], list[Rejected]]:
     source = open_source("c", FilesConfig(paths=(str(path),), **config))
     rejects: list[Rejected] = []
-    return [row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()], rejects
+    return [
+        row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()
+    ], rejects
 
 
 def rows_and_reasons(rejects: list[Rejected]) -> list[tuple[int | None, str]]:
@@ -29,7 +35,15 @@ def rows_and_reasons(rejects: list[Rejected]) -> list[tuple[int | None, str]]:
 
 def test_bad_lines() -> None:
     rows, rejects = read(BAD_INPUTS / "bad_lines.jsonl.zst")
-    assert [row["text"][:18] for row in rows] == ["fine", "b", "bom line", "fine2", "a\x00b", "x" * 18, "no newline at end"]
+    assert [row["text"][:18] for row in rows] == [
+        "fine",
+        "b",
+        "bom line",
+        "fine2",
+        "a\x00b",
+        "x" * 18,
+        "no newline at end",
+    ]
     assert rows_and_reasons(rejects) == [
         (2, "invalid_json"),
         (3, "no_text"),
@@ -47,24 +61,38 @@ def test_naughty_strings_arrive_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "blns.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in naughty))
     rows, rejects = read(tmp_path / "blns.jsonl")
     assert [row["text"] for row in rows] == [text for text in naughty if text.strip()]
-    assert rows_and_reasons(rejects) == [(row, "empty_text") for row, text in enumerate(naughty, 1) if not text.strip()]
+    assert rows_and_reasons(rejects) == [
+        (row, "empty_text") for row, text in enumerate(naughty, 1) if not text.strip()
+    ]
     assert len(read(BAD_INPUTS / "blns" / "blns.txt")[0]) == 1
 
 
 def test_the_json_test_suite_is_judged_as_it_says_with_good_neighbours_between(tmp_path: Path) -> None:
     with tarfile.open(BAD_INPUTS / "json_test_suite.tar.xz") as archive:
-        cases = {Path(member.name).name: archive.extractfile(member) for member in archive if member.isfile() and member.name.endswith(".json")}
+        cases = {
+            Path(member.name).name: archive.extractfile(member)
+            for member in archive
+            if member.isfile() and member.name.endswith(".json")
+        }
         contents = {name: file.read() for name, file in cases.items() if file}
-    one_line = {name: content for name, content in sorted(contents.items()) if b"\n" not in content.strip(b"\n")}
+    one_line = {
+        name: content for name, content in sorted(contents.items()) if b"\n" not in content.strip(b"\n")
+    }
     lines = []
     for name, content in one_line.items():
-        lines += [b'{"id": "%s", "text": "case", "value": %s}' % (name.encode(), content.strip(b"\n")), b'{"text": "neighbour"}']
+        lines += [
+            b'{"id": "%s", "text": "case", "value": %s}' % (name.encode(), content.strip(b"\n")),
+            b'{"text": "neighbour"}',
+        ]
     (tmp_path / "suite.jsonl").write_bytes(b"\n".join(lines))
     rows, rejects = read(tmp_path / "suite.jsonl")
     names = list(one_line)
     assert all(reject.row and reject.row % 2 for reject in rejects)  # no neighbour
     rejected = {names[(reject.row or 0) // 2] for reject in rejects}
-    assert Counter(row["text"] for row in rows) == {"neighbour": len(names), "case": len(names) - len(rejected)}
+    assert Counter(row["text"] for row in rows) == {
+        "neighbour": len(names),
+        "case": len(names) - len(rejected),
+    }
     assert {name for name in rejected if name.startswith("y_")} == set()
     assert {name for name in names if name.startswith("n_") and name not in rejected} == set()
 
@@ -76,7 +104,9 @@ def raw_texts() -> dict[str, bytes]:
     return {name.decode(): raw for name, _, raw in (line.partition(b"\t") for line in lines)}
 
 
-def test_invalid_utf8_in_json_lines_parquet_and_text_files(tmp_path: Path, raw_texts: dict[str, bytes]) -> None:
+def test_invalid_utf8_in_json_lines_parquet_and_text_files(
+    tmp_path: Path, raw_texts: dict[str, bytes]
+) -> None:
     good = {"nul_inside"}
     bad_rows = [(row, "invalid_utf8") for row, name in enumerate(raw_texts, 1) if name not in good]
     lines = [b'{"text": "%s"}' % raw.replace(b"\0", b"\\u0000") for raw in raw_texts.values()]
@@ -85,7 +115,9 @@ def test_invalid_utf8_in_json_lines_parquet_and_text_files(tmp_path: Path, raw_t
     assert [row["text"] for row in rows] == [raw_texts[name].decode() for name in raw_texts if name in good]
     assert rows_and_reasons(rejects) == bad_rows
 
-    pq.write_table(pa.table({"text": pa.array(list(raw_texts.values())).view(pa.string())}), tmp_path / "a.parquet")
+    pq.write_table(
+        pa.table({"text": pa.array(list(raw_texts.values())).view(pa.string())}), tmp_path / "a.parquet"
+    )
     rows, rejects = read(tmp_path / "a.parquet")
     assert (len(rows), rows_and_reasons(rejects)) == (len(good), bad_rows)
 
@@ -103,8 +135,11 @@ def test_a_folder_of_broken_parquet_does_not_keep_a_good_file_from_arriving(tmp_
     pq.write_table(pa.table({"text": ["good"]}), tmp_path / "good.parquet")
     rows, rejects = read(tmp_path / "*.parquet")
     assert [row["text"] for row in rows] == ["good"]
-    assert {reject.file for reject in rejects} == {path.name for path in tmp_path.iterdir()} - {"good.parquet"}
-    assert Counter(rows_and_reasons(rejects)) == {(None, "no_text"): 19, (None, "broken_parquet"): 1}  # each file as a whole
+    assert {reject.file for reject in rejects} == {path.name for path in tmp_path.iterdir()} - {
+        "good.parquet"
+    }
+    # each file as a whole
+    assert Counter(rows_and_reasons(rejects)) == {(None, "no_text"): 19, (None, "broken_parquet"): 1}
 
 
 @pytest.mark.parametrize(
@@ -118,9 +153,16 @@ def test_a_folder_of_broken_parquet_does_not_keep_a_good_file_from_arriving(tmp_
         ("parquet_other/alltypes_tiny_pages.parquet", "string_col", 7300, []),
         ("parquet_other/lz4_raw_compressed.parquet", "c1", 4, []),
         ("parquet_other/plain-dict-uncompressed-checksum.parquet", "binary_field", 1000, []),
-        ("parquet_other/rle-dict-uncompressed-corrupt-checksum.parquet", "binary_field", 0, [(1, "broken_parquet")]),
+        (
+            "parquet_other/rle-dict-uncompressed-corrupt-checksum.parquet",
+            "binary_field",
+            0,
+            [(1, "broken_parquet")],
+        ),
     ],
 )
-def test_the_texts_of_odd_parquet_files(file: str, column: str, documents: int, set_aside: list[tuple[int | None, str]]) -> None:
+def test_the_texts_of_odd_parquet_files(
+    file: str, column: str, documents: int, set_aside: list[tuple[int | None, str]]
+) -> None:
     rows, rejects = read(BAD_INPUTS / file, text_column=column, id_column=None)
     assert (len(rows), rows_and_reasons(rejects)) == (documents, set_aside)

@@ -17,7 +17,14 @@ from pipeline.sources.files import FilesConfig
 from pipeline.sources.formats.streams import as_utf8
 
 ROWS = [
-    {"key": 7, "title": "A title", "body": "A body with {braces}", "link": "http://a/", "year": 1999, "junk": "x"},
+    {
+        "key": 7,
+        "title": "A title",
+        "body": "A body with {braces}",
+        "link": "http://a/",
+        "year": 1999,
+        "junk": "x",
+    },
     {"key": 8, "title": None, "body": "No title", "link": None, "year": 2000, "junk": "x"},
 ]
 MAPPING: dict[str, Any] = {
@@ -31,7 +38,9 @@ MAPPING: dict[str, Any] = {
 def read(path: Path, **config: Any) -> tuple[list[dict[str, Any]], list[tuple[int | None, str]]]:
     source = open_source("c", FilesConfig(paths=(str(path),), **config))
     rejects: list[Rejected] = []
-    rows = [row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()]
+    rows = [
+        row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()
+    ]
     return rows, [(reject.row, str(reject.reason)) for reject in rejects]
 
 
@@ -74,14 +83,29 @@ def test_a_mapping_that_cannot_work_is_refused_at_once(config: dict[str, Any], s
 def test_files_in_other_encodings_arrive_and_their_invalid_rows_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes('{"text": "Grüße"}\n{"text": "naïve"}\n'.encode("latin-1"))
     assert [row["text"] for row in read(tmp_path / "a.jsonl", encoding="latin-1")[0]] == ["Grüße", "naïve"]
-    (tmp_path / "b.jsonl").write_bytes('{"text": "吾輩"}\n'.encode("shift_jis") + b'{"text": "\x81\x20"}\n' + '{"text": "猫"}\n'.encode("shift_jis"))
+    (tmp_path / "b.jsonl").write_bytes(
+        '{"text": "吾輩"}\n'.encode("shift_jis")
+        + b'{"text": "\x81\x20"}\n'
+        + '{"text": "猫"}\n'.encode("shift_jis")
+    )
     rows, rejects = read(tmp_path / "b.jsonl", encoding="shift_jis")
     assert ([row["text"] for row in rows], rejects) == (["吾輩", "猫"], [(2, "invalid_utf8")])
     (tmp_path / "c.csv").write_bytes("text,n\r\nŽluťoučký,1\r\n".encode("utf-16"))
     assert [row["text"] for row in read(tmp_path / "c.csv", encoding="utf-16")[0]] == ["Žluťoučký"]
 
 
-@given(st.text(st.characters(codec="utf-16")), st.sampled_from(["utf-16", "utf-8-sig", "gb18030", "utf-32"]), st.integers(1, 7))
-def test_any_text_in_any_encoding_is_the_same_in_utf8_wherever_blocks_end(text: str, encoding: str, size: int) -> None:
+@given(
+    st.text(st.characters(codec="utf-16")),
+    st.sampled_from(["utf-16", "utf-8-sig", "gb18030", "utf-32"]),
+    st.integers(1, 7),
+)
+def test_any_text_in_any_encoding_is_the_same_in_utf8_wherever_blocks_end(
+    text: str, encoding: str, size: int
+) -> None:
     content = text.encode(encoding)
-    assert b"".join(as_utf8(iter([content[start : start + size] for start in range(0, len(content), size)]), encoding)).decode() == text
+    assert (
+        b"".join(
+            as_utf8(iter([content[start : start + size] for start in range(0, len(content), size)]), encoding)
+        ).decode()
+        == text
+    )

@@ -17,12 +17,16 @@ from pipeline.sources.files import FilesConfig
 def read(path: Path, **config: Any) -> tuple[list[dict[str, Any]], list[tuple[int | None, str]]]:
     source = open_source("c", FilesConfig(paths=(str(path),), **config))
     rejects: list[Rejected] = []
-    rows = [row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()]
+    rows = [
+        row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()
+    ]
     return rows, [(reject.row, str(reject.reason)) for reject in rejects]
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.dictionary(pa.int32(), pa.string())], ids=lambda kind: str(kind)
+    "kind",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.dictionary(pa.int32(), pa.string())],
+    ids=lambda kind: str(kind),
 )
 def test_every_type_that_holds_text_is_read(tmp_path: Path, kind: pa.DataType) -> None:
     pq.write_table(pa.table({"text": pa.array(["one", None, "zwei 😀"]).cast(kind)}), tmp_path / "a.parquet")
@@ -43,19 +47,32 @@ def test_what_json_can_hold_becomes_metadata(tmp_path: Path) -> None:
         }
     )
     pq.write_table(table, tmp_path / "a.parquet")
-    assert json.loads(read(tmp_path / "a.parquet")[0][0]["metadata"]) == {"day": "2024-05-06", "price": "1.50", "ratio": None}
+    assert json.loads(read(tmp_path / "a.parquet")[0][0]["metadata"]) == {
+        "day": "2024-05-06",
+        "price": "1.50",
+        "ratio": None,
+    }
 
 
-@pytest.mark.parametrize("bad", [{"text": None}, {"text": " \u2003"}, {"id": 1}], ids=["null", "blank", "repeated id"])
+@pytest.mark.parametrize(
+    "bad", [{"text": None}, {"text": " \u2003"}, {"id": 1}], ids=["null", "blank", "repeated id"]
+)
 def test_a_bad_row_changes_nothing_about_its_neighbours(tmp_path: Path, bad: dict[str, Any]) -> None:
     good = [
-        {"id": number, "text": f"{'é ' * number} document {number}", "url": f"http://{number}/" if number % 2 else None, "score": number / 4}
+        {
+            "id": number,
+            "text": f"{'é ' * number} document {number}",
+            "url": f"http://{number}/" if number % 2 else None,
+            "score": number / 4,
+        }
         for number in range(20)
     ]
     (tmp_path / "good").mkdir()
     (tmp_path / "bad").mkdir()
     pq.write_table(pa.Table.from_pylist(good), tmp_path / "good" / "a.parquet")
-    pq.write_table(pa.Table.from_pylist([*good, {**good[-1], "id": 99, **bad}]), tmp_path / "bad" / "a.parquet")
+    pq.write_table(
+        pa.Table.from_pylist([*good, {**good[-1], "id": 99, **bad}]), tmp_path / "bad" / "a.parquet"
+    )
     rows, rejects = read(tmp_path / "good" / "a.parquet")
     assert ([row["text"] for row in rows], rejects) == ([row["text"] for row in good], [])
     beside, rejects = read(tmp_path / "bad" / "a.parquet")
@@ -65,7 +82,11 @@ def test_a_bad_row_changes_nothing_about_its_neighbours(tmp_path: Path, bad: dic
 
 
 def test_small_row_groups_arrive_in_order_as_one_batch(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"text": [f"document {n}" if n != 15 else None for n in range(30)]}), tmp_path / "a.parquet", row_group_size=10)
+    pq.write_table(
+        pa.table({"text": [f"document {n}" if n != 15 else None for n in range(30)]}),
+        tmp_path / "a.parquet",
+        row_group_size=10,
+    )
     source, rejects = open_source("c", FilesConfig(paths=(str(tmp_path / "a.parquet"),))), list[Rejected]()
     (batch,) = source.read(source.units()[0], rejects)
     assert batch.column("text").to_pylist() == [f"document {n}" for n in range(30) if n != 15]
@@ -83,7 +104,9 @@ def test_strings_that_are_not_utf8_are_set_aside_row_by_row(tmp_path: Path) -> N
 def test_a_damaged_row_group_costs_its_own_rows_only(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     table = pa.table({"text": [f"document {n}" for n in range(30)]})
-    pq.write_table(table, path, row_group_size=10, compression="none", use_dictionary=False, write_page_checksum=True)
+    pq.write_table(
+        table, path, row_group_size=10, compression="none", use_dictionary=False, write_page_checksum=True
+    )
     data = bytearray(path.read_bytes())
     damaged = data.index(b"document 15")
     data[damaged] ^= 1

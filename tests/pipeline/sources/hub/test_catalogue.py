@@ -18,7 +18,9 @@ from pipeline.sources.hub.catalogue import ready_made, short_form
         ("someone/0-texts", "corpus_0_texts", "someone/0-texts", None, None),
     ],
 )
-def test_a_corpus_is_named_in_one_word(text: str, name: str, repository: str, config: str | None, limit: int | None) -> None:
+def test_a_corpus_is_named_in_one_word(
+    text: str, name: str, repository: str, config: str | None, limit: int | None
+) -> None:
     found, source = short_form(text)
     assert (found, source.name, source.config, source.max_documents) == (name, repository, config, limit)
     Corpus(name=found, source=source)

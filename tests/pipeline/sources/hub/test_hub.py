@@ -1,4 +1,6 @@
-"""The hub source against a hub on loopback; reading runs in other processes, since the hub's libraries take their settings when imported."""
+"""The hub source against a hub on loopback; reading runs in other processes, since the hub's libraries take
+their settings when imported.
+"""
 
 import json
 import os
@@ -24,7 +26,10 @@ def read(config):
     rejects = []
     try:
         units = source.units()
-        rows = {unit.name: [row for batch in source.read(unit, rejects) for row in batch.to_pylist()] for unit in units}
+        rows = {
+            unit.name: [row for batch in source.read(unit, rejects) for row in batch.to_pylist()]
+            for unit in units
+        }
     except SourceError as error:
         return {"error": str(error)}
     units = [[unit.name, unit.fingerprint, unit.bytes, unit.revision] for unit in units]
@@ -40,7 +45,9 @@ def hub() -> Iterator[Hub]:
     with Hub() as server:
         server.files[COMMITS[0]] = {
             "README.md": CARD,
-            "data/train-00000.parquet": parquet(id=["x", "y"], text=["first text", "second text"], score=[0.5, 0.25]),
+            "data/train-00000.parquet": parquet(
+                id=["x", "y"], text=["first text", "second text"], score=[0.5, 0.25]
+            ),
             "data/train-00001.parquet": parquet(id=["z", "w"], text=["third text", None], score=[0.1, 0.2]),
             "data/test-00000.parquet": parquet(id=["t"], text=["held out"], score=[0.0]),
         }
@@ -58,8 +65,21 @@ def read(hub: Hub, tmp_path: Path) -> Iterator[Any]:
         key = json.dumps(settings)
         if key not in readers:
             inherited = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-            environment = {**inherited, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1", "USE_TORCH": "0", **settings}
-            readers[key] = subprocess.Popen([sys.executable, "-c", READ], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            environment = {
+                **inherited,
+                "HF_ENDPOINT": hub.url,
+                "HF_HOME": str(tmp_path),
+                "HF_HUB_DISABLE_XET": "1",
+                "USE_TORCH": "0",
+                **settings,
+            }
+            readers[key] = subprocess.Popen(
+                [sys.executable, "-c", READ],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
         reader = readers[key]
         assert reader.stdin and reader.stdout
         reader.stdin.write(json.dumps({"kind": "hub", "name": "org/set", **(config or {})}) + "\n")
@@ -80,7 +100,9 @@ def test_a_split_arrives_file_by_file_pinned_to_its_commit(read: Any, hub: Hub) 
     assert [(unit[0], unit[3]) for unit in result["units"]] == [
         (path, COMMITS[0]) for path in ("data/train-00000.parquet", "data/train-00001.parquet")
     ]
-    assert [unit[2] for unit in result["units"]] == [len(hub.files[COMMITS[0]][unit[0]]) for unit in result["units"]]
+    assert [unit[2] for unit in result["units"]] == [
+        len(hub.files[COMMITS[0]][unit[0]]) for unit in result["units"]
+    ]
     assert texts(result) == ["first text", "second text", "third text"]
     assert result["rows"]["data/train-00000.parquet"][0]["metadata"] == '{"score":0.5}'
     assert result["rejects"] == [["data/train-00001.parquet", 2, "null_text"]]
@@ -93,9 +115,14 @@ def test_max_documents_ends_the_reading_across_files(read: Any) -> None:
     assert len(read(config={"max_documents": 1})["rows"]["train-first-1"]) == 1
 
 
-def test_a_new_commit_changes_fingerprints_and_keeps_ids_while_a_pinned_revision_stays(read: Any, hub: Hub) -> None:
+def test_a_new_commit_changes_fingerprints_and_keeps_ids_while_a_pinned_revision_stays(
+    read: Any, hub: Hub
+) -> None:
     before = read(config={"split": "test"})
-    hub.files[COMMITS[1]] = {**hub.files[COMMITS[0]], "data/test-00000.parquet": parquet(id=["t", "u"], text=["held out", "added"], score=[0.0, 1.0])}
+    hub.files[COMMITS[1]] = {
+        **hub.files[COMMITS[0]],
+        "data/test-00000.parquet": parquet(id=["t", "u"], text=["held out", "added"], score=[0.0, 1.0]),
+    }
     after = read(config={"split": "test"})
     assert texts(after) == ["held out", "added"]
     assert after["units"][0][3] == COMMITS[1]
@@ -128,16 +155,26 @@ def test_a_hub_that_cannot_be_reached_is_one_clear_error(read: Any) -> None:
     assert "the hub at http://127.0.0.1:9 does not answer" in read(HF_ENDPOINT="http://127.0.0.1:9")["error"]
 
 
-def test_a_gated_data_set_opens_with_the_token_of_the_environment_and_with_no_other(read: Any, hub: Hub, tmp_path: Path) -> None:
+def test_a_gated_data_set_opens_with_the_token_of_the_environment_and_with_no_other(
+    read: Any, hub: Hub, tmp_path: Path
+) -> None:
     hub.token = "secret"
     (tmp_path / "token").write_text("secret")  # where a login would have saved it
-    assert "is gated; accept its terms on its page and set HF_TOKEN" in read(config={"split": "test"})["error"]
+    assert (
+        "is gated; accept its terms on its page and set HF_TOKEN" in read(config={"split": "test"})["error"]
+    )
     assert texts(read(config={"split": "test"}, HF_TOKEN="secret")) == ["held out"]
 
 
-def test_a_download_that_the_server_drops_in_mid_file_goes_on_and_nothing_is_lost(read: Any, hub: Hub) -> None:
+def test_a_download_that_the_server_drops_in_mid_file_goes_on_and_nothing_is_lost(
+    read: Any, hub: Hub
+) -> None:
     texts_of_many = [f"{n} " + os.urandom(500).hex() for n in range(2000)]
-    hub.files[COMMITS[0]] = {"README.md": CARD, "data/train-0.parquet": parquet(text=texts_of_many), "data/test-0.parquet": parquet(text=["x"])}
+    hub.files[COMMITS[0]] = {
+        "README.md": CARD,
+        "data/train-0.parquet": parquet(text=texts_of_many),
+        "data/test-0.parquet": parquet(text=["x"]),
+    }
     hub.breaks = 2
     assert texts(read()) == texts_of_many
     assert hub.breaks == 0
@@ -152,23 +189,51 @@ def test_a_new_commit_that_leaves_a_file_as_it_is_leaves_its_fingerprint(read: A
     }
     after = read()
     assert [unit[3] for unit in after["units"]] == [COMMITS[1]] * 2
-    assert [one[1] == other[1] for one, other in zip(before["units"], after["units"], strict=True)] == [True, False]
+    assert [one[1] == other[1] for one, other in zip(before["units"], after["units"], strict=True)] == [
+        True,
+        False,
+    ]
 
 
-def test_offline_the_hubs_cache_is_read_and_without_it_one_sentence_says_what_to_do(read: Any, hub: Hub, tmp_path: Path) -> None:
+def test_offline_the_hubs_cache_is_read_and_without_it_one_sentence_says_what_to_do(
+    read: Any, hub: Hub, tmp_path: Path
+) -> None:
     online = read()
-    assert "HF_HUB_OFFLINE is set; once, with a connection: hf download --repo-type dataset org/set" in read(HF_HUB_OFFLINE="1")["error"]
-    download = "from huggingface_hub import snapshot_download; snapshot_download('org/set', repo_type='dataset')"
+    assert (
+        "HF_HUB_OFFLINE is set; once, with a connection: hf download --repo-type dataset org/set"
+        in read(HF_HUB_OFFLINE="1")["error"]
+    )
+    download = (
+        "from huggingface_hub import snapshot_download; snapshot_download('org/set', repo_type='dataset')"
+    )
     settings = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
-    subprocess.run([sys.executable, "-c", download], env={**os.environ, **settings}, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", download], env={**os.environ, **settings}, check=True, capture_output=True
+    )
     hub.shutdown()
     assert read(HF_HUB_OFFLINE="1", TMPDIR=str(tmp_path)) == online
 
 
 def test_rows_that_are_lines_are_joined_to_the_articles_they_came_from(read: Any, hub: Hub) -> None:
-    lines = ["", " = One = \n", "", " First line . \n", " = = Section = = \n", " More . \n", " = Two = \n", " Text = text . \n"]
-    hub.files[COMMITS[0]] = {"README.md": CARD, "data/train-0.parquet": parquet(text=lines), "data/test-0.parquet": parquet(text=["x"])}
+    lines = [
+        "",
+        " = One = \n",
+        "",
+        " First line . \n",
+        " = = Section = = \n",
+        " More . \n",
+        " = Two = \n",
+        " Text = text . \n",
+    ]
+    hub.files[COMMITS[0]] = {
+        "README.md": CARD,
+        "data/train-0.parquet": parquet(text=lines),
+        "data/test-0.parquet": parquet(text=["x"]),
+    }
     result = read(config={"document_start": "= [^=]+ ="})
-    assert texts(result) == ["= One = \n\n First line . \n = = Section = = \n More .", "= Two = \n Text = text ."]
+    assert texts(result) == [
+        "= One = \n\n First line . \n = = Section = = \n More .",
+        "= Two = \n Text = text .",
+    ]
     assert result["rejects"] == []
     assert texts(read(config={"document_start": "= [^=]+ =", "max_documents": 1})) == texts(result)[:1]

@@ -1,4 +1,6 @@
-"""The corpora harvested from what is installed: the same every time, of text only, with nothing of the machine in them."""
+"""The corpora harvested from what is installed: the same every time, of text only, with nothing of the
+machine in them.
+"""
 
 import functools
 import json
@@ -28,7 +30,9 @@ def opened(kind: str, **config: Any) -> Source:
 
 
 def table(source: Source, rejects: list[Rejected]) -> pa.Table:
-    return pa.Table.from_batches([batch for unit in source.units() for batch in source.read(unit, rejects)], DOCUMENT_SCHEMA)
+    return pa.Table.from_batches(
+        [batch for unit in source.units() for batch in source.read(unit, rejects)], DOCUMENT_SCHEMA
+    )
 
 
 @functools.cache
@@ -67,14 +71,24 @@ def test_no_path_of_this_machine_is_in_any_field(harvest: tuple[str, pa.Table]) 
 
 def test_two_harvests_in_two_processes_give_the_same_bytes() -> None:
     code = (
-        "import json, sys\nfrom pydantic import TypeAdapter\nfrom pipeline.sources import SourceConfig, open_source\n"
+        "import json, sys\nfrom pydantic import TypeAdapter\nfrom pipeline.sources import SourceConfig, "
+        "open_source\n"
         "for config in json.loads(sys.argv[1]):\n"
         "    source = open_source('c', TypeAdapter(SourceConfig).validate_python(config))\n"
-        "    print(json.dumps([row for unit in source.units() for batch in source.read(unit, []) for row in batch.to_pylist()]))"
+        "    print(json.dumps([row for unit in source.units() for batch in source.read(unit, []) for row in "
+        "batch.to_pylist()]))"
     )
     configs = json.dumps([{"kind": kind, "max_bytes": CAP} for kind in KINDS])
-    done = subprocess.run([sys.executable, "-c", code, configs], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "7"})
-    assert [json.loads(line) for line in done.stdout.splitlines()] == [harvested(kind).to_pylist() for kind in KINDS]
+    done = subprocess.run(
+        [sys.executable, "-c", code, configs],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONHASHSEED": "7"},
+    )
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        harvested(kind).to_pylist() for kind in KINDS
+    ]
 
 
 def test_a_cap_is_shared_fairly_among_the_libraries() -> None:
@@ -87,7 +101,9 @@ def test_a_cap_is_shared_fairly_among_the_libraries() -> None:
 def test_a_cap_that_does_not_bind_cuts_nothing() -> None:
     for kind in ("library_docs", "package_readmes"):
         packages = ["packaging", "tqdm", "fsspec"]
-        assert table(opened(kind, packages=packages, max_bytes=100_000_000), []) == table(opened(kind, packages=packages), [])
+        assert table(opened(kind, packages=packages, max_bytes=100_000_000), []) == table(
+            opened(kind, packages=packages), []
+        )
 
 
 def test_the_closure_is_the_projects_own_without_its_extras() -> None:
@@ -102,20 +118,29 @@ def test_a_package_that_is_not_installed_is_named() -> None:
 
 
 @pytest.mark.parametrize("kind", ["library_docs", "package_readmes"])
-def test_an_upgrade_is_seen_by_a_process_that_listed_the_package_before(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgrade_is_seen_by_a_process_that_listed_the_package_before(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     install(tmp_path, "1.0", "It was so.")
     source = opened(kind, packages=["fresh-package"])
     before = source.units()
-    assert before == source.units() and any("It was so." in row["text"] for row in table(source, []).to_pylist())
+    assert before == source.units() and any(
+        "It was so." in row["text"] for row in table(source, []).to_pylist()
+    )
     shutil.rmtree(tmp_path / "fresh_package-1.0.dist-info")
     install(tmp_path, "2.0", "It is so.")
     assert source.units() != before
     assert any("It is so." in row["text"] for row in table(source, []).to_pylist())
 
 
-@pytest.mark.parametrize(("kind", "record"), [("library_docs", "RECORD"), ("package_readmes", "RECORD"), ("library_docs", "SOURCES.txt")])
-def test_a_listed_file_that_is_gone_is_passed_over(kind: str, record: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "record"),
+    [("library_docs", "RECORD"), ("package_readmes", "RECORD"), ("library_docs", "SOURCES.txt")],
+)
+def test_a_listed_file_that_is_gone_is_passed_over(
+    kind: str, record: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     install(tmp_path, "1.0", "It is there.")
     about = tmp_path / "fresh_package-1.0.dist-info"
@@ -124,7 +149,10 @@ def test_a_listed_file_that_is_gone_is_passed_over(kind: str, record: str, tmp_p
     comma = ",," if record == "RECORD" else ""  # SOURCES.txt is what an egg has in its place
     (about / record).write_text("".join(f"{place}{comma}\n" for place in gone + there))
     rejects: list[Rejected] = []
-    assert any("It is there." in row["text"] for row in table(opened(kind, packages=["fresh-package"]), rejects).to_pylist())
+    assert any(
+        "It is there." in row["text"]
+        for row in table(opened(kind, packages=["fresh-package"]), rejects).to_pylist()
+    )
     assert rejects == []
 
 
@@ -132,7 +160,9 @@ def install(site: Path, version: str, says: str) -> None:
     (site / "fresh_package.py").write_text(f'"""{says}"""\n')
     about = site / f"fresh_package-{version}.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: fresh-package\nVersion: {version}\n\n{says}\n")
+    (about / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: fresh-package\nVersion: {version}\n\n{says}\n"
+    )
     (about / "RECORD").write_text(f"fresh_package.py,,\n{about.name}/METADATA,,\n{about.name}/RECORD,,\n")
 
 
@@ -179,7 +209,11 @@ def test_a_module_becomes_one_document_and_its_long_objects_others() -> None:
         ''').encode()
     found = {document.name: document.text for document in described(source, "m.n")}
     assert list(found) == ["", "Long", "twice", "twice#2"]
-    assert found[""] == "m.n\n\nWhat the module is for.\n\nm.n.short(a, *, b: int=1) -> str\n\nSays little.\n\n    Indented more.\n\nEnds."
+    assert (
+        found[""]
+        == "m.n\n\nWhat the module is for.\n\nm.n.short(a, *, b: int=1) -> str\n\nSays little.\n\n    "
+        "Indented more.\n\nEnds."
+    )
     assert found["Long"] == f"class m.n.Long(Base)\n\n{long.strip()}\n\nLong.method(self)\n\nDoes it."
 
 

@@ -1,4 +1,6 @@
-"""Web archives: pages as text, and what no page, a broken file or a page that never ends leaves of its neighbours."""
+"""Web archives: pages as text, and what no page, a broken file or a page that never ends leaves of its
+neighbours.
+"""
 
 import gzip
 import json
@@ -27,23 +29,36 @@ def record(kind: str, url: str, block: bytes, **headers: str) -> bytes:
         "Content-Length": str(len(block)),
         **headers,
     }
-    return b"WARC/1.0\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode() + b"\r\n" + block + b"\r\n\r\n"
+    return (
+        b"WARC/1.0\r\n"
+        + "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode()
+        + b"\r\n"
+        + block
+        + b"\r\n\r\n"
+    )
 
 
 def page(url: str, body: bytes, status: str = "200 OK", kind: str = "text/html", **headers: str) -> bytes:
     http = {"Content-Type": kind, **headers}
-    lines = f"HTTP/1.1 {status}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in http.items()) + "\r\n"
-    return record("response", url, lines.encode() + body, **{"Content-Type": "application/http; msgtype=response"})
+    lines = (
+        f"HTTP/1.1 {status}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in http.items()) + "\r\n"
+    )
+    return record(
+        "response", url, lines.encode() + body, **{"Content-Type": "application/http; msgtype=response"}
+    )
 
 
 def html(text: str, head: str = "") -> str:
-    return f"<html><head><title>t</title>{head}</head><body><main><h1>Title</h1><p>{text}</p></main></body></html>"
+    body = f"<main><h1>Title</h1><p>{text}</p></main>"
+    return f"<html><head><title>t</title>{head}</head><body>{body}</body></html>"
 
 
 def read(path: Path, **config: Any) -> tuple[list[dict[str, Any]], list[tuple[int | None, str]]]:
     source = open_source("c", WarcConfig(paths=(str(path),), **config))
     rejects: list[Rejected] = []
-    rows = [row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()]
+    rows = [
+        row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()
+    ]
     return rows, [(reject.row, str(reject.reason)) for reject in rejects]
 
 
@@ -52,12 +67,16 @@ def zipped(*records: bytes) -> bytes:
     return b"".join(map(gzip.compress, records))
 
 
-@pytest.mark.skipif(not CRAWL.exists(), reason="needs ../shared/corpora/warc, which is not part of the project")
+@pytest.mark.skipif(
+    not CRAWL.exists(), reason="needs ../shared/corpora/warc, which is not part of the project"
+)
 def test_a_crawl_gives_the_main_text_of_every_page() -> None:
     rows, rejects = read(CRAWL)
     assert (len(rows), rejects) == (22, [(47, "not_a_page"), (48, "not_a_page")])
     team = next(row for row in rows if row["url"] == "https://www.semanticscholar.org/research/research-team")
-    assert team["text"].startswith("Meet Our Team\n\nSemantic Scholar Research Team\n\nWe are an interdisciplinary research team")
+    assert team["text"].startswith(
+        "Meet Our Team\n\nSemantic Scholar Research Team\n\nWe are an interdisciplinary research team"
+    )
     assert json.loads(team["metadata"]) == {"date": "2024-04-25T16:24:44Z", "charset": "utf-8"}
     assert not [row["url"] for row in rows if "<div" in row["text"] or "function(" in row["text"]]
 
@@ -71,8 +90,13 @@ def test_a_crawl_gives_the_main_text_of_every_page() -> None:
         ("utf-8", "text/html", ""),
     ],
 )
-def test_the_charset_comes_from_the_header_the_page_or_its_bytes(tmp_path: Path, encoding: str, kind: str, head: str) -> None:
-    said = {"iso-8859-1": "Crème brûlée à la façon de", "windows-1251": "Съешь же ещё этих мягких французских булок"}
+def test_the_charset_comes_from_the_header_the_page_or_its_bytes(
+    tmp_path: Path, encoding: str, kind: str, head: str
+) -> None:
+    said = {
+        "iso-8859-1": "Crème brûlée à la façon de",
+        "windows-1251": "Съешь же ещё этих мягких французских булок",
+    }
     text = said.get(encoding, "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。") * 20
     (tmp_path / "a.warc").write_bytes(page("http://a/", html(text, head).encode(encoding), kind=kind))
     rows, rejects = read(tmp_path / "a.warc")
@@ -121,7 +145,9 @@ def test_records_of_other_kinds_are_counted_unless_they_are_about_the_crawl(tmp_
     assert rejects == [(number, "not_a_page") for number in (4, 5, 6, 7)]
 
 
-def test_of_a_truncated_crawl_what_comes_before_the_break_arrives_and_the_break_is_named(tmp_path: Path) -> None:
+def test_of_a_truncated_crawl_what_comes_before_the_break_arrives_and_the_break_is_named(
+    tmp_path: Path,
+) -> None:
     pages = [page(f"http://{n}/", html(f"{n} {STORY}").encode()) for n in range(5)]
     (tmp_path / "a.warc.gz").write_bytes(zipped(*pages)[:-40])
     rows, rejects = read(tmp_path / "a.warc.gz")
@@ -129,12 +155,17 @@ def test_of_a_truncated_crawl_what_comes_before_the_break_arrives_and_the_break_
     assert rejects == [(None, "broken_compression")]
     (tmp_path / "b.warc").write_bytes(b"".join(pages)[:-400])
     rows, rejects = read(tmp_path / "b.warc")
-    assert ([row["url"] for row in rows], rejects) == ([f"http://{n}/" for n in range(4)], [(5, "broken_record")])
+    assert ([row["url"] for row in rows], rejects) == (
+        [f"http://{n}/" for n in range(4)],
+        [(5, "broken_record")],
+    )
 
 
 def test_a_page_that_takes_too_long_is_named_and_the_next_one_arrives(tmp_path: Path) -> None:
     endless = html("<p>word <b>word</b> " * 700_000).encode()
-    (tmp_path / "a.warc").write_bytes(page("http://endless/", endless) + page("http://good/", html(STORY).encode()))
+    (tmp_path / "a.warc").write_bytes(
+        page("http://endless/", endless) + page("http://good/", html(STORY).encode())
+    )
     rows, rejects = read(tmp_path / "a.warc", page_seconds=0.25)
     assert ([row["url"] for row in rows], rejects) == (["http://good/"], [(1, "page_took_too_long")])
 
@@ -155,5 +186,7 @@ def test_a_page_that_brings_the_extraction_down_costs_that_page_only() -> None:
 
 
 def test_max_documents_of_a_crawl(tmp_path: Path) -> None:
-    (tmp_path / "a.warc").write_bytes(b"".join(page(f"http://{n}/", html(f"{n} {STORY}").encode()) for n in range(5)))
+    (tmp_path / "a.warc").write_bytes(
+        b"".join(page(f"http://{n}/", html(f"{n} {STORY}").encode()) for n in range(5))
+    )
     assert len(read(tmp_path / "a.warc", max_documents=2)[0]) == 2

@@ -25,7 +25,12 @@ from pipeline.stages.dedup import (
 
 
 def signed(texts: list[str], params: DedupParams) -> pa.RecordBatch:
-    return signatures(pa.record_batch({"id": [str(i) for i in range(len(texts))], "text": pa.array(texts, pa.large_string())}), params)
+    return signatures(
+        pa.record_batch(
+            {"id": [str(i) for i in range(len(texts))], "text": pa.array(texts, pa.large_string())}
+        ),
+        params,
+    )
 
 
 def clusters(count: int, pairs: list[tuple[int, int]]) -> list[int]:
@@ -41,7 +46,9 @@ def test_a_band_key_is_equal_exactly_where_all_rows_of_the_band_are():
     minhash = np.array(signature.column("minhash").to_pylist()).reshape(len(texts), 16, 2)
     keys = band_keys(signature, params)
     assert keys.shape == (10, 16)
-    assert len(np.unique(keys)) == len({(band, *values) for row in minhash for band, values in enumerate(row.tolist())})
+    assert len(np.unique(keys)) == len(
+        {(band, *values) for row in minhash for band, values in enumerate(row.tolist())}
+    )
     for i in range(10):
         assert np.array_equal(keys[0] == keys[i], (minhash[0] == minhash[i]).all(axis=1))
 
@@ -73,8 +80,12 @@ small_keys = st.lists(st.one_of(st.integers(0, 6), st.just(int(EMPTY_KEY))), max
 def test_pairs_star_to_the_smallest_row_of_each_key_in_whatever_order_rows_arrive(keys, shuffler):
     rows = list(range(len(keys)))
     shuffler.shuffle(rows)
-    left, right = candidate_pairs(*sort_band(np.array([keys[row] for row in rows], np.uint64), np.array(rows, np.int64)))
-    expected = {(keys.index(key), row) for row, key in enumerate(keys) if key != EMPTY_KEY and keys.index(key) != row}
+    left, right = candidate_pairs(
+        *sort_band(np.array([keys[row] for row in rows], np.uint64), np.array(rows, np.int64))
+    )
+    expected = {
+        (keys.index(key), row) for row, key in enumerate(keys) if key != EMPTY_KEY and keys.index(key) != row
+    }
     assert set(zip(left.tolist(), right.tolist(), strict=True)) == expected
     assert len(left) == len(expected)
 
@@ -85,7 +96,11 @@ def test_runs_sorted_part_by_part_merge_to_the_pairs_of_the_whole(keys, cuts):
     whole, rows = np.array(keys, np.uint64), np.arange(len(keys))
     edges = sorted({0, len(keys), *(cut for cut in cuts if cut < len(keys))})
     runs = [sort_band(whole[start:end], rows[start:end]) for start, end in pairwise(edges)]
-    merged = sort_band(*(np.concatenate(columns) for columns in zip(*runs, strict=True))) if runs else (whole, rows)
+    merged = (
+        sort_band(*(np.concatenate(columns) for columns in zip(*runs, strict=True)))
+        if runs
+        else (whole, rows)
+    )
     for ours, scratch in zip(candidate_pairs(*merged), candidate_pairs(*sort_band(whole, rows)), strict=True):
         assert np.array_equal(ours, scratch)
 
@@ -118,4 +133,7 @@ def test_equal_text_has_equal_keys_its_first_row_stands_for_it_and_empty_text_fo
     assert first_of_equal(signature).tolist() == [0, 1, 6]
     assert (keys == EMPTY_KEY).tolist() == [False, False, False, True, True, False, False]
     assert keys[0] == keys[2] and keys[1] == keys[5] and len(set(keys.tolist())) == 4
-    assert np.array_equal(exact_keys(signature.slice(2).column("exact"), signature.slice(2).column("num_shingles").to_numpy()), keys[2:])
+    assert np.array_equal(
+        exact_keys(signature.slice(2).column("exact"), signature.slice(2).column("num_shingles").to_numpy()),
+        keys[2:],
+    )

@@ -33,17 +33,26 @@ def articles() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def pairs() -> list[dict]:
-    return [json.loads(line) for line in (CORPORA / "labelled" / "neardup_articles_2500.pairs.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)
+        for line in (CORPORA / "labelled" / "neardup_articles_2500.pairs.jsonl").read_text().splitlines()
+    ]
 
 
 def test_the_exact_similarity_of_every_labelled_pair_is_the_published_one(articles, pairs):
     for pair in pairs:
         sets = shingle_sets(batch({name: articles[name] for name in (pair["a"], pair["b"])}), DedupParams())
-        assert jaccard(sets.hashes[: sets.offsets[1]], sets.hashes[sets.offsets[1] :]) == pytest.approx(pair["jaccard"], abs=5e-5)
+        assert jaccard(sets.hashes[: sets.offsets[1]], sets.hashes[sets.offsets[1] :]) == pytest.approx(
+            pair["jaccard"], abs=5e-5
+        )
 
 
 def test_every_labelled_duplicate_goes_and_nothing_else(articles, pairs):
-    removed = {(row["duplicate_of"], row["id"]) for row in deduplicate([batch(articles)], [0], DedupParams()).to_pylist() if not row["keep"]}
+    removed = {
+        (row["duplicate_of"], row["id"])
+        for row in deduplicate([batch(articles)], [0], DedupParams()).to_pylist()
+        if not row["keep"]
+    }
     similar = {frozenset((pair["a"], pair["b"])) for pair in pairs if pair["jaccard"] >= 0.8}
     assert {frozenset(pair) for pair in removed} <= similar
     # No article of this set is in two pairs, so that one of each pair is removable.
@@ -55,13 +64,19 @@ def edited(text: str, generator: np.random.Generator) -> str:
     words = text.split(" ")
     for _ in range(int(generator.integers(1, 4))):
         at, size = int(generator.integers(len(words))), 1 + int(len(words) * generator.uniform(0, 0.05))
-        words[at : at + size] = [[], words[at : at + size] * 2, ["changed"] * size][int(generator.integers(3))]
+        words[at : at + size] = [[], words[at : at + size] * 2, ["changed"] * size][
+            int(generator.integers(3))
+        ]
     return " ".join(words)
 
 
 def test_injected_edits_of_an_encyclopedia_are_found_as_its_exact_similarities_say():
     generator = np.random.default_rng(0)
-    texts = {name: text[:20_000] for name, text in list(documents_of(CORPORA / "enwiki.jsonl.zst").items())[:600] if len(text) > 400}
+    texts = {
+        name: text[:20_000]
+        for name, text in list(documents_of(CORPORA / "enwiki.jsonl.zst").items())[:600]
+        if len(text) > 400
+    }
     originals = list(texts)
     family = {name: name for name in originals}
     for i in range(400):
@@ -73,9 +88,14 @@ def test_injected_edits_of_an_encyclopedia_are_found_as_its_exact_similarities_s
     for row in rows:
         if not row["keep"]:
             # `\w+` breaks a word at a combining mark and ours does not: a few articles quote such scripts.
-            assert row["jaccard"] == pytest.approx(similarity(shingles[row["id"]], shingles[row["duplicate_of"]]), abs=1e-3)
+            assert row["jaccard"] == pytest.approx(
+                similarity(shingles[row["id"]], shingles[row["duplicate_of"]]), abs=1e-3
+            )
             assert row["jaccard"] >= 0.8
-    missed = sum(any(family[a] == family[b] and similarity(shingles[a], shingles[b]) >= 0.8 for b in kept[:i]) for i, a in enumerate(kept))
+    missed = sum(
+        any(family[a] == family[b] and similarity(shingles[a], shingles[b]) >= 0.8 for b in kept[:i])
+        for i, a in enumerate(kept)
+    )
     removed = len(rows) - len(kept)
     assert removed > 200
     assert removed >= 0.98 * (removed + missed)

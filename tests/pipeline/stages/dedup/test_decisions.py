@@ -44,7 +44,12 @@ def edited(source: list[str], share: float, seed: int) -> list[str]:
 def test_each_removal_names_a_kept_document_its_reason_and_the_exact_similarity():
     source = words(1, 400)
     rows = decide(
-        [" ".join(source), " ".join(source).upper() + "\n", " ".join(edited(source, 0.05, 2)), "Something else entirely, of more than five words."]
+        [
+            " ".join(source),
+            " ".join(source).upper() + "\n",
+            " ".join(edited(source, 0.05, 2)),
+            "Something else entirely, of more than five words.",
+        ]
     )
     assert [row["keep"] for row in rows] == [True, False, False, True]
     assert [row["reason"] for row in rows] == [None, "exact", "near", None]
@@ -77,7 +82,9 @@ def test_the_survivor_is_of_the_first_corpus_then_longer_then_of_the_lower_id():
 
 @st.composite
 def corpora(draw):
-    """Documents derived from one another by edits of up to a quarter of their words, exact copies and empty ones among them."""
+    """Documents derived from one another by edits of up to a quarter of their words, exact copies and empty
+    ones among them.
+    """
     texts = [draw(st.sampled_from([" ".join(words(seed, 60)) for seed in range(3)]))]
     for seed in range(draw(st.integers(3, 25))):
         source = texts[draw(st.integers(0, len(texts) - 1))].split() or words(seed, 60)
@@ -91,11 +98,18 @@ def corpora(draw):
 
 
 def decisions(documents: list[tuple[str, str, int]], cuts: list[int]) -> dict[str, dict]:
-    """The decisions for (id, text, priority) in the given order, split into batches at the cuts and where the priority changes."""
+    """The decisions for (id, text, priority) in the given order, split into batches at the cuts and where the
+    priority changes.
+    """
     batches, priorities, start = [], [], 0
     for end in range(1, len(documents) + 1):
         if end == len(documents) or end in cuts or documents[end][2] != documents[start][2]:
-            batches.append(batch([text for _, text, _ in documents[start:end]], [name for name, _, _ in documents[start:end]]))
+            batches.append(
+                batch(
+                    [text for _, text, _ in documents[start:end]],
+                    [name for name, _, _ in documents[start:end]],
+                )
+            )
             priorities.append(documents[start][2])
             start = end
     return {row["id"]: row for row in deduplicate(batches, priorities, PARAMS).to_pylist()}
@@ -103,9 +117,13 @@ def decisions(documents: list[tuple[str, str, int]], cuts: list[int]) -> dict[st
 
 @settings(deadline=None, max_examples=40)
 @given(corpora(), st.randoms(use_true_random=False), st.lists(st.integers(1, 25), max_size=4))
-def test_neither_order_nor_batches_change_a_decision_and_every_removal_is_similar_to_a_kept_document(corpus, shuffler, cuts):
+def test_neither_order_nor_batches_change_a_decision_and_every_removal_is_similar_to_a_kept_document(
+    corpus, shuffler, cuts
+):
     texts, priorities = corpus
-    documents = [(f"{i:03}", text, priority) for i, (text, priority) in enumerate(zip(texts, priorities, strict=True))]
+    documents = [
+        (f"{i:03}", text, priority) for i, (text, priority) in enumerate(zip(texts, priorities, strict=True))
+    ]
     rows = decisions(documents, [])
     shuffled = documents.copy()
     shuffler.shuffle(shuffled)
@@ -116,9 +134,18 @@ def test_neither_order_nor_batches_change_a_decision_and_every_removal_is_simila
             assert row["reason"] is None and row["duplicate_of"] is None and row["jaccard"] is None
             continue
         survivor = rows[row["duplicate_of"]]
-        exact = np.float32(jaccard(*(sets.hashes[sets.offsets[i] : sets.offsets[i + 1]] for i in (int(survivor["id"]), int(row["id"])))))
+        exact = np.float32(
+            jaccard(
+                *(
+                    sets.hashes[sets.offsets[i] : sets.offsets[i + 1]]
+                    for i in (int(survivor["id"]), int(row["id"]))
+                )
+            )
+        )
         assert survivor["keep"] and row["jaccard"] == exact >= np.float32(PARAMS.threshold)
-    assert Counter(row["duplicate_of"] or row["id"] for row in rows.values()) == {row["id"]: row["cluster"] for row in rows.values() if row["keep"]}
+    assert Counter(row["duplicate_of"] or row["id"] for row in rows.values()) == {
+        row["id"]: row["cluster"] for row in rows.values() if row["keep"]
+    }
 
 
 def test_members_linked_only_by_a_chain_stay_and_stand_for_those_like_them():
@@ -137,7 +164,12 @@ def test_members_linked_only_by_a_chain_stay_and_stand_for_those_like_them():
 
 
 def test_ten_thousand_empty_documents_and_one_word_documents_are_never_near_each_other():
-    texts = [""] * 10_000 + ["  \n"] + [f"word{i}" for i in range(1000)] + ["word7", "Word7 ", "C++", "C#", "!!!", "???"]
+    texts = (
+        [""] * 10_000
+        + ["  \n"]
+        + [f"word{i}" for i in range(1000)]
+        + ["word7", "Word7 ", "C++", "C#", "!!!", "???"]
+    )
     rows = decide(texts)
     assert all(row["keep"] and row["cluster"] == 1 for row in rows[:10_001])
     assert [row["reason"] for row in rows if not row["keep"]] == ["exact", "exact"]
@@ -148,13 +180,17 @@ def test_a_million_copies_of_one_document_leave_one_and_take_seconds():
     text = b"the same short page again"
     count = 1_000_000
     copies = pa.Array.from_buffers(
-        pa.large_string(), count, [None, pa.py_buffer(np.arange(count + 1, dtype=np.int64) * len(text)), pa.py_buffer(text * count)]
+        pa.large_string(),
+        count,
+        [None, pa.py_buffer(np.arange(count + 1, dtype=np.int64) * len(text)), pa.py_buffer(text * count)],
     )
     ids = pa.array(np.arange(count)).cast(pa.string())
     documents = pa.record_batch({"id": ids, "text": copies})
     kept(["warm the compiled kernels up"])
     started = time.process_time()
-    rows = deduplicate([documents.slice(start, 100_000) for start in range(0, count, 100_000)], [0] * 10, PARAMS)
+    rows = deduplicate(
+        [documents.slice(start, 100_000) for start in range(0, count, 100_000)], [0] * 10, PARAMS
+    )
     assert time.process_time() - started < 20
     assert rows.filter(rows["keep"])["id"].to_pylist() == ["0"]
     assert rows["cluster"][0].as_py() == count
@@ -190,8 +226,20 @@ def test_texts_that_differ_in_one_character_follow_the_threshold():
 def test_look_alikes_are_different_texts_unless_unicode_says_they_are_the_same():
     latin = "The paper and a copy are about one ocean"
     assert kept([latin, latin.replace("a", "\u0430").replace("o", "\u043e")]) == [0, 1]
-    assert len(kept(["Le café était fermé dès midi hier", "Le cafe\u0301 e\u0301tait ferme\u0301 de\u0300s midi hier"])) == 1
-    assert kept(["full width text stays what it is", "\uff46\uff55\uff4c\uff4c width text stays what it is"]) == [0, 1]
+    assert (
+        len(
+            kept(
+                [
+                    "Le café était fermé dès midi hier",
+                    "Le cafe\u0301 e\u0301tait ferme\u0301 de\u0300s midi hier",
+                ]
+            )
+        )
+        == 1
+    )
+    assert kept(
+        ["full width text stays what it is", "\uff46\uff55\uff4c\uff4c width text stays what it is"]
+    ) == [0, 1]
 
 
 def test_a_very_long_document_takes_time_linear_in_its_length():
@@ -228,17 +276,26 @@ def test_containment_removes_an_excerpt_that_jaccard_keeps():
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.lists(st.frozensets(st.integers(1, 12), min_size=1), min_size=2, max_size=8), st.sampled_from([0.2, 0.5, 0.8, 1.0]))
+@given(
+    st.lists(st.frozensets(st.integers(1, 12), min_size=1), min_size=2, max_size=8),
+    st.sampled_from([0.2, 0.5, 0.8, 1.0]),
+)
 def test_verification_keeps_what_no_kept_document_is_similar_to(members, threshold):
     hashes = np.array([value for member in members for value in sorted(member)], np.uint64)
     offsets = np.cumsum([0] + [len(member) for member in members])
     keys = np.ones((len(members), 3), np.uint64)
-    verified = verify(keys, ShingleSets(offsets, hashes), np.arange(len(members)), DedupParams(threshold=threshold))
+    verified = verify(
+        keys, ShingleSets(offsets, hashes), np.arange(len(members)), DedupParams(threshold=threshold)
+    )
     for i, member in enumerate(members):
         similarity = [len(member & other) / len(member | other) for other in members]
         earlier = [j for j in range(i) if verified.keeper[j] == j and similarity[j] >= threshold]
         assert verified.keeper[i] == (earlier[0] if earlier else i)
-        assert verified.jaccard[i] == np.float32(similarity[earlier[0]]) if earlier else np.isnan(verified.jaccard[i])
+        assert (
+            verified.jaccard[i] == np.float32(similarity[earlier[0]])
+            if earlier
+            else np.isnan(verified.jaccard[i])
+        )
 
 
 def test_an_id_that_occurs_twice_is_refused_by_name():

@@ -15,7 +15,8 @@ from pipeline.stages.dedup.characters import CODE_POINTS, MARK, NFC_UNSURE, SPAC
 from pipeline.stages.dedup.hashing import murmur128
 
 PARAMS = DedupParams()
-# Letters that fold to more bytes or characters, that compose, that fall out of \w, and white space that is not ASCII.
+# Letters that fold to more bytes or characters, that compose, that fall out of \w, and white space that is
+# not ASCII.
 ODD_CHARACTERS = (
     "aAbZ09_ \t\n.,'éÉe\u0301ßẞİI\u0131\u017fΐΰﬃŉK\u212a\u0345\u0390中文字한"
     "\u1112\u1161\u11abक\u093f\u0928\U0001d518𐐀😀\ufe0f\u200d\u00a0\u3000\x00ⓐⒶ"
@@ -23,14 +24,20 @@ ODD_CHARACTERS = (
 
 
 def batch(texts: list[str]) -> pa.RecordBatch:
-    return pa.record_batch({"id": [f"{i:05}" for i in range(len(texts))], "text": pa.array(texts, pa.large_string())})
+    return pa.record_batch(
+        {"id": [f"{i:05}" for i in range(len(texts))], "text": pa.array(texts, pa.large_string())}
+    )
 
 
 def words_of(text: str) -> list[str]:
-    """`\\w+` of the NFC casefolded text, where a combining mark continues a word; one character at a time, to compare the kernel with."""
+    """`\\w+` of the NFC casefolded text, where a combining mark continues a word; one character at a time, to
+    compare the kernel with.
+    """
     words, word = [], ""
     for character in unicodedata.normalize("NFC", text).strip().casefold():
-        inside = character.isalnum() or character == "_" or (word and unicodedata.category(character)[0] == "M")
+        inside = (
+            character.isalnum() or character == "_" or (word and unicodedata.category(character)[0] == "M")
+        )
         if not inside and word:
             words.append(word)
         word = word + character if inside else ""
@@ -46,7 +53,10 @@ def shingles_of(text: str, ngram: int) -> set[str]:
 
 
 def rows_of(sets) -> list[set[int]]:
-    return [set(sets.hashes[start:end].tolist()) for start, end in zip(sets.offsets[:-1], sets.offsets[1:], strict=True)]
+    return [
+        set(sets.hashes[start:end].tolist())
+        for start, end in zip(sets.offsets[:-1], sets.offsets[1:], strict=True)
+    ]
 
 
 def exact_of(*texts: str) -> list[bytes]:
@@ -54,7 +64,10 @@ def exact_of(*texts: str) -> list[bytes]:
 
 
 def test_the_minhash_equals_datasketchs_affine32_of_the_same_shingle_hashes():
-    texts = ["The quick brown fox jumps over the lazy dog and runs away. " * k + f"Ending number {k} of them all." for k in range(1, 9)]
+    texts = [
+        "The quick brown fox jumps over the lazy dog and runs away. " * k + f"Ending number {k} of them all."
+        for k in range(1, 9)
+    ]
     for seed in (1, 42):
         params = DedupParams(seed=seed, bands=21, rows=5)
         minhash = signatures(batch(texts), params).column("minhash").to_pylist()
@@ -68,7 +81,10 @@ def test_the_exact_hash_is_murmurhash3_of_the_normalised_text():
     assert exact_of(" Hello\n")[0].hex() == "029bbd41b3a7d8cb191dae486a901e5b"
     fox = b"The quick brown fox jumps over the lazy dog"
     blocks = np.frombuffer(fox.ljust(64, b"\0"), np.uint64).copy()
-    assert [f"{int(half):016x}" for half in murmur128(blocks, len(fox))] == ["e34bbc7bbc071b6c", "7a433ca9c49a9347"]
+    assert [f"{int(half):016x}" for half in murmur128(blocks, len(fox))] == [
+        "e34bbc7bbc071b6c",
+        "7a433ca9c49a9347",
+    ]
 
 
 @settings(deadline=None, max_examples=200)
@@ -96,12 +112,18 @@ def test_exact_hashes_are_equal_exactly_where_the_normalised_texts_are(texts):
 @given(st.lists(st.text(alphabet=ODD_CHARACTERS, max_size=80), min_size=1, max_size=10), st.integers(0, 9))
 def test_a_signature_does_not_depend_on_the_batch_that_it_is_computed_in(texts, cut):
     whole = signatures(batch(texts), PARAMS)
-    parts = [signatures(part, PARAMS) for part in (batch(texts).slice(0, cut), batch(texts).slice(cut)) if len(part)]
+    parts = [
+        signatures(part, PARAMS)
+        for part in (batch(texts).slice(0, cut), batch(texts).slice(cut))
+        if len(part)
+    ]
     assert pa.Table.from_batches(parts).combine_chunks() == pa.Table.from_batches([whole])
 
 
 def test_sets_are_sorted_and_hold_each_shingle_once_however_often_it_occurs():
-    sets = shingle_sets(batch(["round and round again " * 2000, "word " * 5000, "", "one two three four five six"]), PARAMS)
+    sets = shingle_sets(
+        batch(["round and round again " * 2000, "word " * 5000, "", "one two three four five six"]), PARAMS
+    )
     assert np.diff(sets.offsets).tolist() == [4, 1, 0, 2]
     for start, end in zip(sets.offsets[:-1], sets.offsets[1:], strict=True):
         assert (np.diff(sets.hashes[start:end]) > 0).all()
@@ -121,7 +143,10 @@ def test_a_capped_document_is_flagged_and_keeps_the_hash_and_the_evidence_of_all
     assert signed.column("length").to_pylist() == [305, 308, 300]
     assert len(set(signed.column("exact").to_pylist())) == 3
     assert len({str(row) for row in signed.column("minhash").to_pylist()}) == 1
-    assert len({str(row) for row in rows_of(shingle_sets(batch([long, other]), DedupParams(max_chars=300)))}) == 2
+    assert (
+        len({str(row) for row in rows_of(shingle_sets(batch([long, other]), DedupParams(max_chars=300)))})
+        == 2
+    )
 
 
 def test_a_hundred_times_longer_document_keeps_its_whole_signature_in_order():
@@ -141,7 +166,9 @@ def test_no_documents_and_nulls_and_short_strings_columns_are_read():
 
 def test_bytes_that_are_not_utf8_are_hashed_without_reading_past_the_row():
     offsets = np.array([0, 3, 5, 9], np.int64)
-    damaged = pa.Array.from_buffers(pa.large_string(), 3, [None, pa.py_buffer(offsets), pa.py_buffer(b"ab\xf0\xe2\x82\xf7\xbf\xbf\xbf")])
+    damaged = pa.Array.from_buffers(
+        pa.large_string(), 3, [None, pa.py_buffer(offsets), pa.py_buffer(b"ab\xf0\xe2\x82\xf7\xbf\xbf\xbf")]
+    )
     documents = pa.record_batch({"id": ["a", "b", "c"], "text": damaged})
     assert len(set(signatures(documents, PARAMS).column("exact").to_pylist())) == 3
 
@@ -164,7 +191,10 @@ def test_the_tables_leave_out_no_letter_mark_or_space():
     assert np.array_equal(classes & MARK != 0, [unicodedata.category(text)[0] == "M" for text in texts])
 
 
-@pytest.mark.parametrize("wrong", [{"threshold": 0}, {"threshold": 1.1}, {"bands": 0}, {"ngram": 0}, {"max_chars": 0}, {"num_perm": 112}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"threshold": 0}, {"threshold": 1.1}, {"bands": 0}, {"ngram": 0}, {"max_chars": 0}, {"num_perm": 112}],
+)
 def test_parameters_without_meaning_are_refused(wrong):
     with pytest.raises(ValueError):
         DedupParams(**wrong)

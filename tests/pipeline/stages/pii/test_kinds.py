@@ -107,13 +107,26 @@ def test_dates_sums_and_plain_numbers_are_no_telephone_numbers(text: str) -> Non
     assert scrubbed(text) == text
 
 
-@pytest.mark.parametrize("text", ["123-45-6789", "853-37-1694", "ssn: 123 45 6789", "Social Security no. 123456789"])
+@pytest.mark.parametrize(
+    "text", ["123-45-6789", "853-37-1694", "ssn: 123 45 6789", "Social Security no. 123456789"]
+)
 def test_a_social_security_number_that_could_be_issued_goes(text: str) -> None:
     assert scrubbed(text).endswith("[SSN]")
 
 
 @pytest.mark.parametrize(
-    "text", ["000-12-3456", "666-12-3456", "900-12-3456", "123-00-4567", "123-45-0000", "078-05-1120", "1-123-45-6789", "123-45-67890", "123 45 6789"]
+    "text",
+    [
+        "000-12-3456",
+        "666-12-3456",
+        "900-12-3456",
+        "123-00-4567",
+        "123-45-0000",
+        "078-05-1120",
+        "1-123-45-6789",
+        "123-45-67890",
+        "123 45 6789",
+    ],
 )
 def test_a_number_that_is_never_issued_or_is_longer_is_no_social_security_number(text: str) -> None:
     assert "[SSN]" not in scrubbed(text)
@@ -221,12 +234,28 @@ def test_the_edges_of_the_range_of_jcb_need_no_word() -> None:
     assert scrubbed("3528000000000007 3589000000000003") == "[CREDIT_CARD] [CREDIT_CARD]"
 
 
-@pytest.mark.parametrize("number", ["GB82WEST12345698765432", "gb82 west 1234 5698 7654 32", "DE89 3704 0044 0532 0130 00", "NO9386011117947"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        "GB82WEST12345698765432",
+        "gb82 west 1234 5698 7654 32",
+        "DE89 3704 0044 0532 0130 00",
+        "NO9386011117947",
+    ],
+)
 def test_an_iban_with_the_right_length_and_checksum_goes(number: str) -> None:
     assert scrubbed(f"to {number}, please") == "to [IBAN], please"
 
 
-@pytest.mark.parametrize("text", ["GB83WEST12345698765432", "XX82WEST12345698765432", "GB82WEST123456987654321", "aGB82WEST12345698765432"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GB83WEST12345698765432",
+        "XX82WEST12345698765432",
+        "GB82WEST123456987654321",
+        "aGB82WEST12345698765432",
+    ],
+)
 def test_an_iban_with_another_length_country_or_checksum_stays(text: str) -> None:
     assert scrubbed(text) == text
 
@@ -237,7 +266,10 @@ def test_an_iban_with_another_length_country_or_checksum_stays(text: str) -> Non
         ("postgres://me:s3cret@db.example.org/x", "postgres://[SECRET]@db.example.org/x"),
         ("redis://:p@ss@localhost:6379", "redis://[SECRET]@localhost:6379"),
         ("AKIAIOSFODNN7EXAMPLE.", "[SECRET]."),
-        ('aws_secret_access_key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"', 'aws_secret_access_key = "[SECRET]"'),
+        (
+            'aws_secret_access_key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"',
+            'aws_secret_access_key = "[SECRET]"',
+        ),
         ("token=ghp_" + "a1B2" * 9, "token=[SECRET]"),
         ("github_pat_" + "11ABCDEFG0_" + "x" * 59, "[SECRET]"),
         ("sk-ant-api03-" + "Ab-1_" * 10, "[SECRET]"),
@@ -276,6 +308,10 @@ def test_a_kind_that_is_off_is_left_alone() -> None:
 
 
 def test_the_format_replacement_keeps_a_value_of_the_same_format() -> None:
-    text = "a@b.org 123-45-6789 8.8.8.8 2606:4700::1111 4111111111111111 GB82WEST12345698765432 +44 20 7946 0958"
-    expected = "user@example.com 000-00-0000 192.0.2.1 2001:db8::1 0000-0000-0000-0000 XX00XXXX00000000 202-555-0100"
+    text = (
+        "a@b.org 123-45-6789 8.8.8.8 2606:4700::1111 4111111111111111 GB82WEST12345698765432 +44 20 7946 0958"
+    )
+    expected = (
+        "user@example.com 000-00-0000 192.0.2.1 2001:db8::1 0000-0000-0000-0000 XX00XXXX00000000 202-555-0100"
+    )
     assert scrubbed(text, replacement="format") == expected

@@ -1,4 +1,6 @@
-"""Recall and precision on labelled sentences (seen while the rules were written, so a floor and no estimate), and real text left alone."""
+"""Recall and precision on labelled sentences (seen while the rules were written, so a floor and no estimate),
+and real text left alone.
+"""
 
 import io
 import json
@@ -12,10 +14,26 @@ from pipeline.stages.pii import PiiParams, scrub
 
 zstandard = pytest.importorskip("zstandard")
 CORPORA = Path(__file__).parents[5] / "shared" / "corpora"
-pytestmark = pytest.mark.skipif(not CORPORA.is_dir(), reason="the shared corpora are not beside this checkout")
+pytestmark = pytest.mark.skipif(
+    not CORPORA.is_dir(), reason="the shared corpora are not beside this checkout"
+)
 
-LABELS = {"EMAIL_ADDRESS": "email", "PHONE_NUMBER": "phone", "US_SSN": "ssn", "IP_ADDRESS": "ip", "CREDIT_CARD": "credit_card", "IBAN_CODE": "iban"}
-FLOORS = {"email": (0.97, 0.97), "ip": (0.97, 0.97), "ssn": (0.97, 0.97), "iban": (0.97, 0.97), "credit_card": (0.90, 0.95), "phone": (0.90, 0.95)}
+LABELS = {
+    "EMAIL_ADDRESS": "email",
+    "PHONE_NUMBER": "phone",
+    "US_SSN": "ssn",
+    "IP_ADDRESS": "ip",
+    "CREDIT_CARD": "credit_card",
+    "IBAN_CODE": "iban",
+}
+FLOORS = {
+    "email": (0.97, 0.97),
+    "ip": (0.97, 0.97),
+    "ssn": (0.97, 0.97),
+    "iban": (0.97, 0.97),
+    "credit_card": (0.90, 0.95),
+    "phone": (0.90, 0.95),
+}
 
 
 def rows_of(name: str) -> list[dict]:
@@ -24,7 +42,12 @@ def rows_of(name: str) -> list[dict]:
 
 
 def batch_of(rows: list[dict]) -> pa.RecordBatch:
-    return pa.record_batch({"id": [row["id"] for row in rows], "text": pa.array([row["text"] for row in rows], pa.large_string())})
+    return pa.record_batch(
+        {
+            "id": [row["id"] for row in rows],
+            "text": pa.array([row["text"] for row in rows], pa.large_string()),
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +63,9 @@ def spans_by_kind() -> tuple[dict[str, set], dict[str, set]]:
 
 
 @pytest.mark.parametrize("kind", FLOORS)
-def test_exact_spans_reach_the_floors_of_recall_and_precision(kind: str, spans_by_kind: tuple[dict[str, set], dict[str, set]]) -> None:
+def test_exact_spans_reach_the_floors_of_recall_and_precision(
+    kind: str, spans_by_kind: tuple[dict[str, set], dict[str, set]]
+) -> None:
     expected, found = (side[kind] for side in spans_by_kind)
     right = len(expected & found)
     least_recall, least_precision = FLOORS[kind]
@@ -48,7 +73,9 @@ def test_exact_spans_reach_the_floors_of_recall_and_precision(kind: str, spans_b
     assert right / len(found) >= least_precision
 
 
-def test_no_secret_is_seen_in_sentences_that_hold_none(spans_by_kind: tuple[dict[str, set], dict[str, set]]) -> None:
+def test_no_secret_is_seen_in_sentences_that_hold_none(
+    spans_by_kind: tuple[dict[str, set], dict[str, set]],
+) -> None:
     assert spans_by_kind[1]["secret"] == set()
 
 

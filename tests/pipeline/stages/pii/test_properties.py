@@ -1,4 +1,6 @@
-"""What holds for any text: same bytes without matches, spans in characters, idempotence, linear time, public means `ipaddress.is_global`."""
+"""What holds for any text: same bytes without matches, spans in characters, idempotence, linear time, public
+means `ipaddress.is_global`.
+"""
 
 import ipaddress
 import time
@@ -23,18 +25,23 @@ VALUES = {
     "AKIAIOSFODNN7EXAMPLE": "secret",
 }
 PIECES = """
-jo@doe.org user@example.com [EMAIL] [PHONE] 1.2.3.4 192.0.2.1 a::1 2001: ::ffff: 0171/1234567 202-555-0100 000-00-0000 123456789 (0) +1 +44 u:p@
-4222222222222 378282246310005 eyJhbGciOi.eyJzdWIiOi SECRET0000000000 :// phone call: version and ssn card fax office x12 ext .com [ ] ( ) @ : / .
+jo@doe.org user@example.com [EMAIL] [PHONE] 1.2.3.4 192.0.2.1 a::1 2001: ::ffff: 0171/1234567 202-555-0100
+000-00-0000 123456789 (0) +1 +44 u:p@
+4222222222222 378282246310005 eyJhbGciOi.eyJzdWIiOi SECRET0000000000 :// phone call: version and ssn card
+fax office x12 ext .com [ ] ( ) @ : / .
 - + # = x é 例 § $ % _ 0 12 555
 """
 FRAGMENTS = st.sampled_from([*VALUES, "467 3395", "0490 75 40 81", " ", "\n", "\u00a0", *PIECES.split()])
-TEXTS = st.lists(st.one_of(FRAGMENTS, st.text(alphabet="0123456789 -.@:ax[(+", max_size=6)), max_size=14).map("".join)
+TEXTS = st.lists(st.one_of(FRAGMENTS, st.text(alphabet="0123456789 -.@:ax[(+", max_size=6)), max_size=14).map(
+    "".join
+)
 
 
 def batch(*texts: str) -> pa.RecordBatch:
     columns = [[str(i) for i in range(len(texts))], list(texts), None, None, None]
     arrays = [
-        pa.array(values if values is not None else [None] * len(texts), field.type) for values, field in zip(columns, DOCUMENT_SCHEMA, strict=True)
+        pa.array(values if values is not None else [None] * len(texts), field.type)
+        for values, field in zip(columns, DOCUMENT_SCHEMA, strict=True)
     ]
     return pa.record_batch(arrays, schema=DOCUMENT_SCHEMA)
 
@@ -43,7 +50,9 @@ def texts_of(documents: pa.RecordBatch) -> list[str]:
     return documents.column("text").to_pylist()
 
 
-@given(st.lists(st.one_of(TEXTS, st.text(max_size=40)), max_size=5), st.sampled_from(["placeholder", "format"]))
+@given(
+    st.lists(st.one_of(TEXTS, st.text(max_size=40)), max_size=5), st.sampled_from(["placeholder", "format"])
+)
 @settings(max_examples=1500, deadline=None)
 @example(["version 555.123.4567 and 1.2.3.4", "a@b.org=555-123-4567", "123-45-6789-foo@bar.com"], "format")
 def test_scrubbing_twice_equals_scrubbing_once(texts: list[str], replacement: str) -> None:
@@ -60,22 +69,37 @@ def test_the_spans_say_in_characters_what_was_replaced(texts: list[str]) -> None
     rows = spans.to_pylist()
     for row in reversed(rows):
         index = int(row["id"])
-        expected[index] = expected[index][: row["start"]] + f"[{row['kind'].upper()}]" + expected[index][row["end"] :]
+        expected[index] = (
+            expected[index][: row["start"]] + f"[{row['kind'].upper()}]" + expected[index][row["end"] :]
+        )
     assert texts_of(documents) == expected
     assert rows == sorted(rows, key=lambda row: (int(row["id"]), row["start"]))
 
 
-@given(st.text(alphabet="é例🙂 ж\n", max_size=12), st.sampled_from(sorted(VALUES)), st.text(alphabet="例🙂\n,", max_size=12))
+@given(
+    st.text(alphabet="é例🙂 ж\n", max_size=12),
+    st.sampled_from(sorted(VALUES)),
+    st.text(alphabet="例🙂\n,", max_size=12),
+)
 @settings(max_examples=300, deadline=None)
-def test_characters_of_any_width_around_a_value_do_not_shift_its_span(before: str, value: str, after: str) -> None:
+def test_characters_of_any_width_around_a_value_do_not_shift_its_span(
+    before: str, value: str, after: str
+) -> None:
     text = f"{before}\n{value}\n{after}"
     documents, spans = scrub(batch("éé", text), PiiParams())
     start = len(before) + 1
-    assert spans.to_pylist() == [{"id": "1", "kind": VALUES[value], "start": start, "end": start + len(value)}]
+    assert spans.to_pylist() == [
+        {"id": "1", "kind": VALUES[value], "start": start, "end": start + len(value)}
+    ]
     assert texts_of(documents) == ["éé", text.replace(value, f"[{VALUES[value].upper()}]")]
 
 
-@given(st.lists(st.text(alphabet=st.characters(exclude_characters="@:0123456789", exclude_categories=["Cs"])), max_size=8))
+@given(
+    st.lists(
+        st.text(alphabet=st.characters(exclude_characters="@:0123456789", exclude_categories=["Cs"])),
+        max_size=8,
+    )
+)
 @settings(max_examples=100, deadline=None)
 def test_texts_without_personal_data_come_back_as_the_same_bytes(texts: list[str]) -> None:
     documents, spans = scrub(batch(*texts), PiiParams())
@@ -103,13 +127,18 @@ def test_an_empty_batch_gives_an_empty_batch() -> None:
 def test_how_documents_are_batched_changes_nothing(texts: list[str], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(texts)))
     whole, spans = scrub(batch(*texts), PiiParams())
-    parts = [scrub(batch(*texts).slice(start, stop - start), PiiParams()) for start, stop in ((0, cut), (cut, len(texts)))]
+    parts = [
+        scrub(batch(*texts).slice(start, stop - start), PiiParams())
+        for start, stop in ((0, cut), (cut, len(texts)))
+    ]
     assert texts_of(whole) == [text for part, _ in parts for text in texts_of(part)]
     assert spans.to_pylist() == [row for _, part in parts for row in part.to_pylist()]
 
 
 def test_small_strings_and_nulls_keep_their_type_and_place() -> None:
-    documents = pa.record_batch({"id": ["a", "b", "c"], "text": pa.array(["jo@doe.org", None, ""], pa.string())})
+    documents = pa.record_batch(
+        {"id": ["a", "b", "c"], "text": pa.array(["jo@doe.org", None, ""], pa.string())}
+    )
     scrubbed, _ = scrub(documents, PiiParams())
     assert scrubbed.column("text").equals(pa.array(["[EMAIL]", None, ""], pa.string()))
 
@@ -121,21 +150,37 @@ def test_a_batch_without_text_is_refused_by_name() -> None:
         scrub(pa.record_batch({"id": ["a"], "text": [b"x"]}), PiiParams())
 
 
-# Blocks that Python releases classify differently: https://docs.python.org/3/library/ipaddress.html, "changed in version 3.13".
+# Blocks that Python releases classify differently: https://docs.python.org/3/library/ipaddress.html, "changed
+# in version 3.13".
 DISPUTED = [
-    ipaddress.ip_network(block) for block in ("192.0.0.0/24", "64:ff9b:1::/48", "2001::/23", "2002::/16", "3fff::/20", "100:0:0:1::/64", "5f00::/16")
+    ipaddress.ip_network(block)
+    for block in (
+        "192.0.0.0/24",
+        "64:ff9b:1::/48",
+        "2001::/23",
+        "2002::/16",
+        "3fff::/20",
+        "100:0:0:1::/64",
+        "5f00::/16",
+    )
 ]
 
 
 RESERVED = """
-0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.2.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24
+0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.2.0/24 192.168.0.0/16
+198.18.0.0/15 198.51.100.0/24 203.0.113.0/24
 240.0.0.0/4
 """
 
 
 def _edges() -> list[int]:
     networks = [ipaddress.IPv4Network(block) for block in RESERVED.split()]
-    return [edge % 2**32 for net in networks for first, last in [(int(net[0]), int(net[-1]))] for edge in (first - 1, first, last, last + 1)]
+    return [
+        edge % 2**32
+        for net in networks
+        for first, last in [(int(net[0]), int(net[-1]))]
+        for edge in (first - 1, first, last, last + 1)
+    ]
 
 
 @given(st.one_of(st.integers(0, 2**32 - 1), st.sampled_from(_edges())))
@@ -143,7 +188,9 @@ def _edges() -> list[int]:
 def test_an_ipv4_address_is_public_when_the_standard_library_says_so(address: int) -> None:
     reference = ipaddress.IPv4Address(address)
     if not any(reference in block for block in DISPUTED if block.version == 4):
-        assert texts_of(scrub(batch(f"host {reference}!"), PiiParams())[0]) == ["host [IP]!" if reference.is_global else f"host {reference}!"]
+        assert texts_of(scrub(batch(f"host {reference}!"), PiiParams())[0]) == [
+            "host [IP]!" if reference.is_global else f"host {reference}!"
+        ]
 
 
 PREFIXES = [
@@ -161,15 +208,24 @@ PREFIXES = [
 ]
 
 
-@given(st.one_of(st.integers(0, 2**128 - 1), st.builds(lambda p, n: p + n, st.sampled_from(PREFIXES), st.integers(0, 2**32 - 1))))
+@given(
+    st.one_of(
+        st.integers(0, 2**128 - 1),
+        st.builds(lambda p, n: p + n, st.sampled_from(PREFIXES), st.integers(0, 2**32 - 1)),
+    )
+)
 @settings(max_examples=500, deadline=None)
 def test_an_ipv6_address_is_public_when_the_standard_library_says_so(address: int) -> None:
     reference = ipaddress.IPv6Address(address)
     mapped = reference.ipv4_mapped
-    if any(reference in block for block in DISPUTED if block.version == 6) or (mapped is not None and not mapped.is_private and not mapped.is_global):
+    if any(reference in block for block in DISPUTED if block.version == 6) or (
+        mapped is not None and not mapped.is_private and not mapped.is_global
+    ):
         return
     public = reference.is_global if mapped is None else mapped.is_global
-    assert texts_of(scrub(batch(f"at {reference.exploded}!"), PiiParams())[0]) == ["at [IP]!" if public else f"at {reference.exploded}!"]
+    assert texts_of(scrub(batch(f"at {reference.exploded}!"), PiiParams())[0]) == [
+        "at [IP]!" if public else f"at {reference.exploded}!"
+    ]
 
 
 ADVERSARIAL = {

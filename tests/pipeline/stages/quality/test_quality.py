@@ -1,4 +1,6 @@
-"""What a user of the quality stage relies on: verdicts with their reason, thresholds without a second measurement, bounded time."""
+"""What a user of the quality stage relies on: verdicts with their reason, thresholds without a second
+measurement, bounded time.
+"""
 
 import ast
 import time
@@ -24,9 +26,12 @@ from pipeline.stages.quality import (
 )
 
 PROSE = (
-    "The committee met on the second day of the month to hear what the engineers had found. They reported that the bridge could be repaired with "
-    "little cost, and that most of the work would have to wait until spring. Nobody in the room was surprised by this. A vote was taken, and its "
-    "outcome pleased a narrow majority of those who were present. The mayor thanked everyone for coming and closed the meeting."
+    "The committee met on the second day of the month to hear what the engineers had found. They reported "
+    "that the bridge could be repaired with "
+    "little cost, and that most of the work would have to wait until spring. Nobody in the room was "
+    "surprised by this. A vote was taken, and its "
+    "outcome pleased a narrow majority of those who were present. The mayor thanked everyone for coming and "
+    "closed the meeting."
 )
 AGAIN = "all of this again and once more as it was before "
 
@@ -58,7 +63,11 @@ CASES = {
     **{f"max_dup_{n}_gram_char_frac": (0.2, AGAIN * 2, PROSE) for n in range(5, 11)},
     "filter_lorem_ipsum": (True, "There was LOREM Ipsum in this line.", "Lorem ipsum in a title"),
     "filter_curly_bracket": (True, "The function f() { returned one.", "Some javascript { in this line."),
-    "min_num_sentences": (3, "One sentence is here. Two are here... J. is none.\nAnd a title", "One is here. Two are here.\nThree are here now."),
+    "min_num_sentences": (
+        3,
+        "One sentence is here. Two are here... J. is none.\nAnd a title",
+        "One is here. Two are here.\nThree are here now.",
+    ),
     "min_line_punct_ratio": (0.5, "a line\nanother line\nlast.", "a line\n\nanother."),
     "max_short_line_ratio": (0.5, "one\ntwo", "x" * 31 + "\n\n" + "x" * 30),
     "max_char_dup_ratio": (0.5, "one\none\none", "one\n\none"),
@@ -67,7 +76,9 @@ CASES = {
 
 
 def documents(*texts: str | None) -> pa.RecordBatch:
-    return pa.record_batch({"id": [f"document-{row}" for row in range(len(texts))], "text": pa.array(texts, pa.large_string())})
+    return pa.record_batch(
+        {"id": [f"document-{row}" for row in range(len(texts))], "text": pa.array(texts, pa.large_string())}
+    )
 
 
 def rules(params: QualityParams, *texts: str) -> list[str | None]:
@@ -75,7 +86,10 @@ def rules(params: QualityParams, *texts: str) -> list[str | None]:
 
 
 def test_a_rejected_document_names_the_first_rule_that_it_breaks():
-    verdicts = judge(measure(documents(PROSE, "Too short.", "12 345 6789 " * 40, PROSE + "\n" + PROSE)), PROFILES["default"])
+    verdicts = judge(
+        measure(documents(PROSE, "Too short.", "12 345 6789 " * 40, PROSE + "\n" + PROSE)),
+        PROFILES["default"],
+    )
     assert verdicts.schema == VERDICTS_SCHEMA
     assert verdicts.to_pylist() == [
         {"id": "document-0", "keep": True, "rule": None},
@@ -86,7 +100,9 @@ def test_a_rejected_document_names_the_first_rule_that_it_breaks():
 
 
 def test_prose_passes_every_profile_but_the_one_that_asks_for_longer_texts():
-    assert {name: rules(params, PROSE)[0] for name, params in PROFILES.items()} == dict.fromkeys(PROFILES) | {"plain": QualityRule.MIN_WORDS}
+    assert {name: rules(params, PROSE)[0] for name, params in PROFILES.items()} == dict.fromkeys(PROFILES) | {
+        "plain": QualityRule.MIN_WORDS
+    }
 
 
 @pytest.mark.parametrize("rule", CASES)
@@ -94,12 +110,19 @@ def test_each_rule_alone_rejects_beyond_its_threshold_and_passes_a_document_at_i
     threshold, broken, met = CASES[rule]
     off = PROFILES["none"].model_dump()
     assert rules(QualityParams(**off), broken, met) == [None, None]
-    assert rules(QualityParams(**off | {str(rule): threshold, "top_gram_min_count": 1}), broken, met) == [rule, None]
+    assert rules(QualityParams(**off | {str(rule): threshold, "top_gram_min_count": 1}), broken, met) == [
+        rule,
+        None,
+    ]
 
 
 def test_every_rule_has_a_threshold_and_every_threshold_a_rule():
     others = {"top_gram_min_count", "languages", "min_language_confidence"}
-    assert {str(rule) for rule in QualityRule} == CASES.keys() | {"language"} == (QualityParams.model_fields.keys() - others) | {"language"}
+    assert (
+        {str(rule) for rule in QualityRule}
+        == CASES.keys() | {"language"}
+        == (QualityParams.model_fields.keys() - others) | {"language"}
+    )
     assert PROFILES["default"] == QualityParams()
 
 
@@ -113,12 +136,18 @@ def test_changing_a_threshold_needs_no_text():
 def test_a_phrase_that_occurs_once_is_repetition_only_for_the_profile_that_copies_datatrove():
     once = "Four words, no repetition."
     assert rules(PROFILES["gopher-repetition"], once) == [QualityRule.MAX_TOP_2_GRAM_CHAR_FRAC]
-    assert rules(PROFILES["docs"].model_copy(update={"min_doc_words": 1, "min_stop_words": 0}), once) == [None]
+    assert rules(PROFILES["docs"].model_copy(update={"min_doc_words": 1, "min_stop_words": 0}), once) == [
+        None
+    ]
 
 
 def test_a_line_ends_like_a_sentence_before_its_citations_and_with_curly_quotes():
-    lines = "The result is given here. [12]\nThe author said “it is so.”\nIt is well known.[citation needed]\n"
-    assert measure(documents(lines, "The result is given here [12]\nIt goes on and on..."))["num_sentences"].to_pylist() == [3, 0]
+    lines = (
+        "The result is given here. [12]\nThe author said “it is so.”\nIt is well known.[citation needed]\n"
+    )
+    assert measure(documents(lines, "The result is given here [12]\nIt goes on and on..."))[
+        "num_sentences"
+    ].to_pylist() == [3, 0]
 
 
 def test_lengths_are_in_characters_whatever_the_script():
@@ -127,7 +156,16 @@ def test_lengths_are_in_characters_whatever_the_script():
 
 
 def test_a_text_has_the_same_signals_with_the_line_ends_of_another_system():
-    lines = ["A short title", "", PROSE, "", "- one of the things", "- another of them...", "", "The end of it is here."] * 2
+    lines = [
+        "A short title",
+        "",
+        PROSE,
+        "",
+        "- one of the things",
+        "- another of them...",
+        "",
+        "The end of it is here.",
+    ] * 2
     windows, unix = documents("\r\n".join(lines), "no line end"), documents("\n".join(lines), "no line end")
     assert measure(windows) != measure(unix)
     assert measure(with_plain_newlines(windows)) == measure(unix)
@@ -143,9 +181,13 @@ def test_a_null_or_empty_text_is_a_document_without_words():
 def test_signals_do_not_depend_on_a_documents_neighbours_or_on_its_column_type():
     texts = [PROSE, "", AGAIN * 3, "é" * 40, "one\none\n\ntwo", PROSE.upper()]
     whole = measure(documents(*texts))
-    assert measure(documents("before", *texts, "after").slice(1, 6)).drop_columns("id") == whole.drop_columns("id")
+    assert measure(documents("before", *texts, "after").slice(1, 6)).drop_columns("id") == whole.drop_columns(
+        "id"
+    )
     narrow = pa.record_batch({"id": whole["id"], "text": pa.array(texts, pa.string())})
-    assert pa.Table.from_batches([measure(narrow.slice(row, 1)) for row in range(6)]) == pa.Table.from_batches([whole])
+    assert pa.Table.from_batches(
+        [measure(narrow.slice(row, 1)) for row in range(6)]
+    ) == pa.Table.from_batches([whole])
     assert measure(documents()).schema == SIGNALS_SCHEMA
 
 
@@ -207,9 +249,14 @@ def standard_library_docstrings() -> list[str]:
         "pathlib.py",
         "random.py",
     ]
-    trees = (ast.parse((folder / name).read_text("utf-8")) for name in [*names, "shutil.py", "statistics.py", "subprocess.py", "threading.py"])
+    trees = (
+        ast.parse((folder / name).read_text("utf-8"))
+        for name in [*names, "shutil.py", "statistics.py", "subprocess.py", "threading.py"]
+    )
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = (ast.get_docstring(node) for tree in trees for node in ast.walk(tree) if isinstance(node, documented))
+    found = (
+        ast.get_docstring(node) for tree in trees for node in ast.walk(tree) if isinstance(node, documented)
+    )
     return [text for text in found if text]
 
 
@@ -226,6 +273,17 @@ def test_the_docs_profile_rejects_what_is_not_prose():
     table = "| id | value |\n|----|-------|\n" + "\n".join(f"| {i} | {i * 7} |" for i in range(40))
     names = " ".join(f"attribute_{i}_of_x" for i in range(60))
     symbols = "the of and " + "$$%% @@ -- ++ == ~~ " * 20
-    encoded = "the key of it and " + " ".join("QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo" + str(i) for i in range(30))
-    junk = [numbers, table, names, symbols, encoded, "Deprecated since version 3.9: use the other one.", "buy the cheap pills now " * 30, ""]
+    encoded = "the key of it and " + " ".join(
+        "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo" + str(i) for i in range(30)
+    )
+    junk = [
+        numbers,
+        table,
+        names,
+        symbols,
+        encoded,
+        "Deprecated since version 3.9: use the other one.",
+        "buy the cheap pills now " * 30,
+        "",
+    ]
     assert None not in rules(PROFILES["docs"], *junk)

@@ -12,9 +12,14 @@ from pipeline.stages.quality.c4 import MAX_WORD_LENGTH, MIN_LINE_WORDS, PHRASES
 from pipeline.stages.quality.repetition import STOP_WORDS
 from pipeline.stages.quality.unicode import SYMBOL, TERMINAL, character_classes
 
-SYMBOLS, TERMINALS = ({chr(code_point) for code_point in (character_classes() & flag).nonzero()[0]} for flag in (SYMBOL, TERMINAL))
+SYMBOLS, TERMINALS = (
+    {chr(code_point) for code_point in (character_classes() & flag).nonzero()[0]}
+    for flag in (SYMBOL, TERMINAL)
+)
 OTHER_TERMINALS = re.escape("".join(sorted(TERMINALS - {"."})))
-SENTENCE_END = re.compile(rf"(?:(?<!\.)\.(?!\.)|[{OTHER_TERMINALS}])(?:[\"')\]}}\u201d\u2019»]|\[[0-9]*\])*\Z")
+SENTENCE_END = re.compile(
+    rf"(?:(?<!\.)\.(?!\.)|[{OTHER_TERMINALS}])(?:[\"')\]}}\u201d\u2019»]|\[[0-9]*\])*\Z"
+)
 TRAILING_CITATIONS = re.compile(r"(?:\s*(?:\[[0-9]*\]|\[edit\]|\[citation needed\]))*\s*\Z")
 LOWER_ASCII = {code_point: code_point + 32 for code_point in range(ord("A"), ord("Z") + 1)}
 
@@ -28,15 +33,21 @@ def reference(text: str) -> dict[str, object]:
         "characters": characters,
         "words": len(words),
         "mean_word_length": _ratio(sum(map(len, words)), len(words)),
-        "special_character_share": _ratio(sum(not character.isalnum() and not character.isspace() for character in text), characters),
+        "special_character_share": _ratio(
+            sum(not character.isalnum() and not character.isspace() for character in text), characters
+        ),
         "unique_word_share": _ratio(len(set(words)), len(words)),
         "doc_words": len(doc_words),
         "avg_word_length": _ratio(sum(map(len, doc_words)), len(doc_words)),
         "hash_word_ratio": _ratio(text.count("#"), len(words)),
         "ellipsis_word_ratio": _ratio(text.count("...") + text.count("…"), len(words)),
         "bullet_lines_ratio": _ratio(sum(line.lstrip().startswith(("•", "-")) for line in lines), len(lines)),
-        "ellipsis_lines_ratio": _ratio(sum(line.rstrip().endswith(("...", "…")) for line in lines), len(lines)),
-        "alpha_words_ratio": _ratio(sum(any(character.isalpha() for character in word) for word in words), len(words)),
+        "ellipsis_lines_ratio": _ratio(
+            sum(line.rstrip().endswith(("...", "…")) for line in lines), len(lines)
+        ),
+        "alpha_words_ratio": _ratio(
+            sum(any(character.isalpha() for character in word) for word in words), len(words)
+        ),
         "stop_words": len(set(words) & set(STOP_WORDS)),
     }
     return signals | _repeated(text, words) | _c4(lines) | _fineweb(text, words)
@@ -121,8 +132,25 @@ def compiled(texts: list[str]) -> list[dict[str, object]]:
 
 
 FRAGMENTS = [
-    *" \t\n\r\v\f\x00\x1c\x1e\x7f\x85\xa0\u1680\u2028\u2029\u3000.!?…•-#{}[]()'\"\u201d\u2019»0\uff11aAJjé\u017f中。؟\U0001d4b3\U0010ffff",
-    *("\n\n", "\r\n", "...", "[12]", "[edit]", "[citation needed]", "a b", "the", "of", "and", "a\n", "Yes. ", "No! ", "J. ", "one two three. "),
+    *" \t\n\r\v\f\x00\x1c\x1e\x7f\x85\xa0\u1680\u2028\u2029\u3000.!?…•-#{}[]()",
+    *"'\"\u201d\u2019»0\uff11aAJjé\u017f中。؟\U0001d4b3\U0010ffff",
+    *(
+        "\n\n",
+        "\r\n",
+        "...",
+        "[12]",
+        "[edit]",
+        "[citation needed]",
+        "a b",
+        "the",
+        "of",
+        "and",
+        "a\n",
+        "Yes. ",
+        "No! ",
+        "J. ",
+        "one two three. ",
+    ),
     *("Lorem IPSUM", "JavaScript", "use cookies", "reuses  cookies", "Privacy Policy"),
 ]
 texts = st.one_of(st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join), st.text(max_size=200))

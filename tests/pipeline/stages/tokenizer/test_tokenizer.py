@@ -1,4 +1,6 @@
-"""Byte-level BPE gives back every text, never a control id from inside one, and the same vocabulary and ids however fast."""
+"""Byte-level BPE gives back every text, never a control id from inside one, and the same vocabulary and ids
+however fast.
+"""
 
 import json
 from pathlib import Path
@@ -47,20 +49,34 @@ def test_training_twice_gives_the_same_files() -> None:
 
 
 def test_a_vocabulary_that_the_text_cannot_support_is_refused_with_the_one_it_can() -> None:
-    with pytest.raises(bpe.VocabularyError, match=r"vocab_size is 5000, but the text supports only \d+ entries: set it to \d+ or less"):
+    with pytest.raises(
+        bpe.VocabularyError,
+        match=r"vocab_size is 5000, but the text supports only \d+ entries: set it to \d+ or less",
+    ):
         bpe.train([["too little text to find five thousand pairs in"]], bpe.TokenizerParams(vocab_size=5000))
 
 
-@pytest.fixture(scope="module", params=[(pattern, digits) for pattern in ("gpt2", "llama3") for digits in (False, True)])
+@pytest.fixture(
+    scope="module", params=[(pattern, digits) for pattern in ("gpt2", "llama3") for digits in (False, True)]
+)
 def both(request: pytest.FixtureRequest) -> tuple[bpe.Encoder, bpe.Encoder]:
-    """The fast encoder and `tokenizers`, with a vocabulary in which digits, spaces and the names of special tokens were worth merging."""
+    """The fast encoder and `tokenizers`, with a vocabulary in which digits, spaces and the names of special
+    tokens were worth merging.
+    """
     pattern, digits = request.param
-    params = bpe.TokenizerParams.model_validate({"vocab_size": 900, "pattern": pattern, "single_digits": digits, "end_of_text": "EOT"})
-    files = bpe.files(bpe.train([[*TEXTS, "EOT \t EOT  12  345   6789\r\n\r\n 1 ''s 'S \u00a0\u3000 " * 50]], params), params)
+    params = bpe.TokenizerParams.model_validate(
+        {"vocab_size": 900, "pattern": pattern, "single_digits": digits, "end_of_text": "EOT"}
+    )
+    files = bpe.files(
+        bpe.train([[*TEXTS, "EOT \t EOT  12  345   6789\r\n\r\n 1 ''s 'S \u00a0\u3000 " * 50]], params),
+        params,
+    )
     ends = bpe.boundaries(files["tokenizer.json"], files["tokenizer_config.json"])
     unsupported = bpe.unsupported(files["tokenizer.json"])
     assert (unsupported is not None) == (pattern == "gpt2" and digits)
-    fast, slow = (bpe.Encoder(files["tokenizer.json"], ends, fast and not unsupported) for fast in (True, False))
+    fast, slow = (
+        bpe.Encoder(files["tokenizer.json"], ends, fast and not unsupported) for fast in (True, False)
+    )
     return fast, slow
 
 
@@ -97,24 +113,57 @@ PIECES = [
     "ß",
     "中文",
 ]
-PIECES += ["中文", "😀", "\u200b", "\u200d", "\x00", "\ufeff", ".", "...", "--", "_", "<|", "|>", "EOT", "[BOT]", "[PAD]", "\U0010ffff", "I'd've"]
+PIECES += [
+    "中文",
+    "😀",
+    "\u200b",
+    "\u200d",
+    "\x00",
+    "\ufeff",
+    ".",
+    "...",
+    "--",
+    "_",
+    "<|",
+    "|>",
+    "EOT",
+    "[BOT]",
+    "[PAD]",
+    "\U0010ffff",
+    "I'd've",
+]
 
 
 @settings(deadline=None)
-@given(texts=st.lists(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=30).map("".join), min_size=1, max_size=5))
-def test_the_fast_encoder_gives_the_ids_of_tokenizers(both: tuple[bpe.Encoder, bpe.Encoder], texts: list[str]) -> None:
+@given(
+    texts=st.lists(
+        st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=30).map("".join),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_the_fast_encoder_gives_the_ids_of_tokenizers(
+    both: tuple[bpe.Encoder, bpe.Encoder], texts: list[str]
+) -> None:
     assert_same(both, texts)
 
 
 @pytest.mark.skipif(not CORPORA.exists(), reason="the sample corpora are not there")
-def test_the_fast_encoder_gives_the_ids_of_tokenizers_on_naughty_strings(both: tuple[bpe.Encoder, bpe.Encoder]) -> None:
+def test_the_fast_encoder_gives_the_ids_of_tokenizers_on_naughty_strings(
+    both: tuple[bpe.Encoder, bpe.Encoder],
+) -> None:
     assert_same(both, (CORPORA / "bad_inputs" / "blns" / "blns.txt").read_text(encoding="utf-8").split("\n"))
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CORPORA.exists(), reason="the sample corpora are not there")
-@pytest.mark.parametrize("name", ["books", "enwiki", "techdocs", "labelled/neardup_articles_2500", "labelled/pii_presidio_synth_v2"])
-def test_the_fast_encoder_gives_the_ids_of_tokenizers_on_all_sample_corpora(both: tuple[bpe.Encoder, bpe.Encoder], name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["books", "enwiki", "techdocs", "labelled/neardup_articles_2500", "labelled/pii_presidio_synth_v2"],
+)
+def test_the_fast_encoder_gives_the_ids_of_tokenizers_on_all_sample_corpora(
+    both: tuple[bpe.Encoder, bpe.Encoder], name: str
+) -> None:
     if not both[0].fast:
         pytest.skip("this pattern is left to `tokenizers`")
     for batch in FilesSource("sample", FilesConfig(paths=(str(CORPORA / f"{name}.jsonl.zst"),))).read_all([]):
@@ -137,7 +186,9 @@ def test_a_tokenizer_that_the_fast_encoder_would_get_wrong_silently_is_left_to_t
 
 def test_a_part_is_checked_at_its_start_and_throughout_at_little_cost() -> None:
     checked = bpe.Checked()
-    batches = [(pa.array([f"{batch}-{row}" for row in range(500)]), np.full(500, 3_000)) for batch in range(200)]
+    batches = [
+        (pa.array([f"{batch}-{row}" for row in range(500)]), np.full(500, 3_000)) for batch in range(200)
+    ]
     chosen = [checked.choose(ids, sizes) for ids, sizes in batches]
     assert chosen[0][0] == 0
     spent = 3_000 * sum(map(len, chosen))

@@ -1,4 +1,6 @@
-"""Documents that quote an evaluation set are found part by part, removed with their evidence, or only reported."""
+"""Documents that quote an evaluation set are found part by part, removed with their evidence, or only
+reported.
+"""
 
 import json
 from pathlib import Path
@@ -22,7 +24,10 @@ from tests.pipeline.steps.corpora import TEXTS
 from tests.pipeline.steps.stored import put
 
 ENGINE = LocalEngine(workers=1)
-QUESTION = "Write to jane.doe@example.com and ask how many of the 48 clips she sold in April were returned to the shop by her friends."
+QUESTION = (
+    "Write to jane.doe@example.com and ask how many of the 48 clips she sold in April were returned "
+    "to the shop by her friends."
+)
 SCRUBBED = QUESTION.replace("jane.doe@example.com", "[EMAIL]")
 
 
@@ -30,8 +35,14 @@ SCRUBBED = QUESTION.replace("jane.doe@example.com", "[EMAIL]")
 def store(tmp_path: Path) -> Store:
     """A corpus whose document `d1` quotes the evaluation file; `d2` is like `d1` but for the quote."""
     store = Store(tmp_path / "store")
-    (tmp_path / "exam.jsonl").write_text("".join(json.dumps({"question": text}) + "\n" for text in (QUESTION, "Too short to say anything.")))
-    put(store, "docs", {"p": {"d0": TEXTS[0], "d1": f"{TEXTS[1]} {SCRUBBED}", "d2": TEXTS[1]}, "q": {"d3": TEXTS[3]}})
+    (tmp_path / "exam.jsonl").write_text(
+        "".join(json.dumps({"question": text}) + "\n" for text in (QUESTION, "Too short to say anything."))
+    )
+    put(
+        store,
+        "docs",
+        {"p": {"d0": TEXTS[0], "d1": f"{TEXTS[1]} {SCRUBBED}", "d2": TEXTS[1]}, "q": {"d3": TEXTS[3]}},
+    )
     return store
 
 
@@ -52,7 +63,11 @@ def rows(version: Version, table: str) -> list[dict[str, Any]]:
 def test_a_quote_goes_with_its_evidence_and_what_is_like_it_stays(store: Store, tmp_path: Path) -> None:
     found = searched(store, params(tmp_path))
     (hit,) = rows(found, "contamination")
-    assert (hit["id"], hit["set"], hit["ngram"]) == ("d1", "exam", "write to [email] and ask how many of the 48 clips she sold")
+    assert (hit["id"], hit["set"], hit["ngram"]) == (
+        "d1",
+        "exam",
+        "write to [email] and ask how many of the 48 clips she sold",
+    )
     assert " ".join(TEXTS[1].split()[:3]).lower() not in hit["ngram"]
     decided = deduplicate(store, ENGINE, ["docs"], DedupParams(threshold=0.5), decontaminated=True)
     assert {row["id"]: (row["keep"], row["reason"]) for row in rows(decided, "decisions")} == {
@@ -62,10 +77,16 @@ def test_a_quote_goes_with_its_evidence_and_what_is_like_it_stays(store: Store, 
         "d3": (True, None),
     }
     assert decided.counts["removed/contaminated"] == 1 and decided.counts["documents"] == 4
-    assert [name for batch in kept_documents(store, "docs") for name in batch.column("id").to_pylist()] == ["d0", "d2", "d3"]
+    assert [name for batch in kept_documents(store, "docs") for name in batch.column("id").to_pylist()] == [
+        "d0",
+        "d2",
+        "d3",
+    ]
 
 
-def test_reported_only_nothing_is_removed_for_it_and_dedup_is_as_without(store: Store, tmp_path: Path) -> None:
+def test_reported_only_nothing_is_removed_for_it_and_dedup_is_as_without(
+    store: Store, tmp_path: Path
+) -> None:
     before = deduplicate(store, ENGINE, ["docs"], DedupParams())
     assert searched(store, params(tmp_path, action="report")).counts["contaminated/exam"] == 1
     assert deduplicate(store, ENGINE, ["docs"], DedupParams()).fingerprint == before.fingerprint
@@ -79,19 +100,31 @@ def test_inspect_shows_what_a_document_quotes(
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(recipe(tmp_path)))
     assert main(["inspect", "contaminated"]) == 0
     said = capsys.readouterr().out
-    assert "docs d1\nquotes exam: 'write to [email] and ask how many of the 48 clips she sold'" in said and "docs d2" not in said
+    assert (
+        "docs d1\nquotes exam: 'write to [email] and ask how many of the 48 clips she sold'" in said
+        and "docs d2" not in said
+    )
 
 
-def test_a_changed_part_is_searched_alone_and_a_changed_set_searches_all(store: Store, tmp_path: Path) -> None:
+def test_a_changed_part_is_searched_alone_and_a_changed_set_searches_all(
+    store: Store, tmp_path: Path
+) -> None:
     def inodes() -> dict[str, int]:
         version = searched(store, params(tmp_path))
         return {part.name: version.file(part, "verdicts").stat().st_ino for part in version.parts}
 
     first = inodes()
-    put(store, "docs", {"p": {"d0": TEXTS[0], "d1": f"{TEXTS[1]} {SCRUBBED}", "d2": TEXTS[1]}, "q": {"d3": SCRUBBED}})
+    put(
+        store,
+        "docs",
+        {"p": {"d0": TEXTS[0], "d1": f"{TEXTS[1]} {SCRUBBED}", "d2": TEXTS[1]}, "q": {"d3": SCRUBBED}},
+    )
     second = inodes()
     assert second["p"] == first["p"] and second["q"] != first["q"]
-    assert [row["id"] for row in rows(store.current(contamination_key("docs")), "contamination")] == ["d1", "d3"]
+    assert [row["id"] for row in rows(store.current(contamination_key("docs")), "contamination")] == [
+        "d1",
+        "d3",
+    ]
     (tmp_path / "exam.jsonl").write_text(json.dumps({"question": " ".join(TEXTS[0].split()[5:40])}))
     assert all(inodes()[name] != second[name] for name in ("p", "q"))
     assert [row["id"] for row in rows(store.current(contamination_key("docs")), "contamination")] == ["d0"]
@@ -107,7 +140,9 @@ def recipe(tmp_path: Path, **changes: Any) -> Path:
 def test_a_recipe_names_sets_relative_to_itself_and_each_once(tmp_path: Path) -> None:
     one = {"name": "exam", "source": {"kind": "files", "paths": ["exam.jsonl"]}}
     loaded = load_recipe(recipe(tmp_path, decontamination={"sets": [one]}))
-    assert loaded.decontamination and loaded.decontamination.sets[0].source.patterns() == [str(tmp_path / "exam.jsonl")]
+    assert loaded.decontamination and loaded.decontamination.sets[0].source.patterns() == [
+        str(tmp_path / "exam.jsonl")
+    ]
     assert loaded.removes_contaminated and not load_recipe(recipe(tmp_path)).removes_contaminated
     with pytest.raises(RecipeError, match="two evaluation sets are named 'exam'"):
         load_recipe(recipe(tmp_path, decontamination={"sets": [one, one]}))

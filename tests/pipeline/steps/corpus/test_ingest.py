@@ -1,4 +1,6 @@
-"""From files to stored documents: what is unchanged is not read again, what is broken is named, nothing is lost."""
+"""From files to stored documents: what is unchanged is not read again, what is broken is named, nothing
+is lost.
+"""
 
 import json
 import os
@@ -38,7 +40,10 @@ def rejects(version: Version) -> list[dict[str, object]]:
 
 def numbered(directory: Path, files: int, size: int = 400) -> None:
     for number in range(files):
-        write(directory / f"{number:02d}.jsonl", *({"id": f"{number}-{row}", "text": f"{number} {row} " + "word " * size} for row in range(5)))
+        write(
+            directory / f"{number:02d}.jsonl",
+            *({"id": f"{number}-{row}", "text": f"{number} {row} " + "word " * size} for row in range(5)),
+        )
 
 
 def test_adding_a_file_changes_one_bucket_and_no_id(tmp_path: Path) -> None:
@@ -51,7 +56,9 @@ def test_adding_a_file_changes_one_bucket_and_no_id(tmp_path: Path) -> None:
     assert len(documents(after)) == len(documents(before)) + 5
     inodes = {path.stat().st_ino for path in before.files("documents")}
     changed = [path for path in after.files("documents") if path.stat().st_ino not in inodes]
-    assert {source for path in changed for source in pq.read_table(path, columns=["source"]).column(0).to_pylist()} == {"50.jsonl"}
+    assert {
+        source for path in changed for source in pq.read_table(path, columns=["source"]).column(0).to_pylist()
+    } == {"50.jsonl"}
     assert len(after.files("documents")) - len(changed) == len(before.files("documents")) >= 50
 
 
@@ -65,7 +72,10 @@ def test_the_content_does_not_depend_on_the_number_of_processes(tmp_path: Path) 
 
 
 def test_a_large_file_is_cut_into_parts(tmp_path: Path) -> None:
-    write(tmp_path / "in" / "large.jsonl", *({"id": str(row), "text": f"{row} " + "word " * 200} for row in range(100)))
+    write(
+        tmp_path / "in" / "large.jsonl",
+        *({"id": str(row), "text": f"{row} " + "word " * 200} for row in range(100)),
+    )
     version = collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes=10_000)
     assert len(version.files("documents")) >= 8
     assert len(documents(version)) == version.counts["documents"] == 100
@@ -80,7 +90,9 @@ def test_an_id_that_two_files_share_stays_with_the_first(tmp_path: Path) -> None
     assert version.counts["documents"] == 3
     assert [(row["file"], row["reason"]) for row in rejects(version)] == [("b.jsonl", "duplicate_id")]
     (tmp_path / "in" / "a.jsonl").unlink()
-    assert sorted(documents(collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)).values()) == ["b", "from b"]
+    assert sorted(
+        documents(collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)).values()
+    ) == ["b", "from b"]
 
 
 def test_a_broken_line_is_set_aside_with_its_place_and_the_rest_arrives(tmp_path: Path) -> None:
@@ -95,23 +107,35 @@ def test_a_broken_line_is_set_aside_with_its_place_and_the_rest_arrives(tmp_path
 def test_an_empty_corpus_is_refused_with_what_was_found(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text("not json\n")
-    with pytest.raises(CorpusError, match=r"corpus 'c' is empty: 1 files gave no document \(1 rows set aside\)"):
+    with pytest.raises(
+        CorpusError, match=r"corpus 'c' is empty: 1 files gave no document \(1 rows set aside\)"
+    ):
         collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="nowhere"):
-        collect(Store(tmp_path / "store"), ENGINE, "c", FilesConfig(kind="files", paths=[str(tmp_path / "nowhere.jsonl")]), part_bytes=1000)
+        collect(
+            Store(tmp_path / "store"),
+            ENGINE,
+            "c",
+            FilesConfig(kind="files", paths=[str(tmp_path / "nowhere.jsonl")]),
+            part_bytes=1000,
+        )
 
 
-def test_an_unchanged_corpus_is_not_read_again_to_find_that_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_corpus_is_not_read_again_to_find_that_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     numbered(tmp_path / "in", 3)
     for path in (tmp_path / "in").iterdir():
         os.utime(path, (1_600_000_000, 1_600_000_000))
     store = Store(tmp_path / "store")
     before = collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)
     read: list[Path] = []
-    monkeypatch.setattr("pipeline.store.file_hashes.file_sha256", lambda path: read.append(path) or file_sha256(path))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(
+        "pipeline.store.file_hashes.file_sha256", lambda path: read.append(path) or file_sha256(path)
+    )  # type: ignore[func-returns-value]
     assert observe(store, "c", config(tmp_path / "in")) == before.manifest["inputs"]["source"]
     assert collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000).reused
     assert read == []
@@ -125,7 +149,9 @@ def test_the_same_documents_in_a_file_written_anew_are_the_same_data_version(tmp
     write(tmp_path / "in" / "a.jsonl", *documents)
     store = Store(tmp_path / "store")
     before = collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
-    (tmp_path / "in" / "a.jsonl").write_text("".join(json.dumps(document, indent=None, separators=(",", ":")) + "\n\n" for document in documents))
+    (tmp_path / "in" / "a.jsonl").write_text(
+        "".join(json.dumps(document, indent=None, separators=(",", ":")) + "\n\n" for document in documents)
+    )
     after = collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
     assert not after.reused
     assert (after.path != before.path, after.data_version) == (True, before.data_version)

@@ -16,7 +16,9 @@ from pipeline.store.versions import Store, Version
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 
 DOCS = PROFILES["docs"]
-GERMAN = "Die Klasse bündelt alle Aufrufe, die der Leser braucht, und sie merkt sich, was er zuletzt gelesen hat. "
+GERMAN = (
+    "Die Klasse bündelt alle Aufrufe, die der Leser braucht, und sie merkt sich, was er zuletzt gelesen hat. "
+)
 
 
 class Observed:
@@ -35,7 +37,11 @@ def store(tmp_path: Path) -> Store:
     """A store with one scrubbed corpus, `notes`, in several parts: English, and two documents in German."""
     store = Store(tmp_path / "store")
     path = tmp_path / "notes.jsonl"
-    texts = [*TEXTS, GERMAN + "Sie ist schnell.", GERMAN + "Sie ist klein und der Name ist kurz, aber das Ergebnis bleibt gleich."]
+    texts = [
+        *TEXTS,
+        GERMAN + "Sie ist schnell.",
+        GERMAN + "Sie ist klein und der Name ist kurz, aber das Ergebnis bleibt gleich.",
+    ]
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     collect(store, ENGINE, "notes", FilesConfig(paths=(str(path),)), 60_000)
     scrub(store, ENGINE, "notes", PiiParams())
@@ -70,14 +76,23 @@ def test_languages_are_detected_when_asked_for_and_once(store: Store) -> None:
     engine = Observed()
     judge(store, engine, "notes", DOCS)
     english = judge(store, engine, "notes", DOCS.model_copy(update={"languages": ("en",)}))
-    both = judge(store, engine, "notes", DOCS.model_copy(update={"languages": ("en", "de"), "min_language_confidence": 0.4}))
-    assert engine.asked == [f"corpora/notes/{stage}" for stage in ("signals", "quality", "languages", "quality", "quality")]
+    both = judge(
+        store,
+        engine,
+        "notes",
+        DOCS.model_copy(update={"languages": ("en", "de"), "min_language_confidence": 0.4}),
+    )
+    assert engine.asked == [
+        f"corpora/notes/{stage}" for stage in ("signals", "quality", "languages", "quality", "quality")
+    ]
     assert english.counts["languages/de"] == english.counts["rejected/language"] == 2
     assert both.counts.get("rejected/language", 0) == 0
 
 
 def test_the_reasons_add_up_and_name_documents(store: Store) -> None:
-    verdicts = judge(store, ENGINE, "notes", DOCS.model_copy(update={"languages": ("en",), "min_doc_words": 600}))
+    verdicts = judge(
+        store, ENGINE, "notes", DOCS.model_copy(update={"languages": ("en",), "min_doc_words": 600})
+    )
     kept, *rejected = reasons(verdicts)
     assert (kept.rule, kept.documents) == (None, verdicts.counts["kept"])
     assert sum(reason.documents for reason in (kept, *rejected)) == verdicts.counts["documents"]

@@ -1,4 +1,6 @@
-"""Corpora that change: the decisions are those of a first run, and only what a change touches is made anew."""
+"""Corpora that change: the decisions are those of a first run, and only what a change touches is made
+anew.
+"""
 
 import random
 from collections.abc import Iterator
@@ -30,14 +32,20 @@ def words(seed: int, count: int) -> list[str]:
 
 
 def text(family: int, edit: int) -> str:
-    """One of a family of texts; by the size of their edits some are duplicates of one another, some only neighbours."""
+    """One of a family of texts; by the size of their edits some are duplicates of one another, some only
+    neighbours.
+    """
     source = words(family, 60)
     start, count = 7 * edit % 50, edit % 9
     return " ".join([*source[:start], *words(1000 + edit, count), *source[start + count :]])
 
 
-texts = st.one_of(st.builds(text, st.integers(0, 2), st.integers(0, 12)), st.sampled_from(["", "one", "two words"]))
-parts = st.dictionaries(st.sampled_from(["p0", "p1", "p2"]), st.lists(texts, min_size=1, max_size=6), min_size=1)
+texts = st.one_of(
+    st.builds(text, st.integers(0, 2), st.integers(0, 12)), st.sampled_from(["", "one", "two words"])
+)
+parts = st.dictionaries(
+    st.sampled_from(["p0", "p1", "p2"]), st.lists(texts, min_size=1, max_size=6), min_size=1
+)
 
 
 @st.composite
@@ -57,7 +65,13 @@ def histories(draw: st.DrawFn) -> list[dict[str, Parts]]:
             case "order":
                 state = dict(reversed(state.items()))
         states.append(
-            {name: {part: {f"{name}-{part}-{i}": one for i, one in enumerate(found)} for part, found in state[name].items()} for name in state}
+            {
+                name: {
+                    part: {f"{name}-{part}-{i}": one for i, one in enumerate(found)}
+                    for part, found in state[name].items()
+                }
+                for name in state
+            }
         )
     return states
 
@@ -99,8 +113,15 @@ def ends_as_a_first_run(states: list[dict[str, Parts]]) -> None:
         for state in states:
             version = decided(Store(Path(grown)), state)
         assert content(version) == content(decided(Store(Path(fresh)), states[-1]))
-        documents = [(priority, part) for priority, corpus in enumerate(states[-1].values()) for _, part in sorted(corpus.items())]
-        batches = [pa.record_batch({"id": list(part), "text": pa.array(list(part.values()), pa.large_string())}) for _, part in documents]
+        documents = [
+            (priority, part)
+            for priority, corpus in enumerate(states[-1].values())
+            for _, part in sorted(corpus.items())
+        ]
+        batches = [
+            pa.record_batch({"id": list(part), "text": pa.array(list(part.values()), pa.large_string())})
+            for _, part in documents
+        ]
         expected = dedup.deduplicate(batches, [priority for priority, _ in documents], PARAMS)
         assert rows(version) == {row["id"]: row for row in expected.to_pylist()}
 
@@ -110,12 +131,17 @@ def rows(version: Version) -> dict[str, dict[str, Any]]:
 
 
 def test_a_change_in_one_document_makes_nothing_anew_but_its_part(tmp_path: Path) -> None:
-    state = {"a": {f"p{i}": {f"{i}-{j}": text(family=10 * i + j % 4, edit=j) for j in range(8)} for i in range(6)}}
+    state = {
+        "a": {f"p{i}": {f"{i}-{j}": text(family=10 * i + j % 4, edit=j) for j in range(8)} for i in range(6)}
+    }
     store = Store(tmp_path)
     first = decided(store, state)
     state["a"]["p2"]["2-3"] = text(family=21, edit=0)
     second = decided(store, state)
-    inodes = [{part.name: version.file(part, "decisions").stat().st_ino for part in version.parts} for version in (first, second)]
+    inodes = [
+        {part.name: version.file(part, "decisions").stat().st_ino for part in version.parts}
+        for version in (first, second)
+    ]
     assert {name for name in inodes[0] if inodes[0][name] != inodes[1][name]} == {"a.p2"}
     counts = store.current(verification.KEY).counts
     assert counts["clusters_verified_anew"] <= 1 < counts["clusters"]

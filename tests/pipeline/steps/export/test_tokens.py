@@ -1,4 +1,6 @@
-"""Token shards in other programs' formats, read as those programs read them: a few lines each, and none of ours."""
+"""Token shards in other programs' formats, read as those programs read them: a few lines each, and none
+of ours.
+"""
 
 import itertools
 import struct
@@ -16,13 +18,17 @@ from pipeline.steps.tokens.shard_sets import ShardSet
 from trainer.data.shards import ShardWriter, bin_path
 
 Documents = list[list[int]]
-documents_strategy = st.lists(st.lists(st.integers(0, 65_535), min_size=1, max_size=9), min_size=1, max_size=8)
+documents_strategy = st.lists(
+    st.lists(st.integers(0, 65_535), min_size=1, max_size=9), min_size=1, max_size=8
+)
 
 
 @st.composite
 def corpora(draw: st.DrawFn) -> dict[str, list[Documents]]:
     """The shards of `<corpus>-<split>`, each with at least a document."""
-    names = draw(st.sampled_from([("a-train",), ("a-train", "a-validation"), ("a-train", "b-train", "b-validation")]))
+    names = draw(
+        st.sampled_from([("a-train",), ("a-train", "a-validation"), ("a-train", "b-train", "b-validation")])
+    )
     return {name: draw(st.lists(documents_strategy, min_size=1, max_size=3)) for name in names}
 
 
@@ -39,7 +45,9 @@ def stored(folder: Path, found: dict[str, list[Documents]], dtype: str = "uint16
     return sets
 
 
-def export(folder: Path, chosen: TokenFormat, found: dict[str, list[Documents]], dtype: str = "uint16") -> Path:
+def export(
+    folder: Path, chosen: TokenFormat, found: dict[str, list[Documents]], dtype: str = "uint16"
+) -> Path:
     out = folder / chosen
     out.mkdir()
     write(chosen, stored(folder, found, dtype), out, lambda tokens: None)
@@ -47,7 +55,14 @@ def export(folder: Path, chosen: TokenFormat, found: dict[str, list[Documents]],
 
 
 def flat(found: dict[str, list[Documents]], split: str) -> list[int]:
-    return [token for name, shards in found.items() if name.endswith(split) for documents in shards for document in documents for token in document]
+    return [
+        token
+        for name, shards in found.items()
+        if name.endswith(split)
+        for documents in shards
+        for document in documents
+        for token in document
+    ]
 
 
 @settings(max_examples=10, deadline=None)
@@ -58,15 +73,27 @@ def test_megatron_finds_each_document_by_the_index(found: dict[str, list[Documen
         for name, shards in found.items():
             for number, documents in enumerate(shards):
                 prefix = out / name.replace("-", "/") / f"part.{number:05d}"
-                index, tokens = prefix.with_name(f"{prefix.name}.idx").read_bytes(), prefix.with_name(f"{prefix.name}.bin").read_bytes()
+                index, tokens = (
+                    prefix.with_name(f"{prefix.name}.idx").read_bytes(),
+                    prefix.with_name(f"{prefix.name}.bin").read_bytes(),
+                )
                 magic, version, code, sequences, starts = struct.unpack_from("<9sQBQQ", index)
-                assert (magic, version, sequences, starts) == (b"MMIDIDX\0\0", 1, len(documents), len(documents) + 1)
+                assert (magic, version, sequences, starts) == (
+                    b"MMIDIDX\0\0",
+                    1,
+                    len(documents),
+                    len(documents) + 1,
+                )
                 read = {8: np.uint16, 4: np.int32}[code]
                 lengths = np.frombuffer(index, np.int32, sequences, 34)
                 pointers = np.frombuffer(index, np.int64, sequences, 34 + 4 * sequences)
-                assert np.frombuffer(index, np.int64, starts, 34 + 12 * sequences).tolist() == list(range(starts))
+                assert np.frombuffer(index, np.int64, starts, 34 + 12 * sequences).tolist() == list(
+                    range(starts)
+                )
                 pairs = zip(lengths.tolist(), pointers.tolist(), strict=True)
-                assert [np.frombuffer(tokens, read, length, pointer).tolist() for length, pointer in pairs] == documents
+                assert [
+                    np.frombuffer(tokens, read, length, pointer).tolist() for length, pointer in pairs
+                ] == documents
 
 
 @settings(max_examples=10, deadline=None)
@@ -79,14 +106,18 @@ def test_datatrove_finds_each_document_by_its_end(found: dict[str, list[Document
             for number, documents in enumerate(shards):
                 path = out / split / f"{corpus}-part.{number:05d}.ds"
                 tokens, ends = np.fromfile(path, dtype), np.fromfile(f"{path}.index", np.uint64).tolist()
-                assert [tokens[first:end].tolist() for first, end in itertools.pairwise([0, *ends])] == documents
+                assert [
+                    tokens[first:end].tolist() for first, end in itertools.pairwise([0, *ends])
+                ] == documents
                 described = Path(f"{path}.metadata").read_text().splitlines()
                 assert described[:2] == [f"tokenizer|{tokens.itemsize}", str(len(tokens))]
 
 
 @settings(max_examples=10, deadline=None)
 @given(corpora(), st.sampled_from(["uint16", "uint32"]), st.integers(1, 40))
-def test_llmc_reads_a_header_and_as_many_tokens_as_it_says(found: dict[str, list[Documents]], dtype: str, file_tokens: int) -> None:
+def test_llmc_reads_a_header_and_as_many_tokens_as_it_says(
+    found: dict[str, list[Documents]], dtype: str, file_tokens: int
+) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(export_tokens, "LLMC_FILE_TOKENS", file_tokens)
         patch.setattr(export_tokens, "BLOCK_TOKENS", 7)
@@ -96,7 +127,10 @@ def test_llmc_reads_a_header_and_as_many_tokens_as_it_says(found: dict[str, list
             for path in sorted(out.glob(f"tokens_{name}_*.bin")):
                 header = np.fromfile(path, np.int32, 256)
                 tokens = np.fromfile(path, dtype, offset=1024)
-                assert header[:3].tolist() == [*((20240520, 1) if dtype == "uint16" else (20240801, 7)), len(tokens)]
+                assert header[:3].tolist() == [
+                    *((20240520, 1) if dtype == "uint16" else (20240801, 7)),
+                    len(tokens),
+                ]
                 assert not header[3:].any()
                 read += tokens.tolist()
                 sizes.append(len(tokens))
@@ -117,7 +151,9 @@ def test_nanogpt_maps_one_file_for_each_split(found: dict[str, list[Documents]])
 
 
 def test_nanogpt_is_refused_ids_that_it_would_read_wrongly(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match="nanogpt reads uint16, but these shards hold ids above 65,535: export to megatron"):
+    with pytest.raises(
+        ExportError, match="nanogpt reads uint16, but these shards hold ids above 65,535: export to megatron"
+    ):
         export(tmp_path, TokenFormat.NANOGPT, {"a-train": [[[70_000]]]}, "uint32")
 
 

@@ -1,4 +1,6 @@
-"""From a checkpoint back to everything that made it, and from a corpus or a document to the checkpoints that saw it."""
+"""From a checkpoint back to everything that made it, and from a corpus or a document to the checkpoints that
+saw it.
+"""
 
 import itertools
 import json
@@ -40,14 +42,18 @@ CORPORA = {"first": TEXTS[:15], "second": [*TEXTS[15:30], TEXTS[2]]}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
-    """Two corpora, one document of which is in both, and a run on them that kept its last two of four checkpoints."""
+    """Two corpora, one document of which is in both, and a run on them that kept its last two of four
+    checkpoints.
+    """
     directory = tmp_path_factory.mktemp("trained")
     store = Store(directory / "store")
     for name, texts in CORPORA.items():
         prepare(store, directory / f"{name}.jsonl", texts)
     settings = {
         "name": "mine",
-        "corpora": [{"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA],
+        "corpora": [
+            {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA
+        ],
         "quality": "docs",
         "tokenizer": {"vocab_size": 300},
         "shards": {"validation_fraction": 0.2},
@@ -61,13 +67,22 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
         tokenize(store, ENGINE, name, recipe.shards)
     run = plan.plan(store, recipe)
     run.config.run_dir.mkdir(parents=True)
-    command = [sys.executable, "-m", "trainer", str(run.write_config()), "training.compile=false", "training.samples.prompts=[]"]
+    command = [
+        sys.executable,
+        "-m",
+        "trainer",
+        str(run.write_config()),
+        "training.compile=false",
+        "training.samples.prompts=[]",
+    ]
     subprocess.run(command, env={**os.environ, **launch.environment(1)}, check=True, timeout=280)
     return store, run.config.run_dir
 
 
 @pytest.fixture
-def ask(trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def ask(
+    trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
     """`python -m pipeline lineage ...`: what it prints."""
     monkeypatch.setenv(STORE_VARIABLE, str(trained[0].root))
 
@@ -86,7 +101,14 @@ def test_a_checkpoint_says_what_it_was_made_from(trained: tuple[Store, Path], as
     assert found["assets"]["corpora/first/scrubbed"]["params"] == scrubbed.manifest["params"]
     assert found["assets"]["corpora/first/raw"]["inputs"]["source"]
     assert sum(found["training"]["corpus_tokens"].values()) == found["training"]["tokens"] == 16_384
-    for words in (scrubbed.data_version[:12], f"{scrubbed.counts['spans']:,} spans", "torch", "vocab_size", "corpus first", "epochs"):
+    for words in (
+        scrubbed.data_version[:12],
+        f"{scrubbed.counts['spans']:,} spans",
+        "torch",
+        "vocab_size",
+        "corpus first",
+        "epochs",
+    ):
         assert words in said
 
 
@@ -96,10 +118,15 @@ def test_a_step_whose_weights_were_deleted_still_has_a_lineage(trained: tuple[St
     found = json.loads(ask(f"{run.name[:8]}/8", "--json"))
     assert not found["saved"] and sum(found["training"]["corpus_tokens"].values()) == 4096
     saved = json.loads((run / "checkpoints" / "step-00000032" / "lineage.json").read_text())
-    assert json.loads(ask(f"{run.name[:8]}/32", "--json"))["training"]["corpus_tokens"] == saved["training"]["corpus_tokens"]
+    assert (
+        json.loads(ask(f"{run.name[:8]}/32", "--json"))["training"]["corpus_tokens"]
+        == saved["training"]["corpus_tokens"]
+    )
 
 
-def test_what_is_no_checkpoint_is_answered_with_those_there_are(ask: Any, capsys: pytest.CaptureFixture[str], trained: tuple[Store, Path]) -> None:
+def test_what_is_no_checkpoint_is_answered_with_those_there_are(
+    ask: Any, capsys: pytest.CaptureFixture[str], trained: tuple[Store, Path]
+) -> None:
     assert main(["lineage", "nothing"]) == 2
     assert f"{trained[1].name[:8]}-00000032" in capsys.readouterr().err
     assert main(["lineage", f"{trained[1].name[:8]}/33"]) == 2
@@ -107,7 +134,9 @@ def test_what_is_no_checkpoint_is_answered_with_those_there_are(ask: Any, capsys
     assert main(["lineage", "--document", "nothing"]) == 2
 
 
-def test_a_corpus_names_the_checkpoints_that_saw_it_at_a_version(trained: tuple[Store, Path], ask: Any) -> None:
+def test_a_corpus_names_the_checkpoints_that_saw_it_at_a_version(
+    trained: tuple[Store, Path], ask: Any
+) -> None:
     raw = trained[0].current("corpora/first/raw").data_version
     found = json.loads(ask("--corpus", "first", "--version", raw[:10], "--json"))
     assert [one["checkpoint"][-8:] for one in found] == ["00000024", "00000032"]
@@ -115,9 +144,15 @@ def test_a_corpus_names_the_checkpoints_that_saw_it_at_a_version(trained: tuple[
     assert json.loads(ask("--corpus", "first", "--version", "0123456789ab", "--json")) == []
 
 
-def test_a_document_was_trained_on_as_often_as_the_batches_held_it(trained: tuple[Store, Path], ask: Any) -> None:
+def test_a_document_was_trained_on_as_often_as_the_batches_held_it(
+    trained: tuple[Store, Path], ask: Any
+) -> None:
     store, run = trained
-    (decisions,) = [pq.read_table(path).to_pylist() for path in store.current("dedup").files("decisions") if path.name.startswith("first.")]
+    (decisions,) = [
+        pq.read_table(path).to_pylist()
+        for path in store.current("dedup").files("decisions")
+        if path.name.startswith("first.")
+    ]
     config = run_config(run)
     data = TrainingData(config.data, config.training, run / "packing")
     corpora, windows = data.order.windows(0, config.training.curriculum.samples(32))
@@ -129,15 +164,27 @@ def test_a_document_was_trained_on_as_often_as_the_batches_held_it(trained: tupl
         corpus = data.order.names.index(one["corpus"])
         stream = store.current(f"token_shards/{one['corpus']}").counts["train_tokens"]
         assert 0 <= one["begin"] < one["end"] <= stream
-        holding = [window for window in range(data.windows[corpus].num_rows) if window * 64 < one["end"] and window * 64 + 65 > one["begin"]]
+        holding = [
+            window
+            for window in range(data.windows[corpus].num_rows)
+            if window * 64 < one["end"] and window * 64 + 65 > one["begin"]
+        ]
         there = windows[(corpora == corpus) & np.isin(windows, holding)]
-        assert (one["windows"], one["windows_seen"], one["times"]) == (len(holding), len(np.unique(there)), len(there))
+        assert (one["windows"], one["windows_seen"], one["times"]) == (
+            len(holding),
+            len(np.unique(there)),
+            len(there),
+        )
     spans = sorted((one["begin"], one["end"]) for one in trained_on)
     assert spans[0][0] == 0 and all(before[1] == after[0] for before, after in itertools.pairwise(spans))
 
 
 def test_a_removed_document_says_why_and_was_never_trained_on(trained: tuple[Store, Path], ask: Any) -> None:
-    decisions = [row for path in trained[0].current("dedup").files("decisions") for row in pq.read_table(path).to_pylist()]
+    decisions = [
+        row
+        for path in trained[0].current("dedup").files("decisions")
+        for row in pq.read_table(path).to_pylist()
+    ]
     removed = next(row for row in decisions if not row["keep"])
     found = json.loads(ask("--document", removed["id"], "--json"))
     assert all(removed["duplicate_of"] in one["rejected"] and one["times"] == 0 for one in found)
@@ -162,7 +209,9 @@ def entry(trained: tuple[Store, Path], checkpoint: Path) -> dict[str, Any]:
 
 
 def jumped(saved: Path, run: Path) -> dict[str, Any]:
-    """A copy in `run` of a checkpoint's lineage that says what it would after a rollback: 41 samples were left out after the first 8."""
+    """A copy in `run` of a checkpoint's lineage that says what it would after a rollback: 41 samples were
+    left out after the first 8.
+    """
     lineage = json.loads((saved / "lineage.json").read_text())
     config = run_config(saved.parents[1])
     data = TrainingData(config.data, config.training, saved.parents[1] / "packing")
@@ -186,16 +235,23 @@ def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
     assert sum(row["tokens until then"] for row in rows.values()) == 24 * 512
     assert store.current("corpora/first/raw").data_version.startswith(rows["first"]["raw"])
     assert rows["second"]["kept by quality"] - rows["second"]["kept by dedup"] == 1
-    assert f"torch {version('torch')}" in found["libraries"] and f"python {platform.python_version()}" in found["libraries"]
+    assert (
+        f"torch {version('torch')}" in found["libraries"]
+        and f"python {platform.python_version()}" in found["libraries"]
+    )
 
 
-def test_the_entry_tells_what_was_trained_on_after_a_rollback(trained: tuple[Store, Path], tmp_path: Path) -> None:
+def test_the_entry_tells_what_was_trained_on_after_a_rollback(
+    trained: tuple[Store, Path], tmp_path: Path
+) -> None:
     tokens = jumped(trained[1] / "checkpoints" / "step-00000024", tmp_path / "run")
     found = entry(trained, tmp_path / "run" / "checkpoints" / "step-00000024")
     assert {name: row["tokens until then"] for name, row in found["corpora"].items()} == tokens
 
 
-def test_a_deleted_step_is_told_as_the_rollbacks_of_its_run_left_it(trained: tuple[Store, Path], tmp_path: Path) -> None:
+def test_a_deleted_step_is_told_as_the_rollbacks_of_its_run_left_it(
+    trained: tuple[Store, Path], tmp_path: Path
+) -> None:
     tokens = jumped(trained[1] / "checkpoints" / "step-00000024", tmp_path / "run")
     config = run_config(trained[1])
     training = planned(config.model_copy(update={"run_dir": tmp_path / "run"}), 24).lineage["training"]
@@ -203,18 +259,25 @@ def test_a_deleted_step_is_told_as_the_rollbacks_of_its_run_left_it(trained: tup
     assert planned(config, 24).lineage["training"]["corpus_tokens"] != tokens
 
 
-def test_a_checkpoint_tells_the_libraries_that_trained_it_and_not_those_of_its_tokenizer(trained: tuple[Store, Path], tmp_path: Path) -> None:
+def test_a_checkpoint_tells_the_libraries_that_trained_it_and_not_those_of_its_tokenizer(
+    trained: tuple[Store, Path], tmp_path: Path
+) -> None:
     saved = read(trained[1] / "checkpoints" / "step-00000024")
     frozen_long_ago = {"python": "3.10.1", "torch": "1.0"}
     saved.lineage["assets"]["tokenizer"]["tools"] = frozen_long_ago
     (libraries,) = [line for line in described(saved) if line.startswith("libraries")]
     assert f"python {platform.python_version()}" in libraries and f"torch {version('torch')}" in libraries
     commands = reproduce.write(trained[0], saved, tmp_path / "again", tmp_path)
-    assert any(line.endswith(f"PYTHON=python{platform.python_version().rpartition('.')[0]}") for line in commands)
+    assert any(
+        line.endswith(f"PYTHON=python{platform.python_version().rpartition('.')[0]}") for line in commands
+    )
 
 
 def test_reproduce_pins_the_recipe_to_the_step(
-    trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    trained: tuple[Store, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     store, run = trained
     monkeypatch.setenv(STORE_VARIABLE, str(store.root))
@@ -226,13 +289,25 @@ def test_reproduce_pins_the_recipe_to_the_step(
     assert recipe.training.checkpoint.every_tokens == 24 * 512
     assert "worktree add" in said and "make -C" in said and "sha256sum --check" in said and run.name in said
     sums = (tmp_path / "again" / "SHA256SUMS").read_text()
-    assert subprocess.run(["sha256sum", "--check"], input=sums, text=True, cwd=run / "checkpoints" / "step-00000024", check=False).returncode == 0
+    assert (
+        subprocess.run(
+            ["sha256sum", "--check"],
+            input=sums,
+            text=True,
+            cwd=run / "checkpoints" / "step-00000024",
+            check=False,
+        ).returncode
+        == 0
+    )
     again = plan.plan(store, recipe)
     assert again.config.run_dir == run  # it is the same run, by everything that decides the weights
 
 
 def test_reproduce_makes_a_directory_named_like_the_checkpoint_and_a_store_of_its_own(
-    trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    trained: tuple[Store, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     store, run = trained
     monkeypatch.setenv(STORE_VARIABLE, str(store.root))
@@ -242,18 +317,35 @@ def test_reproduce_makes_a_directory_named_like_the_checkpoint_and_a_store_of_it
     said = capsys.readouterr().out
     assert (out / "recipe.yaml").is_file() and str(out) in said.splitlines()[0]
     (export,) = [line for line in said.splitlines() if line.startswith("export ")]
-    asked = f"{export}\n{sys.executable} -c 'from pipeline.store.versions import default_store; print(default_store().root)'"
-    assert subprocess.run(["bash", "-euc", asked], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() == str(out / "home" / "store")
+    asked = (
+        f"{export}\n{sys.executable} -c 'from pipeline.store.versions import default_store; "
+        "print(default_store().root)'"
+    )
+    assert subprocess.run(
+        ["bash", "-euc", asked], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip() == str(out / "home" / "store")
 
 
-def test_reproduce_of_a_run_that_went_back_after_a_spike_saves_as_the_run_did(trained: tuple[Store, Path], tmp_path: Path) -> None:
+def test_reproduce_of_a_run_that_went_back_after_a_spike_saves_as_the_run_did(
+    trained: tuple[Store, Path], tmp_path: Path
+) -> None:
     saved = read(trained[1] / "checkpoints" / "step-00000024")
     saved.lineage["training"]["jumps"] = [{"at": 8, "samples": 41}]
     checkpoint = reproduce.pinned(saved, tmp_path)["training"]["checkpoint"]
-    assert (checkpoint["every_tokens"], checkpoint["keep_last"], checkpoint["keep_every_tokens"]) == (4096, 2, 24 * 512)
-    assert "expect" not in " ".join(line for line in reproduce.write(trained[0], saved, tmp_path / "again", tmp_path) if "spike" in line)
+    assert (checkpoint["every_tokens"], checkpoint["keep_last"], checkpoint["keep_every_tokens"]) == (
+        4096,
+        2,
+        24 * 512,
+    )
+    assert "expect" not in " ".join(
+        line for line in reproduce.write(trained[0], saved, tmp_path / "again", tmp_path) if "spike" in line
+    )
     saved.lineage["recipe"]["training"]["checkpoint"] |= {"every_tokens": None, "every_minutes": 30.0}
-    (note,) = [line for line in reproduce.write(trained[0], saved, tmp_path / "by the clock", tmp_path) if "spike" in line]
+    (note,) = [
+        line
+        for line in reproduce.write(trained[0], saved, tmp_path / "by the clock", tmp_path)
+        if "spike" in line
+    ]
     assert "the clock" in note
 
 

@@ -1,4 +1,6 @@
-"""How a corpus stands: its source as it was read, changed, changed and only half followed, or out of reach."""
+"""How a corpus stands: its source as it was read, changed, changed and only half followed, or out of
+reach.
+"""
 
 import json
 from pathlib import Path
@@ -16,7 +18,10 @@ from tests.pipeline.steps.training.test_plan import make_shards
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Recipe:
-    corpora = [{"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in ("first", "second")]
+    corpora = [
+        {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}}
+        for name in ("first", "second")
+    ]
     return load_recipe(write(tmp_path, corpora=corpora, tokenizer={"vocab_size": 400}))
 
 
@@ -38,13 +43,17 @@ def change(path: Path) -> None:
     path.write_text(path.read_text() + json.dumps({"text": "One more document."}) + "\n")
 
 
-def test_a_corpus_whose_source_changed_is_outdated_and_its_neighbour_is_not(store: Store, recipe: Recipe, tmp_path: Path) -> None:
+def test_a_corpus_whose_source_changed_is_outdated_and_its_neighbour_is_not(
+    store: Store, recipe: Recipe, tmp_path: Path
+) -> None:
     assert states(store, recipe) == [State.UP_TO_DATE, State.UP_TO_DATE]
     change(tmp_path / "first.jsonl")
     assert states(store, recipe) == [State.OUTDATED, State.UP_TO_DATE]
 
 
-def test_a_change_that_was_read_but_not_followed_to_the_shards_is_not_forgotten(store: Store, recipe: Recipe, tmp_path: Path) -> None:
+def test_a_change_that_was_read_but_not_followed_to_the_shards_is_not_forgotten(
+    store: Store, recipe: Recipe, tmp_path: Path
+) -> None:
     change(tmp_path / "first.jsonl")
     before = observe_all(store, recipe)[0]
     collect(store, ENGINE, "first", recipe.corpus("first").source, 1_000_000)
@@ -59,7 +68,9 @@ def test_a_corpus_that_was_never_taken_to_shards_is_new(recipe: Recipe, tmp_path
     assert states(store, recipe) == [State.NEW, State.NEW]
 
 
-def test_a_source_that_cannot_be_looked_at_hides_no_other(store: Store, recipe: Recipe, tmp_path: Path) -> None:
+def test_a_source_that_cannot_be_looked_at_hides_no_other(
+    store: Store, recipe: Recipe, tmp_path: Path
+) -> None:
     (tmp_path / "first.jsonl").unlink()
     change(tmp_path / "second.jsonl")
     found = observe_all(store, recipe)

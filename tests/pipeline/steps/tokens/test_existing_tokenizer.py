@@ -1,4 +1,6 @@
-"""A tokenizer fetched by name from a hub on loopback, at the revision that was asked for; the hub's library takes its settings when imported."""
+"""A tokenizer fetched by name from a hub on loopback, at the revision that was asked for; the hub's library
+takes its settings when imported.
+"""
 
 import hashlib
 import json
@@ -74,9 +76,19 @@ def hub() -> Iterator[Hub]:
 
 
 def fetched(hub: Hub, tmp_path: Path, **settings: str) -> dict[str, str]:
-    environment = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_address[1]}", "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_address[1]}",
+        "HF_HOME": str(tmp_path),
+        "HF_HUB_DISABLE_XET": "1",
+    }
     ended = subprocess.run(
-        [sys.executable, "-c", FETCH, json.dumps(settings)], env=environment, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", FETCH, json.dumps(settings)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     return dict(json.loads(ended.stdout))
 
@@ -90,10 +102,15 @@ def test_a_tokenizer_is_fetched_by_name_without_what_would_run_code(hub: Hub, tm
 
 def test_a_revision_is_followed_and_missing_names_of_tokens_can_be_given(hub: Hub, tmp_path: Path) -> None:
     bare = {"from": "org/bare", "revision": "v1"}
-    assert "has no bos_token: name one of its tokens as begin_of_text" in fetched(hub, tmp_path, **bare)["error"]
+    assert (
+        "has no bos_token: name one of its tokens as begin_of_text" in fetched(hub, tmp_path, **bare)["error"]
+    )
     found = fetched(hub, tmp_path, **bare, begin_of_text="[BOT]", end_of_text="[EOT]")
     assert json.loads(found["tokenizer_config.json"])["eos_token"] == "[EOT]"
 
 
 def test_a_name_that_the_hub_does_not_know_is_said(hub: Hub, tmp_path: Path) -> None:
-    assert "'org/none' is no path here, and the hub does not give its tokenizer.json" in fetched(hub, tmp_path, **{"from": "org/none"})["error"]
+    assert (
+        "'org/none' is no path here, and the hub does not give its tokenizer.json"
+        in fetched(hub, tmp_path, **{"from": "org/none"})["error"]
+    )

@@ -1,4 +1,6 @@
-"""Token shards of a corpus: whole documents, every one of them once, the same bytes however they were made."""
+"""Token shards of a corpus: whole documents, every one of them once, the same bytes however they were
+made.
+"""
 
 import json
 import shutil
@@ -102,7 +104,10 @@ def test_shards_of_any_size_hold_the_same_documents_and_say_what_is_in_them(stor
         assert record["tokenizer_sha256"] == sha256 and record["dtype"] == "uint16"
         hashes = {file.path: file.sha256 for table, file in part.files.items() if table != "shards"}
         assert {path: sha for shard in record["shards"] for path, sha in shard["files"].items()} == hashes
-        assert sum(shard["tokens"] for shard in record["shards"]) == part.counts["train_tokens"] + part.counts["validation_tokens"]
+        assert (
+            sum(shard["tokens"] for shard in record["shards"])
+            == part.counts["train_tokens"] + part.counts["validation_tokens"]
+        )
 
 
 def test_one_process_and_two_write_the_same_bytes(store: Store) -> None:
@@ -129,13 +134,17 @@ def test_a_fast_encoder_that_is_wrong_is_found_out_and_the_part_is_encoded_by_th
     assert "has other ids by the fast encoder than by `tokenizers`" in caplog.text
 
 
-def test_an_existing_tokenizer_is_copied_frozen_and_its_own_tokens_begin_and_end_documents(store: Store, tmp_path: Path) -> None:
+def test_an_existing_tokenizer_is_copied_frozen_and_its_own_tokens_begin_and_end_documents(
+    store: Store, tmp_path: Path
+) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     one = bpe.train([TEXTS], bpe.TokenizerParams(vocab_size=500, pattern="gpt2", end_of_text="<|endoftext|>"))
     one.enable_truncation(16)  # as a tokenizer.json from elsewhere may ask for
     (theirs / "tokenizer.json").write_text(one.to_str())
-    (theirs / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<|endoftext|>", "eos_token": {"content": "<|endoftext|>"}}))
+    (theirs / "tokenizer_config.json").write_text(
+        json.dumps({"bos_token": "<|endoftext|>", "eos_token": {"content": "<|endoftext|>"}})
+    )
     params = bpe.ExistingTokenizer.model_validate({"from": "theirs"}).anchored(tmp_path)
     version = tokenizer(store, "mine", ["topics"], params, 0.1)
     assert (version.path / "tokenizer.json").read_text() == one.to_str()

@@ -24,7 +24,10 @@ ROOT = Path(__file__).parents[4]
     [
         ({"nproc_per_node": 2}, "nproc_per_node 2 needs kind: torchrun"),
         ({"hosts": ["a"]}, "hosts needs kind: torchrun"),
-        ({"kind": "torchrun", "hosts": ["a", "b", "me@a"]}, "hosts: a is there twice; nproc_per_node says how many processes each has"),
+        (
+            {"kind": "torchrun", "hosts": ["a", "b", "me@a"]},
+            "hosts: a is there twice; nproc_per_node says how many processes each has",
+        ),
         ({"kind": "torchrun", "hosts": ["-oProxyCommand=x"]}, "'-oProxyCommand=x' is no name of a host"),
     ],
 )
@@ -35,14 +38,21 @@ def test_several_processes_and_hosts_are_not_started_by_accident(settings: dict[
 
 def test_a_host_that_cannot_be_used_is_named_before_anything_starts(tmp_path: Path) -> None:
     launcher = LaunchParams(kind="torchrun", hosts=("nobody@host.invalid",)).launcher(None)
-    with pytest.raises(HostsError, match=r"launch\.hosts: nobody@host\.invalid cannot be used: .*host\.invalid"):
+    with pytest.raises(
+        HostsError, match=r"launch\.hosts: nobody@host\.invalid cannot be used: .*host\.invalid"
+    ):
         launcher.run(tmp_path / "config.yaml", {}, lambda: True)
 
 
-def test_a_killed_trainer_is_told_from_one_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_trainer_is_told_from_one_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     launcher = LaunchParams().launcher(None)
     for how, status in (("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", None)):
-        monkeypatch.setattr("trainer.system.launch.command", lambda *_, how=how: [sys.executable, "-c", f"import os, sys; {how}"])
+        monkeypatch.setattr(
+            "trainer.system.launch.command",
+            lambda *_, how=how: [sys.executable, "-c", f"import os, sys; {how}"],
+        )
         if status is None:
             with pytest.raises(TrainerKilledError, match=r"killed by SIGKILL: is there enough memory\?"):
                 launcher.run(tmp_path / "config.yaml", {}, lambda: True)
@@ -58,7 +68,9 @@ signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path({str(tmp_path)!r}, "saved
 pathlib.Path({str(tmp_path)!r}, "runs").touch()
 time.sleep(60)"""
     order = remote_agent.Order([sys.executable, "-c", code], {}, 1, 1)
-    with subprocess.Popen([sys.executable, "-m", "pipeline.steps.training.remote_agent"], cwd=ROOT, stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "pipeline.steps.training.remote_agent"], cwd=ROOT, stdin=subprocess.PIPE
+    ) as process:
         assert process.stdin is not None
         process.stdin.write(json.dumps(vars(order)).encode() + b"\n")
         process.stdin.flush()
@@ -67,7 +79,9 @@ time.sleep(60)"""
         yield process
 
 
-def test_what_runs_on_a_host_is_asked_to_save_and_end_when_the_line_breaks(tethered: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
+def test_what_runs_on_a_host_is_asked_to_save_and_end_when_the_line_breaks(
+    tethered: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
     assert tethered.stdin is not None
     for _ in range(3):
         tethered.stdin.write(b"\n")

@@ -27,11 +27,20 @@ def store(tmp_path: Path) -> Store:
 
 
 def kept(version: Version, corpus: str) -> int:
-    tables = [pq.read_table(version.file(part, "decisions")) for part in version.parts if part.name.startswith(f"{corpus}.")]
+    tables = [
+        pq.read_table(version.file(part, "decisions"))
+        for part in version.parts
+        if part.name.startswith(f"{corpus}.")
+    ]
     return sum(table.column("keep").to_pylist().count(True) for table in tables)
 
 
-def trained(store: Store, corpora: Sequence[str] = ("originals", "copies"), held_out: float = 0.1, retrain: bool = False) -> Version:
+def trained(
+    store: Store,
+    corpora: Sequence[str] = ("originals", "copies"),
+    held_out: float = 0.1,
+    retrain: bool = False,
+) -> Version:
     return tokenizer(store, "mine", corpora, SMALL, held_out, retrain)
 
 
@@ -51,7 +60,9 @@ def test_a_corpus_of_which_nothing_is_left_has_empty_shards(store: Store) -> Non
     assert shards.counts["train_tokens"] == shards.counts["validation_tokens"] == 0
 
 
-def test_the_tokenizer_stays_when_the_corpora_change_and_after_another_was_in_use(store: Store, tmp_path: Path) -> None:
+def test_the_tokenizer_stays_when_the_corpora_change_and_after_another_was_in_use(
+    store: Store, tmp_path: Path
+) -> None:
     deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
     first = trained(store)
     prepare(store, tmp_path / "originals.jsonl", TEXTS[:20])
@@ -62,7 +73,9 @@ def test_the_tokenizer_stays_when_the_corpora_change_and_after_another_was_in_us
     assert trained(store).data_version == store.current("tokenizer").data_version == first.data_version
 
 
-def test_a_tokenizer_trained_on_request_stays_even_when_it_was_made_before(store: Store, tmp_path: Path) -> None:
+def test_a_tokenizer_trained_on_request_stays_even_when_it_was_made_before(
+    store: Store, tmp_path: Path
+) -> None:
     deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
     first = trained(store)
     deduplicate(store, ENGINE, ["originals"], DedupParams())

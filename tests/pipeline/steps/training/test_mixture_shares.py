@@ -1,4 +1,6 @@
-"""Each corpus makes the share of the training that the recipe asks for, and text is not repeated more often than allowed."""
+"""Each corpus makes the share of the training that the recipe asks for, and text is not repeated more often
+than allowed.
+"""
 
 from pathlib import Path
 
@@ -26,21 +28,28 @@ def test_a_higher_temperature_raises_the_small_corpus() -> None:
 
 
 def test_weights_in_the_recipe_are_the_shares() -> None:
-    assert shares({"a": 900, "b": 100}, {"a": 1, "b": 3}, MixtureParams(), 1000) == pytest.approx({"a": 0.25, "b": 0.75})
+    assert shares({"a": 900, "b": 100}, {"a": 1, "b": 3}, MixtureParams(), 1000) == pytest.approx(
+        {"a": 0.25, "b": 0.75}
+    )
 
 
 def test_what_a_corpus_may_not_repeat_goes_to_the_others_by_their_weights() -> None:
-    found = shares({"a": 100, "b": 1000, "c": 1000}, {"a": 2, "b": 1, "c": 1}, MixtureParams(max_epochs=2), 1000)
+    found = shares(
+        {"a": 100, "b": 1000, "c": 1000}, {"a": 2, "b": 1, "c": 1}, MixtureParams(max_epochs=2), 1000
+    )
     assert found == pytest.approx({"a": 0.2, "b": 0.4, "c": 0.4})
 
 
 def test_more_tokens_than_the_cap_allows_are_refused_with_the_numbers() -> None:
-    with pytest.raises(MixtureError, match=r"max_epochs is 2, which allows 200 tokens of the 100 .*max_tokens is 1,000"):
+    with pytest.raises(
+        MixtureError, match=r"max_epochs is 2, which allows 200 tokens of the 100 .*max_tokens is 1,000"
+    ):
         shares({"a": 100}, NONE, MixtureParams(max_epochs=2), 1000)
 
 
 def test_a_budget_of_exactly_what_the_cap_allows_is_taken() -> None:
-    sizes = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 77, "f": 3}  # whose shares of 84 add up to less than 1 in floating point
+    # whose shares of 84 add up to less than 1 in floating point
+    sizes = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 77, "f": 3}
     assert sum(shares(sizes, NONE, MixtureParams(max_epochs=1), 84).values()) == pytest.approx(1)
 
 
@@ -48,7 +57,9 @@ sizes = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 10**9), min_si
 
 
 @given(sizes, st.floats(1, 10), st.floats(0.1, 20), st.floats(0.01, 1))
-def test_shares_add_up_and_no_corpus_is_repeated_beyond_the_cap(tokens: dict[str, int], temperature: float, epochs: float, used: float) -> None:
+def test_shares_add_up_and_no_corpus_is_repeated_beyond_the_cap(
+    tokens: dict[str, int], temperature: float, epochs: float, used: float
+) -> None:
     budget = max(1, int(sum(tokens.values()) * epochs * used))
     if budget > int(sum(tokens.values()) * epochs):
         return
@@ -82,4 +93,8 @@ def test_the_command_shows_what_each_corpus_of_a_recipe_contributes(
 
 def test_ready_made_corpora_are_listed_with_size_and_licence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["corpora"]) == 0
-    assert "tinystories" in (said := capsys.readouterr().out) and "CDLA-Sharing 1.0" in said and "2,119,719" in said
+    assert (
+        "tinystories" in (said := capsys.readouterr().out)
+        and "CDLA-Sharing 1.0" in said
+        and "2,119,719" in said
+    )

@@ -28,8 +28,18 @@ HELD_OUT = ShardParams(validation_fraction=0.2)
 
 
 def recipe(*names: str, **training: Any) -> Recipe:
-    corpora = [{"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in names or ("first", "second")]
-    return Recipe.model_validate({"name": "mine", "corpora": corpora, "tokenizer": {"vocab_size": 400}, "training": TRAINING | training})
+    corpora = [
+        {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}}
+        for name in names or ("first", "second")
+    ]
+    return Recipe.model_validate(
+        {
+            "name": "mine",
+            "corpora": corpora,
+            "tokenizer": {"vocab_size": 400},
+            "training": TRAINING | training,
+        }
+    )
 
 
 @pytest.fixture
@@ -85,8 +95,14 @@ def test_a_loss_that_is_no_number_fails_a_run_unless_fp16_skipped_its_step(store
     def found(name: int, **last: Any) -> checks.Finding:
         run = plan.plan(store, recipe(seed=name))
         model = finish(store, run)
-        records = [{"kind": "train", "step": 1, "loss": math.inf, "skipped": True}, {"kind": "train", "step": 2, "loss": 5.0}, {"step": 3, **last}]
-        (run.config.run_dir / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        records = [
+            {"kind": "train", "step": 1, "loss": math.inf, "skipped": True},
+            {"kind": "train", "step": 2, "loss": 5.0},
+            {"step": 3, **last},
+        ]
+        (run.config.run_dir / "metrics.jsonl").write_text(
+            "".join(json.dumps(record) + "\n" for record in records)
+        )
         return checks.finite(store, model)
 
     skipped = found(1, kind="train", loss=math.nan, skipped=True)
@@ -98,12 +114,22 @@ def test_a_loss_that_is_no_number_fails_a_run_unless_fp16_skipped_its_step(store
 
 def test_only_what_decides_the_weights_makes_another_run(store: Store) -> None:
     run = plan.plan(store, recipe())
-    again = plan.plan(store, recipe(checkpoint={"every_tokens": 512, "keep_last": 9}, samples={"prompts": ["x"]}, threads=2, log_every_steps=7))
+    again = plan.plan(
+        store,
+        recipe(
+            checkpoint={"every_tokens": 512, "keep_last": 9},
+            samples={"prompts": ["x"]},
+            threads=2,
+            log_every_steps=7,
+        ),
+    )
     assert again.config.run_dir == run.config.run_dir
     assert plan.plan(store, recipe(seed=9)).config.run_dir != run.config.run_dir
 
 
-def test_weights_to_go_on_from_lie_beside_the_recipe_and_decide_the_run_by_what_they_hold(store: Store, tmp_path: Path) -> None:
+def test_weights_to_go_on_from_lie_beside_the_recipe_and_decide_the_run_by_what_they_hold(
+    store: Store, tmp_path: Path
+) -> None:
     path, weights = tmp_path / "mine.yaml", tmp_path / "base"
     weights.mkdir()
     (weights / "config.json").write_text("{}")
@@ -134,7 +160,9 @@ def test_the_order_of_the_corpora_changes_nothing_in_training(store: Store) -> N
 
 def test_shards_of_other_documents_than_those_in_use_are_not_trained_on(store: Store, tmp_path: Path) -> None:
     prepare(store, tmp_path / "first.jsonl", TEXTS[:9])
-    with pytest.raises(StaleError, match=r"made from another version of .*first.*run the job `retokenize` first"):
+    with pytest.raises(
+        StaleError, match=r"made from another version of .*first.*run the job `retokenize` first"
+    ):
         plan.plan(store, recipe())
     make_shards(store, recipe())
     plan.plan(store, recipe())
@@ -145,7 +173,9 @@ def test_shards_of_another_dedup_than_the_one_in_use_are_not_trained_on(store: S
     deduplicate(store, ENGINE, recipe().corpus_names, DedupParams(threshold=0.5))
     assert [part.data_version for part in store.current("dedup").parts] != decided
     with pytest.raises(
-        StaleError, match=r"token_shards/\w+ was made from another version of dedup/(first|second)\..* run the job `retokenize` first"
+        StaleError,
+        match=r"token_shards/\w+ was made from another version of dedup/(first|second)\..* run the job "
+        r"`retokenize` first",
     ):
         plan.plan(store, recipe())
     make_shards(store, recipe())
@@ -159,12 +189,20 @@ def test_shards_stay_in_use_when_dedup_decides_the_same_again(store: Store) -> N
     plan.plan(store, recipe())
 
 
-def test_a_model_card_describes_the_documents_that_the_model_was_made_from(store: Store, tmp_path: Path) -> None:
+def test_a_model_card_describes_the_documents_that_the_model_was_made_from(
+    store: Store, tmp_path: Path
+) -> None:
     lineage = planned(plan.plan(store, recipe(samples={"prompts": ['Say "']})).config, 32).lineage
     lineage["training"]["libraries"] = {"torch": "2.13.0"}
     prepare(store, tmp_path / "first.jsonl", TEXTS[:9])
     sample = {"prompt": 'Say "', "text": "```python\nprint()\n```"}
-    evaluation = {"bits_per_byte": 3.0, "held_out_bytes": 10, "compressors": {"xz -9": 2.0}, "per_corpus": {}, "samples": [sample]}
+    evaluation = {
+        "bits_per_byte": 3.0,
+        "held_out_bytes": 10,
+        "compressors": {"xz -9": 2.0},
+        "per_corpus": {},
+        "samples": [sample],
+    }
     card = model_card(lineage, evaluation)
     assert "| first | 15 |" in card
     assert "\n````text\n```python\n" in card
@@ -178,6 +216,15 @@ def test_a_model_card_tells_the_stages_and_the_steps_of_all_of_them(store: Store
     stages = [{"name": "rough", "share": 0.25, "global_batch_tokens": 1024}, {"name": "best"}]
     lineage = planned(plan.plan(store, recipe(stages=stages)).config, 28).lineage
     lineage["training"]["libraries"] = {"torch": "2.13.0"}
-    card = model_card(lineage, {"bits_per_byte": 3.0, "held_out_bytes": 10, "compressors": {"xz -9": 2.0}, "per_corpus": {}, "samples": []})
+    card = model_card(
+        lineage,
+        {
+            "bits_per_byte": 3.0,
+            "held_out_bytes": 10,
+            "compressors": {"xz -9": 2.0},
+            "per_corpus": {},
+            "samples": [],
+        },
+    )
     assert "| batch | 1,024, then 512 tokens |\n| steps | 28 |" in card
     assert "| stages | rough 25%, best 75% |" in card

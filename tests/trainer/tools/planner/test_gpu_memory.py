@@ -19,21 +19,32 @@ from trainer.parallel.parallelize import split
 from trainer.parallel.world import DIMENSIONS, World
 from trainer.run.memory import estimate
 from trainer.run.step import loss_sum
-from trainer.tools.planner.gpu_memory import STATE_BYTES, Workload, gpu_memory, kept_block_bytes, largest_micro_batch
+from trainer.tools.planner.gpu_memory import (
+    STATE_BYTES,
+    Workload,
+    gpu_memory,
+    kept_block_bytes,
+    largest_micro_batch,
+)
 
 VOCAB = 1000
 MODEL = ModelConfig(n_layers=3, d_model=256, n_heads=4, n_kv_heads=2, d_ff=640)
 
 
 def saved_bytes(model: Llama, windows: torch.Tensor) -> int:
-    """The storages that a forward pass in bf16 keeps for the backward one, parameters and tables not counted."""
+    """The storages that a forward pass in bf16 keeps for the backward one, parameters and tables not
+    counted.
+    """
     saved: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), torch.autocast("cpu", torch.bfloat16):
+    with (
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        torch.autocast("cpu", torch.bfloat16),
+    ):
         hidden = model(windows[:, :-1]).flatten(0, 1)
         loss = summed_cross_entropy(hidden, model.lm_head.weight, windows[:, 1:].flatten(), VOCAB)
     own = {tensor.untyped_storage().data_ptr() for tensor in [*model.parameters(), *model.buffers()]}
@@ -43,7 +54,9 @@ def saved_bytes(model: Llama, windows: torch.Tensor) -> int:
 
 @pytest.mark.parametrize("attention", ["math", "sdpa"])
 @pytest.mark.parametrize("qk_norm", [True, False])
-def test_activations_are_what_autograd_keeps_of_the_model(attention: Literal["math", "sdpa"], qk_norm: bool) -> None:
+def test_activations_are_what_autograd_keeps_of_the_model(
+    attention: Literal["math", "sdpa"], qk_norm: bool
+) -> None:
     shape = MODEL.model_copy(update={"qk_norm": qk_norm})
     model = Llama(shape, VOCAB, 128, attention)
     model.initialise(InitConfig(), seed=0)
@@ -55,15 +68,26 @@ def test_activations_are_what_autograd_keeps_of_the_model(attention: Literal["ma
 
 
 @pytest.mark.parametrize("kind", ["none", "selective", "full"])
-def test_what_blocks_keep_under_activation_checkpointing_is_what_a_step_of_the_trainer_keeps(settings: dict[str, Any], kind: Recompute) -> None:
+def test_what_blocks_keep_under_activation_checkpointing_is_what_a_step_of_the_trainer_keeps(
+    settings: dict[str, Any], kind: Recompute
+) -> None:
     settings["data"]["vocab_size"] = VOCAB
-    wanted = {"seq_len": 128, "micro_batch_size": 2, "global_batch_tokens": 512, "max_tokens": 512, "precision": "bf16", "attention": "sdpa"}
+    wanted = {
+        "seq_len": 128,
+        "micro_batch_size": 2,
+        "global_batch_tokens": 512,
+        "max_tokens": 512,
+        "precision": "bf16",
+        "attention": "sdpa",
+    }
     settings["training"] |= wanted | {"model": MODEL.model_dump(), "activation_checkpointing": kind}
     kept = estimate(RunConfig.model_validate(settings), 1, torch.device("cpu")).activations
     work = Workload(MODEL, VOCAB, seq_len=128, micro_batch_size=2, activation_checkpointing=kind)
     last_norm_and_head = work.tokens * MODEL.d_model * 10 + 4 * work.rows * MODEL.d_model
     copies = gpu_memory(work).bf16_weights if kind == "none" else 0  # else made again for each block
-    assert MODEL.n_layers * kept_block_bytes(work) + copies + last_norm_and_head == pytest.approx(kept, rel=0.05)
+    assert MODEL.n_layers * kept_block_bytes(work) + copies + last_norm_and_head == pytest.approx(
+        kept, rel=0.05
+    )
 
 
 @pytest.mark.parametrize("kind", ["adamw", "muon", "lion", "sophia", "adafactor"])
@@ -75,7 +99,13 @@ def test_weights_and_optimizer_state_are_those_of_the_trainer(kind: str) -> None
         parameter.grad = torch.ones_like(parameter)
     for optimizer in optimizers:
         optimizer.step()
-    state = sum(value.nbytes for optimizer in optimizers for slots in optimizer.state.values() for value in slots.values() if torch.is_tensor(value))
+    state = sum(
+        value.nbytes
+        for optimizer in optimizers
+        for slots in optimizer.state.values()
+        for value in slots.values()
+        if torch.is_tensor(value)
+    )
     memory = gpu_memory(Workload(MODEL, VOCAB, 128, 1, optimizer=kind))
     weights = sum(parameter.nbytes for parameter in model.parameters())
     assert memory.weights == memory.gradients == weights
@@ -92,13 +122,19 @@ def test_each_stage_of_zero_shares_one_more_part_among_the_gpus() -> None:
     stages = [gpu_memory(work, sharding, gpus=8) for sharding in ("ddp", "zero1", "zero2", "zero3")]
     assert stages[0] == whole
     assert [memory.optimizer for memory in stages[1:]] == [whole.optimizer // 8] * 3
-    assert [memory.gradients for memory in stages[1:]] == [whole.gradients, whole.gradients // 8, whole.gradients // 8]
+    assert [memory.gradients for memory in stages[1:]] == [
+        whole.gradients,
+        whole.gradients // 8,
+        whole.gradients // 8,
+    ]
     assert [memory.weights for memory in stages[1:]] == [whole.weights, whole.weights, whole.weights // 8]
 
 
 @pytest.fixture
 def one_of_eight() -> Iterator[World]:
-    """A process whose seven neighbours are not there: what it is sent is no number, but takes the memory that it would."""
+    """A process whose seven neighbours are not there: what it is sent is no number, but takes the memory that
+    it would.
+    """
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=8)
     yield World(0, 8, torch.device("cpu"), init_device_mesh("cpu", (1, 8, 1), mesh_dim_names=DIMENSIONS))
     dist.destroy_process_group()
@@ -136,6 +172,10 @@ def test_recomputing_activations_keeps_far_less_and_lets_larger_micro_batches_fi
     recomputed = replace(work, activation_checkpointing="full")
     assert gpu_memory(recomputed).activations < 0.25 * gpu_memory(work).activations
     fits = largest_micro_batch(work, "ddp", 1, 4 * 10**9)
-    assert gpu_memory(replace(work, micro_batch_size=fits)).total <= 4 * 10**9 < gpu_memory(replace(work, micro_batch_size=2 * fits)).total
+    assert (
+        gpu_memory(replace(work, micro_batch_size=fits)).total
+        <= 4 * 10**9
+        < gpu_memory(replace(work, micro_batch_size=2 * fits)).total
+    )
     assert largest_micro_batch(recomputed, "ddp", 1, 4 * 10**9) > fits
     assert largest_micro_batch(work, "ddp", 1, 10**6) == 0

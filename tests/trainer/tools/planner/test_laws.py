@@ -8,15 +8,36 @@ from trainer.tools.planner.laws import LAWS, ScalingLaw
 
 EPOCH, PRINTED, UNROUNDED = LAWS["epoch"], LAWS["hoffmann"], LAWS["hoffmann-unrounded"]
 
-# Hoffmann et al. 2022: parameters, optimal FLOPs and tokens. Table 3 (approach 1); table A3 (approach 2, approach 3).
-APPROACH_1 = [(400e6, 1.92e19, 8.0e9), (1e9, 1.21e20, 20.2e9), (10e9, 1.23e22, 205.1e9), (67e9, 5.76e23, 1.5e12), (175e9, 3.85e24, 3.7e12)]
-APPROACH_2 = [(400e6, 1.84e19, 7.7e9), (1e9, 1.20e20, 20.0e9), (10e9, 1.32e22, 219.5e9), (67e9, 6.88e23, 1.7e12), (175e9, 4.54e24, 4.3e12)]
+# Hoffmann et al. 2022: parameters, optimal FLOPs and tokens. Table 3 (approach 1); table A3 (approach 2,
+# approach 3).
+APPROACH_1 = [
+    (400e6, 1.92e19, 8.0e9),
+    (1e9, 1.21e20, 20.2e9),
+    (10e9, 1.23e22, 205.1e9),
+    (67e9, 5.76e23, 1.5e12),
+    (175e9, 3.85e24, 3.7e12),
+]
+APPROACH_2 = [
+    (400e6, 1.84e19, 7.7e9),
+    (1e9, 1.20e20, 20.0e9),
+    (10e9, 1.32e22, 219.5e9),
+    (67e9, 6.88e23, 1.7e12),
+    (175e9, 4.54e24, 4.3e12),
+]
 # The table prints 1.26e24 for 175 B parameters on 12 T tokens; 6 N D is ten times that.
-APPROACH_3 = [(400e6, 2.21e19, 9.2e9), (1e9, 1.62e20, 27.1e9), (10e9, 2.46e22, 410.1e9), (67e9, 1.71e24, 4.1e12), (175e9, 1.26e25, 12.0e12)]
+APPROACH_3 = [
+    (400e6, 2.21e19, 9.2e9),
+    (1e9, 1.62e20, 27.1e9),
+    (10e9, 2.46e22, 410.1e9),
+    (67e9, 1.71e24, 4.1e12),
+    (175e9, 1.26e25, 12.0e12),
+]
 
 
 @pytest.mark.parametrize(("parameters", "flops", "tokens"), APPROACH_3)
-def test_the_unrounded_fit_gives_the_papers_own_table_of_approach_3(parameters: float, flops: float, tokens: float) -> None:
+def test_the_unrounded_fit_gives_the_papers_own_table_of_approach_3(
+    parameters: float, flops: float, tokens: float
+) -> None:
     found_parameters, found_tokens = UNROUNDED.best_for_compute(flops)
     assert found_parameters == pytest.approx(parameters, rel=0.07)
     assert found_tokens == pytest.approx(tokens, rel=0.07)

@@ -48,16 +48,27 @@ def test_smaller_models_reach_the_same_loss_with_more_training_until_they_cannot
     found = smaller_models(7e9, law.best_tokens(7e9), law, shares=(0.75, 0.5, 0.01))
     assert [smaller.parameters for smaller in found] == [5.25e9, 3.5e9]
     for smaller in found:
-        assert law.loss(smaller.parameters, smaller.tokens) == pytest.approx(law.loss(7e9, law.best_tokens(7e9)))
+        assert law.loss(smaller.parameters, smaller.tokens) == pytest.approx(
+            law.loss(7e9, law.best_tokens(7e9))
+        )
         saved = 2 * (7e9 - smaller.parameters) * smaller.tokens_served
         assert smaller.training_flops == pytest.approx(6 * 7e9 * law.best_tokens(7e9) + saved)
 
 
-def test_a_named_model_is_planned_in_full_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_named_model_is_planned_in_full_and_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     picture = tmp_path / "plan.png"
     assert main(["--params", "7b", "--gpus", "8", "--gpu", "h100", "--plot", str(picture)]) == 0
     told = capsys.readouterr().out
-    for heading in ("Time ", "Cost ", "GB on a GPU", "Compute-optimal for this size", "Training longer", "Same loss, cheaper to serve"):
+    for heading in (
+        "Time ",
+        "Cost ",
+        "GB on a GPU",
+        "Compute-optimal for this size",
+        "Training longer",
+        "Same loss, cheaper to serve",
+    ):
         assert heading in told
     assert "works as ddp, with `training.parallel: {dp_shard: 8}` as zero3" in told
     assert picture.read_bytes().startswith(b"\x89PNG")
