@@ -21,6 +21,7 @@ import zstandard
 from alone import alone, here
 from sidebyside import RESULTS, importable, record, sample, size_of, texts
 
+from pipeline.recipe.shards import ShardParams
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
@@ -30,7 +31,7 @@ from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.shards import ShardParams, tokenize
+from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.engine import LocalEngine
 from pipeline.store.versions import Store

@@ -26,9 +26,10 @@ from alone import alone, here, in_turns
 from sidebyside import Contender, documents, importable, measure, record, sample, size_of, texts
 from tokenizers import Tokenizer
 
+from pipeline.recipe.shards import ShardParams
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.tokenizer.train import LLAMA3_PATTERN
-from pipeline.steps.tokens.shards import ShardParams, tokenize
+from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import frozen, tokenizer
 from pipeline.store.engine import LocalEngine
 from pipeline.store.versions import Store

@@ -13,6 +13,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text, inline, inline_png
 from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.training import plan as train_flow
+from pipeline.steps.training.launcher import launcher
 from pipeline.store.versions import Version
 
 GPU_POOL = "gpu"  # one at a time: dagster.yaml
@@ -39,7 +40,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         mixture = _mixture(workshop)
         version = train_flow.finished(workshop.store, run)
         if version is None:
-            follower = Follower(context, run, workshop.recipe.launch.launcher(run.config.training.threads))
+            follower = Follower(context, run, launcher(workshop.recipe.launch, run.config.training.threads))
             started = time.monotonic()
             follower.train()
             version = train_flow.finish(

@@ -10,17 +10,17 @@ import yaml
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from pipeline.recipe.check_limits import CheckLimits
+from pipeline.recipe.decontamination import Decontamination
+from pipeline.recipe.dedup_limits import DedupGuard
+from pipeline.recipe.launch import LaunchParams
+from pipeline.recipe.mixture import MixtureParams
+from pipeline.recipe.shards import ShardParams
 from pipeline.sources import Paths, SourceConfig, SourceError
 from pipeline.sources.hub.catalogue import short_form
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.stages.tokenizer import KINDS, ExistingTokenizer, TokenizerChoice, TokenizerParams
-from pipeline.steps.corpus.decontamination import Decontamination
-from pipeline.steps.dedup.limits import DedupGuard
-from pipeline.steps.tokens.shards import ShardParams
-from pipeline.steps.training.launcher import LaunchParams
-from pipeline.steps.training.mixture import MixtureParams
 from pipeline.store.engine import EngineParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import Params

@@ -5,8 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.steps.files.output import OutputError
+from pipeline.store.errors import PipelineError
 from trainer.system.durable import sync
+
+
+class OutputError(PipelineError):
+    """A directory that results cannot be written to."""
 
 
 @contextmanager

@@ -6,19 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, field_validator
 
-from pipeline.sources import Paths, SourceConfig
+from pipeline.recipe.decontamination import Decontamination
 from pipeline.stages import decontamination, pii
 from pipeline.steps.corpus.ingest import collect
 from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
-from pipeline.store.params import Params
 from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.parts import PartTask, add, derive, part_tasks
 from pipeline.store.versions import File, Part, Store, Version, Work
@@ -33,44 +30,6 @@ VERDICTS_SCHEMA = pa.schema(
 
 class DecontaminationError(PipelineError):
     """Evaluation sets that documents cannot be compared with."""
-
-
-class EvaluationSet(Params):
-    """Text that a model will be tested on."""
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    source: SourceConfig
-
-
-class Decontamination(decontamination.NgramParams):
-    """Documents that share words with an evaluation set: removed, or only reported."""
-
-    action: Literal["remove", "report"] = "remove"
-    sets: tuple[EvaluationSet, ...] = Field(min_length=1)
-
-    @property
-    def ngrams(self) -> decontamination.NgramParams:
-        """What decides which documents are hit."""
-        return decontamination.NgramParams(ngram=self.ngram, min_words=self.min_words)
-
-    def anchored(self, directory: Path) -> "Decontamination":
-        """The same, with relative paths starting at `directory`."""
-        sets = tuple(
-            one.model_copy(update={"source": one.source.anchored(directory)})
-            if isinstance(one.source, Paths)
-            else one
-            for one in self.sets
-        )
-        return self.model_copy(update={"sets": sets})
-
-    @field_validator("sets")
-    @classmethod
-    def _names_are_unique(cls, sets: tuple[EvaluationSet, ...]) -> tuple[EvaluationSet, ...]:
-        names = [one.name for one in sets]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"two evaluation sets are named {twice[0]!r}; every set needs a name of its own")
-        return sets
 
 
 def index(store: Store, engine: Engine, params: Decontamination, scrubbing: pii.PiiParams) -> Version:

@@ -6,23 +6,13 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import Field
 
-from pipeline.store.params import Params
+from pipeline.recipe.dedup_limits import DedupGuard
 from pipeline.store.parts import add
 from pipeline.store.versions import Part, Version
 
 EXAMPLES = 3
 REPORT = "largest-1"
-
-
-class DedupGuard(Params):
-    """What dedup may remove before a person should look at it."""
-
-    max_lost_share: float = Field(
-        0.8, gt=0, le=1, description="Share of its documents that a corpus may lose."
-    )
-    max_cluster_size: int = Field(10_000, ge=1, description="Documents that one kept document may stand for.")
 
 
 def alarms(version: Version, guard: DedupGuard) -> list[str]:

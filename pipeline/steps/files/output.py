@@ -8,15 +8,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pipeline.store.errors import PipelineError
+from pipeline.store.atomic_directory import OutputError
 from trainer.system.durable import sync
 
 PART = "part"
 REJECTS = "rejects"
-
-
-class OutputError(PipelineError):
-    """A directory that results cannot be written to."""
 
 
 @dataclass

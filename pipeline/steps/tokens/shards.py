@@ -6,14 +6,12 @@ import logging
 from functools import lru_cache, partial
 from pathlib import Path
 
-from pydantic import Field
-
+from pipeline.recipe.shards import ShardParams
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens.split_writer import SplitShards
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store.engine import Engine
 from pipeline.store.kept_documents import decision_name
-from pipeline.store.params import Params
 from pipeline.store.parquet import kept_batches
 from pipeline.store.parts import PartTask, derive
 from pipeline.store.versions import Part, Store, Version, Work
@@ -24,22 +22,6 @@ VERSION = "shards-2"
 PROCESSES_PAY_LATER = 8
 
 log = logging.getLogger(__name__)
-
-
-class ShardParams(Params):
-    """Which documents are held out, a function of the document's id alone, made before tokenizing; and how
-    long a shard gets.
-    """
-
-    validation_fraction: float = Field(
-        0.02,
-        gt=0,
-        lt=0.5,
-        description="Share of the documents of each corpus that is held out for validation.",
-    )
-    shard_tokens: int = Field(
-        100_000_000, ge=1, description="Tokens per shard at most; a longer document has a shard of its own."
-    )
 
 
 def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> Version:

@@ -17,8 +17,9 @@ from sqlalchemy.exc import OperationalError
 from pipeline.assets import trainer_process
 from pipeline.assets.checkpoints import KEY
 from pipeline.assets.metadata import explained
+from pipeline.recipe.launch import LaunchParams
 from pipeline.steps.training import plan
-from pipeline.steps.training.launcher import LaunchParams
+from pipeline.steps.training.launcher import launcher
 from pipeline.store.versions import Store
 from tests.integration.project import until
 from tests.pipeline.steps.corpora import TEXTS, prepare
@@ -80,7 +81,7 @@ def trains(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tra
         @dg.asset
         @explained
         def model(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-            trainer_process.Follower(context, run, LaunchParams().launcher(1)).train()
+            trainer_process.Follower(context, run, launcher(LaunchParams(), 1)).train()
             return dg.MaterializeResult()
 
         return dg.materialize([model], instance=instance, raise_on_error=False)

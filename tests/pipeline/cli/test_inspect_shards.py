@@ -12,10 +12,11 @@ from tokenizers import Tokenizer
 
 from pipeline.cli import main
 from pipeline.recipe.recipe import RECIPES
+from pipeline.recipe.shards import ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.shards import ShardParams, prefixes, tokenize
+from pipeline.steps.tokens.shards import prefixes, tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.versions import Store

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.recipe.check_limits import CheckLimits
+from pipeline.recipe.shards import ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.tokenizer import TokenizerParams
@@ -13,7 +14,7 @@ from pipeline.steps import checks
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.model import bigram
-from pipeline.steps.tokens.shards import ShardParams, prefixes, tokenize
+from pipeline.steps.tokens.shards import prefixes, tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.engine import LocalEngine
 from pipeline.store.versions import Store

@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from pipeline.cli import main
+from pipeline.recipe.decontamination import Decontamination
 from pipeline.recipe.recipe import RecipeError, load_recipe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
-from pipeline.steps.corpus.decontamination import Decontamination, contamination_key, find, index
+from pipeline.steps.corpus.decontamination import contamination_key, find, index
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store.engine import LocalEngine
 from pipeline.store.kept_documents import kept_documents

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.recipe.shards import ShardParams
 from pipeline.sources.files import FilesConfig
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.dedup import DedupParams
@@ -24,7 +25,7 @@ from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens.shard_series import ShardSeries
-from pipeline.steps.tokens.shards import ShardParams, prefixes, tokenize
+from pipeline.steps.tokens.shards import prefixes, tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.engine import LocalEngine
 from pipeline.store.versions import Store, Version

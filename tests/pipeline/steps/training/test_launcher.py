@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from pipeline.recipe.launch import LaunchParams
 from pipeline.steps.training import remote_agent
-from pipeline.steps.training.launcher import LaunchParams
+from pipeline.steps.training.launcher import launcher
 from pipeline.steps.training.process_group import TrainerKilledError
 from pipeline.steps.training.ssh_launcher import HostsError
 
@@ -37,17 +38,17 @@ def test_several_processes_and_hosts_are_not_started_by_accident(settings: dict[
 
 
 def test_a_host_that_cannot_be_used_is_named_before_anything_starts(tmp_path: Path) -> None:
-    launcher = LaunchParams(kind="torchrun", hosts=("nobody@host.invalid",)).launcher(None)
+    started = launcher(LaunchParams(kind="torchrun", hosts=("nobody@host.invalid",)), None)
     with pytest.raises(
         HostsError, match=r"launch\.hosts: nobody@host\.invalid cannot be used: .*host\.invalid"
     ):
-        launcher.run(tmp_path / "config.yaml", {}, lambda: True)
+        started.run(tmp_path / "config.yaml", {}, lambda: True)
 
 
 def test_a_killed_trainer_is_told_from_one_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launcher = LaunchParams().launcher(None)
+    started = launcher(LaunchParams(), None)
     for how, status in (("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", None)):
         monkeypatch.setattr(
             "trainer.system.launch.command",
@@ -55,9 +56,9 @@ def test_a_killed_trainer_is_told_from_one_that_failed(
         )
         if status is None:
             with pytest.raises(TrainerKilledError, match=r"killed by SIGKILL: is there enough memory\?"):
-                launcher.run(tmp_path / "config.yaml", {}, lambda: True)
+                started.run(tmp_path / "config.yaml", {}, lambda: True)
         else:
-            assert launcher.run(tmp_path / "config.yaml", {}, lambda: True) == status
+            assert started.run(tmp_path / "config.yaml", {}, lambda: True) == status
 
 
 @pytest.fixture

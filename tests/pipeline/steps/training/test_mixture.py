@@ -6,10 +6,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.recipe.shards import ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.shards import ShardParams, tokenize
+from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.versions import Store, Version
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare

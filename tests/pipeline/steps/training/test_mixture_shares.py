@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.cli import main
-from pipeline.steps.training.mixture import MixtureError, MixtureParams, shares
+from pipeline.recipe.mixture import MixtureParams
+from pipeline.steps.training.mixture import MixtureError, shares
 from pipeline.store.versions import Store
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe

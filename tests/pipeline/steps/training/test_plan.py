@@ -9,12 +9,13 @@ import pytest
 import yaml
 
 from pipeline.recipe.recipe import Recipe, load_recipe
+from pipeline.recipe.shards import ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps import checks
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.checkpoints import planned
 from pipeline.steps.model.model_card import model_card
-from pipeline.steps.tokens.shards import ShardParams, tokenize
+from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.steps.training.initial_weights import WeightsError
