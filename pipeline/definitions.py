@@ -14,7 +14,7 @@ from pipeline.assets.evaluation import evaluation_asset
 from pipeline.assets.exported_model import exported_model_asset
 from pipeline.assets.operations.alerts import failure_sensor
 from pipeline.assets.operations.console import console, explain_on_exit
-from pipeline.assets.operations.resources import Workshop, launchpad
+from pipeline.assets.operations.resources import PipelineResources, launchpad
 from pipeline.assets.operations.sensors import corpora_changed_sensor, nightly_schedule
 from pipeline.assets.pretrained_model import pretrained_model_asset
 from pipeline.assets.sources import source_asset
@@ -74,7 +74,7 @@ defs = dg.Definitions(
         failure_sensor(),
     ],
     schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards], beside="evaluate")],
-    resources={"workshop": Workshop()},
+    resources={"workshop": PipelineResources()},
     loggers={"console": console},
     # The stages use every core themselves; a process for each step would only cost its start.
     executor=dg.in_process_executor,

@@ -5,9 +5,9 @@ itself.
 import dagster as dg
 
 from pipeline.assets import checkpoints
-from pipeline.assets.metadata import explained, materialized
+from pipeline.assets.metadata import materialized, user_errors_as_failures
 from pipeline.assets.operations import orphaned_runs
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.pretrained_model import GPU_POOL
 from pipeline.steps.model import evaluate as evaluate_flow
 from pipeline.steps.training import plan as train_flow
@@ -29,8 +29,8 @@ def checkpoint_evaluation_asset() -> dg.AssetsDefinition:
         pool=GPU_POOL,
         description="Loss and bits per byte of one checkpoint on all held-out text, for each corpus.",
     )
-    @explained
-    def _asset(context: dg.AssetExecutionContext, workshop: Workshop) -> dg.MaterializeResult:
+    @user_errors_as_failures
+    def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         version = evaluate_flow.evaluate_checkpoint(workshop.store, context.partition_key)
         found = evaluate_flow.read(version)
         figures = {
@@ -57,7 +57,7 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Starts `evaluate` for each checkpoint that is kept once its training has ended.",
     )
-    def _sensor(context: dg.SensorEvaluationContext, workshop: Workshop) -> dg.SensorResult:
+    def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
         if any(_trains(run, training_job) for run in orphaned_runs.under_way(context.instance)):
             return dg.SensorResult(skip_reason="a training is under way")
         known = set(context.instance.get_dynamic_partitions(checkpoints.CHECKPOINTS.name or ""))

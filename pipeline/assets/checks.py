@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.steps import checks
 from pipeline.steps.checks import Finding
 from pipeline.steps.dedup.limits import alarms
@@ -25,10 +25,10 @@ class Check:
 
     name: str
     description: str
-    look: Callable[[Workshop, Version], Finding]
+    look: Callable[[PipelineResources, Version], Finding]
     blocking: bool = True
 
-    def result(self, workshop: Workshop, version: Version) -> dg.AssetCheckResult:
+    def result(self, workshop: PipelineResources, version: Version) -> dg.AssetCheckResult:
         found = self.look(workshop, version)
         if not found.passed:
             log.log(logging.ERROR if self.blocking else logging.WARNING, "%s", found.said)
@@ -49,11 +49,13 @@ def specs(asset: dg.AssetKey, wanted: Sequence[Check]) -> list[dg.AssetCheckSpec
     ]
 
 
-def results(workshop: Workshop, version: Version, wanted: Sequence[Check]) -> Iterator[dg.AssetCheckResult]:
+def results(
+    workshop: PipelineResources, version: Version, wanted: Sequence[Check]
+) -> Iterator[dg.AssetCheckResult]:
     return (check.result(workshop, version) for check in wanted)
 
 
-def _no_more_than_expected(workshop: Workshop, version: Version) -> Finding:
+def _no_more_than_expected(workshop: PipelineResources, version: Version) -> Finding:
     found = alarms(version, workshop.recipe.dedup_guard)
     removed, documents = version.counts["removed"], version.counts["documents"]
     said = (

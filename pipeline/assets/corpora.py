@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from pipeline.assets import checks
-from pipeline.assets.metadata import breakdown, drawn, explained, materialized
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.metadata import breakdown, chart, materialized, user_errors_as_failures
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Corpus
 from pipeline.stages import pii, quality
 from pipeline.steps.corpus import ingest as raw_flow
@@ -34,8 +34,8 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
         description=f"The documents of `{corpus.name}` as its source gives them, and what could not be read, "
         "set aside with its reason.",
     )
-    @explained
-    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+    @user_errors_as_failures
+    def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe = workshop.recipe
         version = raw_flow.collect(
             workshop.store,
@@ -65,12 +65,12 @@ def _scrubbed(corpus: Corpus) -> dg.AssetsDefinition:
         description="Personal data replaced by typed placeholders. The `spans` table says where each was, "
         "never what it was.",
     )
-    @explained
-    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+    @user_errors_as_failures
+    def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         version = scrub_flow.scrub(workshop.store, workshop.engine, corpus.name, workshop.recipe.scrub)
         counts = version.counts
         found = {"spans": counts["spans"], "documents with PII": counts["documents_with_pii"]}
-        picture = drawn(version, "spans", "Personal data by kind")
+        picture = chart(version, "spans", "Personal data by kind")
         facts = {**found, "PII by kind": breakdown(counts, "spans", "kind"), **picture}
         return materialized(version, facts, checks.results(workshop, version, checks.SCRUBBED))
 
@@ -88,8 +88,8 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
         description="Gopher, C4, FineWeb and plain signals of each document, and the verdict with the first "
         "rule that it fails.",
     )
-    @explained
-    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+    @user_errors_as_failures
+    def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         version = quality_flow.judge(workshop.store, workshop.engine, corpus.name, workshop.recipe.quality)
         counts = version.counts
         reasons = quality_flow.reasons(version)
@@ -98,7 +98,7 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
             "rejected": counts["rejected"],
             "share kept": round(reasons[0].share, 4),
             "verdicts by rule": reasons_table({corpus.name: reasons}),
-            **drawn(version, "rejected", "Rejected documents by rule"),
+            **chart(version, "rejected", "Rejected documents by rule"),
         }
         if workshop.recipe.quality.languages is not None:
             facts["languages"] = breakdown(counts, "languages", "language")

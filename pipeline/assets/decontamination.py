@@ -3,8 +3,8 @@
 import dagster as dg
 
 from pipeline.assets.corpora import corpus_key
-from pipeline.assets.metadata import breakdown, explained, materialized
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.metadata import breakdown, materialized, user_errors_as_failures
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import decontamination
 from pipeline.steps.corpus import decontamination as decontamination_flow
@@ -28,8 +28,8 @@ def _ngrams(params: decontamination_flow.Decontamination) -> dg.AssetsDefinition
         code_version=decontamination.VERSION,
         description="The word n-grams of the evaluation sets, to look for in the corpora.",
     )
-    @explained
-    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+    @user_errors_as_failures
+    def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe = workshop.recipe
         version = decontamination_flow.index(
             workshop.store, workshop.engine, recipe.decontamination or params, recipe.scrub
@@ -55,8 +55,8 @@ def _contamination(params: decontamination_flow.Decontamination, corpus: str) ->
         description="Documents that share words in a row with an evaluation set: which set, which words, "
         "where.",
     )
-    @explained
-    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+    @user_errors_as_failures
+    def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         asked = workshop.recipe.decontamination or params
         version = decontamination_flow.find(workshop.store, workshop.engine, corpus, asked)
         found = {"contaminated": version.counts[decontamination_flow.REASON], "action": asked.action}

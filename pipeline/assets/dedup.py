@@ -7,8 +7,8 @@ import dagster as dg
 
 from pipeline.assets import checks
 from pipeline.assets.corpora import corpus_key, reasons_table
-from pipeline.assets.metadata import breakdown, explained, materialized
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.metadata import breakdown, materialized, user_errors_as_failures
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
@@ -34,8 +34,8 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
         description="Exact and MinHash-LSH duplicates across all corpora, each verified by its exact Jaccard "
         "before it is removed.",
     )
-    @explained
-    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+    @user_errors_as_failures
+    def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         made = workshop.recipe
         version = dedup_flow.deduplicate(
             workshop.store, workshop.engine, made.corpus_names, made.dedup, made.removes_contaminated

@@ -3,8 +3,8 @@
 import dagster as dg
 
 from pipeline.assets import checkpoints, checks
-from pipeline.assets.metadata import explained, materialized
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.metadata import materialized, user_errors_as_failures
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.pretrained_model import GPU_POOL
 from pipeline.steps.model import evaluate as evaluate_flow
 
@@ -23,8 +23,8 @@ def evaluation_asset() -> dg.AssetsDefinition:
         description="Bits per byte on all held-out text, for each corpus and beside `xz -9`, and samples "
         "that the model writes.",
     )
-    @explained
-    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+    @user_errors_as_failures
+    def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         version = evaluate_flow.evaluate(workshop.store, workshop.recipe.training.samples)
         found = evaluate_flow.read(version)
         figures = {

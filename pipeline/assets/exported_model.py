@@ -3,8 +3,8 @@
 import dagster as dg
 
 from pipeline.assets import checks
-from pipeline.assets.metadata import explained, materialized
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.metadata import materialized, user_errors_as_failures
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports.images import encoded
 from pipeline.steps.model import export as export_flow
 
@@ -21,8 +21,8 @@ def exported_model_asset() -> dg.AssetsDefinition:
         check_specs=checks.specs(dg.AssetKey(export_flow.KEY), checks.EXPORTED),
         description="The final checkpoint as `transformers` opens it, with a model card and its lineage.",
     )
-    @explained
-    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+    @user_errors_as_failures
+    def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         version = export_flow.export(workshop.store)
         card = (version.path / "README.md").read_text(encoding="utf-8")
         for picture in version.path.glob("*.png"):

@@ -68,13 +68,13 @@ def breakdown(counts: Mapping[str, int], prefix: str, what: str) -> dg.TableMeta
     )
 
 
-def drawn(version: Version, prefix: str, title: str) -> dict[str, dg.MarkdownMetadataValue]:
+def chart(version: Version, prefix: str, title: str) -> dict[str, dg.MarkdownMetadataValue]:
     """The counts named `prefix/...` as a picture called `title`, if there are any."""
     png = breakdowns.bars(version, prefix, title)
     return {title: inline(png, title)} if png else {}
 
 
-def explained(function: Callable[Arguments, Outcome]) -> Callable[Arguments, Outcome]:
+def user_errors_as_failures(function: Callable[Arguments, Outcome]) -> Callable[Arguments, Outcome]:
     """A mistake that the user can set right fails the step with its message, and no retry."""
 
     @wraps(function)

@@ -6,9 +6,9 @@ from dataclasses import asdict
 import dagster as dg
 
 from pipeline.assets import checkpoints, checks
-from pipeline.assets.metadata import explained, materialized
-from pipeline.assets.operations.resources import Workshop
-from pipeline.assets.trainer_process import Follower
+from pipeline.assets.metadata import materialized, user_errors_as_failures
+from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.trainer_process import TrainerProcess
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text, inline, inline_png
 from pipeline.steps.model import funnel, training_plots
@@ -33,18 +33,20 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in a "
         "process of its own.",
     )
-    @explained
-    def _asset(context: dg.AssetExecutionContext, workshop: Workshop) -> dg.MaterializeResult:
+    @user_errors_as_failures
+    def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         run = train_flow.plan(workshop.store, workshop.recipe)
         # of the shards that are trained on, which need not be those in use afterwards
         mixture = _mixture(workshop)
         version = train_flow.finished(workshop.store, run)
         if version is None:
-            follower = Follower(context, run, launcher(workshop.recipe.launch, run.config.training.threads))
+            trainer_process = TrainerProcess(
+                context, run, launcher(workshop.recipe.launch, run.config.training.threads)
+            )
             started = time.monotonic()
-            follower.train()
+            trainer_process.train()
             version = train_flow.finish(
-                workshop.store, run, follower.last_checkpoint, time.monotonic() - started
+                workshop.store, run, trainer_process.last_checkpoint, time.monotonic() - started
             )
         result = train_flow.result(workshop.store, version)
         facts = {
@@ -77,7 +79,7 @@ def _pictures(run: train_flow.Run, version: Version) -> dict[str, dg.MarkdownMet
     }
 
 
-def _mixture(workshop: Workshop) -> dg.TableMetadataValue:
+def _mixture(workshop: PipelineResources) -> dg.TableMetadataValue:
     rows = train_flow.contributions(workshop.store, workshop.recipe)
     types = {"corpus": "string", "documents": "int", "tokens": "int", "share": "float", "epochs": "float"}
     schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in types.items()])

@@ -5,8 +5,8 @@ changed.
 import dagster as dg
 
 from pipeline.assets.corpora import corpus_key
-from pipeline.assets.metadata import explained
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.metadata import user_errors_as_failures
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Corpus
 from pipeline.steps.lineage import source_state as observe_flow
 
@@ -20,8 +20,8 @@ def source_asset(corpus: Corpus) -> dg.SourceAsset:
         description=f"Where the documents of `{corpus.name}` come from. Its version changes when they may "
         "have.",
     )
-    @explained
-    def _source(workshop: Workshop) -> dg.DataVersion:
+    @user_errors_as_failures
+    def _source(workshop: PipelineResources) -> dg.DataVersion:
         return dg.DataVersion(
             observe_flow.observe(workshop.store, workshop.recipe.corpus(corpus.name)).version
         )

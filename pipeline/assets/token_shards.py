@@ -4,8 +4,8 @@ import dagster as dg
 
 from pipeline.assets import checks
 from pipeline.assets.corpora import corpus_key
-from pipeline.assets.metadata import explained, materialized
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.metadata import materialized, user_errors_as_failures
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Corpus
 from pipeline.steps.tokens import shards as shards_flow
 
@@ -25,8 +25,8 @@ def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
         description="What is kept of this corpus as token ids: memory-mapped Megatron shards, held-out "
         "documents apart.",
     )
-    @explained
-    def _asset(workshop: Workshop) -> dg.MaterializeResult:
+    @user_errors_as_failures
+    def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe = workshop.recipe
         version = shards_flow.tokenize(workshop.store, workshop.engine, corpus.name, recipe.shards)
         counts = version.counts

@@ -7,8 +7,8 @@ import dagster as dg
 from pydantic import Field
 
 from pipeline.assets.corpora import corpus_key
-from pipeline.assets.metadata import explained, materialized
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.metadata import materialized, user_errors_as_failures
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import tokenizer as report
 from pipeline.reports.images import inline
@@ -37,8 +37,8 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
         description="Byte-level BPE in `tokenizer.json`. Frozen: it stays when the corpora change, until "
         "`retrain` asks for a new one.",
     )
-    @explained
-    def _asset(workshop: Workshop, config: TokenizerConfig) -> dg.MaterializeResult:
+    @user_errors_as_failures
+    def _asset(workshop: PipelineResources, config: TokenizerConfig) -> dg.MaterializeResult:
         recipe, store = workshop.recipe, workshop.store
         fraction = recipe.shards.validation_fraction
         version = tokenizer_flow.tokenizer(

@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 600.0  # how long the last messages of a trainer wait for a d
 SHOWN_LINES = 20
 
 
-class Follower:
+class TrainerProcess:
     """Runs the trainer through Dagster Pipes and turns its messages into log lines and checkpoint entries, as
     they come.
 

@@ -20,7 +20,7 @@ from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.formats.streams import as_utf8
 from pipeline.sources.formats.text_files import read_text
 from pipeline.sources.listing import Files, Paths, listed, unit
-from pipeline.sources.open_file import Hash, StoredFile
+from pipeline.sources.open_file import Hash, OpenFile
 from pipeline.store.fingerprint import combined, file_sha256
 
 TEXT = (".txt", ".md")
@@ -96,7 +96,7 @@ class FilesSource:
                 yield from self._read_file(files[name], name, batches)
         yield from batches.rest()
 
-    def _read_file(self, file: StoredFile, name: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    def _read_file(self, file: OpenFile, name: str, batches: Batches) -> Iterator[pa.RecordBatch]:
         plain, compression = format_of(name)
         try:
             if file.directory:
@@ -149,7 +149,7 @@ class FilesSource:
         return listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)
 
 
-def _size(file: StoredFile) -> int:
+def _size(file: OpenFile) -> int:
     try:
         return 0 if file.directory else file.size() or 0
     except OSError:

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 from pydantic import Field, PrivateAttr, field_serializer
 
 from pipeline.sources.documents import SourceError, Unit, without_queries
-from pipeline.sources.open_file import Hash, LocalFile, RemoteFile, StoredFile
+from pipeline.sources.open_file import Hash, LocalFile, OpenFile, RemoteFile
 from pipeline.store.params import Params
 
-Files = dict[str, StoredFile]
+Files = dict[str, OpenFile]
 
 
 class Paths(Params):
@@ -73,7 +73,7 @@ def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) 
     return dict(sorted(files.items()))
 
 
-def unit(name: str, file: StoredFile, sha256: Hash) -> Unit:
+def unit(name: str, file: OpenFile, sha256: Hash) -> Unit:
     """What cannot be read is a unit too, so that reading names it."""
     try:
         return Unit(name, file.fingerprint(sha256), file.size() or 0)

@@ -20,7 +20,7 @@ TIMES = ("mtime", "LastModified", "Last-Modified", "last_modified", "updated", "
 Hash = Callable[[Path], str]
 
 
-class StoredFile(Protocol):
+class OpenFile(Protocol):
     """A file that can be opened any number of times. The methods raise OSError."""
 
     @property

@@ -14,7 +14,7 @@ class OutputError(PipelineError):
 
 
 @contextmanager
-def whole_directory(out: Path) -> Iterator[Path]:
+def atomic_directory(out: Path) -> Iterator[Path]:
     """A directory to fill: on a clean exit it is on disk and called `out`, otherwise it is gone.
 
     Raises OutputError when there is something at `out` already or it cannot be written.

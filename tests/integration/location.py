@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.operations.resources import PipelineResources
 
 
 @dataclass
@@ -29,13 +29,17 @@ class Location:
         }
 
     def tick(self) -> dg.SensorResult:
-        with dg.build_sensor_context(instance=self.instance, resources={"workshop": Workshop()}) as context:
+        with dg.build_sensor_context(
+            instance=self.instance, resources={"workshop": PipelineResources()}
+        ) as context:
             result = self.definitions.resolve_sensor_def("corpora_changed")(context)
         assert isinstance(result, dg.SensorResult)
         return result
 
     def night(self) -> dg.RunRequest | dg.SkipReason:
-        with dg.build_schedule_context(instance=self.instance, resources={"workshop": Workshop()}) as context:
+        with dg.build_schedule_context(
+            instance=self.instance, resources={"workshop": PipelineResources()}
+        ) as context:
             result = self.definitions.resolve_schedule_def("nightly_retokenize")(context)
         assert isinstance(result, dg.RunRequest | dg.SkipReason)
         return result

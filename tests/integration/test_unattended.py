@@ -20,7 +20,7 @@ from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from pipeline.assets.metadata import explained
 from pipeline.assets.operations import orphaned_runs
 from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE, failure_sensor
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.store.errors import PipelineError
 from tests.integration.project import ROOT, Project
 
@@ -224,7 +224,7 @@ def test_the_launchpad_starts_with_the_recipes_own_settings(
         assert shown["training"][name] == training[name]
     assert shown["training"]["optimizer"]["lr"] == training["optimizer"]["lr"]
     assert shown["shards"] == finished.recipe["shards"]
-    fields = Workshop.to_config_schema().as_field().config_type.fields["training"].config_type.fields  # type: ignore[attr-defined]
+    fields = PipelineResources.to_config_schema().as_field().config_type.fields["training"].config_type.fields  # type: ignore[attr-defined]
     assert all(
         field.description or name in ("model", "optimizer", "checkpoint", "evaluation")
         for name, field in fields.items()
@@ -249,7 +249,9 @@ def test_each_checkpoint_that_is_kept_is_evaluated_once(
     finished: Project, definitions: dg.Definitions
 ) -> None:
     def tick(instance: dg.DagsterInstance) -> dg.SensorResult:
-        with dg.build_sensor_context(instance=instance, resources={"workshop": Workshop()}) as context:
+        with dg.build_sensor_context(
+            instance=instance, resources={"workshop": PipelineResources()}
+        ) as context:
             result = definitions.resolve_sensor_def("checkpoint_saved")(context)
         assert isinstance(result, dg.SensorResult)
         return result

@@ -7,7 +7,7 @@ from trainer.config.data import CorpusShards, DataConfig
 from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import OptimizerConfig, ParameterGroup, ScheduleConfig
 from trainer.config.parallel import ParallelConfig
-from trainer.config.run import OPERATIONAL, RunConfig, config_hash, load_run_config, meaning, told
+from trainer.config.run import OPERATIONAL, RunConfig, config_hash, load_run_config, run_identity, told
 from trainer.config.stability import AveragingConfig, ExponentialAverage, LastAverage, SpikesConfig
 from trainer.config.stages import Curriculum, Stage, StageConfig
 from trainer.config.training import CheckpointConfig, EvaluationConfig, SamplesConfig, TrainingConfig
@@ -38,6 +38,6 @@ __all__ = [
     "TrainingConfig",
     "config_hash",
     "load_run_config",
-    "meaning",
+    "run_identity",
     "told",
 ]

@@ -43,7 +43,7 @@ OPERATIONAL = {
 }
 
 
-def meaning(
+def run_identity(
     config: RunConfig, precision: str, shard_hashes: dict[str, str], pretrained: str | None = None
 ) -> dict[str, Any]:
     """What decides the weights, as plain JSON: settings without places, the `precision` that `auto` stands

@@ -83,7 +83,7 @@ def mixture_cycle(weights: tuple[float, ...]) -> np.ndarray:
     return turns
 
 
-class Turns:
+class MixtureCycle:
     """Whose turn it is, sample by sample, when corpora are mixed by `weights`."""
 
     def __init__(self, weights: tuple[float, ...]) -> None:
@@ -104,11 +104,11 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Segment:
     """From `first_sample` on, windows of `seq_len` tokens of corpora mixed by `weights`; a corpus of
     weight 0 rests.
 
-    With a `first_turn` it is the stretch before, which goes on after samples that are jumped.
+    With a `first_turn` it is the segment before, which goes on after samples that are jumped.
     """
 
     first_sample: int
@@ -128,74 +128,69 @@ class Jump:
 class SampleOrder:
     """The order of a run's samples. Its whole state is the number of samples consumed.
 
-    An epoch of a corpus is its windows of `seq_len`, `sizes` of them, permuted; a stretch of shorter windows,
-    whose length divides `seq_len`, takes them part by part, and each stretch goes on where the one before
+    An epoch of a corpus is its windows of `seq_len`, `sizes` of them, permuted; a segment of shorter windows,
+    whose length divides `seq_len`, takes them part by part, and each segment goes on where the one before
     stopped. Where windows become longer, the rest of one may be left out.
     """
 
     def __init__(
-        self,
-        seed: int,
-        names: Sequence[str],
-        sizes: Sequence[int],
-        seq_len: int,
-        stretches: Sequence[Stretch],
+        self, seed: int, names: Sequence[str], sizes: Sequence[int], seq_len: int, segments: Sequence[Segment]
     ) -> None:
         self.seed, self.names, self.sizes, self.seq_len = seed, list(names), list(sizes), seq_len
-        self.part_len = math.gcd(*(stretch.seq_len for stretch in stretches))
-        self._stretches, self._turns = list(stretches), [Turns(stretch.weights) for stretch in stretches]
-        # Where the first turn of each stretch is in each corpus, in tokens of its permuted windows, all
+        self.part_len = math.gcd(*(segment.seq_len for segment in segments))
+        self._segments, self._cycles = list(segments), [MixtureCycle(segment.weights) for segment in segments]
+        # Where the first turn of each segment is in each corpus, in tokens of its permuted windows, all
         # epochs end to end.
         self._begins = [np.zeros(len(sizes), dtype=np.int64)]
-        for number, stretch in enumerate(self._stretches[1:]):
-            end = self._begins[-1] + self._until(number, stretch.first_sample)
+        for number, segment in enumerate(self._segments[1:]):
+            end = self._begins[-1] + self._until(number, segment.first_sample)
             self._begins.append(
-                self._begins[-1] if stretch.first_turn else -(-end // stretch.seq_len) * stretch.seq_len
+                self._begins[-1] if segment.first_turn else -(-end // segment.seq_len) * segment.seq_len
             )
 
     def tokens(self, samples: int) -> np.ndarray:
         """How many tokens of each corpus are in the first `samples` samples, int64 [corpora]."""
-        return np.sum([self._tokens(number, samples) for number in range(len(self._stretches))], axis=0)
+        return np.sum([self._tokens(number, samples) for number in range(len(self._segments))], axis=0)
 
     def _tokens(self, number: int, samples: int) -> np.ndarray:
-        """Those of one stretch."""
+        """Those of one segment."""
         return self._until(number, samples) - self._until(number, 0)
 
     def _until(self, number: int, samples: int) -> np.ndarray:
-        """From the first turn of a stretch on, those that are jumped included."""
-        stretch = self._stretches[number]
+        """From the first turn of a segment on, those that are jumped included."""
+        segment = self._segments[number]
         end = (
             samples
-            if number + 1 == len(self._stretches)
-            else min(samples, self._stretches[number + 1].first_sample)
+            if number + 1 == len(self._segments)
+            else min(samples, self._segments[number + 1].first_sample)
         )
         return (
-            self._turns[number].counts(stretch.first_turn + max(0, end - stretch.first_sample))
-            * stretch.seq_len
+            self._cycles[number].counts(segment.first_turn + max(0, end - segment.first_sample))
+            * segment.seq_len
         )
 
     def jumping(self, jumps: Sequence[Jump]) -> "SampleOrder":
         """The same order without what is jumped; `jumps` ascend."""
-        stretches = list(self._stretches)
+        segments = list(self._segments)
         for jump in jumps:
-            before = [stretch for stretch in stretches if stretch.first_sample <= jump.at]
+            before = [segment for segment in segments if segment.first_sample <= jump.at]
             turn = before[-1].first_turn + jump.at - before[-1].first_sample + jump.samples
-            stretches[len(before) :] = [
+            segments[len(before) :] = [
                 replace(before[-1], first_sample=jump.at, first_turn=turn),
-                *stretches[len(before) :],
+                *segments[len(before) :],
             ]
-        return SampleOrder(self.seed, self.names, self.sizes, self.seq_len, stretches)
+        return SampleOrder(self.seed, self.names, self.sizes, self.seq_len, segments)
 
     def windows(self, start: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Corpus and window of samples `start` to `start + count - 1`, which are of one stretch, both
+        """Corpus and window of samples `start` to `start + count - 1`, which are of one segment, both
         int64 [count].
 
-        Windows are numbered as the stretch cuts them: window i begins at token i times its seq_len.
+        Windows are numbered as the segment cuts them: window i begins at token i times its seq_len.
         """
-        number = bisect_right(self._stretches, start, key=lambda stretch: stretch.first_sample) - 1
-        stretch = self._stretches[number]
-        length, first = stretch.seq_len, stretch.first_turn + start - stretch.first_sample
-        corpora, turns = self._turns[number].at(np.arange(first, first + count))
+        number = bisect_right(self._segments, start, key=lambda segment: segment.first_sample) - 1
+        segment = self._segments[number]
+        length, first = segment.seq_len, segment.first_turn + start - segment.first_sample
+        corpora, turns = self._cycles[number].at(np.arange(first, first + count))
         whole, part = np.divmod(self._begins[number][corpora] + turns * length, self.seq_len)
         windows = np.empty(count, dtype=np.int64)
         for corpus in np.unique(corpora):
@@ -212,7 +207,7 @@ class SampleOrder:
         """
         windows, part = np.divmod(parts, self.seq_len // self.part_len)
         times = np.zeros(len(parts), dtype=np.int64)
-        for number in range(len(self._stretches)):
+        for number in range(len(self._segments)):
             first, last = (
                 int((self._begins[number] + self._until(number, until))[corpus]) for until in (0, samples)
             )
@@ -233,10 +228,10 @@ class SampleOrder:
 
 def sample_order(training: TrainingConfig, weights: Mapping[str, float], sizes: Sequence[int]) -> SampleOrder:
     """The order over corpora of `weights`, by name, that have `sizes` windows of the run's seq_len."""
-    stretches = []
+    segments = []
     for stage in training.curriculum.stages:
         mixed = weights if stage.weights is None else stage.weights
-        stretches.append(
-            Stretch(stage.first_sample, stage.seq_len, tuple(mixed.get(name, 0.0) for name in weights))
+        segments.append(
+            Segment(stage.first_sample, stage.seq_len, tuple(mixed.get(name, 0.0) for name in weights))
         )
-    return SampleOrder(training.seed, list(weights), sizes, training.seq_len, stretches)
+    return SampleOrder(training.seed, list(weights), sizes, training.seq_len, segments)

@@ -24,7 +24,9 @@ _KEPT = {
 }
 
 
-def recomputed(forward: Callable[..., torch.Tensor], kind: Recompute, *inputs: Any) -> torch.Tensor:
+def activation_checkpointed(
+    forward: Callable[..., torch.Tensor], kind: Recompute, *inputs: Any
+) -> torch.Tensor:
     """`forward(*inputs)`, keeping for the backward pass everything (none), the matrix products (selective),
     or only the inputs (full).
     """

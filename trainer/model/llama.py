@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from trainer.config import InitConfig, ModelConfig
-from trainer.model.activation_checkpointing import Recompute, recomputed
+from trainer.model.activation_checkpointing import Recompute, activation_checkpointed
 from trainer.model.attention import Backend, Mask, attention, document_mask
 from trainer.model.dropout import Dropout
 from trainer.model.loss import soft_capped
@@ -134,7 +134,7 @@ class Block(nn.Module):
         cache: Cache | None = None,
         dropout_keys: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        return recomputed(self._forward, self.recompute, x, cos, sin, mask, cache, dropout_keys)
+        return activation_checkpointed(self._forward, self.recompute, x, cos, sin, mask, cache, dropout_keys)
 
     def _forward(
         self,

@@ -69,7 +69,7 @@ class LossScale:
     def of(cls, precision: Precision) -> Self:
         return cls(FIRST_SCALE, in_use=True) if precision == "fp16" else cls()
 
-    def gone_on_from(self, saved: "LossScale") -> "LossScale":
+    def resumed_from(self, saved: "LossScale") -> "LossScale":
         """What a run takes over from a checkpoint: of another precision only how long the schedule has
         waited.
         """

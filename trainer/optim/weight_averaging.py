@@ -28,7 +28,7 @@ def slots(averaging: AveragingConfig | None) -> list[str]:
 
 
 @torch.no_grad()
-def follow(averaging: AveragingConfig, optimizers: list[Optimizer], before: int, tokens: int) -> None:
+def update(averaging: AveragingConfig, optimizers: list[Optimizer], before: int, tokens: int) -> None:
     """After a step that began at `before` tokens seen and ended at `tokens`."""
     if isinstance(averaging, ExponentialAverage):
         # At first the mean of all weights so far: the first ones would count for more than all after them
@@ -46,10 +46,10 @@ def follow(averaging: AveragingConfig, optimizers: list[Optimizer], before: int,
 
 
 def fill(averaging: AveragingConfig, optimizers: list[Optimizer]) -> None:
-    """As `follow`, until there are all copies that there will be."""
+    """As `update`, until there are all copies that there will be."""
     every = 1 if isinstance(averaging, ExponentialAverage) else averaging.every_tokens
     for number in range(len(slots(averaging))):
-        follow(averaging, optimizers, number * every, (number + 1) * every)
+        update(averaging, optimizers, number * every, (number + 1) * every)
 
 
 def drop_others(averaging: AveragingConfig | None, optimizers: list[Optimizer]) -> None:
@@ -60,7 +60,7 @@ def drop_others(averaging: AveragingConfig | None, optimizers: list[Optimizer]) 
 
 
 @contextmanager
-def averaged(optimizers: list[Optimizer]) -> Iterator[None]:
+def use_averaged_weights(optimizers: list[Optimizer]) -> Iterator[None]:
     """The model has its average weights while entered, if there are any yet."""
     with torch.no_grad():
         for parameter, state in _states(optimizers):

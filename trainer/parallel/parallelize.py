@@ -23,7 +23,7 @@ from trainer.config import ParallelConfig
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, Precision
 from trainer.parallel.dtensor import whole
-from trainer.parallel.pipeline_parallel import Pipelined
+from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 
 # [batch, sequence, features], and [batch, sequence, heads, head_dim] for the norms of queries and keys.
@@ -55,7 +55,7 @@ def whole_parameters(model: Llama) -> Iterator[tuple[str, torch.Tensor]]:
     """Each parameter of the whole model by its name, on every process, one after the other. A collective
     where it is split.
     """
-    if isinstance(model, Pipelined):
+    if isinstance(model, PipelineModel):
         yield from model.whole_parameters()
     else:
         for name, parameter in model.named_parameters():
@@ -115,4 +115,4 @@ def release(model: Llama) -> None:
 
 def _roots(model: Llama) -> Sequence[nn.Module]:
     """What is called as a whole."""
-    return model.stages if isinstance(model, Pipelined) else [model]
+    return model.stages if isinstance(model, PipelineModel) else [model]

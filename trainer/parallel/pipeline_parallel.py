@@ -59,7 +59,7 @@ class Stage(nn.Module):
             return self._norm(self._through(self.blocks, x, length, documents, None, dropout_keys))
 
 
-class Pipelined(Llama):
+class PipelineModel(Llama):
     """What one of several `processes` has of a model: its stages. Parameters keep their names; those of other
     stages are not there.
 

@@ -20,7 +20,7 @@ SIOCGIFADDR = 0x8915  # linux/sockios.h
 log = logging.getLogger("trainer")
 
 
-def meet(device: torch.device, timeout_seconds: float) -> None:
+def init_process_group(device: torch.device, timeout_seconds: float) -> None:
     """Joins the process group of torchrun's environment variables, NCCL between GPUs, gloo between CPUs. Who
     waits longer for another fails.
     """

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config import ParallelConfig
 from trainer.parallel.dtensor import squares
-from trainer.parallel.rendezvous import meet
+from trainer.parallel.rendezvous import init_process_group
 from trainer.system.errors import TrainerError
 
 BUCKET_ELEMENTS = 8 * 1024 * 1024
@@ -148,7 +148,7 @@ def join(parallel: ParallelConfig) -> World:
         torch.cuda.set_device(device)
     if size == 1:
         return World(rank, size, device)
-    meet(device, parallel.timeout_seconds)
+    init_process_group(device, parallel.timeout_seconds)
     if not parallel.splits_model:
         return World(rank, size, device)
     mesh = init_device_mesh(device.type, sizes, mesh_dim_names=(STAGES, *DIMENSIONS))

@@ -15,7 +15,7 @@ from trainer.checkpoint import store
 from trainer.checkpoint.store import CheckpointError
 from trainer.config import RunConfig
 from trainer.data.loader import Prefetcher
-from trainer.optim.weight_averaging import averaged
+from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World, join, leave
 from trainer.run.checkpointing import Saver
 from trainer.run.dagster_pipes import Reporter
@@ -95,7 +95,7 @@ def _run(
                 _announce_again(reporter, checkpoint, session)
     status = DONE
     if not session.is_complete:
-        session.rehearse()
+        session.dry_run()
         recorder = None
         if world.is_main:
             write_atomically(
@@ -212,7 +212,7 @@ def _evaluate(session: Session, recorder: Recorder | None, stop: StopSignals) ->
     """A signal ends it, but for the last one, which belongs to the end: a run that goes on makes up for
     it.
     """
-    with averaged(session.optimizers):
+    with use_averaged_weights(session.optimizers):
         try:
             session.evaluation = evaluate(
                 session.model,

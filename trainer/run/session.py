@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from trainer.checkpoint import state, store
 from trainer.checkpoint.staging import Staging
-from trainer.config import RunConfig, TrainingConfig, meaning
+from trainer.config import RunConfig, TrainingConfig, run_identity
 from trainer.data.loader import TrainingData
 from trainer.data.order import Jump
 from trainer.hf import Pretrained, load_weights
@@ -22,7 +22,7 @@ from trainer.model.precision import AUTOCAST, LossScale, Precision, resolve
 from trainer.optim import weight_averaging
 from trainer.optim.build import build
 from trainer.parallel.parallelize import split
-from trainer.parallel.pipeline_parallel import Pipelined
+from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run import preflight
 from trainer.run.rollback import checkpoint_before, discard_after, jumps_after
@@ -118,7 +118,7 @@ class Session:
             model = (
                 Llama(*wanted)
                 if world.pipeline is None
-                else Pipelined(world.pipeline, training.parallel, precision, *wanted)
+                else PipelineModel(world.pipeline, training.parallel, precision, *wanted)
             )
         model.materialise(world.device)
         if pretrained:
@@ -128,7 +128,7 @@ class Session:
         if precision == "fp8":
             fp8.convert(model.model.layers)
         split(model, world, training.parallel, precision)
-        meant = meaning(config, precision, contents, pretrained.sha256 if pretrained else None)
+        meant = run_identity(config, precision, contents, pretrained.sha256 if pretrained else None)
         optimizers, loss_scale = build(model, training.optimizer, model.shapes), LossScale.of(precision)
         return cls(config, meant, world, precision, attention, data, model, optimizers, loss_scale)
 
@@ -195,7 +195,7 @@ class Session:
             for block in self.model.model.layers:
                 block.compile(fullgraph=True, dynamic=False)
 
-    def rehearse(self) -> None:
+    def dry_run(self) -> None:
         """Compiles, and makes the gradients of one micro-batch, which are thrown away: TrainerError when that
         cannot be done.
 
@@ -232,7 +232,7 @@ class Session:
         )
         self.step, self.loss, self.evaluation = self.step + 1, result.loss, None
         if training.averaging is not None and not result.skipped:
-            weight_averaging.follow(training.averaging, self.optimizers, before, self.tokens)
+            weight_averaging.update(training.averaging, self.optimizers, before, self.tokens)
         return result
 
     def snapshot(self, staging: Staging, metrics_bytes: int, model_only: bool) -> state.Snapshot:
@@ -253,7 +253,7 @@ class Session:
             jumps=self.jumps,
             rollbacks=self.rollbacks,
         )
-        with weight_averaging.averaged(self.optimizers):
+        with weight_averaging.use_averaged_weights(self.optimizers):
             return state.Snapshot.take(
                 self.model,
                 None if model_only else self.optimizers,
@@ -283,7 +283,7 @@ class Session:
         weight_averaging.put_back(self.optimizers)
         weight_averaging.drop_others(self.training.averaging, self.optimizers)
         self.step, self.loss, self.evaluation = saved["step"], saved["loss"], saved["evaluation"]
-        self.loss_scale = LossScale.of(self.precision).gone_on_from(LossScale(**saved["loss_scale"]))
+        self.loss_scale = LossScale.of(self.precision).resumed_from(LossScale(**saved["loss_scale"]))
         self.spikes, self.metrics_bytes, self.changes = (
             SpikeDetector(map(tuple, saved["spike_history"])),
             saved["metrics_bytes"],

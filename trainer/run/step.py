@@ -16,7 +16,7 @@ from trainer.optim.build import set_learning_rates
 from trainer.optim.lr_schedule import lr_factor
 from trainer.optim.sophia import SophiaG, draw_tokens, draws
 from trainer.parallel.dtensor import local
-from trainer.parallel.pipeline_parallel import Pipelined
+from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError
@@ -68,7 +68,7 @@ def loss_sum(
     tokens, targets, documents = _read(windows, bot_id)
     with autocast(precision, windows.device):
         hidden = model(tokens, documents, dropout_keys=dropout_keys)
-        if isinstance(model, Pipelined) and not model.has_head:
+        if isinstance(model, PipelineModel) and not model.has_head:
             return hidden.new_zeros(())
         return _loss_of(model, hidden, targets, z_loss, uniform)
 
@@ -228,7 +228,7 @@ def add_gradients(
     micro-batches of so many windows.
     """
     total = torch.zeros((), dtype=torch.float64, device=windows.device)
-    if isinstance(model, Pipelined):
+    if isinstance(model, PipelineModel):
         tokens, targets, documents = _read(windows, bot_id)
 
         def micro_loss_of(hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:

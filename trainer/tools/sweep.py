@@ -17,7 +17,7 @@ import yaml
 
 from trainer.checkpoint.state import differences, read_state
 from trainer.checkpoint.store import CheckpointError, directory_for
-from trainer.config import OPERATIONAL, RunConfig, load_run_config, meaning
+from trainer.config import OPERATIONAL, RunConfig, load_run_config, run_identity
 from trainer.run import preflight
 from trainer.run.metrics import read
 from trainer.run.run_directory import RunDirectory
@@ -56,7 +56,7 @@ class Trial:
         )
         # A run writes down what its `auto` became.
         wanted |= {key: made_with[key] for key, value in wanted.items() if value == "auto"}
-        data = meaning(self.config, self.config.training.precision, contents)["data"]
+        data = run_identity(self.config, self.config.training.precision, contents)["data"]
         return [
             *differences(made_with, wanted, "training"),
             *differences(read_state(self.last_checkpoint)["meaning"]["data"], data, "data"),

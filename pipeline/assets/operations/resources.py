@@ -15,7 +15,7 @@ from pipeline.store.versions import Store, default_store
 KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKnobs, "shards": ShardKnobs}
 
 
-class Workshop(dg.ConfigurableResource):
+class PipelineResources(dg.ConfigurableResource):
     """What every stage works with. What is set here is laid over the recipe for one run."""
 
     training: TrainingKnobs = TrainingKnobs()

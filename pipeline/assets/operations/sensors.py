@@ -6,7 +6,7 @@ import dagster as dg
 
 from pipeline.assets.corpora import corpus_key
 from pipeline.assets.operations import orphaned_runs
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.steps.lineage import source_state as observe_flow
 from pipeline.steps.lineage.source_state import Observed, State
 from pipeline.store.fingerprint import combined
@@ -30,7 +30,7 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Starts `retokenize` for the corpora whose source changed since it was read.",
     )
-    def _sensor(context: dg.SensorEvaluationContext, workshop: Workshop) -> dg.SensorResult:
+    def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
         if busy := _busy(context.instance, beside):
             return dg.SensorResult(skip_reason=busy)
         found = observe_flow.observe_all(workshop.store, workshop.recipe)
@@ -57,7 +57,9 @@ def nightly_schedule(job_name: str, assets: list[dg.AssetKey], beside: str) -> d
         cron_schedule="0 3 * * *",
         description="Starts `retokenize` each night for the corpora that are out of date.",
     )
-    def _schedule(context: dg.ScheduleEvaluationContext, workshop: Workshop) -> dg.RunRequest | dg.SkipReason:
+    def _schedule(
+        context: dg.ScheduleEvaluationContext, workshop: PipelineResources
+    ) -> dg.RunRequest | dg.SkipReason:
         if busy := _busy(context.instance, beside):
             return dg.SkipReason(busy)
         found = observe_flow.observe_all(workshop.store, workshop.recipe)

@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 from pipeline.sources.documents import BATCH_BYTES, Reason
 from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_columns
 from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.open_file import StoredFile
+from pipeline.sources.open_file import OpenFile
 
 PARQUET_ERRORS = (pa.ArrowException, OSError)
 
 
-def read_parquet(stored: StoredFile, reader: RowReader) -> Iterator[pa.RecordBatch]:
+def read_parquet(stored: OpenFile, reader: RowReader) -> Iterator[pa.RecordBatch]:
     """The documents of a Parquet file; nested and binary columns beside the text are left out of the
     metadata. Raises OSError.
     """

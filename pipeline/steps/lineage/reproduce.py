@@ -15,7 +15,7 @@ from pipeline.recipe.recipe import RECIPE_VARIABLE
 from pipeline.sources.listing import is_url
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError
 from pipeline.steps.lineage.record import ROOT
-from pipeline.store.atomic_directory import whole_directory
+from pipeline.store.atomic_directory import atomic_directory
 from pipeline.store.versions import STORE_VARIABLE, Store
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
@@ -34,7 +34,7 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
             f"{one.name} was made by a version that did not record what its corpora were read from: it "
             "cannot be made again from its lineage"
         )
-    with whole_directory(out) as directory:
+    with atomic_directory(out) as directory:
         recipe = pinned(one, relative_to)
         if _outlived_its_corpora(one):
             recipe["tokenizer"] = _with_tokenizer(store, one, directory)

@@ -50,7 +50,7 @@ def run_group(
                 break
             time.sleep(POLL_SECONDS)
     finally:
-        with deaf():
+        with ignore_stop_signals():
             stop_group(process)
             poll()
     return process.returncode
@@ -75,7 +75,7 @@ def _signal_group(group: int, number: signal.Signals) -> None:
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
+def ignore_stop_signals() -> Iterator[None]:
     """Ctrl-C reaches a step twice; the second must not cut short the saving of the last checkpoint."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -16,7 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
-from pipeline.steps.training.process_group import GRACE_SECONDS, POLL_SECONDS, TrainerKilledError, deaf
+from pipeline.steps.training.process_group import (
+    GRACE_SECONDS,
+    POLL_SECONDS,
+    TrainerKilledError,
+    ignore_stop_signals,
+)
 from pipeline.steps.training.remote_agent import Order
 from pipeline.store.errors import PipelineError
 from trainer.system import launch
@@ -90,7 +95,7 @@ class Hosts:
                 time.sleep(POLL_SECONDS)
             killed = [line.host for line in lines if line.status is not None and line.status > SIGNAL]
         finally:
-            with deaf():
+            with ignore_stop_signals():
                 for line in lines:
                     line.release()
                 deadline = time.monotonic() + GRACE_SECONDS + 10  # the tether's, and for what is on its way

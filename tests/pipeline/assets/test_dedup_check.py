@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pipeline.assets.dedup import dedup_asset
-from pipeline.assets.operations.resources import Workshop
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.recipe.recipe import RECIPE_VARIABLE, load_recipe
 from pipeline.store.versions import STORE_VARIABLE, Store
@@ -51,7 +51,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: dict[str, Any]) 
     definitions = dg.Definitions(
         assets=[dedup_asset(recipe), tokenizer_asset(recipe)],
         jobs=[dg.define_asset_job("both", ["dedup", "tokenizer"])],
-        resources={"workshop": Workshop()},
+        resources={"workshop": PipelineResources()},
     )
     return definitions.resolve_job_def("both").execute_in_process(raise_on_error=False)
 

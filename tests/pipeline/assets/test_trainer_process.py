@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 
 from pipeline.assets import trainer_process
 from pipeline.assets.checkpoints import KEY
-from pipeline.assets.metadata import explained
+from pipeline.assets.metadata import user_errors_as_failures
 from pipeline.recipe.launch import LaunchParams
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import launcher
@@ -79,9 +79,9 @@ def trains(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tra
         run = plan.plan(store, recipe())
 
         @dg.asset
-        @explained
+        @user_errors_as_failures
         def model(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-            trainer_process.Follower(context, run, launcher(LaunchParams(), 1)).train()
+            trainer_process.TrainerProcess(context, run, launcher(LaunchParams(), 1)).train()
             return dg.MaterializeResult()
 
         return dg.materialize([model], instance=instance, raise_on_error=False)

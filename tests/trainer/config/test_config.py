@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from trainer.config import ModelConfig, RunConfig, config_hash, load_run_config, meaning
+from trainer.config import ModelConfig, RunConfig, config_hash, load_run_config, run_identity
 from trainer.system.errors import TrainerError
 
 
@@ -88,7 +88,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
 
 def test_places_and_cadence_do_not_change_the_meaning_but_settings_and_data_do(tmp_path: Path) -> None:
     def hash_of(*overrides: str, shards: str = "content") -> str:
-        return config_hash(meaning(load(tmp_path, example(), *overrides), "fp32", {"a": shards}))
+        return config_hash(run_identity(load(tmp_path, example(), *overrides), "fp32", {"a": shards}))
 
     same = hash_of()
     assert (
@@ -104,7 +104,7 @@ def test_places_and_cadence_do_not_change_the_meaning_but_settings_and_data_do(t
     assert hash_of("data.corpora.0.weight=2") != same
     assert hash_of(shards="other") != same
     # what `auto` is on another machine
-    assert config_hash(meaning(load(tmp_path, example()), "bf16", {"a": "content"})) != same
+    assert config_hash(run_identity(load(tmp_path, example()), "bf16", {"a": "content"})) != same
 
 
 def test_the_order_of_corpora_is_part_of_the_meaning_since_it_decides_the_order_of_samples(
@@ -112,9 +112,11 @@ def test_the_order_of_corpora_is_part_of_the_meaning_since_it_decides_the_order_
 ) -> None:
     settings = example()
     settings["data"]["corpora"].append({**settings["data"]["corpora"][0], "name": "b"})
-    one = meaning(load(tmp_path, settings), "fp32", {"a": "1", "b": "2"})
+    one = run_identity(load(tmp_path, settings), "fp32", {"a": "1", "b": "2"})
     settings["data"]["corpora"].reverse()
-    assert config_hash(meaning(load(tmp_path, settings), "fp32", {"a": "1", "b": "2"})) != config_hash(one)
+    assert config_hash(run_identity(load(tmp_path, settings), "fp32", {"a": "1", "b": "2"})) != config_hash(
+        one
+    )
 
 
 def test_an_override_reaches_into_a_named_size_and_a_section_that_is_not_there(tmp_path: Path) -> None:

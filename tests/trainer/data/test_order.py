@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trainer.config import RunConfig
 from trainer.data.loader import Prefetcher, TrainingData
-from trainer.data.order import CYCLE, SampleOrder, Stretch, mixture_cycle, permute, unpermute
+from trainer.data.order import CYCLE, SampleOrder, Segment, mixture_cycle, permute, unpermute
 from trainer.system.errors import TrainerError
 
 
@@ -30,7 +30,7 @@ def test_a_permutation_is_undone(size: int, key: bytes) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 9000))
 def test_how_often_a_window_was_seen_is_counted_without_going_through_the_order(samples: int) -> None:
-    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Stretch(0, 8, (2.0, 1.0))])
+    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Segment(0, 8, (2.0, 1.0))])
     corpora, windows = order.windows(0, samples)
     for corpus, size in enumerate(order.sizes):
         assert np.array_equal(
@@ -61,7 +61,7 @@ def test_a_mixture_is_never_more_than_one_sample_off(weights: list[float]) -> No
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 20_000), st.integers(1, 500), st.integers(1, 7))
 def test_any_position_is_reached_at_once(start: int, count: int, pieces: int) -> None:
-    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Stretch(0, 8, (2.0, 1.0))])
+    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Segment(0, 8, (2.0, 1.0))])
     whole = order.windows(start, count)
     cuts = np.linspace(0, count, pieces + 1).astype(int)
     parts = [order.windows(start + low, high - low) for low, high in itertools.pairwise(cuts)]
@@ -70,7 +70,7 @@ def test_any_position_is_reached_at_once(start: int, count: int, pieces: int) ->
 
 
 def test_every_window_comes_once_an_epoch_and_epochs_differ() -> None:
-    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Stretch(0, 8, (2.0, 1.0))])
+    order = SampleOrder(7, ["a", "b"], [101, 17], 8, [Segment(0, 8, (2.0, 1.0))])
     corpora, windows = order.windows(0, 3000)
     for corpus, size in enumerate(order.sizes):
         mine = windows[corpora == corpus]

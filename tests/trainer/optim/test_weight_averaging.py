@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from tests.trainer.runs import outcome
 from trainer.checkpoint import store
 from trainer.config import RunConfig
-from trainer.optim.weight_averaging import averaged
+from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World
 from trainer.run import metrics
 from trainer.run.evaluate import evaluate_checkpoint
@@ -62,7 +62,7 @@ def test_the_average_is_the_stated_one_and_training_does_not_know_of_it(
     session, seen = course(settings, 9)
     for ours, theirs in zip(seen, without, strict=True):
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    with averaged(session.optimizers):
+    with use_averaged_weights(session.optimizers):
         inside = weights(session)
     for name, weight in inside.items():
         torch.testing.assert_close(weight.double(), expected(kind, seen, name), rtol=1e-5, atol=1e-6)

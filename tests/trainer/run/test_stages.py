@@ -20,7 +20,7 @@ from tests.trainer.runs import outcome
 from trainer.checkpoint import store
 from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
-from trainer.data.order import SampleOrder, Stretch
+from trainer.data.order import SampleOrder, Segment
 from trainer.data.shards import TokenStream
 from trainer.optim.lr_schedule import lr_factor
 from trainer.run import metrics
@@ -132,7 +132,7 @@ def test_across_stages_no_token_comes_twice_before_all_came_once(
         ["a", "b"],
         [13, 29],
         12,
-        [Stretch(first, length, mix) for first, (length, _, mix) in zip(firsts, stages, strict=False)],
+        [Segment(first, length, mix) for first, (length, _, mix) in zip(firsts, stages, strict=False)],
     )
     seen = [np.zeros(size * 12, dtype=np.int64) for size in order.sizes]
     left_out = 0
@@ -152,7 +152,7 @@ def test_across_stages_no_token_comes_twice_before_all_came_once(
 
 def test_stages_of_one_length_leave_nothing_out_and_go_on_where_the_last_one_stopped() -> None:
     order = SampleOrder(
-        3, ["a", "b"], [50, 70], 8, [Stretch(0, 8, (1, 0)), Stretch(30, 8, (1, 1)), Stretch(70, 8, (0, 1))]
+        3, ["a", "b"], [50, 70], 8, [Segment(0, 8, (1, 0)), Segment(30, 8, (1, 1)), Segment(70, 8, (0, 1))]
     )
     taken = [order.windows(first, count) for first, count in ((0, 30), (30, 40), (70, 50))]
     corpora, windows = (np.concatenate(both) for both in zip(*taken, strict=True))
