@@ -1,1 +1,0 @@
-"""Stages applied to stored parts: read from the store, map through the engine, publish the result."""
