@@ -195,7 +195,7 @@ def test_a_run_that_was_stopped_and_then_killed_stays_stopped() -> None:
     )
     code = """
 import sys
-from pipeline.assets.lost_runs import Process
+from pipeline.assets.operations.orphaned_runs import Process
 print(f"{sys.argv[1]} {Process.this().tag()}")
 """
     with dg.DagsterInstance.ephemeral() as instance:

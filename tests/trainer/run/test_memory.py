@@ -23,13 +23,13 @@ CPU = torch.device("cpu")
 MEASURE = """
 import json, sys, torch
 from pathlib import Path
-import trainer.loop
+import trainer.run.loop
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
-from trainer.memory import estimate
+from trainer.run.memory import estimate
 from trainer.parallel.world import World
-from trainer.session import Session
-from trainer.step import train_step
+from trainer.run.session import Session
+from trainer.run.step import train_step
 
 def status(field):
     lines = Path("/proc/self/status").read_text().splitlines()

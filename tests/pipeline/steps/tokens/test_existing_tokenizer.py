@@ -20,7 +20,7 @@ from tests.pipeline.steps.corpora import TEXTS
 
 FETCH = """
 import json, sys
-from pipeline.flows.existing_tokenizer import fetch
+from pipeline.steps.tokens.existing_tokenizer import fetch
 from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerError
 
 try:
