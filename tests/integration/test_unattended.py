@@ -17,7 +17,7 @@ import pytest
 from dagster._core.code_pointer import CodePointer
 from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 
-from pipeline.assets.metadata import explained
+from pipeline.assets.metadata import user_errors_as_failures
 from pipeline.assets.operations import orphaned_runs
 from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE, failure_sensor
 from pipeline.assets.operations.resources import PipelineResources
@@ -56,7 +56,7 @@ def failed_run(instance: dg.DagsterInstance) -> dg.RunFailureSensorContext:
     """What the sensor is given after a run in which one asset failed."""
 
     @dg.asset
-    @explained
+    @user_errors_as_failures
     def shards() -> None:
         raise PipelineError("topics.jsonl, row 7: no field 'text'")
 
@@ -105,10 +105,10 @@ def test_a_killed_run_is_found_by_the_next_and_gives_back_its_place(tmp_path: Pa
     (tmp_path / "dagster.yaml").write_text((ROOT / "dagster_home" / "dagster.yaml").read_text())
     code = f"""
 import time, dagster as dg
-from pipeline.assets import lost_runs
+from pipeline.assets.operations import orphaned_runs
 with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
     (run,) = instance.get_runs()
-    lost_runs.claim(instance, run)
+    orphaned_runs.claim(instance, run)
     instance.event_log_storage.claim_concurrency_slot("gpu", run.run_id, "model")
     print("claimed", flush=True)
     time.sleep(60)
