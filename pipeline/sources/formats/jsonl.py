@@ -4,17 +4,25 @@ import json
 import re
 from collections.abc import Generator, Iterable, Iterator
 from itertools import groupby
+from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
 
 from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, Reason
-from pipeline.sources.formats.jsonl_kernel import cut_texts
 from pipeline.sources.formats.rows import Row, RowReader
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 WINDOW_BYTES = BATCH_BYTES + BATCH_BYTES // 8  # what is not text leaves about one batch
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
+
+
+class _Line(NamedTuple):
+    """A line that is not blank. `row` is None unless the line is an object with a text."""
+
+    number: int
+    content: memoryview
+    row: Row | None
 
 
 def read_jsonl(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
@@ -69,32 +77,36 @@ def windows(content: Iterable[bytes]) -> Iterator[bytes | None]:
 
 
 def _together(first: int, lines: bytes, reader: RowReader) -> Generator[pa.RecordBatch, None, int]:
-    """The documents of whole lines, and how many lines that is. Texts are cut out and taken together; what is
-    not good is looked at line by line.
+    """The documents of complete lines. Returns the number of newlines.
+
+    Consecutive lines that each hold a text become one batch. Any other line is read alone, and so is each
+    line of a run in which a document would be rejected.
     """
-    column, taken = reader.columns.text_column, 0
-    cut = cut_texts(lines, column)
-    spans: list[tuple[int, int, int, int, int]] = cut.spans.tolist()
-    rows = [
-        None if text < 0 else _object(lines[start:text] + lines[text_end:end], column)
-        for _, start, text, text_end, end in spans
-    ]
-    for good, group in groupby(zip(spans, rows, strict=True), key=lambda one: one[1] is not None):
-        if reader.batches.done:
-            break
+    column = reader.columns.text_column
+    for good, group in groupby(_objects(first, lines, column), key=lambda line: line.row is not None):
         run = list(group)
-        texts = cut.texts.slice(taken, sum(span[2] >= 0 for span, _ in run))
-        taken += len(texts)
-        if good and reader.add_whole(
-            [first + span[0] for span, _ in run], texts, [row for _, row in run if row is not None]
-        ):
-            yield from reader.batches.full()
-            continue
-        for (number, start, *_, end), _ in run:
-            yield from _alone(first + number, lines[start:end], reader)
-            if reader.batches.done:
-                break
-    return cut.newlines
+        if good:
+            rows = [line.row for line in run if line.row is not None]
+            texts = pa.array([row.pop(column) for row in rows], pa.large_string())
+            if reader.add_whole([line.number for line in run], texts, rows):
+                yield from reader.batches.full()
+                continue
+        for line in run:
+            if not reader.batches.done:
+                yield from _alone(line.number, bytes(line.content), reader)
+    return lines.count(b"\n")
+
+
+def _objects(first: int, lines: bytes, column: str) -> Iterator[_Line]:
+    """The lines that are not blank, parsed where they are."""
+    view, start, number = memoryview(lines), 0, first
+    while start < len(lines):
+        end = lines.find(b"\n", start) % (len(lines) + 1)  # -1, at the last line, becomes its end
+        content = view[start:end]
+        row = _object_with_text(content, column)
+        if row is not None or bytes(content).strip():
+            yield _Line(number, content, row)
+        start, number = end + 1, number + 1
 
 
 def _one_by_one(first: int, lines: bytes, reader: RowReader) -> Generator[pa.RecordBatch, None, int]:
@@ -106,14 +118,16 @@ def _one_by_one(first: int, lines: bytes, reader: RowReader) -> Generator[pa.Rec
     return number - first
 
 
-def _object(rest: bytes, column: str) -> Row | None:
-    """The columns beside the text of a line that it was cut out of, if that is JSON."""
+def _object_with_text(line: memoryview, column: str) -> Row | None:
+    """The JSON object of a line, or None unless its `column` holds a non-empty string."""
     try:
-        row: Row = orjson.loads(rest)
+        row = orjson.loads(line)
     except orjson.JSONDecodeError:
         return None
-    del row[column]
-    return row
+    if not isinstance(row, dict):
+        return None
+    text = row.get(column)
+    return row if isinstance(text, str) and text else None
 
 
 def _alone(number: int, line: bytes, reader: RowReader) -> Iterator[pa.RecordBatch]:

@@ -115,7 +115,9 @@ class RowReader:
         """Whether `add_whole` may be called: each row is a document, and its text is in one column."""
         return self.columns.text_template is None
 
-    def add_whole(self, numbers: Sequence[int], texts: pa.LargeBinaryArray, rows: Sequence[Row]) -> bool:
+    def add_whole(
+        self, numbers: Sequence[int], texts: pa.LargeBinaryArray | pa.LargeStringArray, rows: Sequence[Row]
+    ) -> bool:
         """Takes all of these rows, whose texts are already out of them, without a copy; none if one would be
         set aside. They are emptied.
         """
@@ -181,7 +183,7 @@ class RowReader:
         return (None, False) if self.columns.id_column else (location(self.file, number), False)
 
 
-def _good_texts(values: pa.LargeBinaryArray) -> pa.LargeStringArray | None:
+def _good_texts(values: pa.LargeBinaryArray | pa.LargeStringArray) -> pa.LargeStringArray | None:
     """The same, if each is the text of a document: UTF-8, of a size that documents have, and no white
     space only.
     """
@@ -192,7 +194,7 @@ def _good_texts(values: pa.LargeBinaryArray) -> pa.LargeStringArray | None:
         texts = values.cast(pa.large_string())
     except pa.ArrowInvalid:
         return None
-    starts = pc.binary_slice(values, 0, START_BYTES).to_pylist()
+    starts = pc.binary_slice(values.view(pa.large_binary()), 0, START_BYTES).to_pylist()
     # what shows a visible character in its first bytes is not white space, and only the rest need be looked
     # at
     blank = (

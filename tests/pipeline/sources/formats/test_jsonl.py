@@ -1,6 +1,4 @@
-"""Texts cut out of many lines at once: the same documents, and the same set aside, as when each line is
-parsed.
-"""
+"""Lines read in batches: the same documents and the same rejects as when each line is read alone."""
 
 import json
 from typing import Any
