@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from pipeline.sources.documents import Batches, Reason, Rejects, Unit
 from pipeline.sources.formats.compression import COMPRESSED, BrokenCompressionError, blocks, format_of
@@ -29,14 +29,16 @@ FORMATS = (*JSON_LINES, ".parquet", ".csv", *TEXT)
 
 
 class FilesConfig(Columns, Paths):
-    """Files on this machine or behind URLs; all formats may be mixed. `encoding` is that of JSON lines, CSV
-    and text.
-
-    With `max_documents`, the first so many documents of the files in the order of their names.
+    """Your own files, on this machine or behind URLs, in any mix of formats: JSON lines, Parquet, CSV, plain
+    text and Markdown. All but Parquet may be compressed.
     """
 
-    kind: Literal["files"] = "files"
-    encoding: str = "utf-8"
+    kind: Literal["files"] = Field("files", description="Selects this source.")
+    encoding: str = Field(
+        "utf-8",
+        description="Character encoding of JSON lines, CSV and text files, by any name that Python knows. "
+        "Parquet files are not affected.",
+    )
 
     @field_validator("encoding")
     @classmethod

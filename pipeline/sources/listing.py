@@ -16,13 +16,14 @@ Files = dict[str, OpenFile]
 
 
 class Paths(Params):
-    """Where files are: paths, globs (`**` crosses directories), or URLs such as `s3://bucket/*.jsonl.zst`,
-    also with globs.
+    """The files of a source, by path, glob or URL."""
 
-    What is written down of URLs has no queries, so a URL that is signed anew is the same source.
-    """
-
-    paths: tuple[str, ...] = Field(min_length=1)
+    paths: tuple[str, ...] = Field(
+        min_length=1,
+        description="Paths, globs (`**` crosses directories) or URLs such as `s3://bucket/*.jsonl.zst`, "
+        "which may hold globs too. Relative paths start at the recipe's directory. The query of a URL is "
+        "not recorded, so a URL that is signed again is still the same source.",
+    )
     # private: where a corpus lies is no part of what it is
     _directory: Path = PrivateAttr(default_factory=Path)
 

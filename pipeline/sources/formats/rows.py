@@ -28,19 +28,34 @@ START_BYTES = 32
 
 
 class Columns(Params):
-    """The columns of a row. Without `id_column`, a text or number in `id` is used where there is one, else
-    the row's place in its file.
+    """Which columns of a row make the document's text, id, URL and metadata."""
 
-    `text_template` makes the text of several columns, as "{title}\\n\\n{text}" does; a row in which one of
-    them is null is set aside. Without `metadata_columns`, all other columns are metadata.
-    """
-
-    text_column: str = Field("text", min_length=1)
-    text_template: str | None = None
-    id_column: str | None = Field(None, min_length=1)
-    url_column: str = Field("url", min_length=1)
-    metadata_columns: tuple[str, ...] | None = None
-    max_documents: int | None = Field(None, ge=1)
+    text_column: str = Field("text", min_length=1, description="Column that holds the text.")
+    text_template: str | None = Field(
+        None,
+        description="Makes the text from several columns, for example `{title}\\n\\n{text}`, in place of "
+        "`text_column`. A row in which one of these columns is missing or null is set aside.",
+    )
+    id_column: str | None = Field(
+        None,
+        min_length=1,
+        description="Column that holds the id; a row whose id is neither text nor a whole number is set "
+        "aside. When not set, `id` is used where it holds a usable value, else the row's place in its file.",
+    )
+    url_column: str = Field(
+        "url", min_length=1, description="Column that holds the document's URL. A row may lack it."
+    )
+    metadata_columns: tuple[str, ...] | None = Field(
+        None,
+        description="Columns to keep as the document's metadata, up to about 4,096 bytes of JSON. When not "
+        "set, all columns that are not text, id or URL.",
+    )
+    max_documents: int | None = Field(
+        None,
+        ge=1,
+        description="Documents to read at most: the first ones, with files in the order of their names. "
+        "When not set, all.",
+    )
 
     @field_validator("text_template")
     @classmethod

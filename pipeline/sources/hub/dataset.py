@@ -29,18 +29,30 @@ NOT_SETTINGS = ("name", "version", "data_dir", "data_files", "description")  # o
 
 
 class HubConfig(Columns):
-    """One split of a data set. `revision` is a branch, tag or commit; without it, the newest commit.
-    `HF_TOKEN` opens gated data sets.
-
-    Where rows are lines of documents, `document_start` is a regular expression for the line that begins one.
+    """One split of a data set on the Hugging Face hub. The environment variable `HF_TOKEN` opens gated data
+    sets.
     """
 
-    kind: Literal["hub"] = "hub"
-    name: str = Field(min_length=1)
-    config: str | None = Field(None, min_length=1)
-    split: str = Field("train", min_length=1)
-    revision: str | None = Field(None, min_length=1)
-    document_start: str | None = None
+    kind: Literal["hub"] = Field("hub", description="Selects this source.")
+    name: str = Field(min_length=1, description="Repository of the data set, as `owner/name`.")
+    config: str | None = Field(
+        None,
+        min_length=1,
+        description="Configuration of the data set, such as `sample-10BT`. When not set, the data "
+        "set's default.",
+    )
+    split: str = Field("train", min_length=1, description="Split of the data set to read.")
+    revision: str | None = Field(
+        None,
+        min_length=1,
+        description="Branch, tag or commit to read. When not set, the newest commit; pin a commit for runs "
+        "that must be repeatable.",
+    )
+    document_start: str | None = Field(
+        None,
+        description="For data sets with one line of a document per row: regular expression that the first "
+        "line of each document matches entirely. When not set, each row is a document.",
+    )
 
     @field_validator("document_start")
     @classmethod

@@ -52,13 +52,21 @@ MARK_BYTES = 600
 
 
 class LibraryDocsConfig(Params):
-    """Docstrings of `packages` (without them: of everything this project needs), up to `max_bytes` of text,
-    fairly shared.
-    """
+    """Docstrings of installed packages."""
 
-    kind: Literal["library_docs"] = "library_docs"
-    packages: tuple[str, ...] | None = Field(None, min_length=1)
-    max_bytes: int | None = Field(None, ge=1)
+    kind: Literal["library_docs"] = Field("library_docs", description="Selects this source.")
+    packages: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Installed packages to read. When not set, this project's dependencies without "
+        "its extras.",
+    )
+    max_bytes: int | None = Field(
+        None,
+        ge=1,
+        description="UTF-8 bytes of text to take at most, shared fairly among the packages. When not set, "
+        "all of it.",
+    )
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,21 @@ LICENCE_NAMES = ("license", "licence", "copying", "notice", "authors")
 
 
 class PackageReadmesConfig(Params):
-    """Descriptions and licences of `packages` (without them: of everything this project needs), up to
-    `max_bytes` of text, fairly shared.
-    """
+    """Long descriptions and licences of installed packages."""
 
-    kind: Literal["package_readmes"] = "package_readmes"
-    packages: tuple[str, ...] | None = Field(None, min_length=1)
-    max_bytes: int | None = Field(None, ge=1)
+    kind: Literal["package_readmes"] = Field("package_readmes", description="Selects this source.")
+    packages: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Installed packages to read. When not set, this project's dependencies without "
+        "its extras.",
+    )
+    max_bytes: int | None = Field(
+        None,
+        ge=1,
+        description="UTF-8 bytes of text to take at most, shared fairly among the packages. When not set, "
+        "all of it.",
+    )
 
 
 @dataclass(frozen=True)

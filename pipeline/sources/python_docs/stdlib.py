@@ -36,10 +36,12 @@ UNIT = "python"
 
 
 class StdlibDocsConfig(Params):
-    """The standard library's documentation, up to `max_bytes` of text."""
+    """Documentation of the running Python's standard library."""
 
-    kind: Literal["stdlib_docs"] = "stdlib_docs"
-    max_bytes: int | None = Field(None, ge=1)
+    kind: Literal["stdlib_docs"] = Field("stdlib_docs", description="Selects this source.")
+    max_bytes: int | None = Field(
+        None, ge=1, description="UTF-8 bytes of text to take at most. When not set, all of it."
+    )
 
 
 @dataclass(frozen=True)

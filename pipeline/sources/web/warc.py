@@ -36,11 +36,21 @@ ABOUT_THE_CRAWL = ("warcinfo", "request", "metadata")  # records that hold no co
 
 
 class WarcConfig(Paths):
-    """WARC and WET files, also compressed. A page that gives no text within `page_seconds` is set aside."""
+    """WARC and WET files of a web crawl, plain or compressed. Needs the extra `web`."""
 
-    kind: Literal["warc"] = "warc"
-    page_seconds: float = Field(10.0, gt=0)
-    max_documents: int | None = Field(None, ge=1)
+    kind: Literal["warc"] = Field("warc", description="Selects this source.")
+    page_seconds: float = Field(
+        10.0,
+        gt=0,
+        description="Seconds that the extraction of one page may take. A page that takes longer is "
+        "set aside.",
+    )
+    max_documents: int | None = Field(
+        None,
+        ge=1,
+        description="Documents to read at most: the first ones, with files in the order of their names. "
+        "When not set, all.",
+    )
 
 
 @dataclass(frozen=True)
