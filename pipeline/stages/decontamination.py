@@ -38,13 +38,18 @@ class NgramParams(Params):
     """How much of an evaluation text is too much."""
 
     ngram: int = Field(
-        13, ge=3, le=100, description="Words in a row that a document and an evaluation text must share."
+        13,
+        ge=3,
+        le=100,
+        description="Words in a row that a document and an evaluation text must share to count as a hit. 13 "
+        "as in GPT-3 (Brown et al. 2020, appendix C).",
     )
     min_words: int = Field(
         8,
         ge=1,
         le=100,
-        description="A shorter evaluation text of at least so many words is looked for as a whole.",
+        description="An evaluation text shorter than `ngram` words is searched for as a whole if it has at "
+        "least this many words; shorter ones are ignored. 8 as in NeMo Curator.",
     )
 
 

@@ -33,10 +33,13 @@ class WorkerLostError(PipelineError):
 
 
 class EngineParams(Params):
-    """Where the work runs."""
+    """How many processes prepare the data. Changes no result."""
 
     workers: int | None = Field(
-        None, ge=1, description="Worker processes; as many as there are cores when not set."
+        None,
+        ge=1,
+        description="Worker processes. When not set, one per core that this process may use. Lower it when "
+        "memory runs out.",
     )
 
 

@@ -10,20 +10,52 @@ VERSION = "dedup-2"
 
 
 class DedupParams(Params):
-    """Similarity and its MinHash LSH estimate (Broder 1997).
-
-    Two documents of Jaccard similarity s become candidates with probability 1 - (1 - s^rows)^bands: 0.85,
-    0.997 and 1.0 at 0.7, 0.8 and 0.9 for the default 32 x 8. Every candidate is verified exactly, so bands
-    buy recall and cost no precision.
+    """Near duplicates within and across corpora are removed: MinHash LSH finds candidates (Broder 1997), and
+    every candidate is verified exactly.
     """
 
-    threshold: float = Field(0.8, gt=0, le=1)
-    measure: Literal["jaccard", "containment"] = "jaccard"
-    ngram: int = Field(5, ge=1, le=100)
-    bands: int = Field(32, ge=1, le=1024)
-    rows: int = Field(8, ge=1, le=1024)
-    seed: int = Field(1, ge=0, lt=2**32)
-    max_chars: int = Field(500_000, ge=1)
+    threshold: float = Field(
+        0.8,
+        gt=0,
+        le=1,
+        description="Similarity (share, 0 to 1) from which two documents count as duplicates. Lower "
+        "removes more.",
+    )
+    measure: Literal["jaccard", "containment"] = Field(
+        "jaccard",
+        description="What `threshold` compares. `jaccard`: shared n-grams out of those of both documents. "
+        "`containment`: the share of the removed document's n-grams that the kept one holds, which also "
+        "removes an excerpt of a longer document.",
+    )
+    ngram: int = Field(
+        5,
+        ge=1,
+        le=100,
+        description="Words per n-gram; a document is compared as the set of its n-grams. Fewer words find "
+        "looser copies.",
+    )
+    bands: int = Field(
+        32,
+        ge=1,
+        le=1024,
+        description="Number of LSH bands. Documents of Jaccard similarity s become candidates with "
+        "probability 1 - (1 - s^rows)^bands: 0.85, 0.997 and 1.0 at s = 0.7, 0.8 and 0.9 for 32 bands of 8 "
+        "rows. More bands find more of the duplicates and cost time and disk, never precision.",
+    )
+    rows: int = Field(
+        8,
+        ge=1,
+        le=1024,
+        description="MinHash values per band. More rows give fewer candidates, so less work, and miss more "
+        "duplicates near the threshold.",
+    )
+    seed: int = Field(1, ge=0, lt=2**32, description="Seed of the MinHash permutations.")
+    max_chars: int = Field(
+        500_000,
+        ge=1,
+        description="Characters of a document that its MinHash covers. Exact copies are found by their full "
+        "text, and candidates are verified on it, whatever the length.",
+    )
 
     @property
     def num_perm(self) -> int:

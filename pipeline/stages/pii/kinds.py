@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Literal
 
 import pyarrow as pa
+from pydantic import Field
 
 from pipeline.store.params import Params
 
@@ -21,15 +22,17 @@ class PiiKind(StrEnum):
 
 
 class PiiParams(Params):
-    """Which kinds are replaced, and by what.
+    """Personal data and secrets that are replaced in every text."""
 
-    `placeholder` writes the kind in brackets (`[EMAIL]`); `format` writes one fixed value of the same format,
-    taken from what standards keep free for examples (RFC 2606, RFC 5737, RFC 3849, the 555-01xx numbers) or
-    from values that are never issued.
-    """
-
-    kinds: tuple[PiiKind, ...] = tuple(PiiKind)
-    replacement: Literal["placeholder", "format"] = "placeholder"
+    kinds: tuple[PiiKind, ...] = Field(
+        tuple(PiiKind), description="Kinds of personal data to replace. An empty list replaces nothing."
+    )
+    replacement: Literal["placeholder", "format"] = Field(
+        "placeholder",
+        description="What is written instead. `placeholder`: the kind in brackets, such as `[EMAIL]`. "
+        "`format`: one fixed value of the same format, which standards reserve for examples (RFC 2606, RFC "
+        "5737, RFC 3849, the 555-01xx numbers) or which is never issued.",
+    )
 
 
 SPANS_SCHEMA = pa.schema(

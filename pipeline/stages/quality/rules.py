@@ -70,59 +70,169 @@ class QualityRule(StrEnum):
 
 
 class QualityParams(Params):
-    """A threshold for each rule; None (or False) turns the rule off. The defaults are the `default` profile:
-    Gopher quality, repetition, FineWeb.
+    """A threshold for each rule of Gopher (Rae et al. 2021, section A.1.1 and table A1), C4 (Raffel et al.
+    2020) and FineWeb (Penedo et al. 2024), as datatrove 0.10 has them; null (or false) turns a rule off.
 
-    `min_x` and `max_x` bound the signal `x` of `measure`, and a document exactly at a threshold passes.
-    Values are those of the papers (Rae et al. 2021, table A1; Raffel et al. 2020; Penedo et al. 2024), as
-    datatrove 0.10 has them. The rule `language`, off unless `languages` are named, wants one of them,
-    detected with at least `min_language_confidence`.
+    The defaults are the profile `default`: Gopher quality, repetition, FineWeb. `min_x` and `max_x` bound the
+    signal `x` of `measure`, and a document exactly at a threshold passes.
     """
 
-    languages: tuple[str, ...] | None = Field(None, min_length=1)
-    min_language_confidence: Share = 0.5
-    min_words: Amount | None = 1
-    max_words: Amount | None = None
-    min_mean_word_length: Length | None = None
-    max_mean_word_length: Length | None = None
-    max_special_character_share: Share | None = None
-    min_unique_word_share: Share | None = None
+    languages: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Languages to keep, as ISO 639 codes such as `en`. A document is kept if the most "
+        "likely language (py3langid) is one of them. When not set, languages are not detected.",
+    )
+    min_language_confidence: Share = Field(
+        0.5, description="Least probability (0 to 1) of the detected language. Only used with `languages`."
+    )
+    min_words: Amount | None = Field(1, description="Fewest words, split at white space.")
+    max_words: Amount | None = Field(None, description="Most words, split at white space.")
+    min_mean_word_length: Length | None = Field(
+        None, description="Least mean length of a word, in characters."
+    )
+    max_mean_word_length: Length | None = Field(
+        None, description="Greatest mean length of a word, in characters."
+    )
+    max_special_character_share: Share | None = Field(
+        None,
+        description="Largest share (0 to 1) of characters that are neither letters, digits nor white space.",
+    )
+    min_unique_word_share: Share | None = Field(
+        None,
+        description="Least share (0 to 1) of distinct words among all words; upper and lower case differ.",
+    )
 
-    min_doc_words: Amount | None = 50
-    max_doc_words: Amount | None = 100_000
-    min_avg_word_length: Length | None = 3
-    max_avg_word_length: Length | None = 10
-    max_hash_word_ratio: Ratio | None = 0.1
-    max_ellipsis_word_ratio: Ratio | None = 0.1
-    max_bullet_lines_ratio: Share | None = 0.9
-    max_ellipsis_lines_ratio: Share | None = 0.3
-    min_alpha_words_ratio: Share | None = 0.8
-    min_stop_words: Annotated[int, Field(ge=0, le=8)] | None = 2
+    min_doc_words: Amount | None = Field(
+        50, description="Fewest words, without those of punctuation alone (Gopher quality)."
+    )
+    max_doc_words: Amount | None = Field(
+        100_000, description="Most words, without those of punctuation alone (Gopher quality)."
+    )
+    min_avg_word_length: Length | None = Field(
+        3,
+        description="Least mean length of a word in characters, without words of punctuation alone "
+        "(Gopher quality).",
+    )
+    max_avg_word_length: Length | None = Field(
+        10,
+        description="Greatest mean length of a word in characters, without words of punctuation alone "
+        "(Gopher quality).",
+    )
+    max_hash_word_ratio: Ratio | None = Field(
+        0.1, description="Most `#` characters per word (Gopher quality)."
+    )
+    max_ellipsis_word_ratio: Ratio | None = Field(
+        0.1, description="Most ellipses (`...` or `…`) per word (Gopher quality)."
+    )
+    max_bullet_lines_ratio: Share | None = Field(
+        0.9, description="Largest share (0 to 1) of lines that begin with a bullet (Gopher quality)."
+    )
+    max_ellipsis_lines_ratio: Share | None = Field(
+        0.3, description="Largest share (0 to 1) of lines that end in an ellipsis (Gopher quality)."
+    )
+    min_alpha_words_ratio: Share | None = Field(
+        0.8, description="Least share (0 to 1) of words that contain a letter (Gopher quality)."
+    )
+    min_stop_words: Annotated[int, Field(ge=0, le=8)] | None = Field(
+        2,
+        description="How many of the 8 words the, be, to, of, and, that, have, with must occur at least "
+        "(Gopher quality). Set 0 or null for text that is not English.",
+    )
 
-    max_dup_para_frac: Share | None = 0.3
-    max_dup_para_char_frac: Share | None = 0.2
-    max_dup_line_frac: Share | None = 0.3
-    max_dup_line_char_frac: Share | None = 0.2
-    max_top_2_gram_char_frac: Ratio | None = 0.2
-    max_top_3_gram_char_frac: Ratio | None = 0.18
-    max_top_4_gram_char_frac: Ratio | None = 0.16
-    max_dup_5_gram_char_frac: Share | None = 0.15
-    max_dup_6_gram_char_frac: Share | None = 0.14
-    max_dup_7_gram_char_frac: Share | None = 0.13
-    max_dup_8_gram_char_frac: Share | None = 0.12
-    max_dup_9_gram_char_frac: Share | None = 0.11
-    max_dup_10_gram_char_frac: Share | None = 0.10
-    # occurrences from which the most frequent n-gram is repetition; in datatrove 1
-    top_gram_min_count: Annotated[int, Field(ge=1)] = 2
+    max_dup_para_frac: Share | None = Field(
+        0.3,
+        description="Largest share (0 to 1) of paragraphs that repeat an earlier one (Gopher repetition).",
+    )
+    max_dup_para_char_frac: Share | None = Field(
+        0.2,
+        description="Largest share (0 to 1) of characters in paragraphs that repeat an earlier one "
+        "(Gopher repetition).",
+    )
+    max_dup_line_frac: Share | None = Field(
+        0.3, description="Largest share (0 to 1) of lines that repeat an earlier one (Gopher repetition)."
+    )
+    max_dup_line_char_frac: Share | None = Field(
+        0.2,
+        description="Largest share (0 to 1) of characters in lines that repeat an earlier one "
+        "(Gopher repetition).",
+    )
+    max_top_2_gram_char_frac: Ratio | None = Field(
+        0.2,
+        description="Characters in all occurrences of the most frequent group of 2 words, per character of "
+        "the document, at most (Gopher repetition).",
+    )
+    max_top_3_gram_char_frac: Ratio | None = Field(
+        0.18,
+        description="Characters in all occurrences of the most frequent group of 3 words, per character of "
+        "the document, at most (Gopher repetition).",
+    )
+    max_top_4_gram_char_frac: Ratio | None = Field(
+        0.16,
+        description="Characters in all occurrences of the most frequent group of 4 words, per character of "
+        "the document, at most (Gopher repetition).",
+    )
+    max_dup_5_gram_char_frac: Share | None = Field(
+        0.15,
+        description="Largest share (0 to 1) of characters in groups of 5 words that occurred before "
+        "(Gopher repetition).",
+    )
+    max_dup_6_gram_char_frac: Share | None = Field(
+        0.14,
+        description="Largest share (0 to 1) of characters in groups of 6 words that occurred before "
+        "(Gopher repetition).",
+    )
+    max_dup_7_gram_char_frac: Share | None = Field(
+        0.13,
+        description="Largest share (0 to 1) of characters in groups of 7 words that occurred before "
+        "(Gopher repetition).",
+    )
+    max_dup_8_gram_char_frac: Share | None = Field(
+        0.12,
+        description="Largest share (0 to 1) of characters in groups of 8 words that occurred before "
+        "(Gopher repetition).",
+    )
+    max_dup_9_gram_char_frac: Share | None = Field(
+        0.11,
+        description="Largest share (0 to 1) of characters in groups of 9 words that occurred before "
+        "(Gopher repetition).",
+    )
+    max_dup_10_gram_char_frac: Share | None = Field(
+        0.10,
+        description="Largest share (0 to 1) of characters in groups of 10 words that occurred before "
+        "(Gopher repetition).",
+    )
+    top_gram_min_count: Annotated[int, Field(ge=1)] = Field(
+        2,
+        description="How often the most frequent n-gram must occur before the `max_top_*` rules apply. "
+        "datatrove applies them from 1 on, which rejects short texts for one long word group.",
+    )
 
-    filter_lorem_ipsum: bool = False
-    filter_curly_bracket: bool = False
-    min_num_sentences: Amount | None = None
+    filter_lorem_ipsum: bool = Field(
+        False,
+        description="Whether to reject documents with `lorem ipsum` in a line that ends like a "
+        "sentence (C4).",
+    )
+    filter_curly_bracket: bool = Field(
+        False,
+        description="Whether to reject documents with a `{` in a line that ends like a sentence (C4). "
+        "Rejects code.",
+    )
+    min_num_sentences: Amount | None = Field(
+        None, description="Fewest sentences in the lines that C4 would keep (C4, where it is 5)."
+    )
 
-    min_line_punct_ratio: Share | None = 0.12
-    max_short_line_ratio: Share | None = 0.67
-    max_char_dup_ratio: Share | None = 0.01
-    max_new_line_ratio: Ratio | None = 0.3
+    min_line_punct_ratio: Share | None = Field(
+        0.12, description="Least share (0 to 1) of non-blank lines that end in punctuation (FineWeb)."
+    )
+    max_short_line_ratio: Share | None = Field(
+        0.67, description="Largest share (0 to 1) of non-blank lines of at most 30 characters (FineWeb)."
+    )
+    max_char_dup_ratio: Share | None = Field(
+        0.01,
+        description="Largest share (0 to 1) of characters in repeated lines, newlines left out (FineWeb).",
+    )
+    max_new_line_ratio: Ratio | None = Field(0.3, description="Most newlines per word (FineWeb).")
 
     @field_validator("languages")
     @classmethod

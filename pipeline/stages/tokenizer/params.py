@@ -24,27 +24,41 @@ class TokenizerParams(Params):
     """A byte-level BPE vocabulary and the sample that it is trained on."""
 
     vocab_size: int = Field(
-        8192, ge=ALPHABET_SIZE + SPECIALS, description="Entries, special tokens included."
+        8192,
+        ge=ALPHABET_SIZE + SPECIALS,
+        description="Entries of the vocabulary, the 4 special tokens included.",
     )
     pattern: Literal["gpt2", "llama3"] = Field(
-        "llama3", description="Pre-tokenization pattern: where merges stop."
+        "llama3",
+        description="Pre-tokenization pattern: no merge crosses its boundaries. `llama3` groups digits by "
+        "up to three (Llama 3), `gpt2` groups all digits of a number (GPT-2).",
     )
-    single_digits: bool = Field(False, description="Split numbers into digits before merging.")
-    unknown: str = "[UNK]"
-    padding: str = "[PAD]"
-    begin_of_text: str = "[BOT]"
-    end_of_text: str = "[EOT]"
+    single_digits: bool = Field(
+        False,
+        description="Whether each digit is a token of its own, as in Qwen 2. Helps with arithmetic and "
+        "makes numbers longer.",
+    )
+    unknown: str = Field(
+        "[UNK]", description="Special token for unknown input. A byte-level vocabulary never produces it."
+    )
+    padding: str = Field(
+        "[PAD]",
+        description="Padding token, for other programs that open the tokenizer; the trainer does not use it.",
+    )
+    begin_of_text: str = Field("[BOT]", description="Special token at the beginning of every document.")
+    end_of_text: str = Field("[EOT]", description="Special token at the end of every document.")
     sample_bytes: int = Field(
         1_000_000_000,
         gt=0,
         le=10_000_000_000,
-        description="UTF-8 bytes to train on, shared by the corpora in proportion; pair counts are 32-bit, "
-        "so at most 10 GB.",
+        description="UTF-8 bytes of text to train on, taken from the corpora in proportion to their size, "
+        "from each at least a tenth of an even split. At most 10 GB, because pair counts are 32-bit.",
     )
     max_document_chars: int = Field(
         10_000,
         gt=0,
-        description="Longer documents are cut for training: text without spaces makes one huge word.",
+        description="Characters of a document that the training of the tokenizer reads. Protects against "
+        "text without spaces, which would be one huge word.",
     )
 
     @property
@@ -59,18 +73,30 @@ class TokenizerParams(Params):
 
 
 class ExistingTokenizer(Params):
-    """`tokenizer: {from: ...}`: somebody's tokenizer instead of a new one, copied into the store and frozen
-    like one that was trained.
+    """An existing tokenizer, `tokenizer: {from: ...}`, which is copied into the store and frozen."""
 
-    `from` is a tokenizer.json, a directory that holds one, or the name of a model on the hub; `revision` is a
-    branch, tag or commit there. Begin and end of text are what its tokenizer_config.json calls bos_token and
-    eos_token, unless they are named here.
-    """
-
-    source: str = Field(min_length=1, description="`from` in a recipe, which Python does not take as a name.")
-    revision: str | None = Field(None, min_length=1)
-    begin_of_text: str | None = Field(None, min_length=1)
-    end_of_text: str | None = Field(None, min_length=1)
+    source: str = Field(
+        min_length=1,
+        description="Written `from` in a recipe: a tokenizer.json, a directory that holds one, or the name "
+        "of a model on the Hugging Face hub.",
+    )
+    revision: str | None = Field(
+        None,
+        min_length=1,
+        description="Branch, tag or commit on the hub. When not set, the hub's default branch.",
+    )
+    begin_of_text: str | None = Field(
+        None,
+        min_length=1,
+        description="Token at the beginning of every document. When not set, `bos_token` of "
+        "its tokenizer_config.json.",
+    )
+    end_of_text: str | None = Field(
+        None,
+        min_length=1,
+        description="Token at the end of every document. When not set, `eos_token` of "
+        "its tokenizer_config.json.",
+    )
     _directory: Path = PrivateAttr(default_factory=Path)  # private: where it lies is no part of what it is
 
     @model_validator(mode="before")
