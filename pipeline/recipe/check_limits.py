@@ -8,24 +8,40 @@ from pipeline.store.params import Params
 
 
 class CheckLimits(Params):
-    """Beyond these a run stops, or is marked, until a person has looked."""
+    """What the asset checks allow before a run is stopped or marked. Changes no result."""
 
     max_set_aside_share: float = Field(
-        0.2, ge=0, le=1, description="Share of its rows that a corpus may lose because they cannot be read."
+        0.2,
+        ge=0,
+        le=1,
+        description="Share (0 to 1) of a corpus's rows that may be set aside because they cannot be read.",
     )
     max_rejected_share: float = Field(
-        0.95, gt=0, le=1, description="Share of its documents that quality may reject of a corpus."
+        0.95,
+        gt=0,
+        le=1,
+        description="Share (0 to 1) of a corpus's documents that the quality rules may reject.",
     )
     max_pii_jump: float = Field(
         3.0,
         gt=1,
-        description="How many times the PII of a corpus may have become more, per byte, since the version "
-        "before.",
+        description="Factor by which the personal data found per megabyte of a corpus may exceed that of "
+        "the previous version.",
     )
     min_bytes_per_token: float = Field(
-        1.0, gt=0, description="A tokenizer below this does not fit the corpus."
+        1.0,
+        gt=0,
+        description="Fewest UTF-8 bytes of text per token, as a mean over a corpus. Below it, the tokenizer "
+        "does not fit the corpus.",
     )
-    max_bytes_per_token: float = Field(12.0, gt=0, description="A corpus above this repeats itself.")
+    max_bytes_per_token: float = Field(
+        12.0,
+        gt=0,
+        description="Most UTF-8 bytes of text per token, as a mean over a corpus. Above it, the corpus "
+        "repeats itself.",
+    )
     shard_hashes: Literal["never", "once", "always"] = Field(
-        "once", description="When shards are read again in full; sizes are always compared."
+        "once",
+        description="How often the files of token shards are read in full to compare their hashes: never, "
+        "once per version, or in every run. Sizes are always compared.",
     )

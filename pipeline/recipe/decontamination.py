@@ -11,17 +11,24 @@ from pipeline.store.params import Params
 
 
 class EvaluationSet(Params):
-    """Text that a model will be tested on."""
+    """One evaluation set: text that the model will be tested on."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    source: SourceConfig
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="Name of the set in reports: lower-case letters, digits and `_`.",
+    )
+    source: SourceConfig = Field(description="Where its text comes from, one of the source kinds.")
 
 
 class Decontamination(decontamination.NgramParams):
-    """Documents that share words with an evaluation set: removed, or only reported."""
+    """Finds training documents that share a run of words with an evaluation set."""
 
-    action: Literal["remove", "report"] = "remove"
-    sets: tuple[EvaluationSet, ...] = Field(min_length=1)
+    action: Literal["remove", "report"] = Field(
+        "remove", description="Whether such documents are removed from the training text, or only reported."
+    )
+    sets: tuple[EvaluationSet, ...] = Field(
+        min_length=1, description="The evaluation sets, each with a name and a source."
+    )
 
     @property
     def ngrams(self) -> decontamination.NgramParams:

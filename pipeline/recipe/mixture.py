@@ -6,18 +6,17 @@ from pipeline.store.params import Params
 
 
 class MixtureParams(Params):
-    """How corpora are weighed against each other where they have no weight of their own, and how often text
-    may be repeated.
-    """
+    """How much of the training each corpus makes when the corpora have no weights of their own."""
 
     temperature: float = Field(
         1.0,
         ge=1,
-        description="A corpus of n tokens counts as n^(1/temperature) (Conneau and Lample 2019): 1 takes all "
-        "text alike, more raises small corpora.",
+        description="A corpus of n tokens gets a weight of n^(1/temperature) (Conneau and Lample 2019). At "
+        "1 the weight is the size; higher values raise small corpora.",
     )
     max_epochs: float | None = Field(
         None,
         gt=0,
-        description="How often the text of a corpus may be seen; what is left over goes to the others.",
+        description="Most epochs, passes over its text, that a corpus may be read for; what is left over "
+        "goes to the other corpora. When not set, no limit.",
     )

@@ -40,13 +40,16 @@ class Corpus(Params):
     """One corpus: where it comes from, and how much of the training mixture it makes."""
 
     name: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*$", description="Names its assets: lower-case letters, digits and '_'."
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="Name of the corpus and of its assets: lower-case letters, digits and `_`, beginning "
+        "with a letter.",
     )
-    source: SourceConfig
+    source: SourceConfig = Field(description="Where its documents come from, one of the source kinds.")
     weight: float | None = Field(
         None,
         gt=0,
-        description="Share of the training mixture, relative to the others; by `mixture` when none is set.",
+        description="Weight in the training mixture, relative to those of the other corpora. Set it for "
+        "every corpus or for none; when not set, `mixture` decides.",
     )
 
 
@@ -54,30 +57,50 @@ class RawParams(Params):
     """How a corpus is cut into parts."""
 
     part_bytes: int = Field(
-        128_000_000, ge=1_000, description="UTF-8 bytes of text per part: the unit of work and of memory."
+        128_000_000,
+        ge=1_000,
+        description="UTF-8 bytes of text per part, the unit of work of every data stage. A worker holds "
+        "about one part in memory: lower it when memory runs out.",
     )
 
 
 class Recipe(Params):
-    """Everything that decides what a run makes. Earlier corpora win when documents of two corpora are
-    duplicates.
-    """
+    """Everything that decides what a run makes."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
-    corpora: tuple[Corpus, ...] = Field(min_length=1)
-    raw: RawParams = RawParams()
-    scrub: PiiParams = PiiParams()
-    quality: QualityParams = PROFILES["default"]
-    decontamination: Decontamination | None = None
-    dedup: DedupParams = DedupParams()
-    dedup_guard: DedupGuard = DedupGuard()
-    checks: CheckLimits = CheckLimits()
-    tokenizer: TokenizerChoice = TokenizerParams()
-    shards: ShardParams = ShardParams()
-    mixture: MixtureParams = MixtureParams()
-    training: TrainingConfig
-    engine: EngineParams = EngineParams()
-    launch: LaunchParams = LaunchParams()
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9_-]*$",
+        description="Name of the experiment: lower-case letters, digits, `_` and `-`.",
+    )
+    corpora: tuple[Corpus, ...] = Field(
+        min_length=1,
+        description="The corpora, each with a name and a source, or in short form: a ready-made corpus or a "
+        "data set of the hub, as in `tinystories:1000` for its first 1,000 documents. Of duplicates in two "
+        "corpora, the document of the corpus listed first is kept.",
+    )
+    raw: RawParams = Field(RawParams(), description="How a corpus is cut into parts.")
+    scrub: PiiParams = Field(PiiParams(), description="Which personal data and secrets are replaced.")
+    quality: QualityParams = Field(
+        PROFILES["default"],
+        description="Thresholds of the quality rules. A profile can be named alone, `quality: docs`, or "
+        "with changes, `quality: {profile: docs, min_words: 30}`; thresholds without a profile "
+        "change `default`.",
+    )
+    decontamination: Decontamination | None = Field(
+        None, description="Evaluation sets to search for in the training text. When not set, none is."
+    )
+    dedup: DedupParams = Field(DedupParams(), description="What counts as a duplicate.")
+    dedup_guard: DedupGuard = Field(DedupGuard(), description="How much deduplication may remove.")
+    checks: CheckLimits = Field(CheckLimits(), description="What the asset checks allow.")
+    tokenizer: TokenizerChoice = Field(
+        TokenizerParams(), description="A tokenizer to train, or with `from` an existing one."
+    )
+    shards: ShardParams = Field(ShardParams(), description="How documents become token files.")
+    mixture: MixtureParams = Field(
+        MixtureParams(), description="How corpora without weights are mixed, and how often they repeat."
+    )
+    training: TrainingConfig = Field(description="The model and how it is trained.")
+    engine: EngineParams = Field(EngineParams(), description="How many processes prepare the data.")
+    launch: LaunchParams = Field(LaunchParams(), description="How the trainer is started.")
     # private: where a recipe lies is no part of what it says
     _directory: Path = PrivateAttr(default_factory=Path)
 

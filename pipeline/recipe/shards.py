@@ -6,16 +6,15 @@ from pipeline.store.params import Params
 
 
 class ShardParams(Params):
-    """Which documents are held out, a function of the document's id alone, made before tokenizing; and how
-    long a shard gets.
-    """
+    """Which documents are held out for validation, and how large a token file gets."""
 
     validation_fraction: float = Field(
         0.02,
         gt=0,
         lt=0.5,
-        description="Share of the documents of each corpus that is held out for validation.",
+        description="Share (0 to 1) of each corpus's documents that is held out for validation, chosen by a "
+        "hash of the id.",
     )
     shard_tokens: int = Field(
-        100_000_000, ge=1, description="Tokens per shard at most; a longer document has a shard of its own."
+        100_000_000, ge=1, description="Tokens per shard at most; a longer document gets a shard of its own."
     )
