@@ -8,19 +8,23 @@ from trainer.config.base import Config, Place
 
 
 class CorpusShards(Config):
-    """The token shards of one corpus, by prefix. `weight` is its share of the samples; `validation_bytes` the
-    UTF-8 bytes of its held-out text.
+    """The token shards of one corpus."""
 
-    `content` names what is in the shards, as whoever made them knows it. Without it, all tokens are read and
-    hashed at each start.
-    """
-
-    name: str = Field(min_length=1)
-    weight: float = Field(gt=0)
-    train: list[Place] = Field(min_length=1)
-    validation: list[Place] = Field(default=[])
-    validation_bytes: int = Field(default=0, ge=0)
-    content: str | None = Field(default=None, min_length=1)
+    name: str = Field(min_length=1, description="Name of the corpus.")
+    weight: float = Field(gt=0, description="Share of the samples, relative to the other corpora.")
+    train: list[Place] = Field(
+        min_length=1, description="Shards to train on, by prefix: the path without `.bin` and `.idx`."
+    )
+    validation: list[Place] = Field(default=[], description="Shards of held-out text, by prefix.")
+    validation_bytes: int = Field(
+        default=0, ge=0, description="UTF-8 bytes of the held-out text. Needed with `validation`."
+    )
+    content: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Hash or version of what the shards hold, from whoever made them. When not set, all "
+        "tokens are read and hashed at each start.",
+    )
 
     @model_validator(mode="after")
     def _validation_has_bytes(self) -> Self:
@@ -33,16 +37,14 @@ class CorpusShards(Config):
 
 
 class DataConfig(Config):
-    """The tokenizer (a directory with tokenizer.json and tokenizer_config.json), its identity, and the
-    corpora encoded with it.
-    """
+    """The tokenizer, and the corpora encoded with it."""
 
-    tokenizer: Place
-    tokenizer_sha256: str
-    vocab_size: int = Field(ge=1)
-    bot_id: int = Field(ge=0)
-    eot_id: int = Field(ge=0)
-    corpora: list[CorpusShards] = Field(min_length=1)
+    tokenizer: Place = Field(description="Directory with tokenizer.json and tokenizer_config.json.")
+    tokenizer_sha256: str = Field(description="Identity of the tokenizer: the SHA-256 of its tokenizer.json.")
+    vocab_size: int = Field(ge=1, description="Entries of the vocabulary.")
+    bot_id: int = Field(ge=0, description="Id of the token at the beginning of every document.")
+    eot_id: int = Field(ge=0, description="Id of the token at the end of every document.")
+    corpora: list[CorpusShards] = Field(min_length=1, description="The corpora to train on.")
 
     @model_validator(mode="after")
     def _names_are_unique_and_ids_known(self) -> Self:

@@ -19,30 +19,65 @@ SIZES: dict[str, dict[str, int]] = {
 
 
 class ModelConfig(Config):
-    """A Llama-style decoder; with `qk_norm` a Qwen3-style one. The vocabulary comes from the tokenizer.
-
-    `logit_soft_cap` c makes logits c tanh(logits / c) (Gemma 2, where it is 30). `attention_sinks` gives each
-    head a learned logit that takes part in its softmax and is then dropped, so that it can attend to nothing
-    (gpt-oss). No stock architecture computes either beside the rest: such a model is read by this trainer
-    only.
-
-    A name of `SIZES` stands for its shape: `171m`, or `{size: 171m, qk_norm: true}` to set more or to differ
-    in something.
+    """The shape of a Llama-style decoder; with `qk_norm` a Qwen3-style one. The vocabulary comes from the
+    tokenizer.
     """
 
-    n_layers: int = Field(ge=1)
-    d_model: int = Field(ge=1)
-    n_heads: int = Field(ge=1)
-    n_kv_heads: int = Field(ge=1)
-    d_ff: int = Field(ge=1)
-    head_dim: int = Field(default_factory=lambda shape: shape["d_model"] // shape["n_heads"], ge=2)
-    rope_theta: float = Field(default=10000.0, gt=0)
-    rope_scaling: RopeScaling | None = None
-    norm_eps: float = Field(default=1e-5, gt=0)
-    tie_embeddings: bool = False
-    qk_norm: bool = False
-    logit_soft_cap: float | None = Field(default=None, gt=0)
-    attention_sinks: bool = False
+    n_layers: int = Field(ge=1, description="Number of transformer blocks.")
+    d_model: int = Field(
+        ge=1,
+        description="Width of the model: numbers per token. A multiple of `n_heads`, unless `head_dim` "
+        "is set.",
+    )
+    n_heads: int = Field(ge=1, description="Attention heads per block.")
+    n_kv_heads: int = Field(
+        ge=1,
+        description="Key and value heads per block; must divide `n_heads`. Fewer than `n_heads` is "
+        "grouped-query attention, which makes generation cheaper.",
+    )
+    d_ff: int = Field(
+        ge=1, description="Width inside the feed-forward layers, usually about 8/3 of `d_model`."
+    )
+    head_dim: int = Field(
+        default_factory=lambda shape: shape["d_model"] // shape["n_heads"],
+        ge=2,
+        description="Numbers per attention head, an even number. When not set, `d_model` / `n_heads`.",
+    )
+    rope_theta: float = Field(
+        default=10000.0,
+        gt=0,
+        description="Base of the rotary position embeddings. Larger for long contexts: 500,000 in Llama 3.",
+    )
+    rope_scaling: RopeScaling | None = Field(
+        default=None,
+        description="How the rotary embeddings are stretched to contexts longer than those of an earlier "
+        "training. When not set, not at all.",
+    )
+    norm_eps: float = Field(
+        default=1e-5, gt=0, description="Added to the mean square in RMSNorm against division by zero."
+    )
+    tie_embeddings: bool = Field(
+        default=False,
+        description="Whether the output layer shares the weights of the embedding. Saves parameters in "
+        "small models.",
+    )
+    qk_norm: bool = Field(
+        default=False,
+        description="Whether queries and keys are normalised in each head (Qwen3), which keeps training "
+        "stable at high learning rates.",
+    )
+    logit_soft_cap: float | None = Field(
+        default=None,
+        gt=0,
+        description="Limits the output logits to c tanh(logits / c) (Gemma 2, where c is 30). When not set, "
+        "no limit. With it, only this trainer can read the model.",
+    )
+    attention_sinks: bool = Field(
+        default=False,
+        description="Whether each head has a learned logit that takes part in its softmax and is then "
+        "dropped, so that a head can attend to nothing (gpt-oss). With it, only this trainer can read "
+        "the model.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -101,22 +136,33 @@ class ModelConfig(Config):
 
 
 class InitConfig(Config):
-    """Normal(0, std) for matrices and embeddings; `zero_output` starts each block as the identity (o_proj and
-    down_proj zero).
-    """
+    """The first weights of a model that is trained from scratch."""
 
-    std: float = Field(default=0.02, gt=0)
-    zero_output: bool = True
+    std: float = Field(
+        default=0.02,
+        gt=0,
+        description="Standard deviation of the normal distribution, with mean 0, that matrices and "
+        "embeddings are drawn from.",
+    )
+    zero_output: bool = Field(
+        default=True, description="Whether each block starts as the identity, with o_proj and down_proj zero."
+    )
 
 
 class PretrainedConfig(Config):
-    """Weights to go on from: a directory in Hugging Face's format, or a hub name and a revision. Only
+    """Weights to start from, in Hugging Face's format: either `path`, or `repo` and `revision`. Only
     safetensors are read.
     """
 
-    path: Path | None = None
-    repo: str | None = None
-    revision: str | None = None
+    path: Path | None = Field(
+        default=None,
+        description="Directory that holds the weights. In a recipe, a relative path starts at the "
+        "recipe's directory.",
+    )
+    repo: str | None = Field(
+        default=None, description="Name of the model on the Hugging Face hub, as `owner/name`."
+    )
+    revision: str | None = Field(default=None, description="Branch, tag or commit of `repo`. Needed with it.")
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

@@ -11,37 +11,91 @@ USUAL_BETAS = {"lion": (0.9, 0.99), "sophia": (0.965, 0.99)}
 
 
 class ParameterGroup(Config):
-    """The parameters whose name fits `pattern` (`*`, `?`, `[...]`) and no group's before: what is different
-    for them.
-    """
+    """What is different for the parameters whose name matches a pattern."""
 
-    pattern: str = Field(min_length=1)
-    lr_multiplier: float = Field(default=1.0, ge=0)
-    weight_decay: float | None = Field(default=None, ge=0)
+    pattern: str = Field(
+        min_length=1,
+        description="Parameter names, with `*`, `?` and `[...]` as wildcards. A parameter belongs to the "
+        "first group that it matches.",
+    )
+    lr_multiplier: float = Field(
+        default=1.0, ge=0, description="Factor on the learning rate. 0 freezes the parameters."
+    )
+    weight_decay: float | None = Field(
+        default=None,
+        ge=0,
+        description="Weight decay of these parameters. When not set, the optimizer's rule.",
+    )
 
 
 class OptimizerConfig(Config):
-    """One rule for everything, or with `muon` Muon for the matrices inside blocks, at `muon_lr`, and AdamW
-    for the rest.
+    """How gradients become updates of the weights."""
 
-    Weight decay applies to matrices, never to norms and embeddings, unless a group says so. `betas` None:
-    those usual for the kind (AdamW's 0.9 and 0.95). `adamw_8bit` keeps its moments in 8 bits and needs
-    torchao. `sophia` is Sophia-G (Liu et al. 2023): clipped where |m| > rho h, the curvature h estimated each
-    `sophia_interval` steps at the price of another pass.
-    """
-
-    kind: OptimizerKind = "adamw"
-    lr: float = Field(default=3e-3, gt=0)
-    groups: list[ParameterGroup] = Field(default=[])
-    betas: tuple[float, float] | None = None
-    eps: float = Field(default=1e-8, gt=0)
-    weight_decay: float = Field(default=0.1, ge=0)
-    max_grad_norm: float | None = Field(default=1.0, gt=0)
-    muon_lr: float = Field(default=0.01, gt=0)
-    muon_momentum: float = Field(default=0.95, ge=0, lt=1)
-    muon_steps: int = Field(default=5, ge=1)
-    sophia_rho: float = Field(default=0.04, gt=0)
-    sophia_interval: int = Field(default=10, ge=1)
+    kind: OptimizerKind = Field(
+        default="adamw",
+        description="The optimizer. `muon`: Muon (Jordan et al. 2024) for the matrices inside blocks and "
+        "AdamW for the rest. `adamw_8bit`: AdamW with its moments in 8 bits; needs torchao. `sophia`: "
+        "Sophia-G (Liu et al. 2023). `lion` (Chen et al. 2023) and `adafactor` (Shazeer and Stern 2018) "
+        "need less memory than AdamW.",
+    )
+    lr: float = Field(
+        default=3e-3,
+        gt=0,
+        description="Peak learning rate, reached after the warmup. With `muon`, that of AdamW.",
+    )
+    groups: list[ParameterGroup] = Field(
+        default=[],
+        description="Parameters with another learning rate or weight decay, by name. A parameter belongs to "
+        "the first group that it matches.",
+    )
+    betas: tuple[float, float] | None = Field(
+        default=None,
+        description="Decay rates (0 to 1) of the averages of gradients and of their squares or curvature. "
+        "When not set, those usual for the kind: 0.9 and 0.95, for lion 0.9 and 0.99, for sophia 0.965 "
+        "and 0.99.",
+    )
+    eps: float = Field(
+        default=1e-8,
+        gt=0,
+        description="Added to the denominator of the update in AdamW against division by zero.",
+    )
+    weight_decay: float = Field(
+        default=0.1,
+        ge=0,
+        description="Decoupled weight decay: each step takes away this share of a weight, times the "
+        "learning rate. Applies to matrices, not to norms and embeddings, unless a group sets it.",
+    )
+    max_grad_norm: float | None = Field(
+        default=1.0,
+        gt=0,
+        description="Largest norm of the gradient over all parameters; larger gradients are scaled down to "
+        "it. Null turns clipping off.",
+    )
+    muon_lr: float = Field(
+        default=0.01,
+        gt=0,
+        description="Peak learning rate of Muon, for the matrices inside blocks. Only used with `muon`.",
+    )
+    muon_momentum: float = Field(
+        default=0.95, ge=0, lt=1, description="Nesterov momentum of Muon (0 to 1). Only used with `muon`."
+    )
+    muon_steps: int = Field(
+        default=5,
+        ge=1,
+        description="Newton-Schulz iterations that orthogonalise an update. Only used with `muon`.",
+    )
+    sophia_rho: float = Field(
+        default=0.04,
+        gt=0,
+        description="Clipping of Sophia: an element moves by the full learning rate where |momentum| "
+        "exceeds rho times the curvature. Only used with `sophia`.",
+    )
+    sophia_interval: int = Field(
+        default=10,
+        ge=1,
+        description="Steps between estimates of the curvature, each of which costs another pass. Only used "
+        "with `sophia`.",
+    )
 
     @property
     def resolved_betas(self) -> tuple[float, float]:
@@ -49,18 +103,34 @@ class OptimizerConfig(Config):
 
 
 class ScheduleConfig(Config):
-    """Linear warmup over `warmup_tokens`, then the course of the learning rate to the end of the run, never
-    below `min_lr_ratio` of its peak.
+    """The course of the learning rate over the run: a linear warmup, then the schedule."""
 
-    `wsd` (warmup, stable, decay) is flat and falls over the last `decay_fraction` of the run as `decay` says:
-    in a line, as 1 - sqrt, or as a cosine. `inverse_sqrt` falls as sqrt(warmup_tokens / tokens).
-    """
-
-    kind: Literal["cosine", "linear", "constant", "inverse_sqrt", "wsd"] = "cosine"
-    warmup_tokens: int = Field(default=0, ge=0)
-    min_lr_ratio: float = Field(default=0.1, ge=0, le=1)
-    decay_fraction: float = Field(default=0.6, gt=0, le=1)
-    decay: Literal["linear", "sqrt", "cosine"] = "linear"
+    kind: Literal["cosine", "linear", "constant", "inverse_sqrt", "wsd"] = Field(
+        default="cosine",
+        description="How the learning rate falls after the warmup. `cosine`, `linear`: to the end of the "
+        "run. `constant`: not at all. `inverse_sqrt`: as sqrt(warmup_tokens / tokens). `wsd` (warmup, "
+        "stable, decay): flat, then over the last `decay_fraction` of the run as `decay` says.",
+    )
+    warmup_tokens: int = Field(
+        default=0, ge=0, description="Tokens over which the learning rate rises in a line from 0 to its peak."
+    )
+    min_lr_ratio: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Lowest learning rate after the warmup, as a share (0 to 1) of the peak.",
+    )
+    decay_fraction: float = Field(
+        default=0.6,
+        gt=0,
+        le=1,
+        description="Share (0 to 1) of the run over which the learning rate falls. Only used with `wsd`.",
+    )
+    decay: Literal["linear", "sqrt", "cosine"] = Field(
+        default="linear",
+        description="Shape of the fall: a line, 1 - sqrt (Hägele et al. 2024) or a cosine. Only used "
+        "with `wsd`.",
+    )
 
     @model_validator(mode="after")
     def _inverse_sqrt_has_a_warmup(self) -> Self:

@@ -14,25 +14,52 @@ NOT_SPLIT = {
 
 
 class ParallelConfig(Config):
-    """Each size but `pp_stages` is a number of processes; their product is all there are.
-
-    `dp_replicate` copies of the model read different samples (None: as many as the other sizes leave). Of a
-    copy, each of `dp_shard` processes holds a part of the weights, gradients and optimizer state, and reads
-    samples of its own too (FSDP; with several copies HSDP). `tp` processes split each matrix, and the
-    sequence between matrices, for the same samples. Each of `pp` processes has some of the blocks, and
-    micro-batches go from one to the next (1F1B); with `pp_stages` it has so many runs of blocks, and they go
-    round (interleaved 1F1B: less waiting, more traffic). `reshard_after_forward` gives gathered weights back
-    after a block's forward pass and gathers them again for its backward pass: less memory, more traffic. Who
-    waits `timeout_seconds` for another process takes it for dead.
+    """How several processes share the work: the product of `dp_replicate`, `dp_shard`, `tp` and `pp` is the
+    number of processes.
     """
 
-    dp_replicate: int | None = Field(default=None, ge=1)
-    dp_shard: int = Field(default=1, ge=1)
-    tp: int = Field(default=1, ge=1)
-    pp: int = Field(default=1, ge=1)
-    pp_stages: int = Field(default=1, ge=1)
-    reshard_after_forward: bool = True
-    timeout_seconds: int = Field(default=600, ge=1)
+    dp_replicate: int | None = Field(
+        default=None,
+        ge=1,
+        description="Copies of the model, each of which reads other samples. When not set, as many as the "
+        "other sizes leave processes for.",
+    )
+    dp_shard: int = Field(
+        default=1,
+        ge=1,
+        description="Processes among which the weights, gradients and optimizer state of a copy are "
+        "sharded; each reads samples of its own (FSDP, with several copies HSDP). Raise it when the model "
+        "does not fit into one GPU.",
+    )
+    tp: int = Field(
+        default=1,
+        ge=1,
+        description="Processes that split each matrix, and the sequence between matrices, for the same "
+        "samples (tensor parallelism). Must divide `n_heads`, `n_kv_heads`, `d_ff` and `seq_len`. Needs "
+        "fast links.",
+    )
+    pp: int = Field(
+        default=1,
+        ge=1,
+        description="Processes that each hold some of the blocks; micro-batches go from one to the next "
+        "(pipeline parallelism, 1F1B).",
+    )
+    pp_stages: int = Field(
+        default=1,
+        ge=1,
+        description="Runs of blocks per `pp` process. More than one is interleaved 1F1B: less waiting, "
+        "more traffic.",
+    )
+    reshard_after_forward: bool = Field(
+        default=True,
+        description="Whether weights gathered for a block's forward pass are freed after it and gathered "
+        "again for its backward pass: less memory, more traffic. Only used with `dp_shard`.",
+    )
+    timeout_seconds: int = Field(
+        default=600,
+        ge=1,
+        description="Seconds that a process waits for another before it takes it for dead and ends.",
+    )
 
     @property
     def splits_model(self) -> bool:

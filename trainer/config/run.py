@@ -15,12 +15,14 @@ from trainer.system.errors import TrainerError
 
 
 class RunConfig(Config):
-    """One run. `lineage` is opaque: copied into each checkpoint."""
+    """One run of the trainer."""
 
-    run_dir: Place
-    data: DataConfig
-    training: TrainingConfig
-    lineage: dict[str, Any] = Field(default={})
+    run_dir: Place = Field(description="Directory of the run's checkpoints, metrics and plots.")
+    data: DataConfig = Field(description="What the run learns from.")
+    training: TrainingConfig = Field(description="The model and how it is trained.")
+    lineage: dict[str, Any] = Field(
+        default={}, description="Copied into each checkpoint and not interpreted."
+    )
 
     @model_validator(mode="after")
     def _stages_read_what_is_there(self) -> Self:

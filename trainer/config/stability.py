@@ -24,24 +24,22 @@ class SpikesConfig(Config):
 
 
 class ExponentialAverage(Config):
-    """After each step the average moves towards the weights, so that what is `half_life_tokens` old counts
-    half. One more copy of the weights.
-
-    While fewer steps are done than count in it, it is their mean.
+    """An exponential moving average of the weights after each step; at the beginning of a run, their plain
+    mean. Takes memory for one more copy of the weights.
     """
 
-    kind: Literal["ema"]
-    half_life_tokens: int = Field(ge=1)
+    kind: Literal["ema"] = Field(description="Selects this average.")
+    half_life_tokens: int = Field(ge=1, description="Tokens after which weights count half in the average.")
 
 
 class LastAverage(Config):
-    """The mean of the weights at the last `k` multiples of `every_tokens` (Kaddour 2022, arXiv 2209.14981). k
-    more copies of the weights.
+    """The mean of the latest weights (Kaddour 2022, arXiv 2209.14981). Takes memory for `k` more copies of
+    the weights.
     """
 
-    kind: Literal["last_k"]
-    k: int = Field(ge=2)
-    every_tokens: int = Field(ge=1)
+    kind: Literal["last_k"] = Field(description="Selects this average.")
+    k: int = Field(ge=2, description="How many weights are averaged.")
+    every_tokens: int = Field(ge=1, description="Tokens between the weights that are averaged.")
 
 
 AveragingConfig = Annotated[ExponentialAverage | LastAverage, Field(discriminator="kind")]

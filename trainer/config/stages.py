@@ -13,22 +13,39 @@ from trainer.config.optimizer import ScheduleConfig
 
 
 class StageConfig(Config):
-    """A stage lasts to `until_tokens` of the run, or for a `share` of max_tokens; the last one may say
-    neither. What else it leaves out is the run's.
-
-    `seq_len` divides that of the run, which is the longest. `weights` names the corpora that are read, and
-    how much of each. A `schedule` of its own runs over the stage's tokens; without one, that of the run goes
-    on. `lr_multiplier` comes on top of either.
+    """One stage of a run. Its end is set by `share` or `until_tokens`, except for the last stage, which may
+    leave out both; all else that is left out is as in the run.
     """
 
-    name: str = Field(min_length=1)
-    share: float | None = Field(default=None, gt=0, le=1)
-    until_tokens: int | None = Field(default=None, ge=1)
-    seq_len: int | None = Field(default=None, ge=2)
-    global_batch_tokens: int | None = Field(default=None, ge=1)
-    weights: dict[str, float] | None = Field(default=None, min_length=1)
-    lr_multiplier: float = Field(default=1.0, ge=0)
-    schedule: ScheduleConfig | None = None
+    name: str = Field(min_length=1, description="Name of the stage in reports and plots.")
+    share: float | None = Field(
+        default=None, gt=0, le=1, description="Length of the stage as a share (0 to 1) of `max_tokens`."
+    )
+    until_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens of the run, from its beginning, at which the stage ends; instead of `share`.",
+    )
+    seq_len: int | None = Field(
+        default=None,
+        ge=2,
+        description="Tokens per window in this stage. Must divide the run's, which is the longest.",
+    )
+    global_batch_tokens: int | None = Field(default=None, ge=1, description="Tokens per step in this stage.")
+    weights: dict[str, float] | None = Field(
+        default=None,
+        min_length=1,
+        description="The corpora that the stage reads, by name, each with its weight relative to the "
+        "others. When not set, all corpora as in the run.",
+    )
+    lr_multiplier: float = Field(
+        default=1.0, ge=0, description="Factor on the learning rate of the schedule in this stage."
+    )
+    schedule: ScheduleConfig | None = Field(
+        default=None,
+        description="Schedule of the learning rate over this stage's tokens. When not set, the run's "
+        "schedule continues.",
+    )
 
     @field_validator("weights")
     @classmethod

@@ -14,18 +14,28 @@ from trainer.config.stages import Curriculum, Stage, StageConfig, resolve
 
 
 class CheckpointConfig(Config):
-    """A checkpoint each `every_tokens` or each `every_minutes`, whichever comes first, and at the end; the
-    newest `keep_last` stay.
-
-    One at each multiple of `keep_every_tokens` stays for good. `model_only` leaves the optimizer's state out:
-    a third of the size, but no run goes on from it. What a stop signal saves is whole all the same.
+    """When checkpoints are saved and which are kept. One more is saved at the end; `every_tokens` or
+    `every_minutes` must be set.
     """
 
-    every_tokens: int | None = Field(default=None, ge=1)
-    every_minutes: float | None = Field(default=None, gt=0)
-    keep_last: int = Field(default=3, ge=1)
-    keep_every_tokens: int | None = Field(default=None, ge=1)
-    model_only: bool = False
+    every_tokens: int | None = Field(default=None, ge=1, description="Tokens between checkpoints.")
+    every_minutes: float | None = Field(
+        default=None,
+        gt=0,
+        description="Minutes between checkpoints. With `every_tokens`, whichever comes first.",
+    )
+    keep_last: int = Field(default=3, ge=1, description="How many of the newest checkpoints stay on disk.")
+    keep_every_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens between checkpoints that are saved and stay on disk for good, beyond the newest "
+        "ones. When not set, none.",
+    )
+    model_only: bool = Field(
+        default=False,
+        description="Whether the optimizer's state is left out: about a third of the size, but training "
+        "cannot be resumed from such a checkpoint. One that a stop signal saves is complete anyway.",
+    )
 
     @model_validator(mode="after")
     def _comes_now_and_then(self) -> Self:
@@ -35,64 +45,143 @@ class CheckpointConfig(Config):
 
 
 class EvaluationConfig(Config):
-    """Validation each `every_tokens` and at the end, in micro-batches of `micro_batch_size` windows."""
+    """When the loss on all held-out text is measured. One more evaluation is made at the end."""
 
-    every_tokens: int = Field(ge=1)
-    micro_batch_size: int = Field(default=8, ge=1)
+    every_tokens: int = Field(ge=1, description="Tokens between evaluations on the held-out text.")
+    micro_batch_size: int = Field(
+        default=8, ge=1, description="Windows that are evaluated at a time. Lower it when memory runs out."
+    )
 
 
 class SamplesConfig(Config):
-    """Text that the model writes at each evaluation.
+    """Text that the model writes when a checkpoint is evaluated."""
 
-    `temperature` 0 takes the likeliest token; `top_k` tokens (0: all), and of those the likeliest that make
-    up `top_p`, can be drawn.
-    """
-
-    prompts: list[str] = Field(default=[])
-    max_new_tokens: int = Field(default=64, ge=1)
-    temperature: float = Field(default=0.8, ge=0)
-    top_k: int = Field(default=40, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
+    prompts: list[str] = Field(
+        default=[], description="Texts that the model continues. An empty list writes none."
+    )
+    max_new_tokens: int = Field(default=64, ge=1, description="Tokens to write at most for each prompt.")
+    temperature: float = Field(
+        default=0.8,
+        ge=0,
+        description="Divides the logits before a token is drawn. Lower is more predictable; 0 always takes "
+        "the likeliest token.",
+    )
+    top_k: int = Field(default=40, ge=0, description="How many of the likeliest tokens can be drawn. 0: all.")
+    top_p: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="Only the likeliest tokens that together reach this probability (0 to 1) can be drawn.",
+    )
 
 
 class TrainingConfig(Config):
-    """A recipe's `training` section. Units are tokens; steps and accumulation follow from them.
-
-    `packing` best_fit: a window starts at a document and cuts none that fits, its padding counted as tokens
-    seen, not as predicted. `z_loss` is the weight of log(Z)^2 beside the cross-entropy, usually 1e-4 when it
-    is wanted. `dropout` is of the embedding and of what each block adds. In fp16 a step whose gradients
-    overflow is skipped: its tokens are consumed, the schedule waits. fp8 is bf16 with the products inside
-    blocks in 8 bits. `stages` divide the run; all have as many tokens in a micro-batch. With `averaging` the
-    average of the weights is what is evaluated, sampled from and exported.
+    """A recipe's `training` section: the model and its training. Units are tokens; steps and accumulation
+    follow from them.
     """
 
-    model: ModelConfig
-    seq_len: int = Field(ge=2)
-    global_batch_tokens: int = Field(ge=1)
-    micro_batch_size: int = Field(ge=1)
-    max_tokens: int = Field(ge=1)
-    seed: int = Field(default=0, ge=0)
-    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"] = "auto"
-    compile: bool | Literal["auto"] = False
-    attention: Literal["auto", "math", "sdpa", "flex", "flash"] = "auto"
-    activation_checkpointing: Literal["none", "selective", "full"] = "none"
-    packing: Literal["windows", "best_fit"] = "windows"
-    document_masking: bool | Literal["auto"] = "auto"
-    pretrained: PretrainedConfig | None = None
-    init: InitConfig = InitConfig()
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    z_loss: float = Field(default=0.0, ge=0)
-    optimizer: OptimizerConfig = OptimizerConfig()
-    schedule: ScheduleConfig = ScheduleConfig()
-    stages: list[StageConfig] = Field(default=[])
-    spikes: SpikesConfig = SpikesConfig()
-    averaging: AveragingConfig | None = None
-    checkpoint: CheckpointConfig
-    evaluation: EvaluationConfig
-    samples: SamplesConfig = SamplesConfig()
-    log_every_steps: int = Field(default=1, ge=1)
-    threads: int | None = Field(default=None, ge=1)
-    parallel: ParallelConfig = ParallelConfig()
+    model: ModelConfig = Field(
+        description="Shape of the model. A named size stands for its shape, `model: 171m`, or with changes, "
+        "`model: {size: 171m, qk_norm: true}`."
+    )
+    seq_len: int = Field(ge=2, description="Tokens per window, the context that the model is trained on.")
+    global_batch_tokens: int = Field(
+        ge=1, description="Tokens per step, over all processes: a multiple of `seq_len` x `micro_batch_size`."
+    )
+    micro_batch_size: int = Field(
+        ge=1,
+        description="Windows that one process computes at a time; gradients accumulate to a step. Lower it "
+        "when memory runs out: up to rounding, the result is the same.",
+    )
+    max_tokens: int = Field(ge=1, description="Tokens to train on, a multiple of `global_batch_tokens`.")
+    seed: int = Field(
+        default=0,
+        ge=0,
+        description="Seed of everything random in a run: the first weights, the order of the samples, "
+        "dropout and the text of samples.",
+    )
+    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"] = Field(
+        default="auto",
+        description="Numbers that matrix products are computed in; weights stay fp32. `auto`: bf16 where "
+        "the hardware multiplies it, else fp32. `fp16`: a step whose gradients overflow is skipped; its "
+        "tokens count as seen and the schedule waits. `fp8`: bf16, with the products inside blocks in 8 "
+        "bits; needs torchao and a GPU such as L4 or H100.",
+    )
+    compile: bool | Literal["auto"] = Field(
+        default=False,
+        description="Whether blocks are compiled with torch.compile: faster steps after a slow start. "
+        "`auto`: on a GPU, or where a C++ compiler is installed.",
+    )
+    attention: Literal["auto", "math", "sdpa", "flex", "flash"] = Field(
+        default="auto",
+        description="Implementation of attention. `auto` chooses by device, precision, `seq_len` and "
+        "masking; the others are for comparisons.",
+    )
+    activation_checkpointing: Literal["none", "selective", "full"] = Field(
+        default="none",
+        description="What a block's forward pass keeps for its backward pass: everything (`none`), matrix "
+        "products (`selective`) or only its input (`full`). Less memory, more computing.",
+    )
+    packing: Literal["windows", "best_fit"] = Field(
+        default="windows",
+        description="How documents fill windows. `windows`: cut from the stream of tokens wherever a window "
+        "ends. `best_fit`: a window begins with a document and cuts none that fits; its padding counts as "
+        "tokens seen, not as predicted.",
+    )
+    document_masking: bool | Literal["auto"] = Field(
+        default="auto",
+        description="Whether a token attends only to its own document. `auto`: on a GPU, where it "
+        "costs little.",
+    )
+    pretrained: PretrainedConfig | None = Field(
+        default=None, description="Weights to start from. When not set, `init` decides."
+    )
+    init: InitConfig = Field(
+        default=InitConfig(), description="The first weights of a model trained from scratch."
+    )
+    dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share (0 to 1) of numbers set to zero in the embedding and in what each block adds. "
+        "Helps where text is repeated often.",
+    )
+    z_loss: float = Field(
+        default=0.0,
+        ge=0,
+        description="Weight of log(Z)^2 in the loss (PaLM, section 5), against drifting logits; 1e-4 when "
+        "it is used. 0 turns it off.",
+    )
+    optimizer: OptimizerConfig = Field(default=OptimizerConfig(), description="How gradients become updates.")
+    schedule: ScheduleConfig = Field(default=ScheduleConfig(), description="The course of the learning rate.")
+    stages: list[StageConfig] = Field(
+        default=[],
+        description="Stages that divide the run and may differ in data, window, batch and learning rate, in "
+        "order. All have the same number of tokens per micro-batch. An empty list is one stage.",
+    )
+    spikes: SpikesConfig = Field(
+        default=SpikesConfig(), description="What happens when loss or gradients jump."
+    )
+    averaging: AveragingConfig | None = Field(
+        default=None,
+        description="An average of the weights, which is then evaluated, sampled from and exported. When "
+        "not set, the trained weights themselves.",
+    )
+    checkpoint: CheckpointConfig = Field(description="When checkpoints are saved and which are kept.")
+    evaluation: EvaluationConfig = Field(description="When the loss on held-out text is measured.")
+    samples: SamplesConfig = Field(
+        default=SamplesConfig(), description="Text that the model writes at evaluations."
+    )
+    log_every_steps: int = Field(default=1, ge=1, description="Steps between lines of metrics.")
+    threads: int | None = Field(
+        default=None,
+        ge=1,
+        description="CPU threads of each process. When not set, the physical cores divided by the processes "
+        "of this machine.",
+    )
+    parallel: ParallelConfig = Field(
+        default=ParallelConfig(), description="How several processes share the work."
+    )
 
     @model_validator(mode="after")
     def _steps_are_whole_and_schedules_fit(self) -> Self:
