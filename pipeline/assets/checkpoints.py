@@ -72,9 +72,7 @@ def record(
 
 
 def _as_saved(run: train_flow.Run, message: Mapping[str, Any]) -> Checkpoint:
-    """What the checkpoint says of itself: after a rollback it saw other text than was planned. It may have
-    been retired meanwhile.
-    """
+    """The checkpoint's own lineage; what was planned for its step if it has been retired meanwhile."""
     path = Path(message["path"])
     return read(path) if (path / "lineage.json").is_file() else planned(run.config, message["step"])
 

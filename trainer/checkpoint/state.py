@@ -29,7 +29,6 @@ from trainer.checkpoint.sharded_safetensors import Part, SavedTensors, save_part
 from trainer.checkpoint.staging import Staging
 from trainer.checkpoint.store import CheckpointError
 from trainer.config import RunConfig, config_hash
-from trainer.data.order import Jump
 from trainer.model.llama import Llama
 from trainer.model.precision import LossScale
 from trainer.optim.state import load_state_tensors, state_tensors
@@ -39,6 +38,9 @@ from trainer.system.errors import TrainerError
 
 LIBRARIES = ("torch", "numpy", "safetensors", "tokenizers")
 OPTIMIZER_FILES = "optimizer*.safetensors"
+# Versions that went back to a checkpoint after a spike read these from state.json, and `jumps` from
+# lineage.json.
+NO_ROLLBACKS: dict[str, Any] = {"jumps": [], "rollbacks": 0}
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Progress:
     """Where a run stands after `step` steps.
 
     `spike_history` is that of SpikeDetector, `metrics_bytes` how long metrics.jsonl was, `changes` what of
-    the settings changed on the way, `jumps` which samples were left out after one of so many `rollbacks`.
+    the settings changed on the way.
     """
 
     step: int
@@ -59,8 +61,6 @@ class Progress:
     spike_history: list[tuple[float, float]] = field(default_factory=list)
     metrics_bytes: int = 0
     changes: list[dict[str, Any]] = field(default_factory=list)
-    jumps: list[Jump] = field(default_factory=list)
-    rollbacks: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,15 @@ class Snapshot:
             hf.check_export(self.model, directory / "hf")
         meant = {"config_hash": config_hash(self.meaning), "meaning": self.meaning}
         _write_json(
-            directory / "state.json", {**asdict(progress), **meant, "model_only": self.optimizer is None}
+            directory / "state.json",
+            {**asdict(progress), **NO_ROLLBACKS, **meant, "model_only": self.optimizer is None},
         )
         training = {
             "step": progress.step,
             "tokens": progress.tokens,
             "corpus_tokens": progress.corpus_tokens,
             "changes": progress.changes,
-            "jumps": [asdict(jump) for jump in progress.jumps],
+            "jumps": NO_ROLLBACKS["jumps"],
             "config_hash": config_hash(self.meaning),
             "config": self.config.training.model_dump(mode="json"),
             "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
@@ -146,8 +147,10 @@ class Snapshot:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """state.json of a checkpoint. CheckpointError when it is damaged; TrainerError when an earlier version,
-    which kept less in it, wrote it.
+    """The contents of a checkpoint's state.json.
+
+    Raises CheckpointError if the file is damaged, and TrainerError if an earlier version wrote it and either
+    left out what is needed now or had rolled the run back after a spike.
     """
     try:
         state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
@@ -156,9 +159,14 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     missing = sorted({"meaning", "model_only", *(entry.name for entry in fields(Progress))} - state.keys())
     if missing:
         raise TrainerError(
-            f"{checkpoint}: an earlier version of the trainer wrote it, without {', '.join(missing)}: choose "
-            "another run_dir, "
-            "or go on with the version that began the run"
+            f"{checkpoint}: cannot be resumed: an earlier version of the trainer wrote it, without "
+            f"{', '.join(missing)}. Use another run_dir, or resume with the version that started the run"
+        )
+    if state.get("rollbacks"):
+        raise TrainerError(
+            f"{checkpoint}: cannot be resumed: an earlier version rolled this run back after a spike and "
+            "left out samples, which this version does not support. Use another run_dir, or resume with the "
+            "version that started the run"
         )
     return state
 

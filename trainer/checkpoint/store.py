@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from trainer.system.durable import sync
@@ -102,13 +102,8 @@ def newest_valid(checkpoints: Path, check: Callable[[Path], None] = verify) -> t
     """The newest checkpoint that passes `check`, which raises CheckpointError, and why newer ones were
     skipped.
     """
-    return first_valid(reversed(existing(checkpoints)), check)
-
-
-def first_valid(candidates: Iterable[Path], check: Callable[[Path], None]) -> tuple[Path | None, list[str]]:
-    """The first of these checkpoints that passes `check`, and why those before were skipped."""
     skipped = []
-    for checkpoint in candidates:
+    for checkpoint in reversed(existing(checkpoints)):
         try:
             check(checkpoint)
         except CheckpointError as error:

@@ -1,10 +1,14 @@
 """What a run does about steps out of line, and which weights it gives away."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from trainer.config.base import Config
+
+# Settings of the removed action `rollback`, at their defaults: the fingerprint and the identity of each run
+# made before hold them, so they stay in the dump.
+REMOVED_KEYS = {"rollback_steps": 100, "max_rollbacks": 5}
 
 
 class SpikesConfig(Config):
@@ -12,15 +16,30 @@ class SpikesConfig(Config):
     the 128 steps before.
 
     `log`: it is written down. `skip`: its update is left out as well; its tokens count as seen and the
-    schedule goes on. `rollback`: training goes back to the newest checkpoint that is at least
-    `rollback_steps` before it, or the oldest there is, and on from there with the samples that follow the
-    spike (PaLM, section 5.1); where there is no checkpoint the update is left out. More than `max_rollbacks`
-    end the run.
+    schedule goes on.
     """
 
-    action: Literal["log", "skip", "rollback"] = "log"
-    rollback_steps: int = Field(default=100, ge=1)
-    max_rollbacks: int = Field(default=5, ge=1)
+    action: Literal["log", "skip"] = "log"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ignore_removed_keys(cls, values: Any) -> Any:
+        if isinstance(values, dict):
+            return {key: value for key, value in values.items() if key not in REMOVED_KEYS}
+        return values
+
+    @field_validator("action", mode="before")
+    @classmethod
+    def _rollback_was_removed(cls, action: Any) -> Any:
+        if action == "rollback":
+            raise ValueError(
+                "rollback was removed: set it to skip, which leaves out the update of the step that spikes"
+            )
+        return action
+
+    @model_serializer(mode="wrap")
+    def _with_removed_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {**serialize(self), **REMOVED_KEYS}
 
 
 class ExponentialAverage(Config):

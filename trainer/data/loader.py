@@ -1,13 +1,12 @@
 """From token shards to batches: each process reads its own part of each global batch, one step ahead."""
 
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 from trainer.config import CorpusShards, DataConfig, TrainingConfig
-from trainer.data.order import Jump, sample_order
+from trainer.data.order import sample_order
 from trainer.data.packing.index import PackedRows
 from trainer.data.shards import ShardError, TokenStream
 from trainer.data.windows import StridedWindows, Windows
@@ -32,7 +31,6 @@ class TrainingData:
             {corpus.name: corpus.weight for corpus in data.corpora},
             [windows.num_rows for windows in self.windows],
         )
-        self._whole = self.order
         self._cut = {training.seq_len: self.windows}
         for seq_len in {self.order.part_len, *(stage.seq_len for stage in self._curriculum.stages)} - {
             training.seq_len
@@ -46,10 +44,6 @@ class TrainingData:
             name: round(windows.padding, 6)
             for name, windows in zip(self.order.names, self.windows, strict=True)
         }
-
-    def jump(self, jumps: Sequence[Jump]) -> None:
-        """From now on leaves out these samples, and no others."""
-        self.order = self._whole.jumping(jumps)
 
     def batch(self, step: int, rank: int, world_size: int) -> np.ndarray:
         """This process's rows of the global batch of step `step` (from 0), int64 [global_batch_size /

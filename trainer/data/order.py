@@ -11,7 +11,7 @@ import hashlib
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -107,22 +107,11 @@ class MixtureCycle:
 class Segment:
     """From `first_sample` on, windows of `seq_len` tokens of corpora mixed by `weights`; a corpus of
     weight 0 rests.
-
-    With a `first_turn` it is the segment before, which goes on after samples that are jumped.
     """
 
     first_sample: int
     seq_len: int
     weights: tuple[float, ...]
-    first_turn: int = 0
-
-
-@dataclass(frozen=True)
-class Jump:
-    """So many `samples` of the order are left out before the run's sample number `at`."""
-
-    at: int
-    samples: int
 
 
 class SampleOrder:
@@ -143,10 +132,8 @@ class SampleOrder:
         # epochs end to end.
         self._begins = [np.zeros(len(sizes), dtype=np.int64)]
         for number, segment in enumerate(self._segments[1:]):
-            end = self._begins[-1] + self._until(number, segment.first_sample)
-            self._begins.append(
-                self._begins[-1] if segment.first_turn else -(-end // segment.seq_len) * segment.seq_len
-            )
+            end = self._begins[-1] + self._tokens(number, segment.first_sample)
+            self._begins.append(-(-end // segment.seq_len) * segment.seq_len)
 
     def tokens(self, samples: int) -> np.ndarray:
         """How many tokens of each corpus are in the first `samples` samples, int64 [corpora]."""
@@ -154,32 +141,13 @@ class SampleOrder:
 
     def _tokens(self, number: int, samples: int) -> np.ndarray:
         """Those of one segment."""
-        return self._until(number, samples) - self._until(number, 0)
-
-    def _until(self, number: int, samples: int) -> np.ndarray:
-        """From the first turn of a segment on, those that are jumped included."""
         segment = self._segments[number]
         end = (
             samples
             if number + 1 == len(self._segments)
             else min(samples, self._segments[number + 1].first_sample)
         )
-        return (
-            self._cycles[number].counts(segment.first_turn + max(0, end - segment.first_sample))
-            * segment.seq_len
-        )
-
-    def jumping(self, jumps: Sequence[Jump]) -> "SampleOrder":
-        """The same order without what is jumped; `jumps` ascend."""
-        segments = list(self._segments)
-        for jump in jumps:
-            before = [segment for segment in segments if segment.first_sample <= jump.at]
-            turn = before[-1].first_turn + jump.at - before[-1].first_sample + jump.samples
-            segments[len(before) :] = [
-                replace(before[-1], first_sample=jump.at, first_turn=turn),
-                *segments[len(before) :],
-            ]
-        return SampleOrder(self.seed, self.names, self.sizes, self.seq_len, segments)
+        return self._cycles[number].counts(max(0, end - segment.first_sample)) * segment.seq_len
 
     def windows(self, start: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Corpus and window of samples `start` to `start + count - 1`, which are of one segment, both
@@ -189,7 +157,7 @@ class SampleOrder:
         """
         number = bisect_right(self._segments, start, key=lambda segment: segment.first_sample) - 1
         segment = self._segments[number]
-        length, first = segment.seq_len, segment.first_turn + start - segment.first_sample
+        length, first = segment.seq_len, start - segment.first_sample
         corpora, turns = self._cycles[number].at(np.arange(first, first + count))
         whole, part = np.divmod(self._begins[number][corpora] + turns * length, self.seq_len)
         windows = np.empty(count, dtype=np.int64)
@@ -208,9 +176,8 @@ class SampleOrder:
         windows, part = np.divmod(parts, self.seq_len // self.part_len)
         times = np.zeros(len(parts), dtype=np.int64)
         for number in range(len(self._segments)):
-            first, last = (
-                int((self._begins[number] + self._until(number, until))[corpus]) for until in (0, samples)
-            )
+            first = int(self._begins[number][corpus])
+            last = first + int(self._tokens(number, samples)[corpus])
             times += self._passed(corpus, windows, part, last) - self._passed(corpus, windows, part, first)
         return times
 

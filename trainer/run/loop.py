@@ -161,18 +161,6 @@ def _train(
             weights = probe.sizes() if result.spike or session.logs(session.step) else None
             if recorder is not None:
                 recorder.step(result, weights, seconds, waited - started)
-            if result.spike and training.spikes.action == "rollback":
-                reached = session.step
-                batches.close()
-                saver.wait()
-                is_back = session.roll_back(RunDirectory(session.config.run_dir).checkpoints)
-                batches = Prefetcher(session.data, world.data_rank, world.data_size)
-                if is_back:
-                    if recorder is not None:
-                        recorder.rollback(result, reached)
-                    _evaluate_late(session, recorder, stop)
-                    continue
-
             stopping = _is_stopped(session, stop)
             if not stopping and (session.is_complete or session.passes(training.evaluation.every_tokens)):
                 _evaluate(session, recorder, stop)

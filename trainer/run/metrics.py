@@ -12,8 +12,8 @@ TIMING_FIELDS = ("tokens_per_second", "step_ms", "data_wait_ms", "mfu", "memory_
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The records of a metrics.jsonl, each with `kind` train, evaluation or rollback, without a last line
-    that a kill cut short.
+    """The records of a metrics.jsonl, each with `kind` train or evaluation, without a last line that a
+    kill cut short.
     """
     if not path.exists():
         return []
@@ -32,22 +32,12 @@ class MetricsLog:
     """
 
     def __init__(self, path: Path, tensorboard: Path, resumed_step: int, resumed_bytes: int) -> None:
-        self._path, self._folder = path, tensorboard
+        self._path = path
         self._file = path.open("a", encoding="utf-8")
-        self._cut(min(resumed_bytes, self._file.tell()))
-        self._tensorboard = SummaryWriter(str(tensorboard), purge_step=resumed_step + 1)
-
-    def go_back(self, step: int, size: int) -> None:
-        """Forgets what came after `step`, when metrics.jsonl had `size` bytes."""
-        self._file.flush()
-        self._cut(size)
-        self._tensorboard.close()
-        self._tensorboard = SummaryWriter(str(self._folder), purge_step=step + 1)
-
-    def _cut(self, size: int) -> None:
-        self._file.truncate(size)
+        self._file.truncate(min(resumed_bytes, self._file.tell()))
         # `tell` would still say how long it was, and so would the next checkpoint
         self._file.seek(0, os.SEEK_END)
+        self._tensorboard = SummaryWriter(str(tensorboard), purge_step=resumed_step + 1)
 
     def close(self) -> None:
         self._file.close()

@@ -4,7 +4,6 @@ tell it to.
 
 import logging
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -104,24 +103,6 @@ class Recorder:
             }
             self._reporter.send("metrics", **message, eta_seconds=round(eta, 1))
         self._progress.update(session.tokens, result.loss, speed, eta)
-
-    def rollback(self, spike: StepResult, reached: int) -> None:
-        """After a spike in step `reached` (from 1) the session is back at an earlier step."""
-        session = self._session
-        self.metrics.go_back(session.step, session.metrics_bytes)
-        self._started, self._started_tokens = time.monotonic(), session.tokens
-        told = {"step": session.step, "from_step": reached, "loss": spike.loss, "grad_norm": spike.grad_norm}
-        self.metrics.write(
-            {
-                "kind": "rollback",
-                "tokens": session.tokens,
-                **told,
-                "jumps": [asdict(jump) for jump in session.jumps],
-            }
-        )
-        log.warning(
-            "back from step %d to step %d, and on with the samples after the spike", reached, session.step
-        )
 
     def evaluation(self, evaluation: dict[str, Any]) -> None:
         session = self._session

@@ -13,7 +13,6 @@ from trainer.checkpoint import state, store
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig, TrainingConfig, run_identity
 from trainer.data.loader import TrainingData
-from trainer.data.order import Jump
 from trainer.hf import Pretrained, load_weights
 from trainer.model import fp8
 from trainer.model.attention import Backend, choose, masks_documents
@@ -25,7 +24,6 @@ from trainer.parallel.parallelize import split
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run import preflight
-from trainer.run.rollback import checkpoint_before, discard_after, jumps_after
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepResult, add_gradients, train_step
 from trainer.system.errors import TrainerError
@@ -49,7 +47,7 @@ class Session:
     one.
 
     `metrics_bytes`: how long metrics.jsonl was when this state was saved. `changes`: what of the settings
-    changed since step 0, and when. `jumps`: the samples left out after so many `rollbacks`.
+    changed since step 0, and when.
     """
 
     config: RunConfig
@@ -67,8 +65,6 @@ class Session:
     spikes: SpikeDetector = field(default_factory=SpikeDetector)
     metrics_bytes: int = 0
     changes: list[dict[str, Any]] = field(default_factory=list)
-    jumps: list[Jump] = field(default_factory=list)
-    rollbacks: int = 0
 
     def __post_init__(self) -> None:
         self.curriculum = self.training.curriculum
@@ -250,8 +246,6 @@ class Session:
             spike_history=self.spikes.history,
             metrics_bytes=metrics_bytes,
             changes=self.changes,
-            jumps=self.jumps,
-            rollbacks=self.rollbacks,
         )
         with weight_averaging.use_averaged_weights(self.optimizers):
             return state.Snapshot.take(
@@ -289,41 +283,11 @@ class Session:
             saved["metrics_bytes"],
             saved["changes"],
         )
-        self.jumps, self.rollbacks = [Jump(**jump) for jump in saved["jumps"]], saved["rollbacks"]
-        self.data.jump(self.jumps)
         changed = state.differences(saved["meaning"], self.meaning)
         if changed:
             log.warning("the settings changed after step %d: %s", self.step, "; ".join(changed))
             at = {"step": self.step, "tokens": saved["tokens"], "corpus_tokens": saved["corpus_tokens"]}
             self.changes = [*self.changes, {**at, "changed": changed}]
-
-    def roll_back(self, checkpoints: Path) -> bool:
-        """After a step that was a spike: goes back as training.spikes says; False where there is no
-        checkpoint. Nothing may be in flight.
-
-        TrainerError when that has been done too often. Later checkpoints are removed.
-        """
-        spikes, reached, jumps, rollbacks = self.training.spikes, self.step, self.jumps, self.rollbacks
-        if rollbacks == spikes.max_rollbacks:
-            raise TrainerError(
-                f"step {reached}: a spike after {rollbacks} rollbacks (training.spikes.max_rollbacks); lower "
-                "the learning rate, look at the data, or "
-                "set training.spikes.action to skip"
-            )
-        found = self.world.from_main(
-            checkpoint_before(checkpoints, reached - spikes.rollback_steps, self.curriculum.steps)
-            if self.world.is_main
-            else None
-        )
-        if not isinstance(found, Path):
-            return False
-        self._go_to(found)
-        self.jumps, self.rollbacks = jumps_after(jumps, self.curriculum, self.step, reached), rollbacks + 1
-        self.data.jump(self.jumps)
-        self.world.barrier()  # all have read what is removed now
-        if self.world.is_main:
-            discard_after(found)
-        return True
 
     def _newest(self, checkpoints: Path, allow_changes: bool) -> Path | None:
         found, skipped = store.newest_valid(

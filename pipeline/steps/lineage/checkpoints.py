@@ -10,7 +10,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.training_runs import NAME_LENGTH, RUNS
 from pipeline.store.versions import Store
 from trainer.config import RunConfig, load_run_config
-from trainer.data.order import Jump, sample_order
+from trainer.data.order import sample_order
 
 OF_CORPUS = ("raw", "scrubbed", "signals", "languages", "quality", "contamination", "signatures")
 
@@ -147,28 +147,27 @@ def _runs(store: Store) -> list[Path]:
 def planned(config: RunConfig, step: int) -> Checkpoint:
     """A step of a run, whether or not it is on disk: what it is made from follows from the run's
     configuration. Raises LineageError.
-
-    Which samples were left out after spikes is read from the run's newest checkpoint.
     """
     training = config.training
     if not 0 < step <= training.steps:
         raise LineageError(f"run {config.run_dir.name} has steps 1 to {training.steps}, not {step}")
     curriculum, weights = training.curriculum, {corpus.name: corpus.weight for corpus in config.data.corpora}
-    jumps = _jumps(config.run_dir)
-    order = sample_order(training, weights, [1] * len(weights)).jumping([Jump(**jump) for jump in jumps])
-    tokens = order.tokens(curriculum.samples(step))
+    for path in _saved(config.run_dir)[-1:]:
+        check_order(read(path))
+    tokens = sample_order(training, weights, [1] * len(weights)).tokens(curriculum.samples(step))
     facts = {
         "step": step,
         "tokens": curriculum.tokens(step),
         "corpus_tokens": dict(zip(weights, tokens.tolist(), strict=True)),
-        "jumps": [jump for jump in jumps if jump["at"] < curriculum.samples(step)],
         "config": training.model_dump(mode="json"),
     }
     return Checkpoint(config.run_dir, step, {**config.lineage, "training": facts}, saved=False)
 
 
-def _jumps(run: Path) -> list[dict[str, int]]:
-    """Which samples a run left out after spikes until its newest checkpoint."""
-    saved = _saved(run)
-    jumps: list[dict[str, int]] = read(saved[-1]).lineage["training"].get("jumps", []) if saved else []
-    return jumps
+def check_order(one: Checkpoint) -> None:
+    """Raises LineageError if the samples of the checkpoint's run do not follow from its configuration."""
+    if one.lineage["training"].get("jumps"):
+        raise LineageError(
+            f"{one.name}: an earlier version rolled this run back after a spike and left out samples, which "
+            "this version cannot trace. Use the version that trained it"
+        )

@@ -18,14 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.stages import tokenizer as bpe
-from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, checkpoints, run_config
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, check_order, checkpoints, run_config
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.tokens.split_writer import TRAIN, VALIDATION
 from pipeline.store.kept_documents import decision_name
 from pipeline.store.parquet import kept_batches
 from pipeline.store.versions import Part, Store, Version
 from trainer.data.loader import TrainingData
-from trainer.data.order import Jump
 from trainer.data.shards import Shard
 
 
@@ -87,8 +86,8 @@ def _of_run(store: Store, run: Path, together: list[Checkpoint], document: str) 
     corpus = data.order.names.index(place.corpus)
     windows = data.holding(corpus, place.begin, place.end)
     for one in together:
-        order = data.order.jumping([Jump(**jump) for jump in one.lineage["training"].get("jumps", [])])
-        times = order.times_seen(corpus, windows, config.training.curriculum.samples(one.step))
+        check_order(one)
+        times = data.order.times_seen(corpus, windows, config.training.curriculum.samples(one.step))
         yield Seen(one, place, len(windows), int((times > 0).sum()), int(times.sum()))
 
 

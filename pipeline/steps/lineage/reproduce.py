@@ -13,7 +13,7 @@ import yaml
 
 from pipeline.recipe.recipe import RECIPE_VARIABLE
 from pipeline.sources.listing import is_url
-from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, check_order
 from pipeline.steps.lineage.record import ROOT
 from pipeline.store.atomic_directory import atomic_directory
 from pipeline.store.versions import STORE_VARIABLE, Store
@@ -25,15 +25,16 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[str]:
     """Fills the directory `out` and returns the commands, notes among them as comments.
 
-    Raises OutputError when there is something at `out`, LineageError when the lineage is from before it said
-    all that is needed. What is given by relative paths is looked for below `relative_to`: where a recipe lay
-    is no part of a lineage.
+    Raises OutputError when there is something at `out`, LineageError when an earlier version left something
+    out of the lineage or rolled the run back. Relative paths are resolved against `relative_to`, because a
+    lineage does not hold its recipe's directory.
     """
     if "tools" not in one.lineage["assets"]["tokenizer"]:
         raise LineageError(
             f"{one.name} was made by a version that did not record what its corpora were read from: it "
             "cannot be made again from its lineage"
         )
+    check_order(one)
     with atomic_directory(out) as directory:
         recipe = pinned(one, relative_to)
         if _outlived_its_corpora(one):
@@ -63,19 +64,12 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
     weights = recipe["training"].get("pretrained")
     if weights and weights["path"]:
         weights["path"] = str(relative_to / Path(weights["path"]).expanduser())
-    recipe["training"]["checkpoint"] = _saving(one, recipe["training"]["checkpoint"])
+    recipe["training"]["checkpoint"] = {
+        "every_tokens": one.tokens,
+        "keep_every_tokens": one.tokens,
+        "model_only": False,
+    }
     return recipe
-
-
-def _saving(one: Checkpoint, before: dict[str, Any]) -> dict[str, Any]:
-    """When to save. A run that went back after spikes went back to what it had saved, so it saves then
-    too.
-    """
-    if not one.lineage["training"].get("jumps"):
-        return {"every_tokens": one.tokens, "keep_every_tokens": one.tokens, "model_only": False}
-    every = before.get("keep_every_tokens")
-    kept = every if every and one.tokens % every == 0 else one.tokens
-    return before | {"keep_every_tokens": kept, "model_only": False}
 
 
 def _outlived_its_corpora(one: Checkpoint) -> bool:
@@ -127,16 +121,6 @@ def _commands(one: Checkpoint, out: Path) -> Iterator[str]:
             yield f"# corpus {corpus['name']} must hold what it held then: it cannot be fetched at a revision"
     if one.lineage["recipe"]["training"].get("pretrained"):
         yield "# the pretrained weights must be what they were then"
-    if one.lineage["training"].get("jumps"):
-        by_the_clock = one.lineage["recipe"]["training"]["checkpoint"].get("every_minutes")
-        unless = (
-            ", which the clock decided: expect the same bytes only if it saves at the same steps"
-            if by_the_clock
-            else ""
-        )
-        yield (
-            f"# after a spike the run went back to a checkpoint, so this one saves as often as it did{unless}"
-        )
     python = one.libraries.get("python") or one.lineage["assets"]["tokenizer"]["tools"]["python"]
     code = shlex.quote(str(out / "code"))
     yield (

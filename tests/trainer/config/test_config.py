@@ -68,6 +68,7 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
         ("training.global_batch_tokens=100", "set it to 128"),
         ("training.max_tokens=1300", "set it to 1280"),
         ("training.precision=fp4", "training.precision"),
+        ("training.spikes.action=rollback", "training.spikes.action: rollback was removed: set it to skip"),
         ("data.bot_id=100", "bot_id 100 is outside the vocabulary of 100"),
         ("data.corpora.0.validation=[v]", "set validation_bytes"),
         ("data.corpora.7.weight=1", "cannot be applied"),
@@ -105,6 +106,13 @@ def test_places_and_cadence_do_not_change_the_meaning_but_settings_and_data_do(t
     assert hash_of(shards="other") != same
     # what `auto` is on another machine
     assert config_hash(run_identity(load(tmp_path, example()), "bf16", {"a": "content"})) != same
+
+
+def test_runs_made_when_there_were_rollbacks_keep_their_identity(tmp_path: Path) -> None:
+    old = {"action": "skip", "rollback_steps": 100, "max_rollbacks": 5}
+    config = load(tmp_path, example(), f"training.spikes={old}")
+    assert config == load(tmp_path, example(), "training.spikes.action=skip")
+    assert config.training.model_dump(mode="json")["spikes"] == old
 
 
 def test_the_order_of_corpora_is_part_of_the_meaning_since_it_decides_the_order_of_samples(

@@ -24,7 +24,7 @@ from pipeline.cli.lineage import described
 from pipeline.recipe.recipe import load_recipe
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage import reproduce
-from pipeline.steps.lineage.checkpoints import planned, read, run_config
+from pipeline.steps.lineage.checkpoints import LineageError, planned, read, run_config
 from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
@@ -33,7 +33,6 @@ from pipeline.store.versions import STORE_VARIABLE, Store
 from tests.integration.project import ROOT, TRAINING
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from trainer.data.loader import TrainingData
-from trainer.data.order import Jump
 from trainer.system import launch
 
 ENGINE = LocalEngine(workers=1)
@@ -208,24 +207,14 @@ def entry(trained: tuple[Store, Path], checkpoint: Path) -> dict[str, Any]:
     return found | {"corpora": {record.data["corpus"]: record.data for record in found["corpora"].records}}
 
 
-def jumped(saved: Path, run: Path) -> dict[str, Any]:
-    """A copy in `run` of a checkpoint's lineage that says what it would after a rollback: 41 samples were
-    left out after the first 8.
-    """
+def rolled_back(saved: Path, run: Path) -> Path:
+    """A copy in `run` of a checkpoint's lineage as an earlier version wrote it after a rollback."""
     lineage = json.loads((saved / "lineage.json").read_text())
-    config = run_config(saved.parents[1])
-    data = TrainingData(config.data, config.training, saved.parents[1] / "packing")
-    jumps = [{"at": 8, "samples": 41}]
-    order = data.order.jumping([Jump(**jump) for jump in jumps])
-    until = config.training.curriculum.samples(24)
-    taken = np.concatenate([order.windows(0, 8)[0], order.windows(8, until - 8)[0]])
-    tokens = {name: int((taken == corpus).sum()) * 64 for corpus, name in enumerate(order.names)}
-    assert tokens != lineage["training"]["corpus_tokens"]
-    lineage["training"] |= {"jumps": jumps, "corpus_tokens": tokens}
+    lineage["training"]["jumps"] = [{"at": 8, "samples": 41}]
     copy = run / "checkpoints" / saved.name
     copy.mkdir(parents=True)
     (copy / "lineage.json").write_text(json.dumps(lineage))
-    return tokens
+    return copy
 
 
 def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
@@ -241,22 +230,17 @@ def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
     )
 
 
-def test_the_entry_tells_what_was_trained_on_after_a_rollback(
+def test_samples_of_a_run_that_an_earlier_version_rolled_back_are_refused(
     trained: tuple[Store, Path], tmp_path: Path
 ) -> None:
-    tokens = jumped(trained[1] / "checkpoints" / "step-00000024", tmp_path / "run")
-    found = entry(trained, tmp_path / "run" / "checkpoints" / "step-00000024")
-    assert {name: row["tokens until then"] for name, row in found["corpora"].items()} == tokens
-
-
-def test_a_deleted_step_is_told_as_the_rollbacks_of_its_run_left_it(
-    trained: tuple[Store, Path], tmp_path: Path
-) -> None:
-    tokens = jumped(trained[1] / "checkpoints" / "step-00000024", tmp_path / "run")
-    config = run_config(trained[1])
-    training = planned(config.model_copy(update={"run_dir": tmp_path / "run"}), 24).lineage["training"]
-    assert training["corpus_tokens"] == tokens and training["jumps"] == [{"at": 8, "samples": 41}]
-    assert planned(config, 24).lineage["training"]["corpus_tokens"] != tokens
+    saved = rolled_back(trained[1] / "checkpoints" / "step-00000024", tmp_path / "run")
+    assert read(saved).corpus_tokens == read(trained[1] / "checkpoints" / saved.name).corpus_tokens
+    config = run_config(trained[1]).model_copy(update={"run_dir": tmp_path / "run"})
+    with pytest.raises(LineageError, match=r"rolled this run back after a spike .* that trained it"):
+        planned(config, 24)
+    with pytest.raises(LineageError, match=r"rolled this run back after a spike .* that trained it"):
+        reproduce.write(trained[0], read(saved), tmp_path / "again", tmp_path)
+    assert not (tmp_path / "again").exists()
 
 
 def test_a_checkpoint_tells_the_libraries_that_trained_it_and_not_those_of_its_tokenizer(
@@ -324,29 +308,6 @@ def test_reproduce_makes_a_directory_named_like_the_checkpoint_and_a_store_of_it
     assert subprocess.run(
         ["bash", "-euc", asked], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip() == str(out / "home" / "store")
-
-
-def test_reproduce_of_a_run_that_went_back_after_a_spike_saves_as_the_run_did(
-    trained: tuple[Store, Path], tmp_path: Path
-) -> None:
-    saved = read(trained[1] / "checkpoints" / "step-00000024")
-    saved.lineage["training"]["jumps"] = [{"at": 8, "samples": 41}]
-    checkpoint = reproduce.pinned(saved, tmp_path)["training"]["checkpoint"]
-    assert (checkpoint["every_tokens"], checkpoint["keep_last"], checkpoint["keep_every_tokens"]) == (
-        4096,
-        2,
-        24 * 512,
-    )
-    assert "expect" not in " ".join(
-        line for line in reproduce.write(trained[0], saved, tmp_path / "again", tmp_path) if "spike" in line
-    )
-    saved.lineage["recipe"]["training"]["checkpoint"] |= {"every_tokens": None, "every_minutes": 30.0}
-    (note,) = [
-        line
-        for line in reproduce.write(trained[0], saved, tmp_path / "by the clock", tmp_path)
-        if "spike" in line
-    ]
-    assert "the clock" in note
 
 
 def test_reproduce_says_which_urls_are_to_be_completed(trained: tuple[Store, Path], tmp_path: Path) -> None:
