@@ -14,8 +14,8 @@ from pathlib import Path
 from benchmarks.dedup_corpus import PART_DOCUMENTS, stored, with_duplicates
 from benchmarks.sidebyside import Report, record, size_of
 from pipeline.stages.dedup import DedupParams
-from pipeline.steps.dedup import verification
 from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.store import keys
 from pipeline.store.engine import LocalEngine
 from pipeline.store.versions import Store
 
@@ -43,9 +43,9 @@ def history(engine: LocalEngine, texts: Sequence[str], more: Sequence[str]) -> R
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
         for name, corpora in steps:
-            before = store.current(verification.KEY).path if found else None
+            before = store.current(keys.DEDUP_EVIDENCE).path if found else None
             took = seconds(store, engine, corpora)
-            after = store.current(verification.KEY)
+            after = store.current(keys.DEDUP_EVIDENCE)
             anew = 0 if after.path == before else after.counts["clusters_verified_anew"]
             found[name] = {
                 "seconds": took,

@@ -10,10 +10,10 @@ from pipeline.assets.operations import orphaned_runs
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.pretrained_model import GPU_POOL
 from pipeline.steps.model import evaluate as evaluate_flow
-from pipeline.steps.training import plan as train_flow
+from pipeline.store import keys
 from pipeline.store.training_runs import saved_steps
 
-KEY = dg.AssetKey(evaluate_flow.CHECKPOINT_KEY)
+KEY = dg.AssetKey(keys.CHECKPOINT_EVALUATION)
 
 
 def checkpoint_evaluation_asset() -> dg.AssetsDefinition:
@@ -75,5 +75,7 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
 
 
 def _trains(run: dg.DagsterRun, job: str) -> bool:
-    """A run of assets that somebody chose is of no job of ours."""
-    return dg.AssetKey(train_flow.KEY) in run.asset_selection if run.asset_selection else run.job_name == job
+    """Whether a run trains. A run of chosen assets has no job of ours: its selection decides."""
+    if run.asset_selection:
+        return dg.AssetKey(keys.PRETRAINED_MODEL) in run.asset_selection
+    return run.job_name == job

@@ -6,9 +6,11 @@ from typing import Any
 
 import dagster as dg
 
+from pipeline.assets.metadata import asset_key
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
 from pipeline.steps.training import plan as train_flow
+from pipeline.store import keys
 
 CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")
 KEY = dg.AssetKey("checkpoint")
@@ -19,7 +21,7 @@ def checkpoint_spec(recipe: Recipe) -> dg.AssetSpec:
     """Never materialized by itself: training adds an entry for each step that it saves."""
     return dg.AssetSpec(
         KEY,
-        deps=["tokenizer", *(dg.AssetKey(["token_shards", name]) for name in recipe.corpus_names)],
+        deps=[keys.TOKENIZER, *(asset_key(keys.token_shards(name)) for name in recipe.corpus_names)],
         partitions_def=CHECKPOINTS,
         group_name="model",
         kinds={"pytorch"},
@@ -123,8 +125,7 @@ def _corpus(one: Checkpoint, name: str) -> dict[str, str | int | float]:
     until then.
     """
     raw, quality, shards = (
-        one.lineage["assets"][key]
-        for key in (f"corpora/{name}/raw", f"corpora/{name}/quality", f"token_shards/{name}")
+        one.lineage["assets"][key] for key in (keys.raw(name), keys.quality(name), keys.token_shards(name))
     )
     return {
         "corpus": name,

@@ -12,6 +12,7 @@ from pipeline.assets.operations.resources import PipelineResources
 from pipeline.steps import checks
 from pipeline.steps.checks import Finding
 from pipeline.steps.dedup.limits import alarms
+from pipeline.store import keys
 from pipeline.store.versions import Version
 
 log = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ SHARDS = [
     Check(
         "adds_up",
         "Every document and token is accounted for, from raw to shards.",
-        lambda shop, version: checks.adds_up(shop.store, version.key.removeprefix("token_shards/")),
+        lambda shop, version: checks.adds_up(shop.store, keys.corpus_of_shards(version.key)),
     ),
     Check(
         "is_sound",

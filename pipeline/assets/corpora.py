@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from pipeline.assets import checks
-from pipeline.assets.metadata import breakdown, chart, materialized, user_errors_as_failures
+from pipeline.assets.metadata import asset_key, breakdown, chart, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Corpus
 from pipeline.stages import pii, quality
 from pipeline.steps.corpus import ingest as raw_flow
 from pipeline.steps.corpus import quality as quality_flow
 from pipeline.steps.corpus import scrub as scrub_flow
+from pipeline.store import keys
 
 
 def corpus_assets(corpus: Corpus) -> list[dg.AssetsDefinition]:
@@ -19,18 +20,14 @@ def corpus_assets(corpus: Corpus) -> list[dg.AssetsDefinition]:
     return [_raw(corpus), _scrubbed(corpus), _quality(corpus)]
 
 
-def corpus_key(corpus: str, stage: str) -> dg.AssetKey:
-    return dg.AssetKey(["corpora", corpus, stage])
-
-
 def _raw(corpus: Corpus) -> dg.AssetsDefinition:
     @dg.asset(
-        key=corpus_key(corpus.name, "raw"),
-        deps=[corpus_key(corpus.name, "source")],
+        key=asset_key(keys.raw(corpus.name)),
+        deps=[asset_key(keys.source(corpus.name))],
         group_name=corpus.name,
         kinds={corpus.source.kind, "parquet"},
         code_version=raw_flow.VERSION,
-        check_specs=checks.specs(corpus_key(corpus.name, "raw"), checks.RAW),
+        check_specs=checks.specs(asset_key(keys.raw(corpus.name)), checks.RAW),
         description=f"The documents of `{corpus.name}` as its source gives them, and what could not be read, "
         "set aside with its reason.",
     )
@@ -56,12 +53,12 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
 
 def _scrubbed(corpus: Corpus) -> dg.AssetsDefinition:
     @dg.asset(
-        key=corpus_key(corpus.name, "scrubbed"),
-        deps=[corpus_key(corpus.name, "raw")],
+        key=asset_key(keys.scrubbed(corpus.name)),
+        deps=[asset_key(keys.raw(corpus.name))],
         group_name=corpus.name,
         kinds={"numba", "parquet"},
         code_version=pii.VERSION,
-        check_specs=checks.specs(corpus_key(corpus.name, "scrubbed"), checks.SCRUBBED),
+        check_specs=checks.specs(asset_key(keys.scrubbed(corpus.name)), checks.SCRUBBED),
         description="Personal data replaced by typed placeholders. The `spans` table says where each was, "
         "never what it was.",
     )
@@ -79,12 +76,12 @@ def _scrubbed(corpus: Corpus) -> dg.AssetsDefinition:
 
 def _quality(corpus: Corpus) -> dg.AssetsDefinition:
     @dg.asset(
-        key=corpus_key(corpus.name, "quality"),
-        deps=[corpus_key(corpus.name, "scrubbed")],
+        key=asset_key(keys.quality(corpus.name)),
+        deps=[asset_key(keys.scrubbed(corpus.name))],
         group_name=corpus.name,
         kinds={"numba", "parquet"},
         code_version=quality.VERSION,
-        check_specs=checks.specs(corpus_key(corpus.name, "quality"), checks.QUALITY),
+        check_specs=checks.specs(asset_key(keys.quality(corpus.name)), checks.QUALITY),
         description="Gopher, C4, FineWeb and plain signals of each document, and the verdict with the first "
         "rule that it fails.",
     )

@@ -2,12 +2,12 @@
 
 import dagster as dg
 
-from pipeline.assets.corpora import corpus_key
-from pipeline.assets.metadata import breakdown, materialized, user_errors_as_failures
+from pipeline.assets.metadata import asset_key, breakdown, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import decontamination
 from pipeline.steps.corpus import decontamination as decontamination_flow
+from pipeline.store import keys
 
 
 def decontamination_assets(recipe: Recipe) -> list[dg.AssetsDefinition]:
@@ -22,7 +22,7 @@ def decontamination_assets(recipe: Recipe) -> list[dg.AssetsDefinition]:
 
 def _ngrams(params: decontamination_flow.Decontamination) -> dg.AssetsDefinition:
     @dg.asset(
-        key=decontamination_flow.KEY,
+        key=keys.EVALUATION_NGRAMS,
         group_name="mixture",
         kinds={"numba"},
         code_version=decontamination.VERSION,
@@ -47,8 +47,8 @@ def _ngrams(params: decontamination_flow.Decontamination) -> dg.AssetsDefinition
 
 def _contamination(params: decontamination_flow.Decontamination, corpus: str) -> dg.AssetsDefinition:
     @dg.asset(
-        key=corpus_key(corpus, "contamination"),
-        deps=[decontamination_flow.KEY, corpus_key(corpus, "scrubbed"), corpus_key(corpus, "quality")],
+        key=asset_key(keys.contamination(corpus)),
+        deps=[keys.EVALUATION_NGRAMS, *map(asset_key, keys.judged(corpus))],
         group_name=corpus,
         kinds={"numba", "parquet"},
         code_version=decontamination.VERSION,

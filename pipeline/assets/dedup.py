@@ -6,8 +6,8 @@ from typing import Any
 import dagster as dg
 
 from pipeline.assets import checks
-from pipeline.assets.corpora import corpus_key, reasons_table
-from pipeline.assets.metadata import breakdown, materialized, user_errors_as_failures
+from pipeline.assets.corpora import reasons_table
+from pipeline.assets.metadata import asset_key, breakdown, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import dedup as report
@@ -15,22 +15,22 @@ from pipeline.reports.images import inline
 from pipeline.stages import dedup
 from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.dedup import dedup as dedup_flow
-from pipeline.steps.dedup import verification
+from pipeline.store import keys
 from pipeline.store.versions import Store, Version
 
 
 def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
     """Depends on every corpus: duplicates are found across them."""
 
-    stages = ("scrubbed", "quality", *(["contamination"] if recipe.removes_contaminated else []))
+    stages = [keys.scrubbed, keys.quality, *([keys.contamination] if recipe.removes_contaminated else [])]
 
     @dg.asset(
-        key=dedup_flow.KEY,
-        deps=[corpus_key(name, stage) for name in recipe.corpus_names for stage in stages],
+        key=keys.DEDUP,
+        deps=[asset_key(stage(name)) for name in recipe.corpus_names for stage in stages],
         group_name="mixture",
         kinds={"numba", "parquet"},
         code_version=dedup.VERSION,
-        check_specs=checks.specs(dg.AssetKey(dedup_flow.KEY), checks.DEDUP),
+        check_specs=checks.specs(dg.AssetKey(keys.DEDUP), checks.DEDUP),
         description="Exact and MinHash-LSH duplicates across all corpora, each verified by its exact Jaccard "
         "before it is removed.",
     )
@@ -45,10 +45,7 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
             {
                 **_facts(version.counts),
                 "quality's verdicts": reasons_table(
-                    {
-                        name: reasons(workshop.store.current(f"corpora/{name}/quality"))
-                        for name in made.corpus_names
-                    }
+                    {name: reasons(workshop.store.current(keys.quality(name))) for name in made.corpus_names}
                 ),
                 **_state(workshop.store, version, made.corpus_names),
                 **_pictures(workshop.store, version, made.corpus_names),
@@ -70,8 +67,8 @@ def _facts(counts: Mapping[str, int]) -> dict[str, Any]:
 def _state(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
     """What the next run finds again, on disk."""
     kept = {
-        "signatures": sum(store.current(f"corpora/{name}/signatures").bytes for name in corpora),
-        "evidence": store.current(verification.KEY).bytes,
+        "signatures": sum(store.current(keys.signatures(name)).bytes for name in corpora),
+        "evidence": store.current(keys.DEDUP_EVIDENCE).bytes,
         "decisions": version.bytes,
     }
     return {

@@ -7,19 +7,20 @@ from pipeline.assets.metadata import materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.pretrained_model import GPU_POOL
 from pipeline.steps.model import evaluate as evaluate_flow
+from pipeline.store import keys
 
 
 def evaluation_asset() -> dg.AssetsDefinition:
     """Evaluates the final checkpoint."""
 
     @dg.asset(
-        key=evaluate_flow.KEY,
+        key=keys.EVALUATION,
         deps=["pretrained_model"],
         group_name="model",
         kinds={"pytorch"},
         code_version=evaluate_flow.VERSION,
         pool=GPU_POOL,
-        check_specs=checks.specs(dg.AssetKey(evaluate_flow.KEY), checks.EVALUATION),
+        check_specs=checks.specs(dg.AssetKey(keys.EVALUATION), checks.EVALUATION),
         description="Bits per byte on all held-out text, for each corpus and beside `xz -9`, and samples "
         "that the model writes.",
     )

@@ -7,18 +7,19 @@ from pipeline.assets.metadata import materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports.images import encoded
 from pipeline.steps.model import export as export_flow
+from pipeline.store import keys
 
 
 def exported_model_asset() -> dg.AssetsDefinition:
     """Hugging Face files and a model card."""
 
     @dg.asset(
-        key=export_flow.KEY,
+        key=keys.EXPORTED_MODEL,
         deps=["pretrained_model", "evaluation"],
         group_name="model",
         kinds={"huggingface"},
         code_version=export_flow.VERSION,
-        check_specs=checks.specs(dg.AssetKey(export_flow.KEY), checks.EXPORTED),
+        check_specs=checks.specs(dg.AssetKey(keys.EXPORTED_MODEL), checks.EXPORTED),
         description="The final checkpoint as `transformers` opens it, with a model card and its lineage.",
     )
     @user_errors_as_failures

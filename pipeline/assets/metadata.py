@@ -18,6 +18,11 @@ Arguments = ParamSpec("Arguments")
 Outcome = TypeVar("Outcome")
 
 
+def asset_key(key: str) -> dg.AssetKey:
+    """Dagster's name for what the store keeps under `key`."""
+    return dg.AssetKey(key.split("/"))
+
+
 def materialized(
     version: Version, metadata: Mapping[str, Any], checked: Iterable[dg.AssetCheckResult] = ()
 ) -> dg.MaterializeResult:

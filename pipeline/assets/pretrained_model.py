@@ -6,7 +6,7 @@ from dataclasses import asdict
 import dagster as dg
 
 from pipeline.assets import checkpoints, checks
-from pipeline.assets.metadata import materialized, user_errors_as_failures
+from pipeline.assets.metadata import asset_key, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
 from pipeline.recipe.recipe import Recipe
@@ -14,6 +14,7 @@ from pipeline.reports.images import as_text, inline, inline_png
 from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.training import plan as train_flow
 from pipeline.steps.training.launcher import launcher
+from pipeline.store import keys
 from pipeline.store.versions import Version
 
 GPU_POOL = "gpu"  # one at a time: dagster.yaml
@@ -23,12 +24,12 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
     """The finished run. An interrupted one goes on from its newest whole checkpoint."""
 
     @dg.asset(
-        key=train_flow.KEY,
-        deps=["tokenizer", *(dg.AssetKey(["token_shards", name]) for name in recipe.corpus_names)],
+        key=keys.PRETRAINED_MODEL,
+        deps=[keys.TOKENIZER, *(asset_key(keys.token_shards(name)) for name in recipe.corpus_names)],
         group_name="model",
         kinds={"pytorch"},
         code_version=train_flow.VERSION,
-        check_specs=checks.specs(dg.AssetKey(train_flow.KEY), checks.PRETRAINED),
+        check_specs=checks.specs(dg.AssetKey(keys.PRETRAINED_MODEL), checks.PRETRAINED),
         pool=GPU_POOL,
         description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in a "
         "process of its own.",

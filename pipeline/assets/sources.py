@@ -4,18 +4,18 @@ changed.
 
 import dagster as dg
 
-from pipeline.assets.corpora import corpus_key
-from pipeline.assets.metadata import user_errors_as_failures
+from pipeline.assets.metadata import asset_key, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Corpus
 from pipeline.steps.lineage import source_state as observe_flow
+from pipeline.store import keys
 
 
 def source_asset(corpus: Corpus) -> dg.SourceAsset:
     """Observed at the start of each run, and by the sensor."""
 
     @dg.observable_source_asset(
-        key=corpus_key(corpus.name, "source"),
+        key=asset_key(keys.source(corpus.name)),
         group_name=corpus.name,
         description=f"Where the documents of `{corpus.name}` come from. Its version changes when they may "
         "have.",

@@ -3,21 +3,21 @@
 import dagster as dg
 
 from pipeline.assets import checks
-from pipeline.assets.corpora import corpus_key
-from pipeline.assets.metadata import materialized, user_errors_as_failures
+from pipeline.assets.metadata import asset_key, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Corpus
 from pipeline.steps.tokens import shards as shards_flow
+from pipeline.store import keys
 
 
 def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
     """Megatron `.bin`/`.idx`, train and validation."""
 
-    key = dg.AssetKey(["token_shards", corpus.name])
+    key = asset_key(keys.token_shards(corpus.name))
 
     @dg.asset(
         key=key,
-        deps=[corpus_key(corpus.name, "scrubbed"), corpus_key(corpus.name, "quality"), "dedup", "tokenizer"],
+        deps=[*map(asset_key, keys.judged(corpus.name)), keys.DEDUP, keys.TOKENIZER],
         group_name="token_shards",
         kinds={"memmap"},
         code_version=shards_flow.VERSION,

@@ -6,14 +6,14 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from pipeline.assets.corpora import corpus_key
-from pipeline.assets.metadata import materialized, user_errors_as_failures
+from pipeline.assets.metadata import asset_key, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import tokenizer as report
 from pipeline.reports.images import inline
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens import tokenizer as tokenizer_flow
+from pipeline.store import keys
 
 
 class TokenizerConfig(dg.Config):
@@ -26,11 +26,8 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
     """Frozen: it is reused when the corpora change."""
 
     @dg.asset(
-        key="tokenizer",
-        deps=[
-            "dedup",
-            *(corpus_key(name, stage) for name in recipe.corpus_names for stage in ("scrubbed", "quality")),
-        ],
+        key=keys.TOKENIZER,
+        deps=[asset_key(key) for key in tokenizer_flow.input_keys(recipe.corpus_names)],
         group_name="mixture",
         kinds={"huggingface"},
         code_version=bpe.VERSION,

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.cli.printable import printable
-from pipeline.store import staleness
+from pipeline.store import keys, staleness
 from pipeline.store.errors import PipelineError
 from pipeline.store.parquet import batches
 from pipeline.store.versions import Part, Store, Version
@@ -79,7 +79,7 @@ def _print_reasons(store: Store, corpora: Sequence[str]) -> None:
 
     print(f"{'corpus':<20} {'verdict':<26} {'documents':>12} {'share':>7}  examples")
     for corpus in corpora:
-        for reason in reasons(store.current(f"corpora/{corpus}/quality")):
+        for reason in reasons(store.current(keys.quality(corpus))):
             numbers = f"{reason.documents:>12,} {reason.share:>7.1%}"
             print(f"{corpus:<20} {reason.rule or 'kept':<26} {numbers}  {' '.join(reason.examples)}".rstrip())
 
@@ -93,10 +93,10 @@ def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
     )
     thresholds = ["languages", "min_language_confidence"] if rule == "language" else [rule]
     for corpus in corpora:
-        verdicts, scrubbed = (store.current(f"corpora/{corpus}/{stage}") for stage in ("quality", "scrubbed"))
+        verdicts, scrubbed = store.current(keys.quality(corpus)), store.current(keys.scrubbed(corpus))
         if rule == "language" and verdicts.manifest["params"].get("languages") is None:
             continue  # never detected
-        signals = store.current(f"corpora/{corpus}/{table}")
+        signals = store.current(keys.of_corpus(corpus, table))
         for version, source in ((verdicts, signals), (signals, scrubbed)):
             if version.manifest["inputs"].get(source.key) != source.data_version:
                 raise InspectError(
@@ -115,9 +115,7 @@ def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
 def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
     """What quotes an evaluation set: id, the set and the words, how the text begins."""
     for corpus in corpora:
-        hits, scrubbed = (
-            store.current(f"corpora/{corpus}/{stage}") for stage in ("contamination", "scrubbed")
-        )
+        hits, scrubbed = store.current(keys.contamination(corpus)), store.current(keys.scrubbed(corpus))
         staleness.check({version.key: version for version in (hits, scrubbed)})
         for part in hits.parts:
             found = pq.read_table(hits.file(part, "contamination"))
@@ -131,11 +129,11 @@ def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
 
 def _duplicates(store: Store, reason: str, known: Sequence[str], corpora: Sequence[str]) -> Iterator[str]:
     """What dedup removed for `reason`, and below it the document that stayed in its place."""
-    decisions = store.current("dedup")
-    scrubbed = {corpus: store.current(f"corpora/{corpus}/scrubbed") for corpus in known}
+    decisions = store.current(keys.DEDUP)
+    scrubbed = {corpus: store.current(keys.scrubbed(corpus)) for corpus in known}
     for corpus in corpora:
         for part in decisions.parts:
-            if part.name.partition(".")[0] != corpus:
+            if keys.decided_corpus(part.name) != corpus:
                 continue
             removed = _where(decisions, part, "decisions", "reason", reason)
             for start in range(0, removed.num_rows, 100):

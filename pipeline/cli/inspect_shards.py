@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from pipeline.cli.printable import printable
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _found(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet], Vo
     from pipeline.store.versions import KEY, default_store
 
     store = default_store()
-    stored_here = what is not None and KEY.fullmatch(what) is not None and store.has(f"token_shards/{what}")
+    stored_here = what is not None and KEY.fullmatch(what) is not None and store.has(keys.token_shards(what))
     if what is not None and not stored_here:
         if not Path(what).exists() and not Path(f"{what}.idx").exists():
             raise ShardsError(
@@ -93,7 +94,7 @@ def _found(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet], Vo
             )
         return in_place(Path(what), splits), vocabulary_beside(Path(what))
     corpora = load_recipe(recipe_path()).corpus_names if what is None else [what]
-    versions = [store.current(f"token_shards/{corpus}") for corpus in corpora]
+    versions = [store.current(keys.token_shards(corpus)) for corpus in corpora]
     sets = [stored(version, split) for version in versions for split in splits]
     return [shards for shards in sets if shards.prefixes], vocabulary_of(store, versions)
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import default_store
 
@@ -118,8 +119,8 @@ def described(one: "Checkpoint") -> Iterator[str]:
     yield ""
     for corpus in recipe["corpora"]:
         yield from _corpus(one, corpus)
-    yield _stage("dedup", assets["dedup"])
-    yield _stage("tokenizer", assets["tokenizer"])
+    yield _stage("dedup", assets[keys.DEDUP])
+    yield _stage("tokenizer", assets[keys.TOKENIZER])
     yield ""
     yield from (
         f"{name:<16} {json.dumps(recipe[name])}" for name in PARAMETERS if recipe.get(name) is not None
@@ -136,7 +137,7 @@ def _code(commit: str | None) -> str:
 
 def _corpus(one: "Checkpoint", corpus: Mapping[str, Any]) -> Iterator[str]:
     name, assets = corpus["name"], one.lineage["assets"]
-    source = assets[f"corpora/{name}/raw"].get("inputs", {})
+    source = assets[keys.raw(name)].get("inputs", {})
     at = ", ".join(f"{what} {value[:40]}" for what, value in source.items())
     yield (
         f"corpus {name}: {one.corpus_tokens.get(name, 0):,} tokens trained on until then, "
@@ -145,12 +146,12 @@ def _corpus(one: "Checkpoint", corpus: Mapping[str, Any]) -> Iterator[str]:
     yield f"  {json.dumps(corpus['source'])}"
     yield f"  {at}"
     for stage in ("raw", "scrubbed", "quality", "contamination"):
-        if f"corpora/{name}/{stage}" in assets:
-            yield _stage(f"  {stage}", assets[f"corpora/{name}/{stage}"])
+        if keys.of_corpus(name, stage) in assets:
+            yield _stage(f"  {stage}", assets[keys.of_corpus(name, stage)])
     decided = one.lineage.get("dedup", {}).get(name)
     if decided:
         yield f"  {'dedup':<16} {_counts(decided)}"
-    yield _stage("  shards", assets[f"token_shards/{name}"])
+    yield _stage("  shards", assets[keys.token_shards(name)])
     yield ""
 
 
@@ -173,7 +174,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def _of_corpus(one: "Checkpoint", corpus: str) -> dict[str, Any]:
-    raw = one.lineage["assets"][f"corpora/{corpus}/raw"]
+    raw = one.lineage["assets"][keys.raw(corpus)]
     versions = {"raw": raw["data_version"], **raw.get("inputs", {})}
     return {
         "checkpoint": one.name,

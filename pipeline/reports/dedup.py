@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from pipeline.reports.images import encoded
 from pipeline.steps.dedup.dedup import DUPLICATES_OF
-from pipeline.steps.dedup.limits import by_corpus, corpus_of
+from pipeline.steps.dedup.limits import by_corpus
+from pipeline.store import keys
 from pipeline.store.parquet import batches
 from pipeline.store.versions import Store, Version
 
@@ -100,7 +101,7 @@ def largest(store: Store, version: Version) -> list[Cluster]:
             columns=["id", "cluster"],
             filters=pc.field("keep") & (pc.field("cluster") > 1),
         )
-        found += [(row["cluster"], row["id"], corpus_of(part)) for row in table.to_pylist()]
+        found += [(row["cluster"], row["id"], keys.decided_corpus(part.name)) for row in table.to_pylist()]
         found = sorted(found, key=lambda one: (-one[0], one[1]))[:CLUSTERS]
     examples = _examples(version, [kept for _, kept, _ in found])
     texts = _beginnings(
@@ -132,7 +133,7 @@ def _examples(version: Version, kept: Sequence[str]) -> dict[str, tuple[str, str
             version.file(part, "decisions"), columns=["id", "duplicate_of", "jaccard"], filters=where
         ).to_pylist():
             if row["jaccard"] < found.get(row["duplicate_of"], ("", "", 2.0))[2]:
-                found[row["duplicate_of"]] = corpus_of(part), row["id"], row["jaccard"]
+                found[row["duplicate_of"]] = keys.decided_corpus(part.name), row["id"], row["jaccard"]
     return found
 
 
@@ -145,7 +146,7 @@ def _beginnings(store: Store, corpora: Sequence[str], ids: Sequence[str]) -> dic
     wanted = pa.array(ids, pa.string())
     texts: dict[str, str] = {}
     for corpus in sorted(set(corpora)):
-        for path in store.current(f"corpora/{corpus}/scrubbed").files("documents"):
+        for path in store.current(keys.scrubbed(corpus)).files("documents"):
             if pc.any(pc.is_in(pq.read_table(path, columns=["id"]).column("id"), value_set=wanted)).as_py():
                 for batch in batches(path, ["id", "text"]):
                     found = batch.filter(pc.is_in(batch.column("id"), value_set=wanted))

@@ -1,12 +1,13 @@
 """What a run ends by saying."""
 
 from pipeline.steps.model import evaluate as evaluate_flow
+from pipeline.store import keys
 from pipeline.store.versions import Store
 
 
 def summary(store: Store) -> str:
     """Where the model is, its bits per byte beside xz's, its samples, how to open the UI."""
-    exported, found = store.current("exported_model"), evaluate_flow.read(store.current(evaluate_flow.KEY))
+    exported, found = store.current(keys.EXPORTED_MODEL), evaluate_flow.read(store.current(keys.EVALUATION))
     bits, held_out, xz = found["bits_per_byte"], found["held_out_bytes"], found["compressors"]["xz -9"]
     lines = [
         f"Model        {exported.path}",

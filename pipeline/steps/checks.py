@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from pipeline.recipe.check_limits import CheckLimits
-from pipeline.steps.dedup import dedup
 from pipeline.steps.dedup.limits import by_corpus
 from pipeline.steps.model import bigram
 from pipeline.steps.model import evaluate as evaluate_flow
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.tokens.split_writer import SPLITS, TRAIN, VALIDATION
 from pipeline.steps.training import plan
+from pipeline.store import keys
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.versions import Store, Version
 from trainer.data.shards import Shard, TokenStream
@@ -131,10 +131,10 @@ def adds_up(store: Store, corpus: str) -> Finding:
     tokens on disk.
     """
     raw, scrubbed, quality = (
-        store.current(f"corpora/{corpus}/{stage}").counts for stage in ("raw", "scrubbed", "quality")
+        store.current(stage(corpus)).counts for stage in (keys.raw, keys.scrubbed, keys.quality)
     )
-    decided = by_corpus(store.current(dedup.KEY)).get(corpus, {"documents": 0, "kept": 0, "removed": 0})
-    version = store.current(f"token_shards/{corpus}")
+    decided = by_corpus(store.current(keys.DEDUP)).get(corpus, {"documents": 0, "kept": 0, "removed": 0})
+    version = store.current(keys.token_shards(corpus))
     shards = version.counts
     on_disk = [Shard(prefix) for split in SPLITS for prefix in prefixes(version, split)]
     documents = sum(shards[f"{split}_documents"] for split in SPLITS)
@@ -189,11 +189,11 @@ def _losses(metrics: Path) -> dict[str, Any]:
 
 def beats_bigram(store: Store, evaluation: Version) -> Finding:
     """The model's loss on held-out text beside that of a bigram model counted on the same training shards."""
-    result = plan.result(store, store.current(plan.KEY))
+    result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
     assets = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))["assets"]
-    vocab_size = assets["tokenizer"]["counts"]["entries"]
+    vocab_size = assets[keys.TOKENIZER]["counts"]["entries"]
     nats = tokens = 0.0
-    for key in (key for key in assets if key.startswith("token_shards/")):
+    for key in map(keys.token_shards, keys.corpora_with_shards(assets)):
         version = store.open(key, Path(assets[key]["path"]).name)
         found = _bigram(version, vocab_size)
         if found is not None:

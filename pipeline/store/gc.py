@@ -16,10 +16,11 @@ from typing import Any
 
 import yaml
 
+from pipeline.store import keys
 from pipeline.store.training_runs import RUNS
 from pipeline.store.versions import Store, reports_on
 
-DATA = ("corpora", "dedup", "dedup_evidence", "evaluation_ngrams", "token_shards")
+DATA = (keys.CORPORA, keys.DEDUP, keys.DEDUP_EVIDENCE, keys.EVALUATION_NGRAMS, keys.TOKEN_SHARDS)
 # a killed stage resumes from its partial directory; after a day nobody came back for it
 UNFINISHED_AFTER_SECONDS = 24 * 3600.0
 
@@ -90,7 +91,7 @@ def _lineages(store: Store) -> Iterator[dict[str, Any]]:
         yield yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader).get("lineage", {})
     for path in (store.root / RUNS).glob("*/checkpoints/*/lineage.json"):
         yield json.loads(path.read_text(encoding="utf-8"))
-    for path in store.root.glob("exported_model/*/lineage.json"):
+    for path in (store.root / keys.EXPORTED_MODEL).glob("*/lineage.json"):
         yield json.loads(path.read_text(encoding="utf-8"))
 
 

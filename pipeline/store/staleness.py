@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
-from pipeline.store.kept_documents import decision_name
 from pipeline.store.versions import Version
-
-DEDUP = "dedup"  # flows.dedup, which asks here, cannot be imported
 
 
 class StaleError(PipelineError):
@@ -23,11 +21,11 @@ def check(in_use: Mapping[str, Version]) -> None:
     others only.
     """
     now = {key: version.data_version for key, version in in_use.items()}
-    if DEDUP in in_use:
-        now |= {f"{DEDUP}/{part.name}": part.data_version for part in in_use[DEDUP].parts}
+    if keys.DEDUP in in_use:
+        now |= {keys.dedup_part(part.name): part.data_version for part in in_use[keys.DEDUP].parts}
     for version in in_use.values():
         for name, data_version in _made_from(version):
-            known = name in in_use or (DEDUP in in_use and name.startswith(f"{DEDUP}/"))
+            known = name in in_use or (keys.DEDUP in in_use and keys.is_dedup_part(name))
             if known and now.get(name) != data_version:
                 raise StaleError(
                     f"{version.key} was made from another version of {name} ({data_version[:12]}) than the "
@@ -37,18 +35,14 @@ def check(in_use: Mapping[str, Version]) -> None:
 
 
 def _made_from(version: Version) -> Iterator[tuple[str, str]]:
-    """What a version was made from, and at which data version. Decisions, which shards name without their
-    corpus, are named as dedup does.
+    """What a version was made from, and at which data version. Token shards name the decisions on their parts
+    without the corpus: it is put back in.
     """
-    if version.key == "tokenizer":
+    if version.key == keys.TOKENIZER:
         return
     for name, data_version in version.manifest["inputs"].items():
-        key, _, part = name.partition("/")
-        yield (
-            (
-                f"{DEDUP}/{decision_name(version.key.rpartition('/')[2], part)}"
-                if key == DEDUP and part
-                else name
-            ),
-            data_version,
-        )
+        if keys.is_dedup_part(name):
+            corpus, part = keys.corpus_of_shards(version.key), name.partition("/")[2]
+            yield keys.dedup_part(keys.decisions(corpus, part)), data_version
+        else:
+            yield name, data_version

@@ -13,6 +13,7 @@ import dagster as dg
 import pytest
 
 from pipeline.steps.training import plan
+from pipeline.store import keys
 from tests.hosts import Host, network
 from tests.integration.project import TRAINING, Project, until
 from trainer.run import metrics
@@ -91,7 +92,7 @@ def recorded(project: Project) -> set[int]:
 
 def ran_once(project: Project) -> bool:
     """Each step is in the history once, in order, whoever died in between."""
-    run_dir = plan.result(project.store, project.store.current(plan.KEY))["run_dir"]
+    run_dir = plan.result(project.store, project.store.current(keys.PRETRAINED_MODEL))["run_dir"]
     steps = [
         record["step"] for record in metrics.read(run_dir / "metrics.jsonl") if record["kind"] == "train"
     ]

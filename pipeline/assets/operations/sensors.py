@@ -4,14 +4,20 @@ nothing else.
 
 import dagster as dg
 
-from pipeline.assets.corpora import corpus_key
+from pipeline.assets.metadata import asset_key
 from pipeline.assets.operations import orphaned_runs
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.steps.lineage import source_state as observe_flow
 from pipeline.steps.lineage.source_state import Observed, State
+from pipeline.store import keys
 from pipeline.store.fingerprint import combined
 
-OF_DOCUMENTS = ("source", "raw", "scrubbed", "quality")  # what depends on nothing but its own corpus
+OF_DOCUMENTS = (
+    keys.source,
+    keys.raw,
+    keys.scrubbed,
+    keys.quality,
+)  # what depends on nothing but its own corpus
 CHANGE_TAG = "groundwork/change"  # which change of which corpora a run was started for
 
 
@@ -86,7 +92,7 @@ def _request(found: list[Observed], assets: list[dg.AssetKey]) -> dg.RunRequest 
     if not outdated:
         return None
     as_they_are = {
-        corpus_key(one.corpus, stage)
+        asset_key(stage(one.corpus))
         for one in found
         if one.state in (State.UP_TO_DATE, State.UNKNOWN)
         for stage in OF_DOCUMENTS
@@ -106,4 +112,4 @@ def _nothing_to_do(found: list[Observed]) -> str:
 
 
 def _observation(one: Observed) -> dg.AssetObservation:
-    return dg.AssetObservation(corpus_key(one.corpus, "source"), tags={"dagster/data_version": one.version})
+    return dg.AssetObservation(asset_key(keys.source(one.corpus)), tags={"dagster/data_version": one.version})

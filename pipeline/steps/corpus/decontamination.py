@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from pipeline.recipe.decontamination import Decontamination
 from pipeline.stages import decontamination, pii
 from pipeline.steps.corpus.ingest import collect
+from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.parts import PartTask, add, derive, part_tasks
 from pipeline.store.versions import File, Part, Store, Version, Work
 
-KEY = "evaluation_ngrams"
 REASON = "contaminated"
 PART_BYTES = 128_000_000
 VERDICTS_SCHEMA = pa.schema(
@@ -43,7 +43,7 @@ def index(store: Store, engine: Engine, params: Decontamination, scrubbing: pii.
     names = [one.name for one in params.sets]
     settings = {"ngrams": params.ngrams, "scrub": scrubbing, "sets": names}
     work = Work(
-        KEY,
+        keys.EVALUATION_NGRAMS,
         f"{decontamination.VERSION} {pii.VERSION}",
         settings,
         {version.key: version.data_version for version in versions},
@@ -91,25 +91,19 @@ def _texts(versions: Sequence[Version], scrubbing: pii.PiiParams) -> Iterator[tu
 
 def find(store: Store, engine: Engine, corpus: str, params: Decontamination) -> Version:
     """Tables `contamination`, the hits, and `verdicts`, which keeps the documents without one."""
-    scrubbed, quality, ngrams = (
-        store.current(key) for key in (f"corpora/{corpus}/scrubbed", f"corpora/{corpus}/quality", KEY)
-    )
+    scrubbed, quality, ngrams = map(store.current, (*keys.judged(corpus), keys.EVALUATION_NGRAMS))
     inputs = {version.key: version.data_version for version in (scrubbed, quality, ngrams)}
     names = [one.name for one in params.sets]
     settings = {"sets": names, "ngrams": ngrams.data_version}  # all of the n-grams concern each part
-    work = Work(contamination_key(corpus), decontamination.VERSION, settings, inputs)
+    work = Work(keys.contamination(corpus), decontamination.VERSION, settings, inputs)
     tasks = part_tasks(work, [(scrubbed, "documents"), (quality, "verdicts")])
     return derive(store, engine, work, tasks, _Search(ngrams.files("ngrams")[0], tuple(names)))
 
 
-def contamination_key(corpus: str) -> str:
-    return f"corpora/{corpus}/contamination"
-
-
-def keys(corpora: Sequence[str]) -> list[str]:
+def searched_keys(corpora: Sequence[str]) -> list[str]:
     """What was searched, what for, and what was found."""
-    searched = (f"corpora/{corpus}/{stage}" for corpus in corpora for stage in ("scrubbed", "quality"))
-    return [KEY, *searched, *map(contamination_key, corpora)]
+    searched = (key for corpus in corpora for key in keys.judged(corpus))
+    return [keys.EVALUATION_NGRAMS, *searched, *map(keys.contamination, corpora)]
 
 
 @dataclass(frozen=True)

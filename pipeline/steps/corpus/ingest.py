@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pipeline.sources import OfflineError, Rejected, SourceConfig, Unit, open_source
 from pipeline.steps.corpus.duplicate_ids import REJECTS_SCHEMA, set_aside_repeated_ids
+from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.file_hashes import FileHashes
@@ -55,8 +56,8 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
     try:
         units = source.units()
     except OfflineError as error:
-        return _in_use(store, key(corpus), code_version, params, error)
-    work = Work(key(corpus), code_version, params, _inputs(units))
+        return _in_use(store, keys.raw(corpus), code_version, params, error)
+    work = Work(keys.raw(corpus), code_version, params, _inputs(units))
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
@@ -180,10 +181,6 @@ def buckets(units: Sequence[Unit], part_bytes: int) -> list[Bucket]:
 
 def _name_hash(unit: Unit) -> str:
     return hashlib.blake2b(unit.name.encode(), digest_size=8).hexdigest()
-
-
-def key(corpus: str) -> str:
-    return f"corpora/{corpus}/raw"
 
 
 def observe(store: Store, corpus: str, config: SourceConfig) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from pipeline.stages import language, quality
+from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.parquet import PartWriter, batches
@@ -30,8 +31,8 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
     """The verdict on each document: table `verdicts` of corpora/<corpus>/quality, beside
     corpora/<corpus>/signals and .../languages.
     """
-    scrubbed = store.current(f"corpora/{corpus}/scrubbed")
-    measuring = Work(f"corpora/{corpus}/signals", quality.VERSION, {}, {scrubbed.key: scrubbed.data_version})
+    scrubbed = store.current(keys.scrubbed(corpus))
+    measuring = Work(keys.signals(corpus), quality.VERSION, {}, {scrubbed.key: scrubbed.data_version})
     tables = [
         (
             derive(store, engine, measuring, part_tasks(measuring, [(scrubbed, "documents")]), _measure_part),
@@ -39,9 +40,7 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
         )
     ]
     if params.languages is not None:
-        detecting = Work(
-            f"corpora/{corpus}/languages", language.VERSION, {}, {scrubbed.key: scrubbed.data_version}
-        )
+        detecting = Work(keys.languages(corpus), language.VERSION, {}, {scrubbed.key: scrubbed.data_version})
         tables.append(
             (
                 derive(
@@ -51,7 +50,7 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
             )
         )
     judging = Work(
-        f"corpora/{corpus}/quality",
+        keys.quality(corpus),
         quality.VERSION,
         params,
         {version.key: version.data_version for version, _ in tables},

@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.stages import pii
+from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches
@@ -13,8 +14,8 @@ from pipeline.store.versions import Part, Store, Version, Work
 
 def scrub(store: Store, engine: Engine, corpus: str, params: pii.PiiParams) -> Version:
     """The scrubbed version of a corpus: tables `documents` and `spans`."""
-    raw = store.current(f"corpora/{corpus}/raw")
-    work = Work(f"corpora/{corpus}/scrubbed", pii.VERSION, params, {raw.key: raw.data_version})
+    raw = store.current(keys.raw(corpus))
+    work = Work(keys.scrubbed(corpus), pii.VERSION, params, {raw.key: raw.data_version})
     return derive(
         store, engine, work, part_tasks(work, [(raw, "documents")]), partial(_scrub_part, params=params)
     )

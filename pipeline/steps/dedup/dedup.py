@@ -21,14 +21,12 @@ from pipeline.steps.corpus import decontamination
 from pipeline.steps.dedup import verification
 from pipeline.steps.dedup.candidates import link
 from pipeline.steps.dedup.signatures import Signed, laid_out, sign
-from pipeline.store import staleness
+from pipeline.store import keys, staleness
 from pipeline.store.engine import Engine
-from pipeline.store.kept_documents import decision_name
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, tally
 from pipeline.store.versions import Draft, Part, Store, Version, Work
 
-KEY = "dedup"
 DUPLICATES_OF = "duplicates_of"  # the counts of removed duplicates by the corpus of the document that stays
 
 
@@ -46,12 +44,12 @@ def deduplicate(
     is like one of them.
     """
     if decontaminated:
-        staleness.check({key: store.current(key) for key in decontamination.keys(corpora)})
+        staleness.check({key: store.current(key) for key in decontamination.searched_keys(corpora)})
     versions = [sign(store, engine, corpus, params, decontaminated) for corpus in corpora]
     inputs = {version.key: version.data_version for version in versions}
     # The order decides which of two duplicates stays. An input and no setting, since most parts remain as
     # they are when a corpus is added.
-    work = Work(KEY, dedup.VERSION, params, {"corpora in order": ", ".join(corpora), **inputs})
+    work = Work(keys.DEDUP, dedup.VERSION, params, {"corpora in order": ", ".join(corpora), **inputs})
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
@@ -116,7 +114,7 @@ class _Decisions:
 
     @property
     def name(self) -> str:
-        return decision_name(self.piece.corpus, self.piece.part.name)
+        return keys.decisions(self.piece.corpus, self.piece.part.name)
 
     def part(self, directory: Path) -> Part:
         """Writes the table, row group by row group of the signatures."""

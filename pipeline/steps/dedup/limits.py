@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.recipe.dedup_limits import DedupGuard
+from pipeline.store import keys
 from pipeline.store.parts import add
 from pipeline.store.versions import Part, Version
 
@@ -26,13 +27,8 @@ def by_corpus(version: Version) -> dict[str, dict[str, int]]:
     """The counts of the decisions on each corpus."""
     totals: dict[str, dict[str, int]] = {}
     for part in version.parts:
-        add(totals.setdefault(corpus_of(part), {}), part.counts)
+        add(totals.setdefault(keys.decided_corpus(part.name), {}), part.counts)
     return totals
-
-
-def corpus_of(part: Part) -> str:
-    """The corpus that a part of the decisions is about."""
-    return part.name.partition(".")[0]
 
 
 def _lost(version: Version, max_share: float) -> Iterator[str]:
@@ -40,7 +36,11 @@ def _lost(version: Version, max_share: float) -> Iterator[str]:
         share = counts["removed"] / max(counts["documents"], 1)
         if share > max_share:
             removed = pc.field("keep") == pc.scalar(False)
-            parts = [part for part in version.parts if corpus_of(part) == corpus and part.counts["removed"]]
+            parts = [
+                part
+                for part in version.parts
+                if keys.decided_corpus(part.name) == corpus and part.counts["removed"]
+            ]
             ids = _ids(version, parts[0], removed)
             yield (
                 f"corpus {corpus!r} loses {counts['removed']:,} of {counts['documents']:,} documents "
@@ -72,7 +72,10 @@ def _largest(version: Version) -> list[tuple[int, str, str, str]]:
             filters=pc.field("keep") & (pc.field("cluster") > 1),
         )
         found = sorted(
-            [*found, *((row["cluster"], row["id"], corpus_of(part)) for row in table.to_pylist())],
+            [
+                *found,
+                *((row["cluster"], row["id"], keys.decided_corpus(part.name)) for row in table.to_pylist()),
+            ],
             reverse=True,
         )[:EXAMPLES]
     clusters = []

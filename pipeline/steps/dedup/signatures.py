@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages import dedup
-from pipeline.steps.corpus.decontamination import contamination_key
+from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.parquet import PartWriter, kept_batches
 from pipeline.store.parts import PartTask, derive, part_tasks
@@ -58,17 +58,17 @@ def sign(
     """
     sources = _sources(store, corpus, decontaminated)
     inputs = {version.key: version.data_version for version, _ in sources}
-    work = Work(f"corpora/{corpus}/signatures", dedup.VERSION, params, inputs)
+    work = Work(keys.signatures(corpus), dedup.VERSION, params, inputs)
     return derive(store, engine, work, part_tasks(work, sources), partial(_sign_part, params=params))
 
 
 def _sources(store: Store, corpus: str, decontaminated: bool) -> list[tuple[Version, str]]:
     """The text of a corpus and the tables that leave some of it out, as (version, table)."""
     found = [
-        (store.current(f"corpora/{corpus}/scrubbed"), "documents"),
-        (store.current(f"corpora/{corpus}/quality"), "verdicts"),
+        (store.current(keys.scrubbed(corpus)), "documents"),
+        (store.current(keys.quality(corpus)), "verdicts"),
     ]
-    return [*found, (store.current(contamination_key(corpus)), "verdicts")] if decontaminated else found
+    return [*found, (store.current(keys.contamination(corpus)), "verdicts")] if decontaminated else found
 
 
 def laid_out(

@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 from pipeline.stages import dedup
 from pipeline.steps.dedup.candidate_texts import Wanted, fetch, read
 from pipeline.steps.dedup.signatures import Signed
+from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.fingerprint import canonical_json
 from pipeline.store.parquet import PartWriter
 from pipeline.store.versions import Draft, Part, Store, Version, Work, total_counts
 
-KEY = "dedup_evidence"
 TABLE = "clusters"
 SHARD_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of shingles, keys and tables
 SCHEMA = pa.schema(
@@ -59,7 +59,7 @@ def verify(
     """What `dedup.verify` says of each text of the clusters; a text without company keeps itself."""
     shards = _shards(clusters)
     work = Work(
-        KEY,
+        keys.DEDUP_EVIDENCE,
         dedup.VERSION,
         params,
         {"clusters": hashlib.sha256(b"".join(shard.keys for shard in shards)).hexdigest()},
@@ -155,9 +155,9 @@ def _made(
 
 def _earlier(store: Store, work: Work) -> list[Path]:
     """The results of the version in use, if they mean the same, in the order of their keys."""
-    if not store.has(KEY):
+    if not store.has(keys.DEDUP_EVIDENCE):
         return []
-    version = store.current(KEY)
+    version = store.current(keys.DEDUP_EVIDENCE)
     same = version.manifest["code_version"] == work.code_version and version.manifest["params"] == json.loads(
         canonical_json(work.params)
     )

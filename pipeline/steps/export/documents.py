@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from pipeline.stages.tokenizer import share_of
 from pipeline.steps.export.manifest import record
-from pipeline.store import staleness
+from pipeline.store import keys, staleness
 from pipeline.store.atomic_directory import atomic_directory
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.params import DOCUMENT_SCHEMA
@@ -20,7 +20,7 @@ from pipeline.store.parts import add, text_bytes
 from pipeline.store.versions import Store
 
 SCHEMA = pa.schema([pa.field("corpus", pa.string(), nullable=False), *DOCUMENT_SCHEMA])
-STAGES = ("scrubbed", "signals", "quality", "signatures")
+STAGES = (keys.scrubbed, keys.signals, keys.quality, keys.signatures)
 FILE_BYTES = 256_000_000  # of text in one file
 Counts = dict[str, int]
 
@@ -41,7 +41,7 @@ def export_documents(
     """
     versions = {
         key: store.current(key)
-        for key in ("dedup", *(f"corpora/{corpus}/{stage}" for corpus in corpora for stage in STAGES))
+        for key in (keys.DEDUP, *(stage(corpus) for corpus in corpora for stage in STAGES))
     }
     staleness.check(versions)
     counts: Counts = {f"{split}_{what}": 0 for split in splits for what in ("documents", "text_bytes")}

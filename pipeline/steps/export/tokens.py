@@ -12,6 +12,7 @@ import numpy as np
 
 from pipeline.steps.export.manifest import record
 from pipeline.steps.tokens.shard_sets import ShardSet, stored, vocabulary_of
+from pipeline.store import keys
 from pipeline.store.atomic_directory import atomic_directory
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import Store
@@ -51,7 +52,7 @@ def export_tokens(
 
     Raises StoreError, ShardSetError, ExportError and OutputError.
     """
-    versions = [store.current(f"token_shards/{corpus}") for corpus in corpora]
+    versions = [store.current(keys.token_shards(corpus)) for corpus in corpora]
     known = vocabulary_of(store, versions)
     sets = [shards for version in versions for split in splits if (shards := stored(version, split)).prefixes]
     if not sets:
@@ -63,7 +64,7 @@ def export_tokens(
         (directory / TOKENIZER).mkdir()
         for path in known.directory.glob("*token*.json"):
             shutil.copyfile(path, directory / TOKENIZER / path.name)
-        record(directory, chosen, [*versions, store.current("tokenizer")], counts)
+        record(directory, chosen, [*versions, store.current(keys.TOKENIZER)], counts)
     return counts
 
 

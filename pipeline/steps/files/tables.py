@@ -22,6 +22,7 @@ from pipeline.steps.corpus.duplicate_ids import REJECTS_SCHEMA
 from pipeline.steps.dedup import dedup as dedup_flow
 from pipeline.steps.files.output import PART, REJECTS, published
 from pipeline.steps.files.progress import InputBytes
+from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import DOCUMENT_SCHEMA
@@ -254,7 +255,7 @@ def _stored(store: Store, documents: "Documents", progress: Progress) -> Counts:
 
 
 def _draft(store: Store, stage: str) -> Draft:
-    work = Work(f"corpora/{CORPUS}/{stage}", "plain", {}, {})
+    work = Work(keys.of_corpus(CORPUS, stage), "plain", {}, {})
     store.directory(work.key).mkdir(parents=True)
     return Draft(store, work)
 

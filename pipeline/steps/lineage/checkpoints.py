@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.training_runs import NAME_LENGTH, RUNS
 from pipeline.store.versions import Store
 from trainer.config import RunConfig, load_run_config
 from trainer.data.order import sample_order
-
-OF_CORPUS = ("raw", "scrubbed", "signals", "languages", "quality", "contamination", "signatures")
 
 
 class LineageError(PipelineError):
@@ -61,7 +60,7 @@ class Checkpoint:
     def epochs(self, corpus: str) -> float:
         """How often the training tokens of a corpus were seen until then."""
         return self.corpus_tokens.get(corpus, 0) / max(
-            self.lineage["assets"][f"token_shards/{corpus}"]["counts"]["train_tokens"], 1
+            self.lineage["assets"][keys.token_shards(corpus)]["counts"]["train_tokens"], 1
         )
 
 
@@ -125,9 +124,9 @@ def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Chec
 def versions_of(one: Checkpoint, corpus: str) -> list[str]:
     """What a corpus was: the data version of each of its stages, what its source held and its revision."""
     assets = one.lineage["assets"]
-    keys = [*(f"corpora/{corpus}/{stage}" for stage in OF_CORPUS), f"token_shards/{corpus}"]
-    source = assets[f"corpora/{corpus}/raw"].get("inputs", {})
-    return [*(assets[key]["data_version"] for key in keys if key in assets), *source.values()]
+    stages = [*(keys.of_corpus(corpus, stage) for stage in keys.CORPUS_STAGES), keys.token_shards(corpus)]
+    source = assets[keys.raw(corpus)].get("inputs", {})
+    return [*(assets[key]["data_version"] for key in stages if key in assets), *source.values()]
 
 
 def run_config(run: Path) -> RunConfig:

@@ -21,7 +21,7 @@ from pipeline.stages import tokenizer as bpe
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, check_order, checkpoints, run_config
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.tokens.split_writer import TRAIN, VALIDATION
-from pipeline.store.kept_documents import decision_name
+from pipeline.store import keys
 from pipeline.store.parquet import kept_batches
 from pipeline.store.versions import Part, Store, Version
 from trainer.data.loader import TrainingData
@@ -97,18 +97,18 @@ def locate(store: Store, assets: dict[str, Any], document: str) -> Place | None:
     def version(key: str) -> Version:
         return store.open(key, Path(assets[key]["path"]).name)
 
-    for corpus in (key.split("/")[1] for key in assets if key.startswith("token_shards/")):
-        scrubbed = version(f"corpora/{corpus}/scrubbed")
+    for corpus in keys.corpora_with_shards(assets):
+        scrubbed = version(keys.scrubbed(corpus))
         part = _holding(scrubbed, document)
         if part is not None:
             quality, dedup, shards = (
-                version(f"corpora/{corpus}/quality"),
-                version("dedup"),
-                version(f"token_shards/{corpus}"),
+                version(keys.quality(corpus)),
+                version(keys.DEDUP),
+                version(keys.token_shards(corpus)),
             )
             tables = [
                 _file(quality, part.name, "verdicts"),
-                _file(dedup, decision_name(corpus, part.name), "decisions"),
+                _file(dedup, keys.decisions(corpus, part.name), "decisions"),
             ]
             reason = _rejected(tables, document)
             return (

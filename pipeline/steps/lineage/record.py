@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.steps.corpus import decontamination
-from pipeline.steps.dedup import dedup
 from pipeline.steps.dedup.limits import by_corpus
-from pipeline.store import staleness
+from pipeline.store import keys, staleness
 from pipeline.store.versions import Store, Version
 
 ROOT = Path(__file__).parents[3]
@@ -22,28 +20,18 @@ def of_recipe(store: Store, recipe: Recipe) -> dict[str, Any]:
     Raises StaleError when what is in use was not made from what is in use before it, since that would not be
     true.
     """
-    stages = [
-        "raw",
-        "scrubbed",
-        "signals",
-        *(["languages"] if recipe.quality.languages is not None else []),
-        "quality",
-        "signatures",
-    ]
-    keys = [f"corpora/{name}/{stage}" for name in recipe.corpus_names for stage in stages]
+    languages = recipe.quality.languages is not None
+    made = [key for name in recipe.corpus_names for key in keys.before_dedup(name, languages)]
     if recipe.decontamination is not None:
-        keys += [
-            decontamination.KEY,
-            *(decontamination.contamination_key(name) for name in recipe.corpus_names),
-        ]
-    keys += [dedup.KEY, "tokenizer", *(f"token_shards/{name}" for name in recipe.corpus_names)]
-    versions = {key: store.current(key) for key in keys}
+        made += [keys.EVALUATION_NGRAMS, *map(keys.contamination, recipe.corpus_names)]
+    made += [keys.DEDUP, keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)]
+    versions = {key: store.current(key) for key in made}
     staleness.check(versions)
     return {
         "recipe": recipe.model_dump(mode="json", by_alias=True),
         "git_commit": git_commit(),
         "assets": {version.key: _asset(store, version) for version in versions.values()},
-        "dedup": by_corpus(versions[dedup.KEY]),
+        "dedup": by_corpus(versions[keys.DEDUP]),
     }
 
 
@@ -60,7 +48,7 @@ def _asset(store: Store, version: Version) -> dict[str, Any]:
         "params": {name: value for name, value in manifest["params"].items() if name != "source"},
         # Of shards, also the decisions on each part: as many as there are parts, and all in the fingerprint.
         "inputs": {
-            name: made_from for name, made_from in manifest["inputs"].items() if not name.startswith("dedup/")
+            name: made_from for name, made_from in manifest["inputs"].items() if not keys.is_dedup_part(name)
         },
         "tools": manifest["tools"],
         "counts": version.counts,

@@ -15,6 +15,7 @@ from pipeline.recipe.recipe import RECIPE_VARIABLE
 from pipeline.sources.listing import is_url
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, check_order
 from pipeline.steps.lineage.record import ROOT
+from pipeline.store import keys
 from pipeline.store.atomic_directory import atomic_directory
 from pipeline.store.versions import STORE_VARIABLE, Store
 
@@ -29,7 +30,7 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
     out of the lineage or rolled the run back. Relative paths are resolved against `relative_to`, because a
     lineage does not hold its recipe's directory.
     """
-    if "tools" not in one.lineage["assets"]["tokenizer"]:
+    if "tools" not in one.lineage["assets"][keys.TOKENIZER]:
         raise LineageError(
             f"{one.name} was made by a version that did not record what its corpora were read from: it "
             "cannot be made again from its lineage"
@@ -53,7 +54,7 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
     """
     recipe: dict[str, Any] = yaml.safe_load(yaml.safe_dump(one.lineage["recipe"]))
     for corpus in recipe["corpora"]:
-        source, inputs = corpus["source"], one.lineage["assets"][f"corpora/{corpus['name']}/raw"]["inputs"]
+        source, inputs = corpus["source"], one.lineage["assets"][keys.raw(corpus["name"])]["inputs"]
         if "revision" in inputs:
             source["revision"] = inputs["revision"]
         if "paths" in source:
@@ -77,7 +78,7 @@ def _outlived_its_corpora(one: Checkpoint) -> bool:
     versions of them.
     """
     assets = one.lineage["assets"]
-    made_from = assets["tokenizer"]["inputs"]
+    made_from = assets[keys.TOKENIZER]["inputs"]
     return any(
         key not in assets or assets[key]["data_version"] != version for key, version in made_from.items()
     )
@@ -85,7 +86,7 @@ def _outlived_its_corpora(one: Checkpoint) -> bool:
 
 def _with_tokenizer(store: Store, one: Checkpoint, directory: Path) -> dict[str, Any]:
     """Copies the tokenizer that was used; the recipe's section that names it."""
-    made = store.root / one.lineage["assets"]["tokenizer"]["path"]
+    made = store.root / one.lineage["assets"][keys.TOKENIZER]["path"]
     (directory / "tokenizer").mkdir()
     for name in TOKENIZER_FILES:
         shutil.copy(made / name, directory / "tokenizer" / name)
@@ -111,7 +112,7 @@ def _commands(one: Checkpoint, out: Path) -> Iterator[str]:
             "# The code had changes that were not committed: expect the same bytes only if they do not matter"
         )
     for corpus in one.lineage["recipe"]["corpora"]:
-        inputs = one.lineage["assets"][f"corpora/{corpus['name']}/raw"]["inputs"]
+        inputs = one.lineage["assets"][keys.raw(corpus["name"])]["inputs"]
         if any(path.endswith("?...") for path in corpus["source"].get("paths", ())):
             yield (
                 f"# corpus {corpus['name']} was read from URLs with a query, which is not recorded: "
@@ -121,7 +122,7 @@ def _commands(one: Checkpoint, out: Path) -> Iterator[str]:
             yield f"# corpus {corpus['name']} must hold what it held then: it cannot be fetched at a revision"
     if one.lineage["recipe"]["training"].get("pretrained"):
         yield "# the pretrained weights must be what they were then"
-    python = one.libraries.get("python") or one.lineage["assets"]["tokenizer"]["tools"]["python"]
+    python = one.libraries.get("python") or one.lineage["assets"][keys.TOKENIZER]["tools"]["python"]
     code = shlex.quote(str(out / "code"))
     yield (
         f"git -C {shlex.quote(str(ROOT))} worktree add --detach {code} "

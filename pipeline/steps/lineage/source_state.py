@@ -6,8 +6,7 @@ from enum import Enum, auto
 from pipeline.recipe.recipe import Corpus, Recipe
 from pipeline.sources import OfflineError
 from pipeline.steps.corpus import ingest
-from pipeline.steps.dedup import dedup
-from pipeline.store import staleness
+from pipeline.store import keys, staleness
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import Store
 
@@ -38,7 +37,7 @@ def observe(store: Store, corpus: Corpus) -> Observed:
     """Looks at the source without reading its documents. Offline, a corpus that was read counts as unchanged.
     Raises SourceError.
     """
-    read, shards = ingest.key(corpus.name), f"token_shards/{corpus.name}"
+    read, shards = keys.raw(corpus.name), keys.token_shards(corpus.name)
     made_from = store.current(read).manifest["inputs"]["source"] if store.has(read) else None
     try:
         version = ingest.observe(store, corpus.name, corpus.source)
@@ -65,11 +64,9 @@ def observe_all(store: Store, recipe: Recipe) -> list[Observed]:
 
 def _followed(store: Store, corpus: str) -> bool:
     """Whether everything up to the token shards was made from the raw documents in use."""
-    stages = [
-        f"corpora/{corpus}/{stage}" for stage in ("raw", "scrubbed", "signals", "quality", "signatures")
-    ]
+    made = [*keys.before_dedup(corpus), keys.DEDUP, keys.token_shards(corpus)]
     try:
-        staleness.check({key: store.current(key) for key in (*stages, dedup.KEY, f"token_shards/{corpus}")})
+        staleness.check({key: store.current(key) for key in made})
     except PipelineError:
         return False
     return True

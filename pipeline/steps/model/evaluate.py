@@ -15,6 +15,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from pipeline.steps.training import plan as train_flow
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.training_runs import checkpoint_path
@@ -27,8 +28,6 @@ from trainer.system.errors import NOT_PASSED
 from trainer.system.signals import stop_with_parent
 
 VERSION = "evaluate-1"
-KEY = "evaluation"
-CHECKPOINT_KEY = "checkpoint_evaluation"
 
 
 class EvaluationError(PipelineError):
@@ -37,8 +36,10 @@ class EvaluationError(PipelineError):
 
 def evaluate(store: Store, samples: SamplesConfig) -> Version:
     """Evaluates the final checkpoint of the run in use: `evaluation.json`."""
-    model = store.current(train_flow.KEY)
-    with store.making(Work(KEY, VERSION, {"samples": samples}, {model.key: model.data_version})) as draft:
+    model = store.current(keys.PRETRAINED_MODEL)
+    with store.making(
+        Work(keys.EVALUATION, VERSION, {"samples": samples}, {model.key: model.data_version})
+    ) as draft:
         if isinstance(draft, Version):
             return draft
         result = train_flow.result(store, model)
@@ -56,7 +57,7 @@ def evaluate_checkpoint(store: Store, name: str) -> Version:
     """
     checkpoint = checkpoint_path(store, name)
     weights = {"checkpoint": file_sha256(checkpoint / "manifest.json")}
-    with store.making(Work(f"{CHECKPOINT_KEY}/{name}", VERSION, {}, weights)) as draft:
+    with store.making(Work(keys.checkpoint_evaluation(name), VERSION, {}, weights)) as draft:
         if isinstance(draft, Version):
             return draft
         facts = _evaluated(checkpoint, checkpoint.parents[1] / "config.yaml")
@@ -71,7 +72,7 @@ def _published(draft: Draft, facts: dict[str, Any], counts: dict[str, int]) -> V
     path = draft.path / "evaluation.json"
     write_atomically(path, json.dumps(facts, indent=1, ensure_ascii=False))
     return draft.publish(
-        [Part(KEY, draft.work.fingerprint, {"evaluation": File.of(path, draft.path)}, counts)]
+        [Part(keys.EVALUATION, draft.work.fingerprint, {"evaluation": File.of(path, draft.path)}, counts)]
     )
 
 

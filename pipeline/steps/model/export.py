@@ -10,13 +10,13 @@ from pipeline.steps.model import evaluate as evaluate_flow
 from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.model.model_card import model_card
 from pipeline.steps.training import plan as train_flow
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import File, Part, Store, Version, Work
 from trainer.config import ModelConfig
 from trainer.system.durable import write_atomically
 
 VERSION = "export-4"
-KEY = "exported_model"
 
 
 def export(store: Store) -> Version:
@@ -24,9 +24,9 @@ def export(store: Store) -> Version:
 
     PipelineError when no stock architecture computes the model.
     """
-    model, evaluation = store.current(train_flow.KEY), store.current(evaluate_flow.KEY)
+    model, evaluation = store.current(keys.PRETRAINED_MODEL), store.current(keys.EVALUATION)
     inputs = {model.key: model.data_version, evaluation.key: evaluation.data_version}
-    with store.making(Work(KEY, VERSION, {}, inputs)) as draft:
+    with store.making(Work(keys.EXPORTED_MODEL, VERSION, {}, inputs)) as draft:
         if isinstance(draft, Version):
             return draft
         result = train_flow.result(store, model)
@@ -53,7 +53,7 @@ def export(store: Store) -> Version:
             for path in sorted(draft.path.iterdir())
             if path.is_file() and path.name[0] != "."
         }
-        return draft.publish([Part(KEY, draft.work.fingerprint, files)])
+        return draft.publish([Part(keys.EXPORTED_MODEL, draft.work.fingerprint, files)])
 
 
 def _published(lineage: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline.steps.model import figures
+from pipeline.store import keys
 
 DOCUMENTS = ("documents", "kept by quality", "kept by dedup")
 BYTES = ("bytes read", "bytes scrubbed", "bytes tokenized")
@@ -25,10 +26,8 @@ def funnel(corpora: Sequence[str], counts: Counts) -> dict[str, dict[str, int]]:
     """
     table = {}
     for name in corpora:
-        raw, scrubbed, quality = (
-            counts(f"corpora/{name}/{stage}") for stage in ("raw", "scrubbed", "quality")
-        )
-        shards = counts(f"token_shards/{name}")
+        raw, scrubbed, quality = (counts(stage(name)) for stage in (keys.raw, keys.scrubbed, keys.quality))
+        shards = counts(keys.token_shards(name))
         documents = (
             raw["documents"],
             quality["kept"],

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from pipeline.steps.model.funnel import DOCUMENTS, TOKENS, of_lineage
+from pipeline.store import keys
 from trainer.config import ModelConfig, TrainingConfig
 
 FUNNEL = (*DOCUMENTS, *TOKENS)
@@ -28,7 +29,7 @@ def model_card(lineage: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str
     recipe, done = lineage["recipe"], lineage["training"]
     training = recipe["training"]
     model = ModelConfig.model_validate(training["model"])
-    vocab_size = lineage["assets"]["tokenizer"]["counts"]["entries"]
+    vocab_size = lineage["assets"][keys.TOKENIZER]["counts"]["entries"]
     prompts = training["samples"]["prompts"]
     prompt = (recipe["tokenizer"]["begin_of_text"] or "") + (prompts[0] if prompts else "")
     return f"""---
@@ -122,8 +123,7 @@ def _beginning(training: Mapping[str, Any]) -> str:
 
 def _sources(lineage: Mapping[str, Any]) -> str:
     raw = {
-        corpus["name"]: lineage["assets"][f"corpora/{corpus['name']}/raw"]
-        for corpus in lineage["recipe"]["corpora"]
+        corpus["name"]: lineage["assets"][keys.raw(corpus["name"])] for corpus in lineage["recipe"]["corpora"]
     }
     return "\n".join(
         f"- {corpus['name']}: {_source(corpus['source'], raw[corpus['name']]['inputs'].get('revision'))}"
@@ -181,7 +181,7 @@ def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int) 
 def _seen(lineage: Mapping[str, Any]) -> str:
     """How much of each corpus, and how often."""
     counts = {
-        name: lineage["assets"][f"token_shards/{name}"]["counts"]["train_tokens"]
+        name: lineage["assets"][keys.token_shards(name)]["counts"]["train_tokens"]
         for name in lineage["training"]["corpus_tokens"]
     }
     rows = (

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from pipeline.stages.tokenizer import Boundaries, boundaries
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.tokens.split_writer import SPLITS
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.versions import Store, Version
@@ -48,7 +49,7 @@ def stored(version: Version, split: str) -> ShardSet:
     """What a version of `token_shards/<corpus>` holds of a split."""
     hashes = {version.path / file.path: file.sha256 for part in version.parts for file in part.files.values()}
     return ShardSet(
-        version.key.partition("/")[2],
+        keys.corpus_of_shards(version.key),
         split,
         tuple(prefixes(version, split)),
         hashes,
@@ -138,9 +139,9 @@ def vocabulary(path: Path) -> Vocabulary:
 
 def vocabulary_of(store: Store, versions: Sequence[Version]) -> Vocabulary:
     """The tokenizer that made stored shards. Raises ShardSetError when another one is in use now."""
-    tokenizer = store.current("tokenizer")
+    tokenizer = store.current(keys.TOKENIZER)
     for version in versions:
-        if version.manifest["inputs"]["tokenizer"] != tokenizer.data_version:
+        if version.manifest["inputs"][keys.TOKENIZER] != tokenizer.data_version:
             raise ShardSetError(
                 f"{version.key} was made with another tokenizer than the one in use now: run the job "
                 "`retokenize` first"

@@ -10,8 +10,8 @@ from pipeline.recipe.shards import ShardParams
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens.split_writer import SplitShards
 from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.store import keys
 from pipeline.store.engine import Engine
-from pipeline.store.kept_documents import decision_name
 from pipeline.store.parquet import kept_batches
 from pipeline.store.parts import PartTask, derive
 from pipeline.store.versions import Part, Store, Version, Work
@@ -28,25 +28,23 @@ def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> 
     """The token shards of a corpus: Megatron `.bin`/`.idx`, uint16 or uint32 by the tokenizer's largest
     id.
     """
-    scrubbed, quality = (
-        store.current(f"corpora/{corpus}/scrubbed"),
-        store.current(f"corpora/{corpus}/quality"),
+    scrubbed, quality, dedup, tokenizer = map(
+        store.current, (*keys.judged(corpus), keys.DEDUP, keys.TOKENIZER)
     )
-    dedup, tokenizer = store.current("dedup"), store.current("tokenizer")
     verdicts = {part.name: part for part in quality.parts}
     decisions = {part.name: part for part in dedup.parts}
     sources = [
-        (part, verdicts[part.name], decisions[decision_name(corpus, part.name)]) for part in scrubbed.parts
+        (part, verdicts[part.name], decisions[keys.decisions(corpus, part.name)]) for part in scrubbed.parts
     ]
     inputs = {
-        "tokenizer": tokenizer.data_version,
+        keys.TOKENIZER: tokenizer.data_version,
         scrubbed.key: scrubbed.data_version,
         quality.key: quality.data_version,
     }
     # Only this corpus's decisions: a change in another corpus that decides nothing here leaves these shards
     # as they are.
-    inputs |= {f"dedup/{part.name}": decided.data_version for part, _, decided in sources}
-    work = Work(f"token_shards/{corpus}", VERSION, params, inputs)
+    inputs |= {keys.dedup_part(part.name): decided.data_version for part, _, decided in sources}
+    work = Work(keys.token_shards(corpus), VERSION, params, inputs)
     tasks = []
     for document_part, verdict_part, decision in sources:
         files = (

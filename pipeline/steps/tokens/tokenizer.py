@@ -16,13 +16,12 @@ from tokenizers import Tokenizer
 
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
+from pipeline.store import keys
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.parts import add
 from pipeline.store.versions import Draft, File, Part, Store, Version, Work
 from trainer.system.durable import write_atomically
-
-KEY = "tokenizer"
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def tokenizer(
     if work is None and isinstance(params, bpe.ExistingTokenizer):
         fetched = fetch(params)
         work = Work(
-            KEY,
+            keys.TOKENIZER,
             bpe.VERSION,
             _settings(recipe, params),
             {name: fingerprint(content) for name, content in fetched.items()},
@@ -72,7 +71,10 @@ def tokenizer(
     elif work is None:
         inputs = {key: store.current(key).data_version for key in input_keys(corpora)}
         work = Work(
-            KEY, bpe.VERSION, _settings(recipe, params) | {"validation_fraction": validation_fraction}, inputs
+            keys.TOKENIZER,
+            bpe.VERSION,
+            _settings(recipe, params) | {"validation_fraction": validation_fraction},
+            inputs,
         )
     with store.making(work) as draft:
         if isinstance(draft, Version):
@@ -92,7 +94,7 @@ def _sample(
     counts: dict[str, int],
 ) -> Iterator[list[str]]:
     """Texts to train on, at most `sample_bytes`, chosen by their ids within each corpus; counts them."""
-    sizes = {corpus: store.current(f"corpora/{corpus}/scrubbed").counts["text_bytes"] for corpus in corpora}
+    sizes = {corpus: store.current(keys.scrubbed(corpus)).counts["text_bytes"] for corpus in corpora}
     for corpus, left in bpe.budgets(sizes, params.sample_bytes).items():
         share = left / max(sizes[corpus], 1)
         for batch in kept_documents(store, corpus):
@@ -117,7 +119,9 @@ def _publish(draft: Draft, contents: Mapping[str, str], counts: Mapping[str, int
         write_atomically(path, content)
         files[name] = File.of(path, draft.path)
     entries = 1 + max(Tokenizer.from_str(contents[TOKENIZER]).get_vocab(with_added_tokens=True).values())
-    return draft.publish([Part(KEY, draft.work.fingerprint, files, {**counts, "entries": entries})])
+    return draft.publish(
+        [Part(keys.TOKENIZER, draft.work.fingerprint, files, {**counts, "entries": entries})]
+    )
 
 
 def _settings(recipe: str, params: bpe.TokenizerChoice) -> dict[str, Any]:
@@ -129,11 +133,11 @@ def _in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Work | 
     in between) the newest.
     """
     asked = _settings(recipe, params)
-    in_use = store.current(KEY).fingerprint if store.has(KEY) else None
+    in_use = store.current(keys.TOKENIZER).fingerprint if store.has(keys.TOKENIZER) else None
     found = []
-    for path in store.directory(KEY).glob("*/manifest.json"):
+    for path in store.directory(keys.TOKENIZER).glob("*/manifest.json"):
         manifest = json.loads(path.read_text())
-        work = Work(KEY, bpe.VERSION, manifest["params"], manifest["inputs"])
+        work = Work(keys.TOKENIZER, bpe.VERSION, manifest["params"], manifest["inputs"])
         if (
             asked.items() <= manifest["params"].items()
             and work.fingerprint == manifest["fingerprint"]
@@ -145,7 +149,4 @@ def _in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Work | 
 
 def input_keys(corpora: Sequence[str]) -> list[str]:
     """What decides which text there is to train on and to hold out."""
-    return [
-        "dedup",
-        *(f"corpora/{corpus}/{stage}" for corpus in corpora for stage in ("scrubbed", "quality")),
-    ]
+    return [keys.DEDUP, *(key for corpus in corpora for key in keys.judged(corpus))]

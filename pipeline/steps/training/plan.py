@@ -13,6 +13,7 @@ from pipeline.steps.lineage import record
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import initial_weights, mixture
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.training_runs import RUNS
 from pipeline.store.versions import File, Part, Store, Version, Work
@@ -20,7 +21,6 @@ from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
 from trainer.system.durable import write_atomically
 
 VERSION = "train-2"
-KEY = "pretrained_model"
 
 
 class TrainingError(PipelineError):
@@ -57,8 +57,8 @@ def plan(store: Store, recipe: Recipe) -> Run:
     """The run that the recipe describes on the shards as they are now. Raises TrainingError when there is
     nothing to train or validate on.
     """
-    tokenizer = store.current("tokenizer")
-    shards = {name: store.current(f"token_shards/{name}") for name in recipe.corpus_names}
+    tokenizer = store.current(keys.TOKENIZER)
+    shards = {name: store.current(keys.token_shards(name)) for name in recipe.corpus_names}
     inputs = {version.key: version.data_version for version in (tokenizer, *shards.values())}
     training = initial_weights.located(recipe)
     decisive = {
@@ -66,7 +66,10 @@ def plan(store: Store, recipe: Recipe) -> Run:
         "pretrained": initial_weights.identity(store, training),
     }
     work = Work(
-        KEY, VERSION, {"training": decisive, "weights": recipe.weights, "mixture": recipe.mixture}, inputs
+        keys.PRETRAINED_MODEL,
+        VERSION,
+        {"training": decisive, "weights": recipe.weights, "mixture": recipe.mixture},
+        inputs,
     )
     run_dir = store.root / RUNS / work.fingerprint[:16]
     config = RunConfig(
@@ -82,7 +85,7 @@ def contributions(store: Store, recipe: Recipe) -> list[mixture.Contribution]:
     """What each corpus contributes to the run that the recipe describes. Raises StoreError when it has no
     shards yet, MixtureError.
     """
-    shards = {name: store.current(f"token_shards/{name}") for name in recipe.corpus_names}
+    shards = {name: store.current(keys.token_shards(name)) for name in recipe.corpus_names}
     return mixture.contributions(shards, recipe.weights, recipe.mixture, recipe.training)
 
 

@@ -15,8 +15,9 @@ from pipeline.recipe.decontamination import Decontamination
 from pipeline.recipe.recipe import RecipeError, load_recipe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
-from pipeline.steps.corpus.decontamination import contamination_key, find, index
+from pipeline.steps.corpus.decontamination import find, index
 from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.store import keys
 from pipeline.store.engine import LocalEngine
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.versions import Store, Version
@@ -122,13 +123,13 @@ def test_a_changed_part_is_searched_alone_and_a_changed_set_searches_all(
     )
     second = inodes()
     assert second["p"] == first["p"] and second["q"] != first["q"]
-    assert [row["id"] for row in rows(store.current(contamination_key("docs")), "contamination")] == [
+    assert [row["id"] for row in rows(store.current(keys.contamination("docs")), "contamination")] == [
         "d1",
         "d3",
     ]
     (tmp_path / "exam.jsonl").write_text(json.dumps({"question": " ".join(TEXTS[0].split()[5:40])}))
     assert all(inodes()[name] != second[name] for name in ("p", "q"))
-    assert [row["id"] for row in rows(store.current(contamination_key("docs")), "contamination")] == ["d0"]
+    assert [row["id"] for row in rows(store.current(keys.contamination("docs")), "contamination")] == ["d0"]
 
 
 def recipe(tmp_path: Path, **changes: Any) -> Path:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pipeline.stages import dedup
 from pipeline.steps.dedup import candidates, verification
 from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.store import keys
 from pipeline.store.engine import LocalEngine
 from pipeline.store.versions import Store, Version
 from tests.pipeline.steps.stored import put
@@ -143,7 +144,7 @@ def test_a_change_in_one_document_makes_nothing_anew_but_its_part(tmp_path: Path
         for version in (first, second)
     ]
     assert {name for name in inodes[0] if inodes[0][name] != inodes[1][name]} == {"a.p2"}
-    counts = store.current(verification.KEY).counts
+    counts = store.current(keys.DEDUP_EVIDENCE).counts
     assert counts["clusters_verified_anew"] <= 1 < counts["clusters"]
 
 

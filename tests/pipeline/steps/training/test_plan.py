@@ -19,6 +19,7 @@ from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.steps.training.initial_weights import WeightsError
+from pipeline.store import keys
 from pipeline.store.staleness import StaleError
 from pipeline.store.versions import Store, Version
 from tests.integration.project import TRAINING
@@ -81,7 +82,7 @@ def test_going_back_to_a_finished_run_makes_its_model_the_one_in_use(store: Stor
     model = finish(store, one)
     finish(store, other)
     found = plan.finished(store, one)
-    assert found is not None and found.path == store.current(plan.KEY).path == model.path
+    assert found is not None and found.path == store.current(keys.PRETRAINED_MODEL).path == model.path
     assert plan.result(store, found)["run_dir"] == one.config.run_dir
 
 

@@ -1,0 +1,109 @@
+"""What each asset is called in the store. Dagster's asset keys are the same names, split at the slashes.
+
+A key is a path below the store's root: changing one abandons every version made under it.
+"""
+
+from collections.abc import Iterable
+
+EVALUATION_NGRAMS = "evaluation_ngrams"
+DEDUP = "dedup"
+DEDUP_EVIDENCE = "dedup_evidence"
+TOKENIZER = "tokenizer"
+PRETRAINED_MODEL = "pretrained_model"
+EVALUATION = "evaluation"
+CHECKPOINT_EVALUATION = "checkpoint_evaluation"
+EXPORTED_MODEL = "exported_model"
+
+CORPORA = "corpora"
+TOKEN_SHARDS = "token_shards"
+
+# The stages of a corpus that have a key of their own, in the order in which they are made. Languages and
+# contamination are made only where a recipe asks for them.
+CORPUS_STAGES = ("raw", "scrubbed", "signals", "languages", "quality", "contamination", "signatures")
+OPTIONAL_STAGES = ("languages", "contamination")
+
+
+def of_corpus(corpus: str, stage: str) -> str:
+    """The key of one of the CORPUS_STAGES."""
+    return f"{CORPORA}/{corpus}/{stage}"
+
+
+def source(corpus: str) -> str:
+    """An asset without versions in the store: it stands for what the source holds."""
+    return of_corpus(corpus, "source")
+
+
+def raw(corpus: str) -> str:
+    return of_corpus(corpus, "raw")
+
+
+def scrubbed(corpus: str) -> str:
+    return of_corpus(corpus, "scrubbed")
+
+
+def signals(corpus: str) -> str:
+    return of_corpus(corpus, "signals")
+
+
+def languages(corpus: str) -> str:
+    return of_corpus(corpus, "languages")
+
+
+def quality(corpus: str) -> str:
+    return of_corpus(corpus, "quality")
+
+
+def contamination(corpus: str) -> str:
+    return of_corpus(corpus, "contamination")
+
+
+def signatures(corpus: str) -> str:
+    return of_corpus(corpus, "signatures")
+
+
+def token_shards(corpus: str) -> str:
+    return f"{TOKEN_SHARDS}/{corpus}"
+
+
+def checkpoint_evaluation(checkpoint: str) -> str:
+    return f"{CHECKPOINT_EVALUATION}/{checkpoint}"
+
+
+def judged(corpus: str) -> tuple[str, str]:
+    """The documents of a corpus and quality's verdicts on them."""
+    return scrubbed(corpus), quality(corpus)
+
+
+def before_dedup(corpus: str, with_languages: bool = False) -> list[str]:
+    """What every recipe makes of a corpus for dedup, in order, and `languages` where it detects them."""
+    left_out = {"contamination"} if with_languages else {*OPTIONAL_STAGES}
+    return [of_corpus(corpus, stage) for stage in CORPUS_STAGES if stage not in left_out]
+
+
+def decisions(corpus: str, part: str) -> str:
+    """The name, within a version of DEDUP, of the decisions on a part of a corpus."""
+    return f"{corpus}.{part}"
+
+
+def decided_corpus(name: str) -> str:
+    """The corpus that the decisions of this name are about."""
+    return name.partition(".")[0]
+
+
+def dedup_part(name: str) -> str:
+    """How a version that is made from some of dedup's parts names one of them among its inputs."""
+    return f"{DEDUP}/{name}"
+
+
+def is_dedup_part(name: str) -> bool:
+    return name.startswith(f"{DEDUP}/")
+
+
+def corpus_of_shards(key: str) -> str:
+    """The corpus of a key of token shards."""
+    return key.removeprefix(f"{TOKEN_SHARDS}/")
+
+
+def corpora_with_shards(keys: Iterable[str]) -> list[str]:
+    """The corpora whose token shards are among `keys`, in their order."""
+    return [corpus_of_shards(key) for key in keys if key.startswith(f"{TOKEN_SHARDS}/")]
