@@ -97,7 +97,7 @@ def _quality(options: argparse.Namespace) -> None:
     params = PROFILES[options.profile].model_copy(update={"languages": languages})
     with _engine() as engine, _input_bar("quality") as progress:
         outcome = tables.judge(options.paths, options.out, params, engine, progress)
-    report(_kept_and_removed(outcome.counts), outcome)
+    report(_kept_and_removed(outcome.counts, "rejected"), outcome)
 
 
 def _dedup(options: argparse.Namespace) -> None:
@@ -110,7 +110,7 @@ def _dedup(options: argparse.Namespace) -> None:
         outcome = tables.deduplicate(
             options.paths, options.out, DedupParams(threshold=options.threshold), _Shown(engine), progress
         )
-    report(_kept_and_removed(outcome.counts), outcome)
+    report(_kept_and_removed(outcome.counts, "removed"), outcome)
 
 
 @contextmanager
@@ -153,11 +153,12 @@ def _input_bar(name: str) -> Iterator[Callable[[int, int], object]]:
         yield show
 
 
-def _kept_and_removed(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+def _kept_and_removed(counts: Mapping[str, int], removed: str) -> list[tuple[str, int]]:
+    """`removed`: what the step calls the documents that it does not keep."""
     return [
         ("documents", counts["documents"]),
         ("kept", counts["kept"]),
-        *_breakdown("removed", counts, "removed"),
+        *_breakdown("removed", counts, removed),
     ]
 
 

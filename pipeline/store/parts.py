@@ -1,8 +1,8 @@
-"""One version made part by part: finished parts are reused, the rest goes through the engine, the whole is
-published at once.
+"""One version made part by part: finished parts are reused, the engine makes the others, and all of them are
+published together.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.store.engine import Engine
+from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.versions import Part, Store, Version, Work
+
+Counts = dict[str, int]
+BatchResult = tuple[Mapping[str, pa.RecordBatch], Counts]  # the rows of each table, and what was counted
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,31 @@ class PartTask:
     fingerprint: str
     inputs: tuple[Path, ...]
     bytes: int
+
+
+@dataclass(frozen=True)
+class BatchStep:
+    """A stage that works batch by batch, for the store and for plain files alike.
+
+    `function` takes one batch of each input and returns the rows of each table in `schemas`, with counts. The
+    counts named in `counted` are recorded even where they are 0. `columns` are all that `function` reads.
+    """
+
+    function: Callable[..., BatchResult]
+    schemas: Mapping[str, pa.Schema]
+    counted: tuple[str, ...] = ("documents",)
+    columns: list[str] | None = None
+
+    def write_part(self, task: PartTask, directory: Path) -> Part:
+        """The part of a version: reads the files of `task` side by side, one batch of each at a time."""
+        counts = dict.fromkeys(self.counted, 0)
+        with PartWriter(directory, task.name, self.schemas) as writer:
+            for inputs in zip(*(batches(path, self.columns) for path in task.inputs), strict=True):
+                tables, counted = self.function(*inputs)
+                for table, rows in tables.items():
+                    writer.write(table, rows)
+                add(counts, counted)
+        return Part(task.name, task.fingerprint, writer.files, counts)
 
 
 def derive(
@@ -70,13 +99,13 @@ def part_tasks(work: Work, sources: Sequence[tuple[Version, str]]) -> list[PartT
     return tasks
 
 
-def tally(column: pa.Array | pa.ChunkedArray, prefix: str) -> dict[str, int]:
+def tally(column: pa.Array | pa.ChunkedArray, prefix: str) -> Counts:
     """How often each value occurs, as counts named `prefix/value`, sorted by name."""
     counted = pc.value_counts(column.drop_null())
     return dict(sorted((f"{prefix}/{entry['values']}", entry["counts"]) for entry in counted.to_pylist()))
 
 
-def add(totals: dict[str, int], counts: dict[str, int]) -> None:
+def add(totals: Counts, counts: Counts) -> None:
     """Adds counts in place."""
     for name, count in counts.items():
         totals[name] = totals.get(name, 0) + count

@@ -7,17 +7,17 @@ again.
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages import language, quality
 from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
-from pipeline.store.parquet import PartWriter, batches
-from pipeline.store.parts import PartTask, add, derive, part_tasks, tally
-from pipeline.store.versions import Part, Store, Version, Work
+from pipeline.store.parquet import batches
+from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_tasks, tally
+from pipeline.store.versions import Store, Version, Work
 
 EXAMPLES = 3  # ids for each rule
 REPORT = "examples-1"
@@ -28,36 +28,19 @@ class AllRejectedError(PipelineError):
 
 
 def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityParams) -> Version:
-    """The verdict on each document: table `verdicts` of corpora/<corpus>/quality, beside
-    corpora/<corpus>/signals and .../languages.
+    """The verdict on each document: table `verdicts` of corpora/<corpus>/quality. Makes
+    corpora/<corpus>/signals and, where `params` name languages, .../languages first.
+
+    Raises AllRejectedError when no document passes.
     """
-    scrubbed = store.current(keys.scrubbed(corpus))
-    measuring = Work(keys.signals(corpus), quality.VERSION, {}, {scrubbed.key: scrubbed.data_version})
-    tables = [
-        (
-            derive(store, engine, measuring, part_tasks(measuring, [(scrubbed, "documents")]), _measure_part),
-            "signals",
-        )
-    ]
+    signals = _measured(store, engine, corpus, "signals", quality.VERSION, MEASURING)
+    tables = [(signals, "signals")]
     if params.languages is not None:
-        detecting = Work(keys.languages(corpus), language.VERSION, {}, {scrubbed.key: scrubbed.data_version})
-        tables.append(
-            (
-                derive(
-                    store, engine, detecting, part_tasks(detecting, [(scrubbed, "documents")]), _detect_part
-                ),
-                "languages",
-            )
-        )
-    judging = Work(
-        keys.quality(corpus),
-        quality.VERSION,
-        params,
-        {version.key: version.data_version for version, _ in tables},
-    )
-    verdicts = derive(
-        store, engine, judging, part_tasks(judging, tables), partial(_judge_part, params=params)
-    )
+        languages = _measured(store, engine, corpus, "languages", language.VERSION, DETECTING)
+        tables.append((languages, "languages"))
+    inputs = {version.key: version.data_version for version, _ in tables}
+    work = Work(keys.quality(corpus), quality.VERSION, params, inputs)
+    verdicts = derive(store, engine, work, part_tasks(work, tables), _judging(params).write_part)
     if not verdicts.counts["kept"]:
         rules = ", ".join(f"{reason.rule}: {reason.documents}" for reason in reasons(verdicts)[1:])
         raise AllRejectedError(
@@ -109,30 +92,66 @@ def _by_rule(verdicts: Version) -> dict[str, int]:
     }
 
 
-def _measure_part(task: PartTask, directory: Path) -> Part:
-    with PartWriter(directory, task.name, {"signals": quality.SIGNALS_SCHEMA}) as writer:
-        for batch in batches(task.inputs[0], ["id", "text"]):
-            writer.write("signals", quality.measure(quality.with_plain_newlines(batch)))
-    return Part(task.name, task.fingerprint, writer.files, {"documents": writer.rows["signals"]})
+def _measured(
+    store: Store, engine: Engine, corpus: str, table: str, code_version: str, step: BatchStep
+) -> Version:
+    """corpora/<corpus>/<table>: what `step` says of each scrubbed document, whatever the thresholds are."""
+    scrubbed = store.current(keys.scrubbed(corpus))
+    work = Work(keys.of_corpus(corpus, table), code_version, {}, {scrubbed.key: scrubbed.data_version})
+    return derive(store, engine, work, part_tasks(work, [(scrubbed, "documents")]), step.write_part)
 
 
-def _detect_part(task: PartTask, directory: Path) -> Part:
-    with PartWriter(directory, task.name, {"languages": language.LANGUAGES_SCHEMA}) as writer:
-        for batch in batches(task.inputs[0], ["id", "text"]):
-            writer.write("languages", language.detect(batch))
-    return Part(task.name, task.fingerprint, writer.files, {"documents": writer.rows["languages"]})
+def judging_documents(params: quality.QualityParams) -> BatchStep:
+    """All of this module at once, with nothing kept for other thresholds: documents in, `verdicts` with the
+    language (if `params` name languages) and every signal beside them out.
+    """
+    beside = [*([language.LANGUAGES_SCHEMA] if params.languages else []), quality.SIGNALS_SCHEMA]
+    fields = (field for schema in beside for field in schema if field.name != "id")
+    schema = pa.schema([*quality.VERDICTS_SCHEMA, *fields])
+    return BatchStep(partial(_judge_documents, params=params, schema=schema), {"verdicts": schema})
 
 
-def _judge_part(task: PartTask, directory: Path, params: quality.QualityParams) -> Part:
-    counts = {"documents": 0, "kept": 0, "rejected": 0}
-    with PartWriter(directory, task.name, {"verdicts": quality.VERDICTS_SCHEMA}) as writer:
-        # One batch of each table for each batch of documents.
-        for signals, *languages in zip(*(batches(path) for path in task.inputs), strict=True):
-            verdicts = quality.judge(signals, params, *languages)
-            for detected in languages:
-                add(counts, tally(detected.column("language"), "languages"))
-            writer.write("verdicts", verdicts)
-            kept = pc.sum(verdicts.column("keep")).as_py() or 0
-            add(counts, {"documents": verdicts.num_rows, "kept": kept, "rejected": verdicts.num_rows - kept})
-            add(counts, tally(verdicts.column("rule"), "rejected"))
-    return Part(task.name, task.fingerprint, writer.files, counts)
+def _judge_documents(
+    documents: pa.RecordBatch, params: quality.QualityParams, schema: pa.Schema
+) -> BatchResult:
+    tables = dict(_measure(documents)[0])
+    if params.languages:
+        tables |= _detect(documents)[0]
+    verdicts, counts = _judge(*tables.values(), params=params)
+    found = {
+        name: column
+        for table in (*tables.values(), *verdicts.values())
+        for name, column in zip(table.schema.names, table.columns, strict=True)
+    }
+    joined = pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
+    return {"verdicts": joined}, counts
+
+
+def _measure(documents: pa.RecordBatch) -> BatchResult:
+    signals = quality.measure(quality.with_plain_newlines(documents))
+    return {"signals": signals}, {"documents": documents.num_rows}
+
+
+def _detect(documents: pa.RecordBatch) -> BatchResult:
+    return {"languages": language.detect(documents)}, {"documents": documents.num_rows}
+
+
+def _judge(signals: pa.RecordBatch, *languages: pa.RecordBatch, params: quality.QualityParams) -> BatchResult:
+    verdicts = quality.judge(signals, params, *languages)
+    kept = pc.sum(verdicts.column("keep")).as_py() or 0
+    counts: Counts = {"documents": verdicts.num_rows, "kept": kept, "rejected": verdicts.num_rows - kept}
+    for detected in languages:
+        counts |= tally(detected.column("language"), "languages")
+    return {"verdicts": verdicts}, counts | tally(verdicts.column("rule"), "rejected")
+
+
+def _judging(params: quality.QualityParams) -> BatchStep:
+    return BatchStep(
+        partial(_judge, params=params),
+        {"verdicts": quality.VERDICTS_SCHEMA},
+        ("documents", "kept", "rejected"),
+    )
+
+
+MEASURING = BatchStep(_measure, {"signals": quality.SIGNALS_SCHEMA}, columns=["id", "text"])
+DETECTING = BatchStep(_detect, {"languages": language.LANGUAGES_SCHEMA}, columns=["id", "text"])

@@ -1,37 +1,41 @@
 """raw -> scrubbed: personal data replaced in the text, and a table of where it was."""
 
 from functools import partial
-from pathlib import Path
+
+import pyarrow as pa
 
 from pipeline.stages import pii
 from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.params import DOCUMENT_SCHEMA
-from pipeline.store.parquet import PartWriter, batches
-from pipeline.store.parts import PartTask, add, derive, part_tasks, tally, text_bytes
-from pipeline.store.versions import Part, Store, Version, Work
+from pipeline.store.parts import BatchResult, BatchStep, derive, part_tasks, tally, text_bytes
+from pipeline.store.versions import Store, Version, Work
 
 
 def scrub(store: Store, engine: Engine, corpus: str, params: pii.PiiParams) -> Version:
     """The scrubbed version of a corpus: tables `documents` and `spans`."""
     raw = store.current(keys.raw(corpus))
     work = Work(keys.scrubbed(corpus), pii.VERSION, params, {raw.key: raw.data_version})
-    return derive(
-        store, engine, work, part_tasks(work, [(raw, "documents")]), partial(_scrub_part, params=params)
+    tasks = part_tasks(work, [(raw, "documents")])
+    return derive(store, engine, work, tasks, scrubbing(params).write_part)
+
+
+def scrubbing(params: pii.PiiParams) -> BatchStep:
+    """Documents in; scrubbed `documents` and `spans` out."""
+    return BatchStep(
+        partial(_scrub, params=params),
+        {"documents": DOCUMENT_SCHEMA, "spans": pii.SPANS_SCHEMA},
+        ("documents", "text_bytes", "documents_with_pii", "spans"),
     )
 
 
-def _scrub_part(task: PartTask, directory: Path, params: pii.PiiParams) -> Part:
-    counts = {"documents": 0, "text_bytes": 0, "documents_with_pii": 0, "spans": 0}
-    with PartWriter(
-        directory, task.name, {"documents": DOCUMENT_SCHEMA, "spans": pii.SPANS_SCHEMA}
-    ) as writer:
-        for batch in batches(task.inputs[0]):
-            documents, spans = pii.scrub(batch, params)
-            writer.write("documents", documents)
-            writer.write("spans", spans)
-            ids = spans.column("id")
-            add(counts, {"documents": documents.num_rows, "text_bytes": text_bytes(documents)})
-            add(counts, {"documents_with_pii": len(ids.unique()), "spans": len(ids)})
-            add(counts, tally(spans.column("kind"), "spans"))
-    return Part(task.name, task.fingerprint, writer.files, counts)
+def _scrub(batch: pa.RecordBatch, params: pii.PiiParams) -> BatchResult:
+    documents, spans = pii.scrub(batch, params)
+    ids = spans.column("id")
+    counts = {
+        "documents": documents.num_rows,
+        "text_bytes": text_bytes(documents),
+        "documents_with_pii": len(ids.unique()),
+        "spans": len(ids),
+    }
+    return {"documents": documents, "spans": spans}, counts | tally(spans.column("kind"), "spans")

@@ -13,12 +13,13 @@ from itertools import count, islice
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.sources import FilesConfig, Rejected
 from pipeline.sources.files import FilesSource
-from pipeline.stages import dedup, language, pii, quality
+from pipeline.stages import dedup, pii, quality
 from pipeline.steps.corpus.duplicate_ids import REJECTS_SCHEMA
+from pipeline.steps.corpus.quality import judging_documents
+from pipeline.steps.corpus.scrub import scrubbing
 from pipeline.steps.dedup import dedup as dedup_flow
 from pipeline.steps.files.output import PART, REJECTS, published
 from pipeline.steps.files.progress import InputBytes
@@ -27,7 +28,7 @@ from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches
-from pipeline.store.parts import add, tally, text_bytes
+from pipeline.store.parts import BatchStep, Counts, add, text_bytes
 from pipeline.store.prefetch import ahead
 from pipeline.store.versions import Draft, Part, Store, Work
 
@@ -38,11 +39,8 @@ REJECTS_TOGETHER = 4096
 TEXT_SCHEMA = pa.schema([DOCUMENT_SCHEMA.field("id"), DOCUMENT_SCHEMA.field("text")])
 KEEP_SCHEMA = pa.schema([quality.VERDICTS_SCHEMA.field("id"), quality.VERDICTS_SCHEMA.field("keep")])
 
-Counts = dict[str, int]
 Progress = Callable[[int], object]  # told the bytes of text of each batch that is done
 InputProgress = Callable[[int, int], object]  # told bytes of the input files: done, in all
-Tables = dict[str, pa.RecordBatch]
-Kernel = Callable[[pa.RecordBatch], tuple[Tables, Counts]]  # the tables made from a batch of documents
 
 
 class NoDocumentError(PipelineError):
@@ -64,14 +62,7 @@ def scrub(
     """`documents.parquet` with scrubbed text, and `spans.parquet`. Raises SourceError, OutputError and
     NoDocumentError.
     """
-    return _batch_by_batch(
-        paths,
-        out,
-        {"documents": DOCUMENT_SCHEMA, "spans": pii.SPANS_SCHEMA},
-        _Scrub(params),
-        engine,
-        progress,
-    )
+    return _batch_by_batch(paths, out, scrubbing(params), engine, progress)
 
 
 def judge(
@@ -80,8 +71,7 @@ def judge(
     """`verdicts.parquet`: id, keep, rule, every signal, the language if it is asked for. Raises SourceError,
     OutputError and NoDocumentError.
     """
-    kernel = _Judge(params)
-    return _batch_by_batch(paths, out, {"verdicts": kernel.schema}, kernel, engine, progress)
+    return _batch_by_batch(paths, out, judging_documents(params), engine, progress)
 
 
 def deduplicate(
@@ -100,51 +90,45 @@ def deduplicate(
             publishing.directory, PART, {"decisions": dedup.DECISION_SCHEMA, REJECTS: REJECTS_SCHEMA}
         ) as writer:
             documents = Documents(paths, writer)
-            counts = _stored(store, documents, progress)
+            _stored(store, documents, progress)
             decided = dedup_flow.deduplicate(store, engine, [CORPUS], params)
             for path in decided.files("decisions"):
                 for batch in batches(path):
                     writer.write("decisions", batch)
-    return Outcome(
-        counts | decided.counts | documents.set_aside, time.perf_counter() - started, publishing.files
-    )
+    return Outcome(decided.counts | documents.counts, time.perf_counter() - started, publishing.files)
 
 
 def _batch_by_batch(
-    paths: Sequence[str],
-    out: Path,
-    schemas: Mapping[str, pa.Schema],
-    kernel: Kernel,
-    engine: Engine,
-    progress: InputProgress,
+    paths: Sequence[str], out: Path, step: BatchStep, engine: Engine, progress: InputProgress
 ) -> Outcome:
     started = time.perf_counter()
     counts: Counts = {}
+    schemas = {**step.schemas, REJECTS: REJECTS_SCHEMA}
     with (
-        published(out, [*schemas, REJECTS]) as publishing,
-        PartWriter(publishing.directory, PART, {**schemas, REJECTS: REJECTS_SCHEMA}) as writer,
+        published(out, list(schemas)) as publishing,
+        PartWriter(publishing.directory, PART, schemas) as writer,
     ):
         documents = Documents(paths, writer)
         position = InputBytes(documents.sizes())
         # Compressing takes longer than scrubbing, so the next batch is worked on while one is written.
-        for batch, tables, counted in ahead(_worked_on(iter(documents), kernel, engine)):
+        for batch, tables, counted in ahead(_worked_on(iter(documents), step, engine)):
             for name, table in tables.items():
                 writer.write(name, table)
             add(counts, counted)
             progress(position.after(batch), position.total)
         progress(position.total, position.total)
-    return Outcome(counts | documents.set_aside, time.perf_counter() - started, publishing.files)
+    return Outcome(counts | documents.counts, time.perf_counter() - started, publishing.files)
 
 
 def _worked_on(
-    stream: Iterator[pa.RecordBatch], kernel: Kernel, engine: Engine
-) -> Iterator[tuple[pa.RecordBatch, Tables, Counts]]:
+    stream: Iterator[pa.RecordBatch], step: BatchStep, engine: Engine
+) -> Iterator[tuple[pa.RecordBatch, Mapping[str, pa.RecordBatch], Counts]]:
     """Each batch of documents with its tables and counts."""
     read = 0  # starting worker processes pays once there turns out to be much to read
     for window in ahead(_windows(stream)):
         read += sum(text_bytes(batch) for batch in window)
         for batch, (tables, counts) in zip(
-            window, engine.map(kernel, window, input_bytes=read, what="documents"), strict=True
+            window, engine.map(step.function, window, input_bytes=read, what="documents"), strict=True
         ):
             yield batch, tables, counts
 
@@ -159,68 +143,7 @@ def _windows(stream: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
         size = WINDOW_BATCHES
 
 
-@dataclass(frozen=True)
-class _Scrub:
-    params: pii.PiiParams
-
-    def __call__(self, batch: pa.RecordBatch) -> tuple[Tables, Counts]:
-        documents, spans = pii.scrub(batch, self.params)
-        with_pii = pc.count_distinct(spans.column("id")).as_py()
-        counts = {
-            **_size(batch),
-            "documents_with_pii": with_pii,
-            "spans": spans.num_rows,
-            **tally(spans.column("kind"), "spans"),
-        }
-        return {"documents": documents, "spans": spans}, counts
-
-
-@dataclass(frozen=True)
-class _Judge:
-    params: quality.QualityParams
-
-    @property
-    def schema(self) -> pa.Schema:
-        beside = (
-            [language.LANGUAGES_SCHEMA, quality.SIGNALS_SCHEMA]
-            if self.params.languages
-            else [quality.SIGNALS_SCHEMA]
-        )
-        return pa.schema(
-            [
-                *quality.VERDICTS_SCHEMA,
-                *(field for schema in beside for field in schema if field.name != "id"),
-            ]
-        )
-
-    def __call__(self, batch: pa.RecordBatch) -> tuple[Tables, Counts]:
-        signals = quality.measure(quality.with_plain_newlines(batch))
-        languages = [language.detect(batch)] if self.params.languages else []
-        verdicts = quality.judge(signals, self.params, *languages)
-        kept = pc.sum(verdicts.column("keep")).as_py() or 0
-        found = {
-            field.name: column
-            for table in (verdicts, *languages, signals)
-            for field, column in zip(table.schema, table.columns, strict=True)
-        }
-        counts = {
-            **_size(batch),
-            "kept": kept,
-            "removed": batch.num_rows - kept,
-            **tally(verdicts.column("rule"), "removed"),
-        }
-        return {
-            "verdicts": pa.RecordBatch.from_arrays(
-                [found[name] for name in self.schema.names], schema=self.schema
-            )
-        }, counts
-
-
-def _size(batch: pa.RecordBatch) -> Counts:
-    return {"documents": batch.num_rows, "text_bytes": text_bytes(batch)}
-
-
-def _stored(store: Store, documents: "Documents", progress: Progress) -> Counts:
+def _stored(store: Store, documents: "Documents", progress: Progress) -> None:
     """Puts the documents where the dedup flow looks for those of a corpus, with a verdict table that
     keeps them all.
     """
@@ -229,7 +152,6 @@ def _stored(store: Store, documents: "Documents", progress: Progress) -> Counts:
     }
     schemas = {"documents": TEXT_SCHEMA, "verdicts": KEEP_SCHEMA}
     parts: dict[str, list[Part]] = {table: [] for table in drafts}
-    counts: Counts = {}
     stream = ahead(iter(documents))
     for number in count():
         name = f"{number:06d}"
@@ -243,7 +165,6 @@ def _stored(store: Store, documents: "Documents", progress: Progress) -> Counts:
                 writers["verdicts"].write(
                     "verdicts", pa.RecordBatch.from_arrays([batch.column("id"), keep], schema=KEEP_SCHEMA)
                 )
-                add(counts, _size(batch))
                 progress(text_bytes(batch))
         if not writers["documents"].rows["documents"]:
             break
@@ -251,7 +172,6 @@ def _stored(store: Store, documents: "Documents", progress: Progress) -> Counts:
             parts[table].append(Part(name, draft.work.part_fingerprint([name]), writers[table].files))
     for table, draft in drafts.items():
         draft.publish(parts[table])
-    return counts
 
 
 def _draft(store: Store, stage: str) -> Draft:
@@ -266,20 +186,19 @@ class Documents:
     """
 
     def __init__(self, paths: Sequence[str], writer: PartWriter):
-        self.set_aside: Counts = {"set_aside": 0}
+        self.counts: Counts = {"documents": 0, "text_bytes": 0, "set_aside": 0}
         self._source = FilesSource(CORPUS, FilesConfig(paths=tuple(paths)), keep_ids=True)
         self._writer = writer
         self._rejects: list[Rejected] = []
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        documents = 0
         for batch in self._source.read_all(self):
-            documents += batch.num_rows
+            add(self.counts, {"documents": batch.num_rows, "text_bytes": text_bytes(batch)})
             yield batch
-        if not documents:
+        if not self.counts["documents"]:
             first = f"; the first: {_said(self._rejects[0])}" if self._rejects else ""
             raise NoDocumentError(
-                f"no document in {', '.join(self._source.config.paths)}: {self.set_aside['set_aside']} rows "
+                f"no document in {', '.join(self._source.config.paths)}: {self.counts['set_aside']} rows "
                 f"or files set aside{first}"
             )
         self._write()
@@ -289,7 +208,7 @@ class Documents:
         return self._source.sizes()
 
     def append(self, rejected: Rejected) -> None:
-        add(self.set_aside, {"set_aside": 1, f"set_aside/{rejected.reason}": 1})
+        add(self.counts, {"set_aside": 1, f"set_aside/{rejected.reason}": 1})
         self._rejects.append(rejected)
         if len(self._rejects) == REJECTS_TOGETHER:
             self._write()

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.corpus.duplicate_ids import REJECTS_SCHEMA
 from pipeline.steps.files.output import PART, REJECTS
-from pipeline.steps.files.tables import Counts, Documents, Outcome, Progress
+from pipeline.steps.files.tables import Documents, Outcome, Progress
 from pipeline.steps.tokens.existing_tokenizer import fetch
 from pipeline.steps.tokens.split_writer import SplitShards
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store.atomic_directory import atomic_directory
 from pipeline.store.parquet import PartWriter
-from pipeline.store.parts import text_bytes
+from pipeline.store.parts import Counts, text_bytes
 from pipeline.store.prefetch import ahead
 from trainer.system.durable import write_atomically
 
@@ -40,7 +40,7 @@ def train_tokenizer(
             trained = bpe.train(_sample(documents, params, counts, progress), params)
         _place(bpe.files(trained, params), directory)
         _place_rejects(writer, directory)
-    return Outcome(counts | documents.set_aside, time.perf_counter() - started, [out])
+    return Outcome(documents.counts | counts, time.perf_counter() - started, [out])
 
 
 def _sample(
@@ -101,12 +101,10 @@ def _tokenize(
         found = frozen(directory)
         encoder = bpe.Encoder(found.tokenizer_json, found.boundaries, fast)
         writing = SplitShards(directory, PART, encoder, validation_fraction, shard_tokens)
-        size = {"text_bytes": 0}
 
         def counted(documents: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in documents:
                 yield batch
-                size["text_bytes"] += text_bytes(batch)
                 progress(text_bytes(batch))
 
         with PartWriter(directory, PART, {REJECTS: REJECTS_SCHEMA}) as writer:
@@ -114,7 +112,7 @@ def _tokenize(
             writing.write(counted(documents))
         _place_rejects(writer, directory)
         _, counts = writing.finish(directory / "shards.json", {"tokenizer_sha256": found.sha256})
-    return Outcome(counts | size | documents.set_aside, time.perf_counter() - started, [out])
+    return Outcome(documents.counts | counts, time.perf_counter() - started, [out])
 
 
 def _place(files: Mapping[str, str], directory: Path) -> None:
