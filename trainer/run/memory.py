@@ -1,5 +1,8 @@
-"""How much memory a run needs on this machine, found by doing a step without any: on fake tensors, which have
-shapes but no content.
+"""How much memory training needs, measured by a step on fake tensors, which have shapes but no content.
+
+There are two models of memory. `estimate` is the exact one: preflight compares it with the free memory, and
+`python -m trainer plan` scales it to GPUs that are not in this machine. `upper_bound` is a formula that
+spares most runs the second or two of an estimate: preflight skips it where far more than the bound is free.
 """
 
 import weakref
@@ -12,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from trainer.config import RunConfig, TrainingConfig
+from trainer.config import TrainingConfig
 from trainer.model.attention import choose, masks_documents
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, resolve
@@ -20,18 +23,19 @@ from trainer.optim import weight_averaging
 from trainer.optim.build import build
 from trainer.run.step import loss_sum
 
-# What a process on a CPU holds beside its tensors: buffers of libraries, and the holes in a heap that is
-# never given back. Measured at 0.4 to 1.0 GB.
+# What a process on a CPU holds besides tensors: buffers of libraries, and holes in the heap, which never
+# returns memory to the system. Measured on processes of 0.4 to 1.0 GB.
 LIBRARY_BYTES, HOLES = 30_000_000, 0.15
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes in one process, uncompiled; `total` at the peak, when not all of each part need be there.
+    """Bytes in one process without compilation.
 
     `activations`: what a micro-batch keeps for its backward pass. `working`: what a step holds for a moment
-    beyond the other parts, such as logits. Where training is on the CPU, `copy` is what a checkpoint is
-    written from, and `beside` what is no tensor.
+    in addition, such as logits. `copy` and `beside` are 0 on a GPU; on a CPU they are the copy that a
+    checkpoint is written from, and what is not a tensor. `total` is the peak, at which not every part is at
+    its largest.
     """
 
     weights: int
@@ -45,7 +49,7 @@ class Memory:
 
     @property
     def lasting(self) -> int:
-        """What no smaller batch would save."""
+        """What stays however small the batch is."""
         return self.weights + self.gradients + self.optimizer + self.copy
 
     def __str__(self) -> str:
@@ -65,16 +69,16 @@ class Memory:
 
 
 def copies_with_averages(training: TrainingConfig) -> int:
-    """Copies of the weights in the optimizers' state while a checkpoint is made: the averages, and beside
-    them the weights in training.
+    """Copies of the weights in the optimizers' state while a checkpoint is made.
+
+    Each average is one, and the weights in training are another.
     """
     averages = len(weight_averaging.slots(training.averaging))
     return averages + 1 if averages else 0
 
 
-def rough(config: RunConfig) -> int:
-    """About what a run needs, in bytes, rather too much: everything that has a size, as often as could be."""
-    training, vocab_size = config.training, config.data.vocab_size
+def upper_bound(training: TrainingConfig, vocab_size: int) -> int:
+    """More bytes than training needs: everything that has a size, as often as it could be held."""
     model, tokens = training.model, training.micro_batch_tokens
     block = 32 * model.d_model + 8 * model.d_ff + 8 * model.n_heads * training.seq_len
     return (28 + 8 * copies_with_averages(training)) * model.parameters(vocab_size) + 4 * tokens * (
@@ -82,13 +86,14 @@ def rough(config: RunConfig) -> int:
     )
 
 
-def estimate(config: RunConfig, processes: int, device: torch.device) -> Memory:
-    """From steps of the model with one and with two layers: each further layer needs what the second does.
-    Takes about a second.
+def estimate(training: TrainingConfig, vocab_size: int, processes: int, device: torch.device) -> Memory:
+    """Measures steps with one and with two layers; each further layer needs what the second does.
+
+    Takes a second or two. The model is not split: `processes` only decide whether gradients accumulate.
     """
     (one, two), more = (
-        (_step(config, processes, device, layers) for layers in (1, 2)),
-        config.training.model.n_layers - 1,
+        (_step(training, vocab_size, processes, device, layers) for layers in (1, 2)),
+        training.model.n_layers - 1,
     )
     weights, optimizer, activations, forward_and_backward, update = (
         a + more * (b - a) for a, b in zip(one, two, strict=True)
@@ -96,10 +101,10 @@ def estimate(config: RunConfig, processes: int, device: torch.device) -> Memory:
     peak = max(forward_and_backward, update)
     copy = beside = 0
     if device.type == "cpu":
-        # With averages the weights in training are copied too: in memory gradients make room for them, which
-        # are gone by then.
-        trained = weights if config.training.averaging else 0
-        copy = weights + (0 if config.training.checkpoint.model_only else optimizer + trained)
+        # With averages the copy holds the weights in training too. In the process they take the place of the
+        # gradients, which are gone by then.
+        trained = weights if training.averaging else 0
+        copy = weights + (0 if training.checkpoint.model_only else optimizer + trained)
         beside = LIBRARY_BYTES + int(HOLES * (peak + copy))
     return Memory(
         weights=weights,
@@ -113,11 +118,12 @@ def estimate(config: RunConfig, processes: int, device: torch.device) -> Memory:
     )
 
 
-def _step(config: RunConfig, processes: int, device: torch.device, layers: int) -> Sequence[int]:
-    """Bytes of weights, of optimizer state, of what is kept for the backward pass; the most while there are
-    activations, and in the update.
+def _step(
+    training: TrainingConfig, vocab_size: int, processes: int, device: torch.device, layers: int
+) -> Sequence[int]:
+    """Bytes of weights, optimizer state and activations; the peaks of forward and backward pass and of the
+    update.
     """
-    training, data = config.training, config.data
     precision, masked = (
         resolve(training.precision, device),
         masks_documents(training.document_masking, device),
@@ -131,7 +137,7 @@ def _step(config: RunConfig, processes: int, device: torch.device, layers: int) 
         training.model.attention_sinks,
     )
     if backend in ("flex", "flash"):
-        backend, masked = "sdpa", False  # its kernel for long sequences keeps what theirs keep, and no mask
+        backend, masked = "sdpa", False  # keeps what their kernels keep, without a mask
     with FakeTensorMode(), device:
         shape = training.model.model_copy(
             update={
@@ -140,14 +146,9 @@ def _step(config: RunConfig, processes: int, device: torch.device, layers: int) 
             }
         )
         model = Llama(
-            shape,
-            data.vocab_size,
-            training.seq_len,
-            backend,
-            training.activation_checkpointing,
-            training.dropout,
+            shape, vocab_size, training.seq_len, backend, training.activation_checkpointing, training.dropout
         )
-        # Moments in 8 bits are compiled, which cannot be tried like this: they are counted as fp32, too much.
+        # The update with 8-bit moments is compiled, which fake tensors do not support. Counts too much: fp32.
         in_fp32 = {"kind": "adamw"} if training.optimizer.kind == "adamw_8bit" else {}
         optimizers = build(model, training.optimizer.model_copy(update=in_fp32))
         windows = torch.zeros(training.micro_batch_size, training.seq_len + 1, dtype=torch.int64)
@@ -162,17 +163,17 @@ def _step(config: RunConfig, processes: int, device: torch.device, layers: int) 
             update, state = live.peak, live.now - 2 * weights
             together = training.micro_batch_tokens * processes
             if all(stage.global_batch_tokens == together for stage in training.curriculum.stages):
-                model.zero_grad(set_to_none=True)  # nothing is accumulated: gradients come as activations go
+                model.zero_grad(set_to_none=True)  # no accumulation: gradients replace activations
             before = live.peak = live.now
             keys = torch.zeros(len(windows), 2, dtype=torch.int32) if training.dropout else None
-            loss = loss_sum(model, windows, precision, data.bot_id if masked else None, dropout_keys=keys)
+            loss = loss_sum(model, windows, precision, 0 if masked else None, dropout_keys=keys)
             activations = live.now - before
             loss.backward()
             return weights, state, activations, live.peak, update
 
 
 class _LiveBytes(TorchDispatchMode):
-    """`now`: the bytes of all tensors made since, and still referred to; `peak`: the most."""
+    """`now`: bytes of the live tensors made since entering; `peak`: the most at any time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,7 +181,7 @@ class _LiveBytes(TorchDispatchMode):
         self._storages: set[int] = set()
 
     def count(self, tensors: Iterable[torch.Tensor]) -> int:
-        """Adds tensors made before; returns `now`."""
+        """Adds tensors made before entering; returns `now`."""
         for tensor in tensors:
             self._count(tensor)
         return self.now

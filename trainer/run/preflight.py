@@ -20,14 +20,14 @@ from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
 from trainer.run.generate import load_tokenizer
 from trainer.run.hardware import free_memory
-from trainer.run.memory import copies_with_averages, estimate, rough
+from trainer.run.memory import copies_with_averages, estimate, upper_bound
 from trainer.system.errors import TrainerError
 
 BLOCK_TOKENS = 1 << 20
 # Of shards whose content is known, so many are looked into, so far.
 SAMPLED_SHARDS, SAMPLED_TOKENS = 64, 1 << 16
 SLOW_SECONDS = 10.0
-# So many times what a run needs by a rough count makes an estimate, which takes a second or two, superfluous.
+# Where this many times the upper bound is free, the estimate, which takes a second or two, is skipped.
 AMPLE = 10
 
 log = logging.getLogger("trainer")
@@ -167,10 +167,11 @@ def _existing_parent(path: Path) -> Path:
 
 def _check_memory(config: RunConfig, world: World) -> None:
     training, free = config.training, free_memory(world.device)
-    # The estimate is of a model in one process: of a split one the first batch tells.
-    if training.parallel.splits_model or rough(config) * AMPLE < free:
+    vocab_size = config.data.vocab_size
+    # The estimate is for an unsplit model. A split one that is too large fails at the first batch.
+    if training.parallel.splits_model or upper_bound(training, vocab_size) * AMPLE < free:
         return
-    needed = estimate(config, world.size, world.device)
+    needed = estimate(training, vocab_size, world.size, world.device)
     told = f"training needs {needed}, and {free / 1e6:,.0f} MB are free on {world.device}"
     if needed.total <= free:
         log.info(told)

@@ -1,4 +1,4 @@
-"""What the GPUs of the field can do and cost."""
+"""Peak rates, memory and prices of the usual GPUs."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,8 @@ PRICES_AS_OF = "2025"
 
 @dataclass(frozen=True)
 class Gpu:
-    """`device`: whole words of the driver's name for it. `flops`: the maker's dense peak in bf16 and fp16, a
-    second. `memory` in bytes.
-
-    `price`: an assumed USD per GPU-hour, on demand, at PRICES_AS_OF.
+    """`device`: words in the driver's name of the GPU. `flops`: the maker's dense peak per second in bf16 and
+    fp16. `memory`: bytes. `price`: USD per GPU-hour on demand, assumed as of PRICES_AS_OF.
     """
 
     device: str
@@ -23,7 +21,7 @@ def _gpu(device: str, teraflops: float, gigabytes: int, price: float) -> Gpu:
     return Gpu(device, teraflops * 1e12, gigabytes * 10**9, price)
 
 
-# Where one name has the words of another, the longer comes first.
+# A device is the first entry whose words are in its name, so the longer of two similar names comes first.
 GPUS = {
     "b200": _gpu("B200", 2250, 180, 5.00),
     "h200": _gpu("H200", 989, 141, 3.50),

@@ -1,5 +1,7 @@
-"""`python -m trainer sweep CONFIG.yaml key=v1,v2 ...`: a run for each combination of a few values, and their
-comparison.
+"""`python -m trainer sweep CONFIG.yaml key=v1,v2 ...`: a run for each combination of values, then compare.
+
+The trainer is started for every combination each time, with a run_dir of its own. It resumes an unfinished
+run, ends at once on a finished one, and refuses a directory whose settings or data have changed.
 """
 
 import argparse
@@ -8,17 +10,14 @@ import json
 import logging
 import re
 import subprocess
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from trainer.checkpoint.state import differences, read_state
-from trainer.checkpoint.store import CheckpointError, directory_for
-from trainer.config import OPERATIONAL, RunConfig, load_run_config, run_identity
-from trainer.run import preflight
+from trainer.config import load_run_config
 from trainer.run.metrics import read
 from trainer.run.run_directory import RunDirectory
 from trainer.system import launch
@@ -32,45 +31,20 @@ POLL_SECONDS = 0.5
 log = logging.getLogger("trainer")
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One combination: its name, what it changes (`key=value`, as the trainer takes it), and the run that
-    it is.
-    """
+class Trial(NamedTuple):
+    """One combination: its name, the overrides for the trainer (`key=value`), and its run directory."""
 
     name: str
     overrides: list[str]
-    config: RunConfig
-
-    @property
-    def last_checkpoint(self) -> Path:
-        return directory_for(RunDirectory(self.config.run_dir).checkpoints, self.config.training.steps)
-
-    def changed(self, contents: dict[str, str]) -> list[str]:
-        """What differs from what its last checkpoint was made with. `contents` of the shards, by corpus.
-        CheckpointError for a damaged one.
-        """
-        made_by = load_run_config(RunDirectory(self.config.run_dir).config)
-        made_with, wanted = (
-            config.training.model_dump(mode="json", exclude=OPERATIONAL) for config in (made_by, self.config)
-        )
-        # A run writes down what its `auto` became.
-        wanted |= {key: made_with[key] for key, value in wanted.items() if value == "auto"}
-        data = run_identity(self.config, self.config.training.precision, contents)["data"]
-        return [
-            *differences(made_with, wanted, "training"),
-            *differences(read_state(self.last_checkpoint)["meaning"]["data"], data, "data"),
-        ]
+    run_dir: Path
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status: 0 all done, 1 when a run failed (the others are done), 75 stopped on request; the same
-    command goes on.
-    """
+    """The exit status: 0 when all runs are done; 1 when a run failed, after the others; 75 when stopped."""
     parser = argparse.ArgumentParser(
         prog="python -m trainer sweep",
-        description="Train every combination of the values, below run_dir, and compare. Goes on where it was "
-        "stopped.",
+        description="Train every combination of the values, each below run_dir, and compare the runs. "
+        "The same command resumes a sweep that was stopped.",
     )
     parser.add_argument("config", type=Path, metavar="CONFIG.yaml")
     parser.add_argument(
@@ -80,22 +54,17 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     directory = load_run_config(options.config).run_dir
     trials = combinations(options.config, directory, options.grid)
-    done = finished(trials)
     failed = []
     for number, trial in enumerate(trials, start=1):
-        if trial.name in done:
-            log.info("run %d of %d: %s is done", number, len(trials), trial.name)
-            continue
         log.info("run %d of %d: %s", number, len(trials), trial.name)
-        status = _train(options.config, trial, options.processes)
+        status = _train([*launch.command(options.config, options.processes), *trial.overrides])
         if status == RESUMABLE:
-            log.info("stopped; the same command goes on")
+            log.info("the sweep was stopped; the same command resumes it")
             return RESUMABLE
         if status != DONE:
             log.warning("%s failed with exit status %d", trial.name, status)
             failed.append(trial.name)
-    begun = [trial.config.run_dir for trial in trials if read(RunDirectory(trial.config.run_dir).metrics)]
-    if begun:
+    if begun := [trial.run_dir for trial in trials if read(RunDirectory(trial.run_dir).metrics)]:
         compare(begun, directory / "compare.png")
     if failed:
         print(f"\nFailed: {', '.join(failed)}")
@@ -103,17 +72,19 @@ def main(arguments: list[str]) -> int:
 
 
 def combinations(config: Path, directory: Path, grid: Sequence[str]) -> list[Trial]:
-    """A trial for each combination, checked before any starts (TrainerError). Its name says it all, so that a
-    larger grid finds it again.
+    """A trial for each combination, named after all values, so that a larger grid finds the same run again.
+
+    Raises TrainerError for a mistake in any combination, before a run starts.
     """
     axes = [_axis(axis) for axis in grid]
     trials = []
     for values in itertools.product(*(values for _, values in axes)):
-        chosen = [(key, value) for (key, _), value in zip(axes, values, strict=True)]
-        name = ",".join(f"{key.removeprefix('training.')}={_text(value)}" for key, value in chosen)
-        name = re.sub(r"[^\w.,=+-]", "_", name)
-        overrides = [*(f"{key}={_text(value)}" for key, value in chosen), f"run_dir={directory / name}"]
-        trials.append(Trial(name, overrides, load_run_config(config, overrides)))
+        chosen = [(key, _text(value)) for (key, _), value in zip(axes, values, strict=True)]
+        name = ",".join(f"{key.removeprefix('training.')}={text}" for key, text in chosen)
+        run_dir = directory / re.sub(r"[^\w.,=+-]", "_", name)
+        overrides = [*(f"{key}={text}" for key, text in chosen), f"run_dir={run_dir}"]
+        load_run_config(config, overrides)
+        trials.append(Trial(run_dir.name, overrides, run_dir))
     if len({trial.name for trial in trials}) < len(trials):
         raise TrainerError(
             "two combinations of the sweep are the same: name each key once and each value once"
@@ -121,61 +92,28 @@ def combinations(config: Path, directory: Path, grid: Sequence[str]) -> list[Tri
     return trials
 
 
-def finished(trials: Sequence[Trial]) -> list[str]:
-    """The names of those whose last checkpoint is there. TrainerError when it is of other settings or data.
-
-    Shards that do not say what their `content` is are read for that, once.
-    """
-    done, known = [], dict[str, dict[str, str]]()
-    for trial in trials:
-        if not trial.last_checkpoint.is_dir():
-            continue
-        data = trial.config.data.model_dump_json()
-        if data not in known:
-            known[data] = preflight.contents(trial.config)
-        try:
-            changed = trial.changed(known[data])
-        except CheckpointError:
-            continue  # the trainer says so, and makes it again
-        if changed:
-            raise TrainerError(
-                f"{trial.config.run_dir}: was trained with other settings than it would be now "
-                f"({'; '.join(changed)}); "
-                "choose another run_dir, or remove it"
-            )
-        done.append(trial.name)
-    return done
-
-
 def _axis(text: str) -> tuple[str, list[Any]]:
     key, separator, values = text.partition("=")
     try:
-        found = yaml.safe_load(f"[{values}]")
+        parsed = yaml.safe_load(f"[{values}]")
     except yaml.YAMLError as error:
         raise TrainerError(f"{text!r}: the values cannot be read as YAML: {error}") from error
-    if not separator or not key or not found:
+    if not separator or not key or not parsed:
         raise TrainerError(f"{text!r} is not of the form key.subkey=value,value")
-    return key, found
+    return key, parsed
 
 
 def _text(value: Any) -> str:
-    """YAML reads it back as the same value. It takes 1e-3 for a string, which becomes a number where one is
-    expected.
-    """
+    """Text that YAML reads back as the same value. (It reads 1e-3 as a string, which pydantic converts.)"""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _train(config: Path, trial: Trial, processes: int) -> int:
-    """Runs the trainer; a wish to stop is passed on, and the trainer saves before it ends."""
-    command = [*launch.command(config, processes), *trial.overrides]
+def _train(command: Sequence[str]) -> int:
+    """Runs the trainer and returns its exit status; passes a stop signal on and lets the trainer save."""
     with StopSignals() as stop, subprocess.Popen(command) as trainer:
-        asked = False
-        while True:
-            try:
-                status = trainer.wait(POLL_SECONDS)
-            except subprocess.TimeoutExpired:
-                if stop.received and not asked:
-                    trainer.terminate()
-                    asked = True
-                continue
-            return RESUMABLE if stop.received else status
+        while trainer.poll() is None and not stop.received:
+            time.sleep(POLL_SECONDS)
+        if stop.received:
+            trainer.terminate()
+        status = trainer.wait()
+    return RESUMABLE if stop.received else status

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first column to the left, the others to the right, two spaces between."""
+    """Aligns the first column left and the others right, with two spaces between columns."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [
         [

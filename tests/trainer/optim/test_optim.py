@@ -233,7 +233,7 @@ def test_a_run_that_goes_on_from_its_saved_state_ends_in_the_same_weights(
 @pytest.mark.parametrize("kind", [*KINDS, "adamw_8bit"])
 def test_the_memory_of_every_kind_can_be_estimated(settings: dict[str, Any], kind: str) -> None:
     settings["training"]["optimizer"] = {"kind": kind}
-    needed = estimate(RunConfig.model_validate(settings), 1, ALONE.device)
+    needed = estimate(RunConfig.model_validate(settings).training, 300, 1, ALONE.device)
     moments = {"adafactor": 0, "lion": 1}.get(kind, 2)
     assert needed.weights * max(0, moments - 1) < needed.optimizer < needed.weights * (moments + 0.2)
 

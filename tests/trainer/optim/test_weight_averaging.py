@@ -101,7 +101,7 @@ def test_the_copies_are_part_of_the_memory_that_a_run_needs(settings: dict[str, 
     needed = {}
     for kind in (None, *KINDS.values()):
         settings["training"] |= {"averaging": kind, "optimizer": {"kind": "lion"}}
-        found = estimate(RunConfig.model_validate(settings), 1, ALONE.device)
+        found = estimate(RunConfig.model_validate(settings).training, 300, 1, ALONE.device)
         needed[kind and kind["kind"]] = round(found.optimizer / found.weights)
     assert needed == {None: 1, "ema": 2, "last_k": 4}
 

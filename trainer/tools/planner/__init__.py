@@ -1,3 +1,1 @@
-"""What a training run will take and give, before it is started: memory, time, cost, and the loss that scaling
-laws expect.
-"""
+"""What a training run will need, before it is started: memory, time and cost; and the loss to expect."""

@@ -1,181 +1,108 @@
-"""Memory of one GPU of a plan, by formula. What a run takes on this machine, trainer.run.memory measures by
-doing a step.
+"""The memory of one GPU in a plan, for GPUs that need not be in this machine.
+
+A step is measured on fake tensors as preflight does it (trainer.run.memory), on the CPU in bf16 with SDPA,
+whose kernel keeps for the backward pass what the kernels of GPUs keep. Two things differ on GPUs and are
+calculated here: how many logits are computed at a time, and what `dp_shard` splits. `tp` and `pp` are not
+planned for.
 """
 
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from dataclasses import astuple, dataclass
+from typing import Self
 
-from trainer.config import ModelConfig
-from trainer.model.activation_checkpointing import Recompute
+import torch
+
+from trainer.config import TrainingConfig
 from trainer.model.llama import padded_vocab_size
 from trainer.model.loss import CHUNK_LOGITS, MIN_CHUNK_ROWS
-
-Sharding = Literal["ddp", "zero1", "zero2", "zero3"]
-SHARDINGS: tuple[Sharding, ...] = get_args(Sharding)
-# What each stage of ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054) divides by the number of GPUs; P
-# parameters, G GPUs.
-FORMULAS: dict[Sharding, str] = {
-    "ddp": "4P + 4P + state",
-    "zero1": "4P + 4P + state/G",
-    "zero2": "4P + 4P/G + state/G",
-    "zero3": "(4P + 4P + state)/G + gathered",
-}
+from trainer.run.memory import Memory, estimate
 
 FP32, BF16 = 4, 2
-# Bytes of optimizer state for a weight; Muon's are those of the matrices in blocks, the rest has AdamW's.
-# Adafactor's two vectors count for nothing.
-STATE_BYTES = {"adamw": 8, "muon": 4, "lion": 4, "sophia": 8, "adamw_8bit": 2, "adafactor": 0}
-
-
-@dataclass(frozen=True)
-class Workload:
-    """Micro-batches of `micro_batch_size` windows in bf16 over fp32 weights. `attention` math keeps the
-    probabilities of every pair of tokens.
-    """
-
-    model: ModelConfig
-    vocab_size: int
-    seq_len: int
-    micro_batch_size: int
-    optimizer: str = "adamw"
-    attention: Literal["math", "sdpa"] = "sdpa"
-    activation_checkpointing: Recompute = "none"
-
-    @property
-    def tokens(self) -> int:
-        return self.seq_len * self.micro_batch_size
-
-    @property
-    def rows(self) -> int:
-        return padded_vocab_size(self.vocab_size)
-
-    @property
-    def parameters(self) -> int:
-        """With the padding of the vocabulary, which takes memory too."""
-        return self.model.parameters(self.rows)
-
-    @property
-    def vocabulary_parameters(self) -> int:
-        """Those of the embedding and the head."""
-        return (1 if self.model.tie_embeddings else 2) * self.rows * self.model.d_model
-
-    @property
-    def matrices(self) -> int:
-        """Weights that are multiplied inside one block."""
-        model = self.model
-        return (
-            2 * model.d_model * (model.n_heads + model.n_kv_heads) * model.head_dim
-            + 3 * model.d_model * model.d_ff
-        )
+GATHERED_BLOCKS = 2  # with FSDP: the block at work and the next one
 
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """Bytes on one GPU. `bf16_weights`: the copies that matrix products read, with zero3 those of the blocks
-    at work.
+    """Bytes on one GPU without compilation; CUDA's libraries (about 1 GB) and allocator gaps come on top.
 
-    `gathered`: with zero3 embedding and head, which parallelize leaves whole in fp32 until the backward pass
-    ends, and their gradients.
-    `logits`: a chunk of them and the gradient of the head. `total` is the moment when all are there, with
-    gradients of an earlier micro-batch.
+    `gathered`: with `dp_shard` the blocks in use, and embedding and head with their gradients, which FSDP
+    keeps unsplit until the backward pass ends. `logits`: one chunk with its probabilities. `total` is the
+    moment at which all parts are there, with gradients of an earlier micro-batch.
     """
 
     weights: int
     gradients: int
     optimizer: int
-    bf16_weights: int
     gathered: int
     activations: int
     logits: int
 
     @property
     def total(self) -> int:
-        return (
-            self.weights
-            + self.gradients
-            + self.optimizer
-            + self.bf16_weights
-            + self.gathered
-            + self.activations
-            + self.logits
+        return sum(astuple(self))
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a step holds with micro-batches of one and of two windows; each further window adds the same."""
+
+    training: TrainingConfig
+    vocab_size: int
+    one: Memory
+    two: Memory
+
+    @classmethod
+    def measure(cls, training: TrainingConfig, vocab_size: int) -> Self:
+        """Takes a few seconds, whatever the size of the model."""
+        as_on_gpu = {
+            "precision": "bf16",
+            "attention": "sdpa",
+            "document_masking": False,
+            "model": training.model.model_copy(update={"attention_sinks": False}),  # SDPA does not have them
+        }
+        one, two = (
+            estimate(
+                training.model_copy(update={**as_on_gpu, "micro_batch_size": size}),
+                vocab_size,
+                processes=1,
+                device=torch.device("cpu"),
+            )
+            for size in (1, 2)
+        )
+        return cls(training, vocab_size, one, two)
+
+    def on_gpu(self, micro_batch_size: int, shards: int = 1) -> GpuMemory:
+        """One of `shards` GPUs that split weights, gradients and optimizer state (`dp_shard`); 1 is `ddp`."""
+        one, model, rows = self.one, self.training.model, padded_vocab_size(self.vocab_size)
+        optimizer = one.optimizer
+        if self.training.optimizer.kind == "adamw_8bit":
+            optimizer -= 3 * one.weights // 2  # two moments of one byte each, measured as fp32
+        activations = one.activations + (micro_batch_size - 1) * (self.two.activations - one.activations)
+        gathered = 0
+        if shards > 1:
+            vocabulary = (1 if model.tie_embeddings else 2) * rows * model.d_model
+            blocks = one.weights // FP32 - vocabulary
+            kept = GATHERED_BLOCKS if self.training.parallel.reshard_after_forward else model.n_layers
+            gathered = 2 * FP32 * vocabulary + BF16 * blocks * min(kept, model.n_layers) // model.n_layers
+            if self.training.activation_checkpointing == "none":
+                activations -= (
+                    BF16 * blocks
+                )  # autocast's copies for the backward pass: FSDP gathers them again
+        chunk = min(
+            micro_batch_size * self.training.seq_len, max(MIN_CHUNK_ROWS, CHUNK_LOGITS["cuda"] // rows)
+        )
+        return GpuMemory(
+            weights=one.weights // shards,
+            gradients=one.gradients // shards,
+            optimizer=optimizer // shards,
+            gathered=gathered,
+            activations=activations,
+            # Logits and probabilities in fp32 and bf16, and the head in bf16.
+            logits=chunk * rows * 2 * (FP32 + BF16) + BF16 * rows * model.d_model,
         )
 
-
-def gpu_memory(work: Workload, sharding: Sharding = "ddp", gpus: int = 1) -> GpuMemory:
-    """Uncompiled; a compiler keeps fewer activations. CUDA's libraries (about 1 GB) and what its allocator
-    leaves unused come on top.
-    """
-    stage = SHARDINGS.index(sharding)
-    splits_weights = stage >= 3 and gpus > 1
-    return GpuMemory(
-        weights=FP32 * work.parameters // (gpus if stage >= 3 else 1),
-        gradients=FP32 * work.parameters // (gpus if stage >= 2 else 1),
-        optimizer=_state_bytes(work) // (gpus if stage >= 1 else 1),
-        bf16_weights=BF16 * (2 if splits_weights else work.model.n_layers) * work.matrices,
-        gathered=2 * FP32 * work.vocabulary_parameters if splits_weights else 0,
-        activations=_activation_bytes(work),
-        logits=_logits_bytes(work),
-    )
-
-
-def largest_micro_batch(work: Workload, sharding: Sharding, gpus: int, memory: int) -> int:
-    """The largest power of two whose micro-batch fits in `memory` bytes; 0 when a single window does not."""
-    size = 1
-    while gpu_memory(replace(work, micro_batch_size=size), sharding, gpus).total <= memory:
-        size *= 2
-    return size // 2
-
-
-def _state_bytes(work: Workload) -> int:
-    if work.optimizer != "muon":
-        return STATE_BYTES[work.optimizer] * work.parameters
-    hidden = work.model.n_layers * work.matrices
-    return STATE_BYTES["muon"] * hidden + STATE_BYTES["adamw"] * (work.parameters - hidden)
-
-
-def _activation_bytes(work: Workload) -> int:
-    """What is kept of all blocks, one of them in full while it is computed again; the last norm and the
-    gradient of its result.
-    """
-    again = 0 if work.activation_checkpointing == "none" else _block_bytes(work)
-    return (
-        work.model.n_layers * kept_block_bytes(work)
-        + again
-        + work.tokens * work.model.d_model * (2 * FP32 + BF16)
-    )
-
-
-def kept_block_bytes(work: Workload) -> int:
-    """What one block keeps for the backward pass: all, or its input and perhaps the results of its products
-    and of SDPA.
-    """
-    if work.activation_checkpointing == "none":
-        return _block_bytes(work)
-    model = work.model
-    kept = FP32 * model.d_model
-    if work.activation_checkpointing == "selective":
-        queries, keys = model.n_heads * model.head_dim, model.n_kv_heads * model.head_dim
-        kept += BF16 * (queries + 2 * keys + 2 * model.d_model + 2 * model.d_ff)
-        kept += BF16 * queries + FP32 * model.n_heads if work.attention == "sdpa" else 0
-    return work.tokens * kept
-
-
-def _block_bytes(work: Workload) -> int:
-    """What autograd keeps of one block: inputs of norms (and what they make of them), of products, of
-    attention, of the gate.
-    """
-    model = work.model
-    queries, keys = model.n_heads * model.head_dim, model.n_kv_heads * model.head_dim
-    norms = 2 * FP32 * (2 * model.d_model + (queries + keys if model.qk_norm else 0))
-    projections = BF16 * (2 * model.d_model + queries)
-    per_head = BF16 * work.seq_len if work.attention == "math" else FP32
-    attention = BF16 * (queries + 2 * keys) + model.n_heads * per_head
-    gate = BF16 * 4 * model.d_ff
-    rotary = 4 * BF16 * model.head_dim * work.seq_len
-    return work.tokens * (norms + projections + attention + gate) + rotary
-
-
-def _logits_bytes(work: Workload) -> int:
-    """A chunk of logits and of their probabilities in fp32 and in bf16, the head in bf16 and its gradient."""
-    chunk = min(work.tokens, max(MIN_CHUNK_ROWS, CHUNK_LOGITS["cuda"] // work.rows))
-    return chunk * work.rows * 2 * (FP32 + BF16) + work.rows * work.model.d_model * (BF16 + FP32)
+    def largest_micro_batch(self, shards: int, memory: int) -> int:
+        """The largest power of two that fits in `memory` bytes; 0 when not even a single window does."""
+        size = 1
+        while self.on_gpu(size, shards).total <= memory:
+            size *= 2
+        return size // 2

@@ -1,4 +1,4 @@
-"""From a number of parameters to a model that has about as many."""
+"""A model shape for a number of parameters."""
 
 import math
 
@@ -6,14 +6,15 @@ from trainer.config import ModelConfig
 from trainer.system.errors import TrainerError
 
 ASPECT = 100  # d_model / n_layers, between GPT-3's small and large models and those of Llama
-# Numbers of heads that divide well; above 2,048 by four.
+# Multiples of the head size (64, from 2,048 on 128); from 2,048 on the number of heads is a multiple of four.
 WIDTHS = (*range(64, 1024, 64), *range(1024, 2048, 128), *range(2048, 20_481, 512))
 TOLERANCE = 0.05
 
 
 def shaped(parameters: float, vocab_size: int) -> ModelConfig:
     """The Llama-style shape within 5% of `parameters` whose width is nearest to 100 times its depth.
-    TrainerError when there is none.
+
+    Raises TrainerError when there is none.
     """
     candidates = [
         model for width in WIDTHS if (model := _of_width(width, parameters, vocab_size)) is not None
@@ -21,10 +22,9 @@ def shaped(parameters: float, vocab_size: int) -> ModelConfig:
     close = [model for model in candidates if _miss(model, parameters, vocab_size) <= TOLERANCE]
     if not close:
         raise TrainerError(
-            f"no model has about {parameters:,.0f} parameters with a vocabulary of {vocab_size:,}: its "
-            "embeddings alone take "
-            f"{2 * WIDTHS[0] * vocab_size:,} at width {WIDTHS[0]}; take more parameters or a smaller "
-            "--vocab-size"
+            f"no model has about {parameters:,.0f} parameters with a vocabulary of {vocab_size:,}: at the "
+            f"smallest width, {WIDTHS[0]}, the embeddings alone have {2 * WIDTHS[0] * vocab_size:,}; "
+            "plan for more parameters or set a smaller --vocab-size"
         )
     return min(
         close,

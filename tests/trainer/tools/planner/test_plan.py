@@ -9,8 +9,7 @@ from trainer.config import ModelConfig
 from trainer.system.errors import TrainerError
 from trainer.system.gpus import GPUS
 from trainer.tools.planner.cli import main
-from trainer.tools.planner.laws import LAWS
-from trainer.tools.planner.plan import DAY, Machine, Run, best_run, smaller_models
+from trainer.tools.planner.plan import DAY, Machine, Run, best_run
 from trainer.tools.planner.shape import shaped
 
 MACHINE = Machine(GPUS["h100"], gpus=8, mfu=0.4, price=3.0)
@@ -34,50 +33,28 @@ def test_a_count_becomes_a_shape_that_the_trainer_accepts(parameters: float) -> 
 
 
 def test_a_budget_is_spent_and_no_other_size_would_do_better_with_it() -> None:
-    law = LAWS["epoch"]
-    run = best_run(MACHINE, MACHINE.seconds_for(5000), vocab_size=50_000, seq_len=2048, law=law)
+    run = best_run(MACHINE, MACHINE.seconds_for(5000), vocab_size=50_000, seq_len=2048)
     assert run.cost == pytest.approx(5000)
     for factor in (0.5, 2):
         other = Run(MACHINE, shaped(factor * run.parameters, 50_000), 50_000, 2048, 1).within(run.seconds)
         assert other.cost == pytest.approx(5000)
-        assert other.expected_loss(law) > run.expected_loss(law)
+        assert other.expected_loss > run.expected_loss
 
 
-def test_smaller_models_reach_the_same_loss_with_more_training_until_they_cannot() -> None:
-    law = LAWS["epoch"]
-    found = smaller_models(7e9, law.best_tokens(7e9), law, shares=(0.75, 0.5, 0.01))
-    assert [smaller.parameters for smaller in found] == [5.25e9, 3.5e9]
-    for smaller in found:
-        assert law.loss(smaller.parameters, smaller.tokens) == pytest.approx(
-            law.loss(7e9, law.best_tokens(7e9))
-        )
-        saved = 2 * (7e9 - smaller.parameters) * smaller.tokens_served
-        assert smaller.training_flops == pytest.approx(6 * 7e9 * law.best_tokens(7e9) + saved)
-
-
-def test_a_named_model_is_planned_in_full_and_drawn(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    picture = tmp_path / "plan.png"
-    assert main(["--params", "7b", "--gpus", "8", "--gpu", "h100", "--plot", str(picture)]) == 0
+def test_a_named_model_is_planned_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--params", "7b", "--gpus", "8", "--gpu", "h100"]) == 0
     told = capsys.readouterr().out
-    for heading in (
-        "Time ",
-        "Cost ",
-        "GB on a GPU",
-        "Compute-optimal for this size",
-        "Training longer",
-        "Same loss, cheaper to serve",
-    ):
+    for heading in ("Time ", "Cost ", "Loss ", "Optimum ", "GB on a GPU"):
         assert heading in told
-    assert "works as ddp, with `training.parallel: {dp_shard: 8}` as zero3" in told
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    ddp, split = (line.split() for line in told.splitlines()[-2:])
+    assert ddp[0] == "ddp" and ddp[-2:] == ["no", "none"]
+    assert split[:2] == ["dp_shard:", "8"] and int(split[-1]) >= 1
 
 
 def test_days_limit_the_tokens_of_a_given_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--params", "1.3e9", "--days", "2", "--gpus", "4", "--gpu", "a100"]) == 0
     assert "Time      2.0 days, 192.0 GPU-hours" in capsys.readouterr().out
-    run = best_run(MACHINE, 2 * DAY, 50_000, 2048, LAWS["epoch"])
+    run = best_run(MACHINE, 2 * DAY, 50_000, 2048)
     assert run.seconds == pytest.approx(2 * DAY)
 
 
@@ -96,30 +73,30 @@ def test_a_recipe_is_planned_as_it_stands(tmp_path: Path, capsys: pytest.Capture
     path.write_text(yaml.safe_dump({"training": training, "tokenizer": {"vocab_size": 4096}}))
     assert main(["--params", str(path), "--gpus", "1", "--gpu", "l4"]) == 0
     told = capsys.readouterr().out
-    assert "vocabulary 4,096" in told and "assumed, give" not in told
+    assert "vocabulary 4,096" in told and "the plan assumes" not in told
     assert "Tokens    410 k" in told
     assert "muon, micro-batch 4 x 256" in told
-    assert "beyond what was fitted" in told
-    assert "works as ddp\n" in told
+    assert "a guess: the law was fitted to 70 M to 16 B parameters" in told
+    assert "dp_shard" not in told
     path.write_text(yaml.safe_dump({"training": training, "tokenizer": {"from": "gpt2"}}))
     main(["--params", str(path)])
     told = capsys.readouterr().out
-    assert f"{path} does not say how large its vocabulary is: 50,000 is assumed, give --vocab-size" in told
+    assert f"{path} does not set the size of its vocabulary; the plan assumes 50,000" in told
     assert "vocabulary 50,000" in told
     main(["--params", str(path), "--vocab-size", "50257"])
-    assert "assumed, give" not in capsys.readouterr().out
+    assert "the plan assumes" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "say what to plan"),
+        ([], "give --params to plan for a model, or --budget or --days"),
         (["--params", "big"], "'big' is not a count"),
         (["--params", "1000"], "no model has about 1,000 parameters"),
-        (["--params", "none.yaml"], r"none\.yaml: no `training` section"),
+        (["--params", "none.yaml"], r"none\.yaml: has no `training` section"),
         (["--params", "1b", "--mfu", "40"], "share of the GPU's peak"),
     ],
 )
-def test_what_cannot_be_planned_is_said(arguments: list[str], message: str) -> None:
+def test_an_impossible_plan_is_refused(arguments: list[str], message: str) -> None:
     with pytest.raises(TrainerError, match=message):
         main(arguments)

@@ -1,0 +1,46 @@
+"""The loss of a model of N parameters after D tokens: L(N, D) = E + A / N^alpha + B / D^beta.
+
+The form is approach 3 of Hoffmann et al. 2022, "Training Compute-Optimal Large Language Models" (Chinchilla,
+arXiv 2203.15556). The constants are from table 1 of Besiroglu et al. 2024, "Chinchilla Scaling: A replication
+attempt" (Epoch AI, arXiv 2404.10102), who fitted the same runs again.
+
+Hoffmann's own constants are not used. Their optimizer averaged the loss over the runs instead of summing it
+and so stopped before the minimum, and the exponents in the paper are rounded so far that the paper's own
+table A3 does not follow from them. The corrected fit agrees with approaches 1 and 2 of the same paper: about
+20 tokens for each parameter.
+
+N counts the embeddings; D counts each token seen. The loss is in nats per token of the authors' text and
+vocabulary, so trust differences between plans, not levels.
+"""
+
+E, A, B, ALPHA, BETA = 1.8172, 482.01, 2085.43, 0.3478, 0.3658
+SOURCE = "the Chinchilla law as corrected by Epoch AI (2024)"
+FLOPS_PER_PARAMETER_AND_TOKEN = 6  # forward and backward; attention between tokens is not counted
+# The smallest and largest models and token counts in the fit; beyond them the law extrapolates.
+FITTED_PARAMETERS, FITTED_TOKENS = (70e6, 16e9), (5e9, 500e9)
+
+
+def expected_loss(parameters: float, tokens: float) -> float:
+    """In nats per token."""
+    return E + A / parameters**ALPHA + B / tokens**BETA
+
+
+def best_for_compute(flops: float) -> tuple[float, float]:
+    """The parameters and tokens with the lowest loss for 6 N D = `flops` (equation 4 of Hoffmann et al.)."""
+    ratio = (ALPHA * A / (BETA * B)) ** (1 / (ALPHA + BETA))
+    product = flops / FLOPS_PER_PARAMETER_AND_TOKEN
+    share = BETA / (ALPHA + BETA)
+    return ratio * product**share, product ** (1 - share) / ratio
+
+
+def best_tokens(parameters: float) -> float:
+    """The compute-optimal number of tokens: there alpha A / N^alpha equals beta B / D^beta."""
+    return (BETA * B * parameters**ALPHA / (ALPHA * A)) ** (1 / BETA)
+
+
+def is_extrapolated(parameters: float, tokens: float) -> bool:
+    """Whether the plan lies outside the models and token counts that the law was fitted to."""
+    return not (
+        FITTED_PARAMETERS[0] <= parameters <= FITTED_PARAMETERS[1]
+        and FITTED_TOKENS[0] <= tokens <= FITTED_TOKENS[1]
+    )
