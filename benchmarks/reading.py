@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import zstandard
 from sidebyside import Contender, documents, importable, measure, peak_megabytes, record
 
-from pipeline.sources import FilesConfig
+from pipeline.sources.files import FilesConfig
 from pipeline.steps.corpus.ingest import collect
 from pipeline.store.engine import LocalEngine
 from pipeline.store.versions import Store

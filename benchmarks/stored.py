@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sidebyside import CORPORA
 
-from pipeline.sources import FilesConfig
+from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.scrub import scrub

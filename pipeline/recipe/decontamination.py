@@ -5,7 +5,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from pipeline.sources import Paths, SourceConfig
+from pipeline.sources import SourceConfig
+from pipeline.sources.listing import Paths
 from pipeline.stages import decontamination
 from pipeline.store.params import Params
 

@@ -15,8 +15,10 @@ from pipeline.recipe.dedup_limits import DedupGuard
 from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.mixture import MixtureParams
 from pipeline.recipe.shards import ShardParams
-from pipeline.sources import Paths, SourceConfig, SourceError
+from pipeline.sources import SourceConfig
+from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.catalogue import short_form
+from pipeline.sources.listing import Paths
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams

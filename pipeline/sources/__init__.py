@@ -1,68 +1,57 @@
-"""Where documents come from: each source yields documents and names what it could not read."""
+"""Sources of documents. Each kind of source is one line of `KINDS`: its settings, and how it is opened."""
 
-from typing import Annotated, Union
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from pipeline.sources.documents import (
-    OfflineError,
-    Reason,
-    Rejected,
-    Rejects,
-    Source,
-    SourceError,
-    Unit,
-    document_id,
-)
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.hub.dataset import HubConfig, HubSource
-from pipeline.sources.listing import Paths
-from pipeline.sources.open_file import Hash
 from pipeline.sources.python_docs.libraries import LibraryDocsConfig, LibraryDocsSource
 from pipeline.sources.python_docs.readmes import PackageReadmesConfig, PackageReadmesSource
 from pipeline.sources.python_docs.stdlib import StdlibDocsConfig, StdlibDocsSource
+from pipeline.sources.source import Source
+from pipeline.sources.source_file import Hash
 from pipeline.sources.web.warc import WarcConfig, WarcSource
 from pipeline.store.fingerprint import file_sha256
-
-SourceConfig = Annotated[
-    Union[StdlibDocsConfig, LibraryDocsConfig, PackageReadmesConfig, FilesConfig, WarcConfig, HubConfig],  # noqa: UP007 - one name for the schema
-    Field(discriminator="kind"),
-]
+from pipeline.store.params import Params
 
 
-def open_source(corpus: str, config: SourceConfig, sha256: Hash = file_sha256) -> Source:
-    """The source that a configuration describes; `corpus` is part of every document's id. Nothing is read
-    yet.
+class Kind(NamedTuple):
+    """A kind of source. `config` has a field `kind` with one literal value, the name of the kind."""
 
-    `sha256` hashes a file on this machine, or remembers its hash.
+    config: type[Params]
+    open: Callable[[str, Any, Hash], Source]
+
+
+# `kind: NAME` in a recipe chooses among these; a corpus's name, its settings and a file hash make a source.
+KINDS = (
+    Kind(StdlibDocsConfig, lambda corpus, config, _: StdlibDocsSource(corpus, config)),
+    Kind(LibraryDocsConfig, lambda corpus, config, _: LibraryDocsSource(corpus, config)),
+    Kind(PackageReadmesConfig, lambda corpus, config, _: PackageReadmesSource(corpus, config)),
+    Kind(FilesConfig, lambda corpus, config, sha256: FilesSource(corpus, config, sha256=sha256)),
+    Kind(WarcConfig, lambda corpus, config, sha256: WarcSource(corpus, config, sha256)),
+    Kind(HubConfig, lambda corpus, config, _: HubSource(corpus, config)),
+)
+
+if TYPE_CHECKING:
+
+    class SourceConfig(Params):
+        """The settings of any kind of source."""
+
+        kind: str
+else:
+    SourceConfig = Annotated[reduce(or_, (kind.config for kind in KINDS)), Field(discriminator="kind")]
+
+
+def open_source(corpus: str, config: Params, sha256: Hash = file_sha256) -> Source:
+    """The source that a configuration describes. Nothing is read yet.
+
+    `corpus` is part of every document's id. `sha256` hashes a local file, or recalls its hash.
     """
-    match config:
-        case StdlibDocsConfig():
-            return StdlibDocsSource(corpus, config)
-        case LibraryDocsConfig():
-            return LibraryDocsSource(corpus, config)
-        case PackageReadmesConfig():
-            return PackageReadmesSource(corpus, config)
-        case FilesConfig():
-            return FilesSource(corpus, config, sha256=sha256)
-        case WarcConfig():
-            return WarcSource(corpus, config, sha256)
-        case HubConfig():
-            return HubSource(corpus, config)
+    return _OPENERS[type(config)](corpus, config, sha256)
 
 
-__all__ = [
-    "FilesConfig",
-    "OfflineError",
-    "Paths",
-    "Reason",
-    "Rejected",
-    "Rejects",
-    "Source",
-    "SourceConfig",
-    "SourceError",
-    "Unit",
-    "WarcConfig",
-    "document_id",
-    "open_source",
-]
+_OPENERS = {kind.config: kind.open for kind in KINDS}

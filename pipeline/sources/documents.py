@@ -1,131 +1,26 @@
-"""What every source has in common: units to read, documents in batches, and what was set aside."""
+"""Documents collected into record batches."""
 
-import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.store.errors import PipelineError
+from pipeline.sources.ids import OWN_ID, digest
+from pipeline.sources.rejects import Reason, Rejected, Rejects
 from pipeline.store.params import DOCUMENT_SCHEMA
 
 BATCH_BYTES = 6 << 20
 LARGE_BYTES = BATCH_BYTES // 6
 MAX_DOCUMENT_BYTES = 64 << 20
-METADATA_BYTES = 4096
 DETAIL_CHARACTERS = 300
-OWN_ID = "id:"
-
-
-def without_queries(text: str) -> str:
-    """What can be shown: the query of a signed URL is a secret, and no error or lineage holds one."""
-    return re.sub(r"(\w://[^\s?]*)\?[^\s=]*=\S*?(?=['\"]?(?:\s|$))", r"\1?...", text)  # not the `?` of a glob
-
-
-class SourceError(PipelineError):
-    """A source that cannot be listed at all; the message says what to change, and shows no query of a URL."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(without_queries(message))
-
-
-class OfflineError(SourceError):
-    """A source that cannot be listed because this machine is told to stay offline."""
-
-
-class Reason(StrEnum):
-    """Why an input was set aside."""
-
-    INVALID_JSON = "invalid_json"
-    JSON_ARRAY = "json_array"
-    NOT_AN_OBJECT = "not_an_object"
-    INVALID_UTF8 = "invalid_utf8"
-    LONE_SURROGATE = "lone_surrogate"
-    NO_TEXT = "no_text"
-    NULL_TEXT = "null_text"
-    TEXT_NOT_A_STRING = "text_not_a_string"
-    EMPTY_TEXT = "empty_text"
-    TOO_LONG = "too_long"
-    BAD_ID = "bad_id"
-    DUPLICATE_ID = "duplicate_id"
-    BROKEN_COMPRESSION = "broken_compression"
-    BROKEN_PARQUET = "broken_parquet"
-    BROKEN_CSV = "broken_csv"
-    BROKEN_DATA = "broken_data"
-    BROKEN_RECORD = "broken_record"
-    NOT_A_PAGE = "not_a_page"
-    PAGE_TOOK_TOO_LONG = "page_took_too_long"
-    PAGE_BROKE_EXTRACTION = "page_broke_extraction"
-    NOT_PYTHON = "not_python"
-    EMPTY_FILE = "empty_file"
-    UNSUPPORTED_FORMAT = "unsupported_format"
-    IS_A_DIRECTORY = "is_a_directory"
-    NO_PERMISSION = "no_permission"
-    UNREADABLE = "unreadable"
-
-
-@dataclass(frozen=True)
-class Unit:
-    """What is read independently, and read again only when its fingerprint changes.
-
-    `name` is stable and holds no absolute path; `bytes` is about what reading it costs; `revision` is the
-    commit at which it is read, where there is one, and no part of what it holds.
-    """
-
-    name: str
-    fingerprint: str
-    bytes: int
-    revision: str | None = None
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """One input set aside. `row` counts from 1 (a line, a row, or a byte offset plus 1 in plain text); None
-    means the whole file.
-    """
-
-    file: str
-    row: int | None
-    reason: Reason
-    detail: str
-
-
-class Rejects(Protocol):
-    """A list, or anything else that takes what was set aside."""
-
-    def append(self, rejected: Rejected, /) -> None: ...
-
-
-class Source(Protocol):
-    """Where documents come from. Picklable, so that worker processes can read."""
-
-    @property
-    def version(self) -> str:
-        """The version of the reading code; part of fingerprints."""
-        ...
-
-    def units(self) -> list[Unit]:
-        """What there is to read, ordered by name. Raises SourceError."""
-        ...
-
-    def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """Batches of DOCUMENT_SCHEMA with about BATCH_BYTES of text; what cannot be read goes to `rejects`.
-
-        Memory is bounded by one batch or one document, except for about 100 bytes for each document that
-        brings its own id.
-        """
-        ...
 
 
 @dataclass(frozen=True)
 class Document:
-    """One document as a source found it. `row` is where, for naming it when it is set aside; `own_id`: the id
-    is the source's, not a location.
+    """One document as its source gives it. `row` is reported if the document is rejected. `own_id`: the
+    document brings its id, instead of being known by its location.
     """
 
     source_id: str
@@ -137,8 +32,8 @@ class Document:
     own_id: bool = False
 
 
-class Named(NamedTuple):
-    """A document but for its text."""
+class Header(NamedTuple):
+    """A document without its text."""
 
     source_id: str
     own_id: bool
@@ -146,34 +41,11 @@ class Named(NamedTuple):
     metadata: str | None
 
 
-def document_id(corpus: str, source_id: str) -> str:
-    """blake2b-128, hex, of the corpus's name (with its length, so that the pair is unambiguous) and the
-    source's id.
-    """
-    return _digest(corpus, source_id).hex()
-
-
-def _digest(corpus: str, source_id: str) -> bytes:
-    return hashlib.blake2b(
-        f"{len(corpus)}:{corpus}{source_id}".encode("utf-8", "surrogatepass"), digest_size=16
-    ).digest()
-
-
-def own_id(value: str) -> str:
-    """The source id of a document that brings its own; never equal to a location."""
-    return f"{OWN_ID}{value}"
-
-
-def location(name: str, where: int) -> str:
-    """The source id of a document known by its place in a unit: a row from 1, or a byte offset."""
-    return f"at:{name}:{where}"
-
-
 class Batches:
-    """Collects the documents of one unit into record batches; sets aside what is no document.
+    """Collects the documents of one unit into record batches, and rejects invalid ones.
 
-    With `keep_ids` a document that brings its own id keeps it as it is, and no two documents may have one id,
-    wherever they have it from.
+    With `keep_ids`, a document that brings its own id keeps it unchanged, and any second document with the
+    same id is rejected, even one whose id is made from its location.
     """
 
     def __init__(self, corpus: str, rejects: Rejects, limit: int | None = None, keep_ids: bool = False):
@@ -188,7 +60,7 @@ class Batches:
     def _start(self) -> None:
         self._bytes = 0
         self._rows: list[tuple[str, str | bytes, str, str | None, str | None]] = []
-        self._whole: list[pa.RecordBatch] = []
+        self._batches: list[pa.RecordBatch] = []
 
     @property
     def done(self) -> bool:
@@ -196,9 +68,9 @@ class Batches:
         return self._limit is not None and self.accepted >= self._limit
 
     def add(self, file: str, document: Document) -> int:
-        """Takes a document, or sets it aside; its text in bytes, 0 when set aside."""
+        """Takes a document or rejects it. Returns the bytes of its text, 0 if rejected."""
         try:
-            # ASCII text goes to Arrow without a copy in between
+            # ASCII text reaches Arrow without an intermediate copy
             text = document.text if document.text.isascii() else document.text.encode()
         except UnicodeEncodeError as error:
             return self.reject(
@@ -216,74 +88,76 @@ class Batches:
                 Reason.TOO_LONG,
                 f"{len(text)} bytes of text; the limit is {MAX_DOCUMENT_BYTES}",
             )
-        name, digest = self._identity(document.source_id, document.own_id)
+        name, key = self._identity(document.source_id, document.own_id)
         if document.own_id or self._keep_ids:
-            if digest in self._seen:
+            if key in self._seen:
                 return self.reject(file, document.row, Reason.DUPLICATE_ID, "an earlier document has this id")
-            self._seen.add(digest)
+            self._seen.add(key)
         self._rows.append((name, text, document.source, document.url, document.metadata))
         self._bytes += len(text)
         self.accepted += 1
         return len(text)
 
-    def add_whole(self, file: str, texts: pa.LargeStringArray, named: list[Named]) -> bool:
-        """Takes all of these documents without looking at their texts, which are known to be good; none if
-        one would be set aside.
+    def add_batch(self, file: str, texts: pa.LargeStringArray, headers: list[Header]) -> bool:
+        """Takes all of these documents, whose texts are valid, without copying the texts. Takes none and
+        returns False if `add` would reject one.
         """
-        if self._limit is not None and self.accepted + len(named) > self._limit:
+        if self._limit is not None and self.accepted + len(headers) > self._limit:
             return False
-        identities = [self._identity(one.source_id, one.own_id) for one in named]
+        identities = [self._identity(header.source_id, header.own_id) for header in headers]
         watched = [
-            digest for one, (_, digest) in zip(named, identities, strict=True) if one.own_id or self._keep_ids
+            key
+            for header, (_, key) in zip(headers, identities, strict=True)
+            if header.own_id or self._keep_ids
         ]
         fresh = set(watched)
         if len(fresh) < len(watched) or not fresh.isdisjoint(self._seen):
             return False
         self._seen |= fresh
         self._gather()
-        urls, metadata = [one.url for one in named], [one.metadata for one in named]
-        self._whole.append(
-            _batch([name for name, _ in identities], texts, [file] * len(named), urls, metadata)
+        urls, metadata = [header.url for header in headers], [header.metadata for header in headers]
+        self._batches.append(
+            _batch([name for name, _ in identities], texts, [file] * len(headers), urls, metadata)
         )
         self._bytes += pc.sum(pc.binary_length(texts)).as_py()
-        self.accepted += len(named)
+        self.accepted += len(headers)
         return True
 
     def _identity(self, source_id: str, own: bool) -> tuple[str, bytes]:
-        """The document's id, and the digest by which a second one is known."""
-        digest = _digest(self._corpus, source_id)
+        """The document's id, and the key by which a duplicate is recognised."""
+        key = digest(self._corpus, source_id)
         if not self._keep_ids:
-            return digest.hex(), digest
-        name = source_id.removeprefix(OWN_ID) if own else digest.hex()
-        return name, _digest(self._corpus, name)
+            return key.hex(), key
+        name = source_id.removeprefix(OWN_ID) if own else key.hex()
+        return name, digest(self._corpus, name)
 
     def reject(self, file: str, row: int | None, reason: Reason, detail: str) -> int:
-        """Sets an input aside; always 0."""
+        """Records a rejected input. Returns 0."""
         self._rejects.append(Rejected(file, row, reason, detail[:DETAIL_CHARACTERS]))
         return 0
 
     def full(self) -> Iterator[pa.RecordBatch]:
-        """The batch in hand if it has reached BATCH_BYTES, else nothing."""
+        """What `rest` yields, once BATCH_BYTES are collected; nothing before."""
         if self._bytes >= BATCH_BYTES:
             yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """The batch in hand, if it holds anything; several where joining them would copy much to save
-        little.
+        """The collected documents. They come as one batch unless every batch taken was large, because then
+        joining would copy much and save little.
         """
         self._gather()
-        whole = self._whole
+        taken = self._batches
         self._start()
-        if whole and min(batch.nbytes for batch in whole) < LARGE_BYTES:
-            whole = [pa.concat_batches(whole)]
-        yield from whole
+        if taken and min(batch.nbytes for batch in taken) < LARGE_BYTES:
+            taken = [pa.concat_batches(taken)]
+        yield from taken
 
     def _gather(self) -> None:
-        """Makes the rows in hand a batch."""
+        """Turns the collected rows into a batch."""
         if self._rows:
             ids, texts, sources, urls, metadata = zip(*self._rows, strict=True)
             self._rows = []
-            self._whole.append(
+            self._batches.append(
                 _batch(
                     ids, pa.array(texts, pa.large_binary()).view(pa.large_string()), sources, urls, metadata
                 )
@@ -305,40 +179,3 @@ def _batch(
         pa.array(metadata, pa.string()),
     ]
     return pa.record_batch(columns, DOCUMENT_SCHEMA)
-
-
-def metadata_json(values: dict[str, object]) -> str | None:
-    """What a source knows beside the text, as JSON of at most about METADATA_BYTES.
-
-    `left_out` counts the values that did not fit or are nested too deeply. Values that JSON does not know
-    (dates, decimals) are written as text.
-    """
-    if not values:
-        return None
-    encoded = _encoded(values)
-    if encoded is None or len(encoded) > METADATA_BYTES:
-        encoded = _encoded(_fitting(values)) or b""
-    return encoded.decode()
-
-
-def _encoded(values: dict[str, object]) -> bytes | None:
-    """None for what is nested more deeply than the encoder goes, though the decoder did."""
-    try:
-        return orjson.dumps(values, default=_as_text)
-    except TypeError:
-        return None
-
-
-def _as_text(value: object) -> str:
-    return f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
-
-
-def _fitting(values: dict[str, object]) -> dict[str, object]:
-    fitting: dict[str, object] = {}
-    left = METADATA_BYTES
-    for name, value in values.items():
-        encoded = _encoded({name: value})
-        if encoded is not None and len(encoded) <= left:
-            fitting[name] = value
-            left -= len(encoded)
-    return {**fitting, "left_out": len(values) - len(fitting)}

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field, field_validator
 
-from pipeline.sources.documents import Batches, Reason, Rejects, Unit
+from pipeline.sources.documents import Batches
 from pipeline.sources.formats.compression import COMPRESSED, BrokenCompressionError, blocks, format_of
 from pipeline.sources.formats.csv_rows import read_csv
 from pipeline.sources.formats.jsonl import not_an_array, read_jsonl
@@ -20,7 +20,9 @@ from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.formats.streams import as_utf8
 from pipeline.sources.formats.text_files import read_text
 from pipeline.sources.listing import Files, Paths, listed, unit
-from pipeline.sources.open_file import Hash, OpenFile
+from pipeline.sources.rejects import Reason, Rejects
+from pipeline.sources.source import Unit
+from pipeline.sources.source_file import Hash, SourceFile
 from pipeline.store.fingerprint import combined, file_sha256
 
 TEXT = (".txt", ".md")
@@ -98,7 +100,7 @@ class FilesSource:
                 yield from self._read_file(files[name], name, batches)
         yield from batches.rest()
 
-    def _read_file(self, file: OpenFile, name: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    def _read_file(self, file: SourceFile, name: str, batches: Batches) -> Iterator[pa.RecordBatch]:
         plain, compression = format_of(name)
         try:
             if file.directory:
@@ -151,7 +153,7 @@ class FilesSource:
         return listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)
 
 
-def _size(file: OpenFile) -> int:
+def _size(file: SourceFile) -> int:
     try:
         return 0 if file.directory else file.size() or 0
     except OSError:

@@ -8,11 +8,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, field_serializer
 
-from pipeline.sources.documents import SourceError, Unit, without_queries
-from pipeline.sources.open_file import Hash, LocalFile, OpenFile, RemoteFile
+from pipeline.sources.errors import SourceError
+from pipeline.sources.redaction import without_queries
+from pipeline.sources.source import Unit
+from pipeline.sources.source_file import Hash, LocalFile, RemoteFile, SourceFile
 from pipeline.store.params import Params
 
-Files = dict[str, OpenFile]
+Files = dict[str, SourceFile]
 
 
 class Paths(Params):
@@ -74,7 +76,7 @@ def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) 
     return dict(sorted(files.items()))
 
 
-def unit(name: str, file: OpenFile, sha256: Hash) -> Unit:
+def unit(name: str, file: SourceFile, sha256: Hash) -> Unit:
     """What cannot be read is a unit too, so that reading names it."""
     try:
         return Unit(name, file.fingerprint(sha256), file.size() or 0)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.types as pt
 
-from pipeline.sources.documents import Reason
 from pipeline.sources.formats.rows import Columns, Row, RowReader
+from pipeline.sources.rejects import Reason
 
 
 def readable_columns(schema: pa.Schema, columns: Columns) -> list[str]:
@@ -38,7 +38,7 @@ def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[p
     A batch in which there is nothing to set aside goes through whole, its texts untouched; any other row
     by row.
     """
-    if reader.takes_whole and _add_whole(first, batch, reader):
+    if reader.takes_batches and _add_batch(first, batch, reader):
         yield from reader.batches.full()
         return
     for number, row in enumerate(_rows(batch, reader.columns.text_columns), start=first):
@@ -54,7 +54,7 @@ def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[p
             return
 
 
-def _add_whole(first: int, batch: pa.RecordBatch, reader: RowReader) -> bool:
+def _add_batch(first: int, batch: pa.RecordBatch, reader: RowReader) -> bool:
     column = reader.columns.text_column
     texts = batch.column(column)
     texts = texts.dictionary_decode() if pt.is_dictionary(texts.type) else texts
@@ -66,7 +66,7 @@ def _add_whole(first: int, batch: pa.RecordBatch, reader: RowReader) -> bool:
         )
     except UnicodeDecodeError:
         return False
-    return bool(batch.num_rows) and reader.add_whole(
+    return bool(batch.num_rows) and reader.add_batch(
         range(first, first + batch.num_rows), texts.cast(pa.large_binary()), rows
     )
 

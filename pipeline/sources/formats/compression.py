@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from pipeline.sources.open_file import OpenFile
+from pipeline.sources.source_file import SourceFile
 
 # a block of 1 MB is new memory from the system each time, which makes reading a quarter slower
 BLOCK_BYTES = 1 << 16
@@ -28,7 +28,7 @@ def format_of(name: str) -> tuple[str, str]:
     return (path.with_suffix("").suffix.lower(), suffix) if suffix in COMPRESSED else (suffix, "")
 
 
-def blocks(file: OpenFile, compression: str) -> Iterator[bytes]:
+def blocks(file: SourceFile, compression: str) -> Iterator[bytes]:
     """The content of a file in blocks of at most BLOCK_BYTES, decompressed if `compression` is one of
     COMPRESSED.
 
@@ -62,7 +62,7 @@ def _opened(file: BinaryIO, compression: str) -> gzip.GzipFile:
     return cast(gzip.GzipFile, file)
 
 
-def _zstd(file: OpenFile) -> Iterator[bytes]:
+def _zstd(file: SourceFile) -> Iterator[bytes]:
     """Arrow's reader loses what a failing read had decompressed, so the stream is opened again and that read
     repeated byte by byte.
     """
@@ -76,7 +76,7 @@ def _zstd(file: OpenFile) -> Iterator[bytes]:
         yield from _salvaged(file, delivered)
 
 
-def _salvaged(file: OpenFile, delivered: int) -> Iterator[bytes]:
+def _salvaged(file: SourceFile, delivered: int) -> Iterator[bytes]:
     """What follows the first `delivered` bytes, then the error that ends the stream."""
     found = bytearray()
     try:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Reason
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.formats.streams import BlockStream
+from pipeline.sources.rejects import Reason
 
 
 def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import orjson
 import pyarrow as pa
 
-from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, Reason
+from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES
 from pipeline.sources.formats.rows import Row, RowReader
+from pipeline.sources.rejects import Reason
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 WINDOW_BYTES = BATCH_BYTES + BATCH_BYTES // 8  # what is not text leaves about one batch
@@ -36,7 +37,7 @@ def read_jsonl(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.Recor
                 reader.file, number, Reason.TOO_LONG, f"the line is longer than {MAX_DOCUMENT_BYTES} bytes"
             )
             number += 1
-        elif reader.takes_whole and len(lines) < 2 * WINDOW_BYTES:
+        elif reader.takes_batches and len(lines) < 2 * WINDOW_BYTES:
             number += yield from _together(number, lines, reader)
         else:
             number += yield from _one_by_one(number, lines, reader)
@@ -88,7 +89,7 @@ def _together(first: int, lines: bytes, reader: RowReader) -> Generator[pa.Recor
         if good:
             rows = [line.row for line in run if line.row is not None]
             texts = pa.array([row.pop(column) for row in rows], pa.large_string())
-            if reader.add_whole([line.number for line in run], texts, rows):
+            if reader.add_batch([line.number for line in run], texts, rows):
                 yield from reader.batches.full()
                 continue
         for line in run:

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.sources.documents import BATCH_BYTES, Reason
+from pipeline.sources.documents import BATCH_BYTES
 from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_columns
 from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.open_file import OpenFile
+from pipeline.sources.rejects import Reason
+from pipeline.sources.source_file import SourceFile
 
 PARQUET_ERRORS = (pa.ArrowException, OSError)
 
 
-def read_parquet(stored: OpenFile, reader: RowReader) -> Iterator[pa.RecordBatch]:
+def read_parquet(stored: SourceFile, reader: RowReader) -> Iterator[pa.RecordBatch]:
     """The documents of a Parquet file; nested and binary columns beside the text are left out of the
     metadata. Raises OSError.
     """

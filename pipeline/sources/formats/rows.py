@@ -10,16 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
-from pipeline.sources.documents import (
-    MAX_DOCUMENT_BYTES,
-    Batches,
-    Document,
-    Named,
-    Reason,
-    location,
-    metadata_json,
-    own_id,
-)
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, Document, Header
+from pipeline.sources.ids import location, own_id
+from pipeline.sources.metadata import metadata_json
+from pipeline.sources.rejects import Reason
 from pipeline.store.params import Params
 
 Row = dict[str, object]
@@ -126,11 +120,11 @@ class RowReader:
         yield from self.batches.full()
 
     @property
-    def takes_whole(self) -> bool:
-        """Whether `add_whole` may be called: each row is a document, and its text is in one column."""
+    def takes_batches(self) -> bool:
+        """Whether `add_batch` may be called: each row is a document, and its text is in one column."""
         return self.columns.text_template is None
 
-    def add_whole(
+    def add_batch(
         self, numbers: Sequence[int], texts: pa.LargeBinaryArray | pa.LargeStringArray, rows: Sequence[Row]
     ) -> bool:
         """Takes all of these rows, whose texts are already out of them, without a copy; none if one would be
@@ -140,9 +134,9 @@ class RowReader:
         if good is None:
             return False
         named = [self.name(number, row) for number, row in zip(numbers, rows, strict=True)]
-        return None not in named and self.batches.add_whole(self.file, good, cast(list[Named], named))
+        return None not in named and self.batches.add_batch(self.file, good, cast(list[Header], named))
 
-    def name(self, number: int, row: Row) -> Named | None:
+    def name(self, number: int, row: Row) -> Header | None:
         """What row `number`, without its text, says of its document; the row is emptied. None when the column
         named as id holds none.
         """
@@ -157,7 +151,7 @@ class RowReader:
             if self.columns.metadata_columns is None
             else {name: row[name] for name in self.columns.metadata_columns if name in row}
         )
-        return Named(source_id, own, url if isinstance(url, str) else None, metadata_json(known))
+        return Header(source_id, own, url if isinstance(url, str) else None, metadata_json(known))
 
     def _text(self, number: int, row: Row) -> str | None:
         template = self.columns.text_template

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pipeline.sources.documents import Batches, Document, Reason, location
+from pipeline.sources.documents import Batches, Document
+from pipeline.sources.ids import location
+from pipeline.sources.rejects import Reason
 
 PIECE_BYTES = 64 << 10
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from pipeline.sources.documents import SourceError
+from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.dataset import HubConfig
 
 TABLE = Path(__file__).with_name("ready_made.yaml")

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field, field_validator
 
-from pipeline.sources.documents import Batches, OfflineError, Reason, Rejects, SourceError, Unit
+from pipeline.sources.documents import Batches
+from pipeline.sources.errors import OfflineError, SourceError
 from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_columns
 from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.hub.line_joined_documents import JoinedRows
+from pipeline.sources.rejects import Reason, Rejects
+from pipeline.sources.source import Unit
 from pipeline.store.fingerprint import combined
 
 if TYPE_CHECKING:  # both take half a second and more to import

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Document, location
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Document
 from pipeline.sources.formats.rows import Row, RowReader
+from pipeline.sources.ids import location
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class JoinedRows(RowReader):
     _where: dict[str, int] = field(default_factory=lambda: {"first": 1, "characters": 0})
 
     @property
-    def takes_whole(self) -> bool:
+    def takes_batches(self) -> bool:
         return False
 
     def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pipeline.sources.documents import SourceError
+from pipeline.sources.errors import SourceError
 from pipeline.store.fingerprint import file_sha256
 
 PROJECT = "groundwork"

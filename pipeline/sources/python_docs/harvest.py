@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from pipeline.sources.documents import Batches, Document, Reason, metadata_json, own_id
+from pipeline.sources.documents import Batches, Document
+from pipeline.sources.ids import own_id
+from pipeline.sources.metadata import metadata_json
 from pipeline.sources.python_docs.docstrings import described
+from pipeline.sources.rejects import Reason
 
 ENOUGH = 0.95  # of a cap: parsing all the rest for what still fits would cost more than it gives
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.sources.documents import Batches, Document, Rejects, Unit
+from pipeline.sources.documents import Batches, Document
 from pipeline.sources.python_docs.distributions import (
     File,
     Installation,
@@ -21,6 +21,8 @@ from pipeline.sources.python_docs.distributions import (
     shuffled,
 )
 from pipeline.sources.python_docs.harvest import ENOUGH, module_documents, module_name, take
+from pipeline.sources.rejects import Rejects
+from pipeline.sources.source import Unit
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.params import Params
 

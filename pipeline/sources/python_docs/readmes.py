@@ -9,7 +9,9 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.sources.documents import Batches, Document, Reason, Rejects, Unit, metadata_json, own_id
+from pipeline.sources.documents import Batches, Document
+from pipeline.sources.ids import own_id
+from pipeline.sources.metadata import metadata_json
 from pipeline.sources.python_docs.distributions import (
     Installation,
     distributions,
@@ -19,6 +21,8 @@ from pipeline.sources.python_docs.distributions import (
     whole_shares,
 )
 from pipeline.sources.python_docs.harvest import take
+from pipeline.sources.rejects import Reason, Rejects
+from pipeline.sources.source import Unit
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.params import Params
 

@@ -12,9 +12,13 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.sources.documents import Batches, Document, Rejects, Unit, metadata_json, own_id
+from pipeline.sources.documents import Batches, Document
+from pipeline.sources.ids import own_id
+from pipeline.sources.metadata import metadata_json
 from pipeline.sources.python_docs.distributions import shuffled
 from pipeline.sources.python_docs.harvest import ENOUGH, module_documents, module_name, take
+from pipeline.sources.rejects import Rejects
+from pipeline.sources.source import Unit
 from pipeline.store.fingerprint import file_sha256, fingerprint
 from pipeline.store.params import Params
 

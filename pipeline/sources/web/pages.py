@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
-from pipeline.sources.documents import Reason, SourceError
+from pipeline.sources.errors import SourceError
+from pipeline.sources.rejects import Reason
 
 WORKER = Path(__file__).with_name("page_worker.py")
 # as page_worker.py, which cannot be imported where resiliparse is not installed

@@ -8,20 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.sources.documents import (
-    MAX_DOCUMENT_BYTES,
-    Batches,
-    Document,
-    Reason,
-    Rejects,
-    Unit,
-    metadata_json,
-    own_id,
-)
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, Document
 from pipeline.sources.formats.compression import BrokenCompressionError, blocks, format_of
 from pipeline.sources.formats.streams import BlockStream
+from pipeline.sources.ids import own_id
 from pipeline.sources.listing import Files, Paths, listed, unit
-from pipeline.sources.open_file import Hash
+from pipeline.sources.metadata import metadata_json
+from pipeline.sources.rejects import Reason, Rejects
+from pipeline.sources.source import Unit
+from pipeline.sources.source_file import Hash
 from pipeline.sources.web.pages import PageExtractor
 from pipeline.store.fingerprint import combined, file_sha256
 

@@ -11,7 +11,10 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from pipeline.sources import OfflineError, Rejected, SourceConfig, Unit, open_source
+from pipeline.sources import SourceConfig, open_source
+from pipeline.sources.errors import OfflineError
+from pipeline.sources.rejects import Rejected
+from pipeline.sources.source import Unit
 from pipeline.steps.corpus.duplicate_ids import REJECTS_SCHEMA, set_aside_repeated_ids
 from pipeline.store import keys
 from pipeline.store.engine import Engine

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.sources import FilesConfig, Rejected
-from pipeline.sources.files import FilesSource
+from pipeline.sources.files import FilesConfig, FilesSource
+from pipeline.sources.rejects import Rejected
 from pipeline.stages import dedup, pii, quality
 from pipeline.steps.corpus.duplicate_ids import REJECTS_SCHEMA
 from pipeline.steps.corpus.quality import judging_documents

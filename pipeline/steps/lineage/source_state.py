@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from pipeline.recipe.recipe import Corpus, Recipe
-from pipeline.sources import OfflineError
+from pipeline.sources.errors import OfflineError
 from pipeline.steps.corpus import ingest
 from pipeline.store import keys, staleness
 from pipeline.store.errors import PipelineError

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
-from pipeline.sources import document_id
-from pipeline.sources.documents import location
+from pipeline.sources.ids import document_id, location
 from pipeline.stages import dedup, pii, quality
 from pipeline.steps.files import tables
 from pipeline.store.engine import LocalEngine

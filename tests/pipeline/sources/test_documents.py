@@ -10,17 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from pipeline.sources import Rejected, SourceConfig, document_id
-from pipeline.sources.documents import (
-    BATCH_BYTES,
-    METADATA_BYTES,
-    Batches,
-    Document,
-    Reason,
-    location,
-    metadata_json,
-    own_id,
-)
+from pipeline.sources import SourceConfig
+from pipeline.sources.documents import BATCH_BYTES, Batches, Document
+from pipeline.sources.ids import document_id, location, own_id
+from pipeline.sources.metadata import METADATA_BYTES, metadata_json
+from pipeline.sources.rejects import Reason, Rejected
 from pipeline.store.params import DOCUMENT_SCHEMA
 
 

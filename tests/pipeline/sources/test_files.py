@@ -20,11 +20,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.sources import Reason, Rejected, SourceError, Unit, document_id, open_source
-from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, location, own_id
+from pipeline.sources import open_source
+from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES
+from pipeline.sources.errors import SourceError
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.formats import jsonl as jsonl_rows
 from pipeline.sources.formats.text_files import PIECE_BYTES, pieces, universal_newlines
+from pipeline.sources.ids import document_id, location, own_id
+from pipeline.sources.rejects import Reason, Rejected
+from pipeline.sources.source import Unit
 
 Row = dict[str, Any]
 

@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.sources import Rejected, SourceError, open_file, open_source
+from pipeline.sources import open_source, source_file
+from pipeline.sources.errors import SourceError
 from pipeline.sources.files import FilesConfig
+from pipeline.sources.rejects import Rejected
 
 
 def source(*paths: str, **config: Any) -> Any:
@@ -119,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
     pytest.importorskip("aiohttp", reason="needs the extra `web`")
-    monkeypatch.setattr(open_file, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(source_file, "FIRST_WAIT_SECONDS", 0.01)
     with _Server(("127.0.0.1", 0), _Handler) as server:
         server.content = b"".join(
             json.dumps({"text": f"{n} " + "word " * 200}).encode() + b"\n" for n in range(2000)

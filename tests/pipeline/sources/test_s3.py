@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.sources import SourceError
-from pipeline.sources.open_file import REMOTE_BLOCK_BYTES
+from pipeline.sources.errors import SourceError
+from pipeline.sources.source_file import REMOTE_BLOCK_BYTES
 from tests.pipeline.sources.test_remote_files import read, source
 
 s3fs = pytest.importorskip("s3fs", reason="needs the extra `s3`")

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.sources import Rejected, open_source
+from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
+from pipeline.sources.rejects import Rejected
 
 BAD_INPUTS = Path(__file__).parents[5] / "shared" / "corpora" / "bad_inputs"
 pytestmark = pytest.mark.skipif(

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.sources import Rejected, open_source
-from pipeline.sources.documents import document_id, own_id
+from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.formats.streams import as_utf8
+from pipeline.sources.ids import document_id, own_id
+from pipeline.sources.rejects import Rejected
 
 ROWS = [
     {

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.sources.documents import Batches, Rejected
+from pipeline.sources.documents import Batches
 from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.rows import Columns, RowReader
+from pipeline.sources.rejects import Rejected
 
 Found = tuple[list[dict[str, Any]], list[Rejected]]
 
@@ -39,7 +40,7 @@ def lines(draw: st.DrawFn) -> bytes:
 
 
 class OneByOne(RowReader):
-    takes_whole = False
+    takes_batches = False
 
 
 def found(content: bytes, columns: Columns, kind: type[RowReader] = RowReader) -> Found:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.sources import Rejected, open_source
+from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
+from pipeline.sources.rejects import Rejected
 
 
 def read(path: Path, **config: Any) -> tuple[list[dict[str, Any]], list[tuple[int | None, str]]]:

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.recipe.recipe import Corpus
-from pipeline.sources import SourceError
+from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.catalogue import ready_made, short_form
 
 

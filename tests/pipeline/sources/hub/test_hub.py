@@ -19,7 +19,8 @@ COMMITS = ("a" * 40, "b" * 40)
 READ = """
 import json, sys
 from pydantic import TypeAdapter
-from pipeline.sources import SourceConfig, SourceError, open_source
+from pipeline.sources import SourceConfig, open_source
+from pipeline.sources.errors import SourceError
 
 def read(config):
     source = open_source("c", TypeAdapter(SourceConfig).validate_python(config))

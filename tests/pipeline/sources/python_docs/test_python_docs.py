@@ -16,9 +16,12 @@ import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter
 
-from pipeline.sources import Rejected, Source, SourceConfig, SourceError, open_source
+from pipeline.sources import SourceConfig, open_source
+from pipeline.sources.errors import SourceError
 from pipeline.sources.python_docs.distributions import distributions, fair_shares
 from pipeline.sources.python_docs.docstrings import described
+from pipeline.sources.rejects import Rejected
+from pipeline.sources.source import Source
 from pipeline.store.params import DOCUMENT_SCHEMA
 
 CAP = 300_000

@@ -12,9 +12,11 @@ import pytest
 pytest.importorskip("warcio", reason="needs the extra `web`")
 pytest.importorskip("resiliparse", reason="needs the extra `web`")
 
-from pipeline.sources import Rejected, WarcConfig, open_source
-from pipeline.sources.documents import document_id, own_id
+from pipeline.sources import open_source
+from pipeline.sources.ids import document_id, own_id
+from pipeline.sources.rejects import Rejected
 from pipeline.sources.web.pages import Page, PageExtractor
+from pipeline.sources.web.warc import WarcConfig
 
 CRAWL = Path(__file__).parents[5] / "shared" / "corpora" / "warc" / "dolma_sample-0000.warc.gz"
 STORY = "<p>" + "The lighthouse keeper wrote a line in his book each night. " * 8 + "</p>"

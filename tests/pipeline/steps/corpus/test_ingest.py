@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.sources import SourceError
+from pipeline.sources.errors import SourceError
 from pipeline.sources.files import FilesConfig
 from pipeline.steps.corpus.ingest import CorpusError, collect, observe
 from pipeline.store.engine import LocalEngine

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.sources import FilesConfig
+from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.corpus.ingest import collect

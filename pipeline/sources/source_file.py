@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
-from pipeline.sources.documents import SourceError
+from pipeline.sources.errors import SourceError
 from pipeline.store.fingerprint import READ_SIZE, file_sha256
 
 REMOTE_BLOCK_BYTES = 8 << 20
@@ -20,7 +20,7 @@ TIMES = ("mtime", "LastModified", "Last-Modified", "last_modified", "updated", "
 Hash = Callable[[Path], str]
 
 
-class OpenFile(Protocol):
+class SourceFile(Protocol):
     """A file that can be opened any number of times. The methods raise OSError."""
 
     @property

@@ -1,0 +1,56 @@
+"""Inputs that a source rejects, each with its reason."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Reason(StrEnum):
+    """Why an input was rejected. The values are stored, so they never change."""
+
+    INVALID_JSON = "invalid_json"
+    JSON_ARRAY = "json_array"
+    NOT_AN_OBJECT = "not_an_object"
+    INVALID_UTF8 = "invalid_utf8"
+    LONE_SURROGATE = "lone_surrogate"
+    NO_TEXT = "no_text"
+    NULL_TEXT = "null_text"
+    TEXT_NOT_A_STRING = "text_not_a_string"
+    EMPTY_TEXT = "empty_text"
+    TOO_LONG = "too_long"
+    BAD_ID = "bad_id"
+    DUPLICATE_ID = "duplicate_id"
+    BROKEN_COMPRESSION = "broken_compression"
+    BROKEN_PARQUET = "broken_parquet"
+    BROKEN_CSV = "broken_csv"
+    BROKEN_DATA = "broken_data"
+    BROKEN_RECORD = "broken_record"
+    NOT_A_PAGE = "not_a_page"
+    PAGE_TOOK_TOO_LONG = "page_took_too_long"
+    PAGE_BROKE_EXTRACTION = "page_broke_extraction"
+    NOT_PYTHON = "not_python"
+    EMPTY_FILE = "empty_file"
+    UNSUPPORTED_FORMAT = "unsupported_format"
+    IS_A_DIRECTORY = "is_a_directory"
+    NO_PERMISSION = "no_permission"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """One rejected input. `row` counts from 1 (a line, a row, or a byte offset plus 1 in plain text); None
+    stands for the entire file.
+
+    `detail` is stored as well: a new wording changes the data version of a corpus that has rejects.
+    """
+
+    file: str
+    row: int | None
+    reason: Reason
+    detail: str
+
+
+class Rejects(Protocol):
+    """A list, or another collector of rejected inputs."""
+
+    def append(self, rejected: Rejected, /) -> None: ...
