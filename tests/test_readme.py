@@ -1,4 +1,4 @@
-"""What the README tells a user to type is accepted."""
+"""What the README and the page on commands tell a user to type is accepted."""
 
 import re
 from pathlib import Path
@@ -11,20 +11,22 @@ from pipeline.recipe.recipe import RECIPES, load_recipe
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 
 
-def yaml_blocks() -> list[dict[str, Any]]:
-    return [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)]
+def yaml_blocks(page: str) -> list[dict[str, Any]]:
+    return [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)]
 
 
 def test_the_recipe_for_ones_own_text_is_a_recipe(tmp_path: Path) -> None:
-    (block,) = [block for block in yaml_blocks() if "corpora" in block]
+    (block,) = [block for block in yaml_blocks(README) if "corpora" in block]
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(block))
     assert load_recipe(tmp_path / "mine.yaml").corpus_names == ["notes", "wikitext"]
 
 
 def test_the_overrides_fit_the_default_recipe() -> None:
-    (block,) = [block for block in yaml_blocks() if "resources" in block]
+    (block,) = [block for block in yaml_blocks(COMMANDS) if "resources" in block]
     overrides = block["resources"]["workshop"]["config"]["overrides"]
     assert (
         load_recipe(RECIPES / "default.yaml", overrides).training.max_tokens
@@ -32,8 +34,21 @@ def test_the_overrides_fit_the_default_recipe() -> None:
     )
 
 
+def test_the_launcher_that_scaling_up_shows_fits_the_default_recipe() -> None:
+    (block,) = [block for block in yaml_blocks(README) if "launch" in block]
+    assert load_recipe(RECIPES / "default.yaml", block).launch.nproc_per_node == 8
+
+
 @pytest.mark.parametrize(
-    "path", re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README) + re.findall(r"`(benchmarks/\w+\.py)`", README)
+    "path", re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README) + re.findall(r"`(benchmarks/\w+\.py)`", BENCHMARKS)
 )
 def test_every_picture_and_benchmark_is_there(path: str) -> None:
     assert (ROOT / path).is_file()
+
+
+def test_the_figures_that_the_readme_repeats_are_those_of_the_benchmarks() -> None:
+    table = README.partition("## Measured")[2].partition("## Limits")[0]
+    figures = [figure for row in table.splitlines() if row.startswith("|") for figure in row.split("|")[2:4]]
+    numbers = [number for figure in figures for number in re.findall(r"^\s*([\d.,]+)", figure)]
+    assert len(numbers) >= 16
+    assert [number for number in numbers if not re.search(rf"(?<![\d.]){number}(?![\d])", BENCHMARKS)] == []
