@@ -32,7 +32,7 @@ from trainer.config import RunConfig, config_hash
 from trainer.model.llama import Llama
 from trainer.model.precision import LossScale
 from trainer.optim.state import load_state_tensors, state_tensors
-from trainer.parallel.dtensor import is_first_holder, local, region
+from trainer.parallel.dtensor import is_first_holder, local_slices, local_tensor
 from trainer.parallel.world import World
 from trainer.system.errors import TrainerError
 
@@ -99,14 +99,14 @@ class Snapshot:
             tensors = {
                 name: tensor
                 for name, tensor in tensors.items()
-                if is_first_holder(tensor, world.mesh) and local(tensor).numel()
+                if is_first_holder(tensor, world.mesh) and local_tensor(tensor).numel()
             }
             parts = {
-                name: Part(tuple(axis.start for axis in region(tensor)), tuple(tensor.shape))
+                name: Part(tuple(axis.start for axis in local_slices(tensor)), tuple(tensor.shape))
                 for name, tensor in tensors.items()
             }
             file = f"optimizer-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"
-        optimizer = staging.copy((name, local(tensor)) for name, tensor in tensors.items())
+        optimizer = staging.copy((name, local_tensor(tensor)) for name, tensor in tensors.items())
         return cls(
             staging.model(model, world),
             None if optimizers is None else optimizer,
@@ -197,7 +197,7 @@ def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None
             parameter = parameters.get(owner)
             if parameter is None and owner in model.shapes:
                 continue  # it is in another stage
-            held = region(parameter) if parameter is not None and parameter.shape == shape else None
+            held = local_slices(parameter) if parameter is not None and parameter.shape == shape else None
             tensors[name] = saved.read(name, held)
     load_state_tensors(model, optimizers, tensors)
 

@@ -14,7 +14,7 @@ import torch
 from torch.optim import Optimizer
 
 from trainer.model.precision import multiplies_bf16
-from trainer.parallel.dtensor import local, region, whole
+from trainer.parallel.dtensor import full_tensor, local_slices, local_tensor
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 # Of matrices that are orthogonalised together: small ones keep neither cores nor a GPU busy alone, large ones
@@ -38,14 +38,15 @@ class Muon(Optimizer):
         for group in self.param_groups:
             for alike in stacks(group["params"]):
                 averages = torch.stack(
-                    [whole(self._nesterov(parameter, group["momentum"])) for parameter in alike]
+                    [full_tensor(self._nesterov(parameter, group["momentum"])) for parameter in alike]
                 )
                 updates = orthogonalised(averages, group["iterations"])
                 for parameter, update in zip(alike, updates, strict=True):
                     rows, columns = parameter.shape
                     parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                    local(parameter).add_(
-                        update[region(parameter)], alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns))
+                    local_tensor(parameter).add_(
+                        update[local_slices(parameter)],
+                        alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)),
                     )
 
     def _nesterov(self, parameter: torch.Tensor, momentum: float) -> torch.Tensor:

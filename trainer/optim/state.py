@@ -7,7 +7,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from trainer.parallel.dtensor import as_part_of, local
+from trainer.parallel.dtensor import as_part_of, local_tensor
 
 QUANTIZED = ("codes", "scale", "qmap")
 
@@ -45,7 +45,7 @@ def load_state_tensors(
             raise ValueError(f"optimizer state for unknown parameter {name}")
         parameter = parameters[name]
         slot, _, part = slot.partition(".")
-        if part in ("", "codes") and value.shape not in _shapes(local(parameter)):
+        if part in ("", "codes") and value.shape not in _shapes(local_tensor(parameter)):
             raise ValueError(
                 f"optimizer state {key} has shape {tuple(value.shape)}, its parameter "
                 f"{tuple(parameter.shape)}"
@@ -67,7 +67,9 @@ def _shapes(parameter: torch.Tensor) -> set[torch.Size]:
 
 def _placed(value: torch.Tensor, parameter: nn.Parameter) -> torch.Tensor:
     return (
-        as_part_of(parameter, value) if value.shape == local(parameter).shape else value.to(parameter.device)
+        as_part_of(parameter, value)
+        if value.shape == local_tensor(parameter).shape
+        else value.to(parameter.device)
     )
 
 

@@ -1,4 +1,4 @@
-"""Parts of tensors: what this process holds of one that is split, where that lies in the whole, and back."""
+"""Split tensors: the part that this process holds, its place in the full tensor, and the way back."""
 
 import logging
 import math
@@ -9,30 +9,30 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-# It warns, once in each process, that what is split twice is gathered in two steps.
+# Each process would warn that gathering a tensor that is split twice takes two steps.
 logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
 
 
-def local(tensor: torch.Tensor) -> torch.Tensor:
-    """What this process holds, sharing memory with it; all of a tensor that is not split."""
+def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """The part that this process holds, sharing its memory; an unsplit tensor as it is."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """All of it, on every process. A collective where it is split."""
+def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """The full tensor, on every process. A collective if the tensor is split."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def region(tensor: torch.Tensor) -> tuple[slice, ...]:
-    """Where `local(tensor)` lies in the whole."""
+def local_slices(tensor: torch.Tensor) -> tuple[slice, ...]:
+    """The slices of the full tensor that `local_tensor(tensor)` holds, one for each dimension."""
     if not isinstance(tensor, DTensor):
         return tuple(slice(0, size) for size in tensor.shape)
     shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
     return tuple(slice(start, start + size) for start, size in zip(offset, shape, strict=True))
 
 
-def copies(tensor: torch.Tensor, processes: int) -> int:
-    """How many of all `processes` hold the same part."""
+def replication(tensor: torch.Tensor, processes: int) -> int:
+    """How many of `processes` hold the same part of the tensor."""
     if not isinstance(tensor, DTensor):
         return processes
     mesh = tensor.device_mesh
@@ -45,16 +45,20 @@ def copies(tensor: torch.Tensor, processes: int) -> int:
 
 
 def squares(tensors: Iterable[torch.Tensor], processes: int) -> torch.Tensor:
-    """This process's share of the sum of all squares, in float64: added up over all `processes` it counts
-    each element once.
+    """This process's share of the sum of squares over all elements, in float64.
+
+    The sum of the shares over all `processes` counts each element once.
     """
     return torch.stack(
-        [local(tensor).float().square().sum().double() / copies(tensor, processes) for tensor in tensors]
+        [
+            local_tensor(tensor).float().square().sum().double() / replication(tensor, processes)
+            for tensor in tensors
+        ]
     ).sum()
 
 
 def is_first_holder(tensor: torch.Tensor, mesh: DeviceMesh) -> bool:
-    """Whether this process comes first among those of `mesh` that hold the same part of a tensor."""
+    """Whether this process has the lowest rank among those of `mesh` that hold the same part of a tensor."""
     names: tuple[str, ...] = tensor.device_mesh.mesh_dim_names or () if isinstance(tensor, DTensor) else ()
     placements = tensor.placements if isinstance(tensor, DTensor) else ()
     split = {name for name, placement in zip(names, placements, strict=True) if not placement.is_replicate()}
@@ -63,16 +67,14 @@ def is_first_holder(tensor: torch.Tensor, mesh: DeviceMesh) -> bool:
 
 @torch.no_grad()
 def fill(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    """Copies this process's part of `values` into its part of a tensor; rows that `values` lacks become
-    zero.
-    """
-    part, rows = local(tensor), values[region(tensor)]
+    """Copies `values` (the full tensor) into this process's part. Rows that `values` lacks become zero."""
+    part, rows = local_tensor(tensor), values[local_slices(tensor)]
     part[: len(rows)] = rows
     part[len(rows) :] = 0.0
 
 
 def as_part_of(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """`values` of the shape of `local(tensor)`, on its device, split as it is."""
+    """`values`, shaped like `local_tensor(tensor)`, on its device and split as it is."""
     values = values.to(tensor.device)
     if not isinstance(tensor, DTensor):
         return values

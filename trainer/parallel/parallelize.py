@@ -1,6 +1,4 @@
-"""A model split over processes, in place: tensor parallel, then FSDP2. The model's own code knows nothing
-of it.
-"""
+"""Splits a model over processes, in place: tensor parallel, then FSDP2. The model's code does not know."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,7 +20,7 @@ from torch.distributed.tensor.parallel import (
 from trainer.config import ParallelConfig
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, Precision
-from trainer.parallel.dtensor import whole
+from trainer.parallel.dtensor import full_tensor
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 
@@ -31,8 +29,9 @@ SEQUENCE, HEADS = 1, 2
 
 
 def split(model: Llama, world: World, parallel: ParallelConfig, precision: Precision) -> None:
-    """Leaves each process its part of the weights, which are the same on all before. Parameters keep
-    their names.
+    """Keeps on each process only its part of the weights, which must be equal on all processes before.
+
+    Parameters keep their names.
     """
     if world.mesh is None or not parallel.splits_model:
         return
@@ -40,33 +39,35 @@ def split(model: Llama, world: World, parallel: ParallelConfig, precision: Preci
         _split_matrices(model, world.mesh["tp"])
     copies = world.mesh["dp_replicate"].size()
     data = world.mesh["dp_replicate", "dp_shard"] if copies > 1 else world.mesh["dp_shard"]
-    # What a single process multiplies in; residuals and what is added up, gradients too, stay in fp32.
+    # Matrix products run in the precision of a single process; residuals, sums and gradients stay in fp32.
     policy = MixedPrecisionPolicy(
         AUTOCAST.get(precision), reduce_dtype=torch.float32, cast_forward_inputs=False
     )
     for block in model.model.layers:
         fully_shard(block, mesh=data, reshard_after_forward=parallel.reshard_after_forward, mp_policy=policy)
-    # The loss reads the head after the forward pass: a root's weights stay until its backward pass is done.
+    # The loss reads the head after the forward pass, so roots keep their weights until the backward pass
+    # ends.
     for root in _roots(model):
         fully_shard(root, mesh=data)
 
 
 def whole_parameters(model: Llama) -> Iterator[tuple[str, torch.Tensor]]:
-    """Each parameter of the whole model by its name, on every process, one after the other. A collective
-    where it is split.
+    """Each parameter of the model with its name, in full on every process, one at a time.
+
+    A collective if the model is split.
     """
     if isinstance(model, PipelineModel):
         yield from model.whole_parameters()
     else:
         for name, parameter in model.named_parameters():
-            yield name, whole(parameter)
+            yield name, full_tensor(parameter)
 
 
 def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
-    """Megatron's scheme (Korthikanti et al. 2022): matrices split by heads and by the MLP's width, all
-    between them by the sequence.
+    """Tensor and sequence parallel after Megatron (Korthikanti et al. 2022, arXiv 2205.05198).
 
-    Embedding and head stay whole on each process.
+    Matrices are split by heads and by the width of the MLP, activations between them by the sequence. Each
+    process keeps the full embedding and head.
     """
     split_sequence, all_of_it = Shard(SEQUENCE), Replicate()
     rest = (None,) * 4  # angles, mask and cache
@@ -104,9 +105,7 @@ def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
 
 
 def release(model: Llama) -> None:
-    """After forward passes without a backward pass: gives back what they have gathered, so that parameters
-    are parts again.
-    """
+    """Frees the full parameters that forward passes without a backward pass have gathered."""
     for root in _roots(model):
         for module in root.modules():
             if isinstance(module, FSDPModule):
@@ -114,5 +113,5 @@ def release(model: Llama) -> None:
 
 
 def _roots(model: Llama) -> Sequence[nn.Module]:
-    """What is called as a whole."""
+    """The modules that are called from outside."""
     return model.stages if isinstance(model, PipelineModel) else [model]

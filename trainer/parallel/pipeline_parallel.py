@@ -1,5 +1,7 @@
-"""A model as stages, one after the other: each process has some of them, and micro-batches go through all
-(pipeline parallel).
+"""Pipeline parallelism: each process has some stages of the model, and micro-batches pass through all of
+them.
+
+A stage here is a pipeline stage: consecutive blocks of the model.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,16 +16,15 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleIn
 from trainer.config import ParallelConfig
 from trainer.model.llama import Cache, Llama
 from trainer.model.precision import Precision, autocast
-from trainer.parallel.dtensor import whole
+from trainer.parallel.dtensor import full_tensor
 
-# From a micro-batch's final hidden states, and the numbers of its rows in the batch, what its backward pass
-# starts from.
+# (final hidden states of a micro-batch, the indices of its rows in the batch) -> the loss to differentiate.
 MicroBatchLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def divided(n_layers: int, stages: int, head: float) -> list[range]:
-    """The blocks of each stage, at least one. The head takes as long as `head` blocks, so the last stage
-    has fewer.
+    """The blocks of each stage, at least one. The head costs as much as `head` blocks, so the last stage
+    gets fewer.
     """
     share = (n_layers + head) / stages
     ends = [min(int((stage + 1) * share + 0.5), n_layers - (stages - 1 - stage)) for stage in range(stages)]
@@ -31,8 +32,8 @@ def divided(n_layers: int, stages: int, head: float) -> list[range]:
 
 
 class Stage(nn.Module):
-    """Consecutive blocks of a model; in the first stage its embedding comes before them, in the last one its
-    norm and head after them.
+    """Consecutive blocks of a model. The first stage starts with the embedding, the last one ends with the
+    norm and the head.
     """
 
     def __init__(
@@ -49,8 +50,9 @@ class Stage(nn.Module):
     def forward(
         self, x: torch.Tensor, documents: torch.Tensor | None = None, dropout_keys: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """From tokens [batch, length] in the first stage, in others from what the one before gives; the final
-        hidden states in the last.
+        """The input of the next stage, or the final hidden states in the last stage.
+
+        `x` is tokens [batch, length] in the first stage, else the output of the stage before.
         """
         length = x.shape[1] * self._sequence_parts
         with autocast(self._precision, x.device):
@@ -60,16 +62,16 @@ class Stage(nn.Module):
 
 
 class PipelineModel(Llama):
-    """What one of several `processes` has of a model: its stages. Parameters keep their names; those of other
-    stages are not there.
+    """The stages of a model that one of `processes` holds. Parameters keep their names; those of other stages
+    do not exist here.
 
-    Stage s is in process s modulo their number, so that with several in each a micro-batch goes round.
+    Process s % processes holds stage s, so with several stages in each process a micro-batch goes round.
     """
 
     def __init__(
         self, processes: DeviceMesh, parallel: ParallelConfig, precision: Precision, *wanted: Any
     ) -> None:
-        """`wanted` is what Llama takes; on the meta device, so that what is not there never takes memory."""
+        """`wanted` are the arguments of Llama, on the meta device: absent stages never take memory."""
         super().__init__(*wanted)
         self._group, self._here = processes.get_group(), processes.get_local_rank()
         self._parallel, self._count = parallel, parallel.pp * parallel.pp_stages
@@ -92,7 +94,7 @@ class PipelineModel(Llama):
             delattr(self.get_submodule(parent), name)
 
     def _parts(self) -> list[list[str]]:
-        """The names of each stage's modules."""
+        """The names of the modules of each stage."""
         block = sum(weight.numel() for weight in self.model.layers[0].parameters())
         blocks = divided(self.config.n_layers, self._count, self.lm_head.weight.numel() / block)
         parts = [[f"model.layers.{block}" for block in its_blocks] for its_blocks in blocks]
@@ -109,8 +111,9 @@ class PipelineModel(Llama):
         cache: Cache | None = None,
         dropout_keys: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """As Llama's, without gradients, by all processes together. Only where `has_head` are the hidden
-        states the final ones.
+        """Like `Llama.forward`, without gradients. A collective.
+
+        Only the process that `has_head` returns the final hidden states.
         """
         before, after = ((self._here + step) % self._parallel.pp for step in (-1, 1))
         x = tokens
@@ -131,8 +134,9 @@ class PipelineModel(Llama):
         micro_batches: int,
         loss: MicroBatchLoss,
     ) -> None:
-        """Those of `loss`, which is called where `has_head`, summed over so many micro-batches of a batch. By
-        all processes together.
+        """Adds the gradients of `loss`, summed over `micro_batches` of a batch. A collective.
+
+        `loss` is called only in the process that `has_head`.
         """
         rows, length = tokens.shape
         schedule = self._schedule(micro_batches, rows // micro_batches, length, tokens.device)
@@ -146,13 +150,11 @@ class PipelineModel(Llama):
         )
 
     def whole_parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Each parameter of the whole model by its name, on every process, one after the other. A
-        collective.
-        """
+        """Each parameter of the full model with its name, on every process, one at a time. A collective."""
         held = dict(self.named_parameters())
         for name, shape in self.shapes.items():
             tensor = (
-                whole(held[name]).detach()
+                full_tensor(held[name]).detach()
                 if name in held
                 else torch.empty(shape, device=self.model.cos.device)
             )
@@ -160,8 +162,8 @@ class PipelineModel(Llama):
             yield name, tensor
 
     def _schedule(self, micro_batches: int, rows: int, length: int, device: torch.device) -> Any:
-        """What runs so many micro-batches of windows [rows, length]: 1F1B, interleaved where a process has
-        several stages (Narayanan et al. 2021).
+        """The schedule for `micro_batches` of windows [rows, length]: 1F1B, interleaved if a process has
+        several stages (Narayanan et al. 2021, arXiv 2104.04473).
         """
         key = (micro_batches, rows, length)
         if key not in self._schedules:
@@ -179,7 +181,7 @@ class PipelineModel(Llama):
                 )
                 for stage in self.stages
             ]
-            # Losses are sums over all predicted tokens: there is no mean over micro-batches.
+            # Losses are sums over all predicted tokens, so gradients must not be averaged over micro-batches.
             options: dict[str, Any] = {"loss_fn": _call, "scale_grads": False}
             if len(stages) == 1:
                 self._schedules[key] = Schedule1F1B(stages[0], micro_batches, **options)
@@ -188,7 +190,7 @@ class PipelineModel(Llama):
         return self._schedules[key]
 
     def _hidden_shape(self, rows: int, length: int) -> tuple[int, ...]:
-        """Of what a stage gives to the next."""
+        """The shape of the hidden states that one stage passes to the next."""
         return rows, length // self._parallel.tp, self.config.d_model
 
 

@@ -1,6 +1,4 @@
-"""How the processes that torchrun starts find each other: the store that they meet in, the network that they
-talk over.
-"""
+"""How the processes that torchrun starts find each other: their common store and network interface."""
 
 import fcntl
 import logging
@@ -21,8 +19,9 @@ log = logging.getLogger("trainer")
 
 
 def init_process_group(device: torch.device, timeout_seconds: float) -> None:
-    """Joins the process group of torchrun's environment variables, NCCL between GPUs, gloo between CPUs. Who
-    waits longer for another fails.
+    """Joins the process group that torchrun's environment variables describe: NCCL for GPUs, gloo for CPUs.
+
+    A collective that waits longer than `timeout_seconds` for another process fails.
     """
     several_nodes = int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1
     if (
@@ -30,7 +29,7 @@ def init_process_group(device: torch.device, timeout_seconds: float) -> None:
         and "GLOO_SOCKET_IFNAME" not in os.environ
         and (interface := _interface_towards(os.environ["MASTER_ADDR"]))
     ):
-        # Else gloo takes the interface that the machine's own name stands for, on many the loopback.
+        # By default gloo takes the interface of the machine's own name, on many machines the loopback.
         os.environ["GLOO_SOCKET_IFNAME"] = interface
     dist.init_process_group(
         "nccl" if device.type == "cuda" else "gloo",
@@ -43,11 +42,11 @@ def init_process_group(device: torch.device, timeout_seconds: float) -> None:
 
 
 def _store(environment: Mapping[str, str], several_nodes: bool) -> dist.Store | None:
-    """Where the processes leave their addresses; None: where `init_process_group` makes it.
+    """The store that holds the processes' addresses; None lets `init_process_group` create one.
 
-    The store of torchrun's agent still has the addresses of those that ran before a restart, so a prefix
-    keeps the restarts apart. Nodes do not agree how many restarts there were (pytorch issue 135712): several
-    need a store of their own for each, which is `launch.RENDEZVOUS`.
+    After a restart the store of torchrun's agent still holds the addresses of the processes before it, so a
+    prefix keeps restarts apart. Nodes disagree about the number of restarts (pytorch issue 135712), so with
+    several nodes each restart needs a new store: see `launch.RENDEZVOUS`.
     """
     if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return None
@@ -55,7 +54,7 @@ def _store(environment: Mapping[str, str], several_nodes: bool) -> dist.Store | 
         if environment["RANK"] == "0" and environment["TORCHELASTIC_MAX_RESTARTS"] != "0":
             name, value = next(iter(RENDEZVOUS.items()))
             log.warning(
-                "processes that are started again will not find each other: export %s=%s before torchrun",
+                "restarted processes will not find each other: export %s=%s before you start torchrun",
                 name,
                 value,
             )
@@ -70,23 +69,23 @@ def _store(environment: Mapping[str, str], several_nodes: bool) -> dist.Store | 
 
 
 def _interface_towards(host: str) -> str | None:
-    """The network interface with the IPv4 address that this machine has for `host`; None when no interface
-    has it as its first.
+    """The network interface whose first IPv4 address this machine uses to reach `host`; None if there is
+    none.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 1))  # sends nothing
         address = probe.getsockname()[0]
         if address.startswith("127."):
             log.warning(
-                "%s is a loopback address on this machine: processes on others cannot reach it; give its "
-                "address instead of its name",
+                "%s is a loopback address on this machine, so processes on other machines cannot reach it: "
+                "use its IP address instead of its name",
                 host,
             )
         for _, name in socket.if_nameindex():
             try:
                 found = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()))[20:24]
             except OSError:
-                continue  # it has none
+                continue  # an interface without an IPv4 address
             if socket.inet_ntoa(found) == address:
                 return name
     return None

@@ -1,5 +1,6 @@
-"""The process group and the device mesh: who is who, and sums over all. A single process needs no group and
-pays nothing.
+"""The process group and the device mesh: ranks, sizes, and sums over processes.
+
+A single process has no group and pays nothing.
 """
 
 import os
@@ -17,21 +18,21 @@ from trainer.parallel.rendezvous import init_process_group
 from trainer.system.errors import TrainerError
 
 BUCKET_ELEMENTS = 8 * 1024 * 1024
-# The last varies fastest: neighbours, which share a machine, have the most to tell each other.
+# Innermost dimension last: tensor parallelism communicates most, so its ranks share a node.
 DIMENSIONS = ("dp_replicate", "dp_shard", "tp")
 DATA = DIMENSIONS[:2]
-STAGES = "pp"  # comes before them: stages have the least to tell each other
+STAGES = "pp"  # outermost: pipeline stages communicate least
 
 
 @dataclass(frozen=True)
 class World:
-    """One process's place among `size`. Every method is a collective: all processes call it, in the same
+    """One process's rank among `size`. Every method is a collective: all processes call it, in the same
     order.
 
-    `mesh` has the DIMENSIONS, and is there where the model is split; without it each process has all of the
-    model and reads samples of its own. `background` is then for what goes on beside training. With several
-    stages `mesh` is of the processes that have the same ones, and `pipeline` of those that have the different
-    ones of a copy.
+    `mesh` has the DIMENSIONS and exists only if the model is split; else each process holds the full model
+    and reads its own samples. `background` is a group for work that runs in parallel with training. With
+    pipeline stages, `mesh` joins the processes that hold the same stages, and `pipeline` those that together
+    hold one copy of the model.
     """
 
     rank: int
@@ -47,23 +48,23 @@ class World:
 
     @property
     def data_size(self) -> int:
-        """How many processes read different samples."""
+        """The number of processes that read different samples."""
         return self.size if self.mesh is None else self.mesh.size() // self.mesh["tp"].size()
 
     @property
     def data_rank(self) -> int:
-        """This process's place among those; neighbours that split matrices have the same, and so do the
-        stages of a pipeline.
+        """This process's index among `data_size`. Ranks of one tensor-parallel group share it, and so do the
+        stages of one pipeline.
         """
         return self.rank if self.mesh is None else self.rank % self.mesh.size() // self.mesh["tp"].size()
 
     @property
     def holders(self) -> int:
-        """How many processes have something of what this one has."""
+        """The number of processes over which the tensors of this process are split or replicated."""
         return self.size if self.mesh is None else self.mesh.size()
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
-        """In place, over the processes that read different samples."""
+        """Sums in place over the processes that read different samples."""
         if self.mesh is not None:
             for dimension in DATA:
                 if self.mesh[dimension].size() > 1:
@@ -73,13 +74,13 @@ class World:
         return values
 
     def sum_all(self, values: torch.Tensor) -> torch.Tensor:
-        """In place, over all processes."""
+        """Sums in place over all processes."""
         if self.size > 1:
             dist.all_reduce(values)
         return values
 
     def from_last_stage(self, values: torch.Tensor) -> torch.Tensor:
-        """In place, what the process with the last stage has, where there are stages."""
+        """Replaces `values` in place by those of the last pipeline stage, if there are stages."""
         if self.pipeline is not None:
             dist.broadcast(values, group=self.pipeline.get_group(), group_src=self.pipeline.size() - 1)
         return values
@@ -90,7 +91,7 @@ class World:
         return bool(self.sum_all(torch.tensor([float(flag)], device=self.device)).item())
 
     def from_main(self, value: object) -> object:
-        """The main process's value, for everyone."""
+        """The main process's value, on every process."""
         if self.size == 1:
             return value
         box = [value]
@@ -98,21 +99,22 @@ class World:
         return box[0]
 
     def norm(self, tensors: Iterable[torch.Tensor]) -> torch.Tensor:
-        """The norm of all `tensors` together, such as weights or gradients, wherever their parts are."""
+        """The global L2 norm of `tensors` (weights or gradients), however they are split."""
         if self.mesh is None:
             return torch.nn.utils.get_total_norm(tensors)
         return self.sum_all(squares(tensors, self.holders)).sqrt().float()
 
     @property
     def loss_factor(self) -> int:
-        """What each process multiplies its loss by, so that gradients are sums over processes: FSDP2
-        takes their mean.
+        """The factor for each process's loss that makes gradients sums over processes: FSDP2 averages
+        them.
         """
         return 1 if self.mesh is None else self.data_size
 
     def sum_gradients(self, model: nn.Module) -> None:
-        """Replaces each gradient by its sum over all processes, in buckets of the parameters' order. FSDP2
-        has done it in the backward pass.
+        """Replaces each gradient by its sum over all processes, in buckets in the order of the parameters.
+
+        With FSDP2 the backward pass has done so.
         """
         if self.size == 1 or self.mesh is not None:
             return
@@ -135,8 +137,9 @@ class World:
 
 
 def join(parallel: ParallelConfig) -> World:
-    """This process's world, from torchrun's environment variables; alone without them. TrainerError when
-    `parallel` is not for so many processes.
+    """The world that torchrun's environment variables describe; without them, a single process.
+
+    Raises TrainerError if `parallel` needs another number of processes.
     """
     rank, size, neighbour = (
         int(os.environ.get(key, default))
@@ -157,16 +160,15 @@ def join(parallel: ParallelConfig) -> World:
 
 
 def _sizes(parallel: ParallelConfig, processes: int) -> tuple[int, int, int, int]:
-    """Those of STAGES and the DIMENSIONS."""
+    """The sizes of STAGES and of each of the DIMENSIONS."""
     copy = parallel.dp_shard * parallel.tp * parallel.pp
     copies = parallel.dp_replicate or max(1, processes // copy)
     if copies * copy != processes:
         wanted = f"dp_replicate {copies} x " if parallel.dp_replicate else "a multiple of "
         raise TrainerError(
-            f"training.parallel is for {wanted}dp_shard {parallel.dp_shard} x tp {parallel.tp} x pp "
-            f"{parallel.pp} = {copies * copy} processes, "
-            f"and there are {processes}: start `torchrun --nproc-per-node={copies * copy} -m trainer ...`, "
-            "or change training.parallel"
+            f"training.parallel needs {wanted}dp_shard {parallel.dp_shard} x tp {parallel.tp} x pp "
+            f"{parallel.pp} = {copies * copy} processes, but there are {processes}: start "
+            f"`torchrun --nproc-per-node={copies * copy} -m trainer ...`, or change training.parallel"
         )
     return parallel.pp, copies, parallel.dp_shard, parallel.tp
 

@@ -15,7 +15,7 @@ from trainer.model.precision import LossScale, Precision, autocast
 from trainer.optim.build import set_learning_rates
 from trainer.optim.lr_schedule import lr_factor
 from trainer.optim.sophia import SophiaG, draw_tokens, draws
-from trainer.parallel.dtensor import local
+from trainer.parallel.dtensor import local_tensor
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run.spikes import SpikeDetector
@@ -256,6 +256,6 @@ def _clipped_norm(model: Llama, limit: float | None, world: World) -> float:
     norm = world.norm(gradients)
     if limit is not None:
         torch._foreach_mul_(
-            [local(gradient) for gradient in gradients], (limit / (norm + 1e-6)).clamp(max=1.0)
+            [local_tensor(gradient) for gradient in gradients], (limit / (norm + 1e-6)).clamp(max=1.0)
         )
     return norm.item()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from trainer.parallel.dtensor import copies, local
+from trainer.parallel.dtensor import local_tensor, replication
 from trainer.parallel.world import World
 
 SAMPLED = 4096
@@ -29,11 +29,12 @@ class UpdateProbe:
     def __init__(self, model: nn.Module, world: World) -> None:
         self._world = world
         self._parameters = [parameter.detach() for parameter in model.parameters()]
-        self._parts = [local(parameter) for parameter in self._parameters]
+        self._parts = [local_tensor(parameter) for parameter in self._parameters]
         # What several processes hold counts once when their sums are added up, which is where the model is
         # split.
         holders = [
-            1 if world.mesh is None else copies(parameter, world.holders) for parameter in self._parameters
+            1 if world.mesh is None else replication(parameter, world.holders)
+            for parameter in self._parameters
         ]
         sampled = zip(self._parts, self._samples(), holders, strict=True)
         self._scales = torch.cat(

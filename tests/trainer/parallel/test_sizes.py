@@ -17,12 +17,12 @@ from trainer.system.errors import TrainerError
     [
         (
             {"dp_shard": 2},
-            r"a multiple of dp_shard 2 x tp 1 x pp 1 = 2 processes, and there are 3: start `torchrun "
+            r"a multiple of dp_shard 2 x tp 1 x pp 1 = 2 processes, but there are 3: start `torchrun "
             r"--nproc-per-node=2 ",
         ),
         (
             {"dp_replicate": 2, "dp_shard": 2, "tp": 2, "pp": 2},
-            r"dp_replicate 2 x dp_shard 2 x tp 2 x pp 2 = 16 processes, and there are 3",
+            r"dp_replicate 2 x dp_shard 2 x tp 2 x pp 2 = 16 processes, but there are 3",
         ),
     ],
 )
