@@ -1,6 +1,7 @@
 """What README, CONTRIBUTING and docs/ name exists: files, links, commands, jobs, settings."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,19 @@ MADE = re.compile(r"dagster_home/(store|storage)\b.*")
 AT_THE_ROOT = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", "pyproject.toml"}
 # Pages that others link to already and that are being written.
 PROMISED = {"docs/recipe.md", "docs/your-own-code.md"}
+# Several words, as code writes them: snake_case, CamelCase, UPPER_CASE.
+NAME = re.compile(r"\w+_\w+|_\w+|[A-Z]+[a-z]+(?:[A-Z][a-z]+)+|[A-Z]{2,}")
+CODE = ("pipeline", "trainer", "tests", "benchmarks", "examples")
+# Names of pip, PyTorch, pydantic, transformers, systemd and Dagster.
+OTHERS = {
+    "PIP_EXTRA_INDEX_URL",
+    "CheckpointException",
+    "exclude_if",
+    "trust_remote_code",
+    "KillMode",
+    "TimeoutStopSec",
+    "UnauthorizedError",
+}
 MODULE = re.compile(r"(?:pipeline|trainer)(?:\.\w+)+")
 
 
@@ -39,6 +53,16 @@ def anchors(page: Path) -> set[str]:
     """The anchors that GitHub gives the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@cache
+def words_of_the_code() -> frozenset[str]:
+    """Every word of the code, its tests and its configuration."""
+    files = [
+        path for folder in CODE for path in (ROOT / folder).rglob("*.*") if path.suffix in (".py", ".yaml")
+    ]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files if path != Path(__file__))
+    return frozenset(re.findall(r"\w+", text))
 
 
 def commands(program: str) -> set[tuple[str, str]]:
@@ -66,6 +90,12 @@ def test_every_module_that_a_page_names_exists(page: Path) -> None:
             if not (path.is_dir() or path.with_suffix(".py").is_file()):
                 missing.append(token)
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_every_name_that_a_page_takes_from_the_code_is_in_the_code(page: Path) -> None:
+    names = {token for token in tokens(page) if NAME.fullmatch(token)}
+    assert sorted(names - words_of_the_code() - OTHERS) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=shown)
