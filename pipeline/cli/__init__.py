@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pipeline.cli import corpora, export, gc, inspect, inspect_shards, lineage, plain, summary, tokens
+from pipeline.cli import corpora, export, gc, inspect, inspect_shards, lineage, plain, recipe, summary, tokens
 from pipeline.store.errors import PipelineError
 
 
@@ -15,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for family in (corpora, export, lineage, summary, plain, inspect, inspect_shards, gc, tokens):
+    for family in (corpora, export, lineage, summary, plain, inspect, inspect_shards, gc, tokens, recipe):
         family.add_commands(commands)
     options = parser.parse_args(arguments)
     try:

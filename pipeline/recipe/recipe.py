@@ -75,9 +75,9 @@ class Recipe(Params):
     )
     corpora: tuple[Corpus, ...] = Field(
         min_length=1,
-        description="The corpora, each with a name and a source, or in short form: a ready-made corpus or a "
-        "data set of the hub, as in `tinystories:1000` for its first 1,000 documents. Of duplicates in two "
-        "corpora, the document of the corpus listed first is kept.",
+        description="The corpora, each with a name and a source. Short forms are ready-made corpora and "
+        "data sets of the hub, `- owner/name`; `- tinystories:1000` takes the first 1,000 documents. Of "
+        "duplicates in two corpora, the document of the corpus listed first is kept.",
     )
     raw: RawParams = Field(RawParams(), description="How a corpus is cut into parts.")
     scrub: PiiParams = Field(PiiParams(), description="Which personal data and secrets are replaced.")

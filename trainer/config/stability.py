@@ -12,14 +12,15 @@ REMOVED_KEYS = {"rollback_steps": 100, "max_rollbacks": 5}
 
 
 class SpikesConfig(Config):
-    """What follows when a step's loss or gradient norm is more than 6 standard deviations above its mean over
+    """What happens when a step's loss or gradient norm is more than 6 standard deviations above its mean over
     the 128 steps before.
-
-    `log`: it is written down. `skip`: its update is left out as well; its tokens count as seen and the
-    schedule goes on.
     """
 
-    action: Literal["log", "skip"] = "log"
+    action: Literal["log", "skip"] = Field(
+        default="log",
+        description="`log`: the spike is recorded. `skip`: the step's update is left out as well; its "
+        "tokens count as seen and the schedule continues.",
+    )
 
     @model_validator(mode="before")
     @classmethod

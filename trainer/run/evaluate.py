@@ -20,6 +20,7 @@ from trainer.model.llama import Llama
 from trainer.model.precision import Precision, resolve
 from trainer.parallel.parallelize import release
 from trainer.parallel.world import World
+from trainer.run.batch import Batch
 from trainer.run.generate import written
 from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
@@ -69,9 +70,9 @@ def evaluate(
                     raise EvaluationStoppedError
                 if int(windows.max()) >= data.vocab_size:
                     check_ids(data)
-                batch = torch.from_numpy(windows).to(world.device)
-                sums[row, 0] += loss_sum(model, batch, precision, bot_id)
-                sums[row, 1] += (batch[:, 1:] >= 0).sum()
+                batch = Batch.of(torch.from_numpy(windows).to(world.device), bot_id)
+                sums[row, 0] += loss_sum(model, batch, precision)
+                sums[row, 1] += batch.predicted
     release(model)
     totals = world.sum(world.from_last_stage(sums)).tolist()
     per_corpus = {

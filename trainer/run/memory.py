@@ -21,6 +21,7 @@ from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, resolve
 from trainer.optim import weight_averaging
 from trainer.optim.build import build
+from trainer.run.batch import Batch
 from trainer.run.step import loss_sum
 
 # What a process on a CPU holds besides tensors: buffers of libraries, and holes in the heap, which never
@@ -166,7 +167,7 @@ def _step(
                 model.zero_grad(set_to_none=True)  # no accumulation: gradients replace activations
             before = live.peak = live.now
             keys = torch.zeros(len(windows), 2, dtype=torch.int32) if training.dropout else None
-            loss = loss_sum(model, windows, precision, 0 if masked else None, dropout_keys=keys)
+            loss = loss_sum(model, Batch.of(windows, 0 if masked else None, keys), precision)
             activations = live.now - before
             loss.backward()
             return weights, state, activations, live.peak, update

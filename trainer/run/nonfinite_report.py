@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 
 from trainer.checkpoint import store
 from trainer.model.precision import AUTOCAST, Precision
+from trainer.run.batch import Batch
 from trainer.run.session import Session
 from trainer.run.step import NotFiniteError, loss_sum
 from trainer.system.durable import write_atomically
@@ -121,5 +122,5 @@ def _report(session: Session, error: NotFiniteError, found: Findings, run_dir: P
 @torch.no_grad()
 def _losses(session: Session, windows: torch.Tensor, precision: Precision) -> list[float]:
     rows = (row[None].to(session.world.device) for row in windows)
-    losses = (loss_sum(session.model, row, precision, session.bot_id) for row in rows)
+    losses = (loss_sum(session.model, Batch.of(row, session.bot_id), precision) for row in rows)
     return [session.world.from_last_stage(loss).item() for loss in losses]

@@ -25,7 +25,7 @@ from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run import preflight
 from trainer.run.spikes import SpikeDetector
-from trainer.run.step import StepResult, add_gradients, train_step
+from trainer.run.step import StepContext, StepResult, add_gradients, train_step
 from trainer.system.errors import TrainerError
 
 # What a run cannot change on the way, whatever is allowed: its state would not fit.
@@ -145,6 +145,13 @@ class Session:
         """What separates documents for attention; None when they may see each other."""
         return self.config.data.bot_id if self.training.document_masking else None
 
+    @property
+    def context(self) -> StepContext:
+        """What the next step needs besides the model, its optimizers and the windows."""
+        return StepContext(
+            self.step, self.training, self.precision, self.bot_id, self.world, self.loss_scale, self.spikes
+        )
+
     def passes(self, every_tokens: int) -> bool:
         """Whether the step just done reached a multiple of `every_tokens`."""
         return self._passes(self.step, every_tokens)
@@ -200,9 +207,10 @@ class Session:
         self.compile_blocks()
         rows = self.data.batch(self.step, self.world.data_rank, self.world.data_size)
         micro_batch_size = self.training.micro_batch_tokens // (rows.shape[1] - 1)
+        context = self.context
         windows = torch.from_numpy(rows[: micro_batch_size * self.training.parallel.pp]).to(self.world.device)
         with preflight.explained(self.training):
-            add_gradients(self.model, windows, micro_batch_size, self.precision, self.bot_id)
+            add_gradients(self.model, context.batch(windows), context)
         self.model.zero_grad(set_to_none=True)
 
     def whole_model(self) -> Llama | None:
@@ -211,24 +219,13 @@ class Session:
 
     def take_step(self, windows: torch.Tensor) -> StepResult:
         """The next step, on this process's windows [rows, seq_len + 1]. NotFiniteError as train_step."""
-        before, training = self.tokens, self.training
+        before, averaging = self.tokens, self.training.averaging
         if self.step == self.curriculum.stage(self.step).first_step:
             self.spikes = SpikeDetector()  # other data or windows have another loss
-        result = train_step(
-            self.model,
-            self.optimizers,
-            windows,
-            self.step,
-            training,
-            self.precision,
-            self.bot_id,
-            self.world,
-            self.loss_scale,
-            self.spikes,
-        )
+        result = train_step(self.model, self.optimizers, windows, self.context)
         self.step, self.loss, self.evaluation = self.step + 1, result.loss, None
-        if training.averaging is not None and not result.skipped:
-            weight_averaging.update(training.averaging, self.optimizers, before, self.tokens)
+        if averaging is not None and not result.skipped:
+            weight_averaging.update(averaging, self.optimizers, before, self.tokens)
         return result
 
     def snapshot(self, staging: Staging, metrics_bytes: int, model_only: bool) -> state.Snapshot:

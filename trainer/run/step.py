@@ -7,28 +7,57 @@ import torch
 from torch.optim import Optimizer
 
 from trainer.config import TrainingConfig
-from trainer.model.attention import document_numbers
 from trainer.model.dropout import sample_keys
 from trainer.model.llama import Llama
-from trainer.model.loss import IGNORED, summed_cross_entropy
+from trainer.model.loss import summed_cross_entropy
 from trainer.model.precision import LossScale, Precision, autocast
 from trainer.optim.build import set_learning_rates
 from trainer.optim.lr_schedule import lr_factor
-from trainer.optim.sophia import SophiaG, draw_tokens, draws
+from trainer.optim.sophia import SophiaG
 from trainer.parallel.dtensor import local_tensor
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
+from trainer.run.batch import Batch
 from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError
 
 
 @dataclass(frozen=True)
-class StepResult:
-    """`loss` in nats per predicted token of the global batch; `grad_norm` before clipping; `lr_factor` that
-    the learning rates were multiplied by.
+class StepContext:
+    """How step `step` (from 0) is taken.
 
-    `skipped`: the batch is consumed, but the weights stay where they were: gradients overflowed in fp16, or
-    training.spikes says so of a `spike`.
+    `bot_id` masks documents apart; None lets them attend to each other. `loss_scale` and `spikes` are updated
+    by the step.
+    """
+
+    step: int
+    training: TrainingConfig
+    precision: Precision
+    bot_id: int | None
+    world: World
+    loss_scale: LossScale
+    spikes: SpikeDetector
+
+    def first_sample(self, rows: int) -> int:
+        """The number in the run of the first of this process's `rows` samples."""
+        return self.training.curriculum.samples(self.step) + self.world.data_rank * rows
+
+    def batch(self, windows: torch.Tensor) -> Batch:
+        """The batch of this process's windows [rows, seq_len + 1]."""
+        keys = None
+        if self.training.dropout:
+            keys = sample_keys(self.training.seed, self.first_sample(len(windows)), len(windows))
+            keys = keys.to(windows.device)
+        return Batch.of(windows, self.bot_id, keys)
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """`loss` is in nats per predicted token of the global batch, `grad_norm` is the norm before clipping, and
+    `lr_factor` is what the learning rates were multiplied by.
+
+    `skipped`: the batch was consumed without an update, because gradients overflowed in fp16 or because
+    training.spikes skips a `spike`.
     """
 
     loss: float
@@ -39,132 +68,45 @@ class StepResult:
 
 
 class NotFiniteError(TrainerError):
-    """The loss or the gradient of step `step` (from 1) is not finite; nothing has changed."""
+    """The loss or the gradient norm of step `step` (from 1) is NaN or infinite. The weights are unchanged."""
 
     def __init__(self, step: int, loss: float, grad_norm: float) -> None:
         super().__init__(f"step {step}: loss {loss}, gradient norm {grad_norm}; the weights were not changed")
         self.step, self.loss, self.grad_norm = step, loss, grad_norm
 
 
-def loss_sum(
-    model: Llama,
-    windows: torch.Tensor,
-    precision: Precision,
-    bot_id: int | None,
-    z_loss: float = 0.0,
-    uniform: torch.Tensor | None = None,
-    dropout_keys: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Summed loss in nats of predicting tokens 1.. of each window [batch, seq_len + 1] int64, as
-    trainer.data.windows describes them.
-
-    Of a pipeline only the processes with the last stage know it; in others it is zero, and none has gradients
-    of it (`add_gradients`).
-
-    `bot_id` masks documents apart: one begins at each [BOT], and at each token that is only read. With
-    `uniform` [batch, seq_len] the targets are not the text's but the model's own, drawn with these numbers.
-    `dropout_keys` are those of the windows' samples.
-    """
-    tokens, targets, documents = _read(windows, bot_id)
-    with autocast(precision, windows.device):
-        hidden = model(tokens, documents, dropout_keys=dropout_keys)
-        if isinstance(model, PipelineModel) and not model.has_head:
-            return hidden.new_zeros(())
-        return _loss_of(model, hidden, targets, z_loss, uniform)
-
-
-def _read(
-    windows: torch.Tensor, bot_id: int | None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """What the model reads of windows, what it is to predict, and the documents that are masked apart, each
-    [batch, seq_len].
-    """
-    read, targets = windows[:, :-1], windows[:, 1:]
-    tokens, targets = torch.where(read < 0, ~read, read), torch.where(targets < 0, IGNORED, targets)
-    return (
-        tokens,
-        targets,
-        None if bot_id is None else document_numbers(torch.where(read < 0, bot_id, read), bot_id),
-    )
-
-
-def _loss_of(
-    model: Llama, hidden: torch.Tensor, targets: torch.Tensor, z_loss: float, uniform: torch.Tensor | None
-) -> torch.Tensor:
-    hidden, soft_cap = hidden.flatten(0, 1), model.config.logit_soft_cap
-    if uniform is not None:
-        drawn = draw_tokens(hidden, model.lm_head.weight, uniform.flatten(), model.vocab_size, soft_cap)
-        targets = torch.where(targets == IGNORED, IGNORED, drawn.view_as(targets))
-    return summed_cross_entropy(
-        hidden, model.lm_head.weight, targets.flatten(), model.vocab_size, z_loss, soft_cap
-    )
-
-
 def train_step(
-    model: Llama,
-    optimizers: list[Optimizer],
-    windows: torch.Tensor,
-    step: int,
-    training: TrainingConfig,
-    precision: Precision,
-    bot_id: int | None,
-    world: World,
-    loss_scale: LossScale | None = None,
-    spikes: SpikeDetector | None = None,
+    model: Llama, optimizers: list[Optimizer], windows: torch.Tensor, context: StepContext
 ) -> StepResult:
-    """Step `step` (from 0) on this process's windows [rows, seq_len + 1]. NotFiniteError before the
-    weights change.
+    """Takes one step on this process's windows [rows, seq_len + 1].
 
-    `loss_scale` is fp16's, kept from step to step, and so is what `spikes` knows.
+    Raises NotFiniteError before the weights change.
     """
-    loss_scale = loss_scale or LossScale.of(precision)
-    predicted = world.sum((windows[:, 1:] >= 0).sum())
-    curriculum = training.curriculum
-    first_sample = curriculum.samples(step) + world.data_rank * len(windows)
-    dropout_keys = (
-        sample_keys(training.seed, first_sample, len(windows)).to(windows.device)
-        if training.dropout
-        else None
-    )
+    training, world, loss_scale = context.training, context.world, context.loss_scale
+    batch = context.batch(windows)
+    predicted = world.sum(batch.predicted)
 
     for optimizer in optimizers:
-        if isinstance(optimizer, SophiaG) and step % optimizer.interval == 0:
-            uniform = draws(training.seed, first_sample, len(windows), windows.shape[1] - 1).to(
-                windows.device
-            )
-            _gradients(
-                model,
-                windows,
-                predicted,
-                training,
-                precision,
-                bot_id,
-                world,
-                loss_scale.value,
-                dropout_keys,
-                uniform,
-            )
+        if isinstance(optimizer, SophiaG) and context.step % optimizer.interval == 0:
+            resampled = batch.resampled(training.seed, context.first_sample(len(batch)))
+            _fill_gradients(model, resampled, predicted, context)
             if _clipped_norm(model, None, world) < math.inf:
                 optimizer.update_curvature(predicted)
             optimizer.zero_grad(set_to_none=True)
 
-    loss = _gradients(
-        model, windows, predicted, training, precision, bot_id, world, loss_scale.value, dropout_keys
-    )
+    loss = _fill_gradients(model, batch, predicted, context)
     grad_norm = _clipped_norm(model, training.optimizer.max_grad_norm, world)
     finite = math.isfinite(loss) and math.isfinite(grad_norm)
     if not finite and not loss_scale.can_shrink:
-        raise NotFiniteError(step + 1, loss, grad_norm)
+        raise NotFiniteError(context.step + 1, loss, grad_norm)
     loss_scale.adapt(finite)
-    spike = finite and spikes is not None and spikes.is_spike(loss, grad_norm)
-    taken = finite and not (spike and training.spikes.action != "log")
+    spike = finite and context.spikes.is_spike(loss, grad_norm)
+    taken = finite and not (spike and training.spikes.action == "skip")
 
-    factor = (
-        lr_factor(curriculum.stage(step), curriculum.tokens(step + 1 - loss_scale.skipped_steps))
-        if taken
-        else 0.0
-    )
+    factor = 0.0
     if taken:
+        curriculum, updates = training.curriculum, context.step + 1 - loss_scale.skipped_steps
+        factor = lr_factor(curriculum.stage(context.step), curriculum.tokens(updates))
         set_learning_rates(optimizers, factor)
     for optimizer in optimizers:
         if taken:
@@ -173,37 +115,14 @@ def train_step(
     return StepResult(loss, grad_norm, factor, skipped=not taken, spike=spike)
 
 
-def _gradients(
-    model: Llama,
-    windows: torch.Tensor,
-    predicted: torch.Tensor,
-    training: TrainingConfig,
-    precision: Precision,
-    bot_id: int | None,
-    world: World,
-    scale: float,
-    dropout_keys: torch.Tensor | None,
-    uniform: torch.Tensor | None = None,
-) -> float:
-    """Fills the gradients of the mean loss over the `predicted` tokens of all processes, and returns that
-    loss. `scale` is gone from both.
+def _fill_gradients(model: Llama, batch: Batch, predicted: torch.Tensor, context: StepContext) -> float:
+    """Computes the gradients of the mean loss over the `predicted` targets of all processes; returns that
+    loss. Neither is scaled any more.
     """
-    z_loss = training.z_loss if uniform is None else 0.0
-    micro_batch_size = training.micro_batch_tokens // (windows.shape[1] - 1)
+    world, scale = context.world, context.loss_scale.value
     # Gradients are summed over micro-batches and processes, so each term is divided by the global number of
     # targets, once.
-    total = add_gradients(
-        model,
-        windows,
-        micro_batch_size,
-        precision,
-        bot_id,
-        scale * world.loss_factor,
-        predicted,
-        z_loss,
-        uniform,
-        dropout_keys,
-    )
+    total = add_gradients(model, batch, context, predicted)
     world.sum_gradients(model)
     if scale != 1:
         for parameter in model.parameters():
@@ -213,45 +132,58 @@ def _gradients(
 
 
 def add_gradients(
-    model: Llama,
-    windows: torch.Tensor,
-    micro_batch_size: int,
-    precision: Precision,
-    bot_id: int | None,
-    factor: float = 1.0,
-    divisor: torch.Tensor | float = 1.0,
-    z_loss: float = 0.0,
-    uniform: torch.Tensor | None = None,
-    dropout_keys: torch.Tensor | None = None,
+    model: Llama, batch: Batch, context: StepContext, divisor: torch.Tensor | float = 1.0
 ) -> torch.Tensor:
-    """Adds the gradients of `loss_sum` times factor / divisor, and returns that sum in float64, over
-    micro-batches of so many windows.
+    """Adds the gradients of the scaled, summed loss over `divisor`, micro-batch by micro-batch. Returns the
+    summed loss in float64, not scaled.
     """
-    total = torch.zeros((), dtype=torch.float64, device=windows.device)
+    training, precision = context.training, context.precision
+    micro_batch_size = training.micro_batch_tokens // batch.seq_len
+    factor = context.loss_scale.value * context.world.loss_factor
+    # Sophia's estimate is of the cross-entropy alone.
+    z_loss = training.z_loss if batch.draws is None else 0.0
+    total = torch.zeros((), dtype=torch.float64, device=batch.tokens.device)
     if isinstance(model, PipelineModel):
-        tokens, targets, documents = _read(windows, bot_id)
 
         def micro_loss_of(hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-            with autocast(precision, windows.device):
-                micro_loss = _loss_of(
-                    model, hidden, targets[rows], z_loss, None if uniform is None else uniform[rows]
-                )
+            with autocast(precision, hidden.device):
+                micro_loss = _head_loss(model, hidden, batch.rows(rows), z_loss)
             total.add_(micro_loss.detach())
             return micro_loss * factor / divisor
 
-        model.add_gradients(tokens, documents, dropout_keys, len(windows) // micro_batch_size, micro_loss_of)
+        model.add_gradients(
+            batch.tokens, batch.documents, batch.dropout_keys, len(batch) // micro_batch_size, micro_loss_of
+        )
         return total
-    for at in range(0, len(windows), micro_batch_size):
-        rows = slice(at, at + micro_batch_size)
-        numbers, keys = (None if all_rows is None else all_rows[rows] for all_rows in (uniform, dropout_keys))
-        micro_loss = loss_sum(model, windows[rows], precision, bot_id, z_loss, numbers, keys)
+    for start in range(0, len(batch), micro_batch_size):
+        micro_loss = loss_sum(model, batch.rows(slice(start, start + micro_batch_size)), precision, z_loss)
         (micro_loss * factor / divisor).backward()
         total += micro_loss.detach()
     return total
 
 
+def loss_sum(model: Llama, batch: Batch, precision: Precision, z_loss: float = 0.0) -> torch.Tensor:
+    """The summed loss of the batch's targets in nats.
+
+    In a pipeline only the processes with the last stage know it; in the others it is zero, without gradients
+    (use `add_gradients`).
+    """
+    with autocast(precision, batch.tokens.device):
+        hidden = model(batch.tokens, batch.documents, dropout_keys=batch.dropout_keys)
+        if isinstance(model, PipelineModel) and not model.has_head:
+            return hidden.new_zeros(())
+        return _head_loss(model, hidden, batch, z_loss)
+
+
+def _head_loss(model: Llama, hidden: torch.Tensor, batch: Batch, z_loss: float) -> torch.Tensor:
+    hidden = hidden.flatten(0, 1)
+    targets = batch.targets_for(model, hidden)
+    soft_cap = model.config.logit_soft_cap
+    return summed_cross_entropy(hidden, model.lm_head.weight, targets, model.vocab_size, z_loss, soft_cap)
+
+
 def _clipped_norm(model: Llama, limit: float | None, world: World) -> float:
-    """The norm of all gradients, which are then scaled down to `limit` if they are longer."""
+    """The norm of all gradients, which are then scaled down to `limit` if they exceed it."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     norm = world.norm(gradients)
     if limit is not None:

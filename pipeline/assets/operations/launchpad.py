@@ -2,72 +2,70 @@
 recipe's own.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, create_model
+
+from pipeline.recipe import reference
+
+Fields = TypeVar("Fields", bound=dg.Config)
 
 
-class CheckpointKnobs(dg.Config):
-    every_tokens: int | None = Field(
-        default=None, description="Tokens between checkpoints. One more is saved at the end."
-    )
-    keep_last: int | None = Field(
-        default=None, description="How many of the newest checkpoints stay on disk."
-    )
+def shows(section: str, *paths: str) -> Callable[[type[Fields]], type[Fields]]:
+    """Gives a config class the settings of a section of the recipe, each with its type and description and
+    the default None. `optimizer.lr` is a setting `lr` inside a section `optimizer`.
+    """
+
+    def with_fields(config: type[Fields]) -> type[Fields]:
+        fields: dict[str, Any] = {}
+        for path in paths:
+            name, _, inside = path.partition(".")
+            setting = reference.setting(f"{section}.{name}")
+            if not inside:
+                kind: Any = setting.field.annotation
+                fields[name] = (kind | None, Field(None, description=setting.description))
+            elif name not in fields:
+                inner = [one.partition(".")[2] for one in paths if one.startswith(f"{name}.")]
+                config_inside = shows(setting.path, *inner)(dg.Config)
+                fields[name] = (config_inside, Field(config_inside(), description=setting.description))
+        return create_model(config.__name__, __base__=config, __module__=config.__module__, **fields)
+
+    return with_fields
 
 
-class EvaluationKnobs(dg.Config):
-    every_tokens: int | None = Field(
-        default=None, description="Tokens between validations on all held-out text."
-    )
-
-
-class OptimizerKnobs(dg.Config):
-    lr: float | None = Field(default=None, description="Peak learning rate of AdamW.")
-    muon_lr: float | None = Field(
-        default=None, description="Peak learning rate of Muon, for the matrices inside the blocks."
-    )
-    weight_decay: float | None = Field(default=None, description="Decoupled weight decay.")
-
-
-class ModelKnobs(dg.Config):
-    n_layers: int | None = Field(default=None, description="Blocks.")
-    d_model: int | None = Field(default=None, description="Width: a multiple of n_heads.")
-    n_heads: int | None = Field(default=None, description="Attention heads.")
-    n_kv_heads: int | None = Field(default=None, description="Key and value heads: divides n_heads.")
-    d_ff: int | None = Field(default=None, description="Width inside the feed-forward layers.")
-
-
+@shows(
+    "training",
+    "max_tokens",
+    "seq_len",
+    "global_batch_tokens",
+    "micro_batch_size",
+    "seed",
+    "model.n_layers",
+    "model.d_model",
+    "model.n_heads",
+    "model.n_kv_heads",
+    "model.d_ff",
+    "optimizer.lr",
+    "optimizer.muon_lr",
+    "optimizer.weight_decay",
+    "checkpoint.every_tokens",
+    "checkpoint.keep_last",
+    "evaluation.every_tokens",
+)
 class TrainingKnobs(dg.Config):
-    max_tokens: int | None = Field(
-        default=None, description="Tokens to train on: a multiple of global_batch_tokens."
-    )
-    seq_len: int | None = Field(default=None, description="Tokens in a window.")
-    global_batch_tokens: int | None = Field(
-        default=None, description="Tokens in a step: a multiple of seq_len x micro_batch_size."
-    )
-    micro_batch_size: int | None = Field(
-        default=None, description="Windows that one process computes at a time: less needs less memory."
-    )
-    seed: int | None = Field(default=None, description="Of the first weights and of the order of the data.")
-    model: ModelKnobs = ModelKnobs()
-    optimizer: OptimizerKnobs = OptimizerKnobs()
-    checkpoint: CheckpointKnobs = CheckpointKnobs()
-    evaluation: EvaluationKnobs = EvaluationKnobs()
+    """Settings of `training`."""
 
 
+@shows("dedup", "threshold")
 class DedupKnobs(dg.Config):
-    threshold: float | None = Field(
-        default=None,
-        description="Jaccard similarity from which two documents are duplicates, above 0 and up to 1.",
-    )
+    """Settings of `dedup`."""
 
 
+@shows("shards", "validation_fraction")
 class ShardKnobs(dg.Config):
-    validation_fraction: float | None = Field(
-        default=None, description="Share of the documents that is held out, by hash of their id."
-    )
+    """Settings of `shards`."""
 
 
 def values(knobs: type[dg.Config], settings: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trainer.steps import step
 from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.data.packing import index as packed_index
@@ -23,8 +24,9 @@ from trainer.data.shards import ShardWriter, TokenStream, idx_path
 from trainer.data.windows import PADDING
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
+from trainer.run.batch import Batch
 from trainer.run.session import Session
-from trainer.run.step import loss_sum, train_step
+from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -127,10 +129,10 @@ def test_an_epoch_of_batches_holds_every_document_once(packed: RunConfig) -> Non
     batch_size = len(data.batch(0, 0, 1))
     steps = 4 * sum(data.order.sizes) // batch_size
     seen: dict[int, list[bytes]] = {0: [], 1: []}
-    for step in range(steps):
-        corpora, _ = data.order.windows(step * batch_size, batch_size)
-        batch = data.batch(step, 0, 1)
-        together = np.concatenate([data.batch(step, rank, 4) for rank in range(4)])
+    for number in range(steps):
+        corpora, _ = data.order.windows(number * batch_size, batch_size)
+        batch = data.batch(number, 0, 1)
+        together = np.concatenate([data.batch(number, rank, 4) for rank in range(4)])
         assert np.array_equal(batch, together)
         for row, corpus in enumerate(corpora):
             seen[corpus].append(batch[row].tobytes())
@@ -168,7 +170,7 @@ def test_the_loss_of_packed_rows_is_that_of_the_documents_alone(packed: RunConfi
     windows = torch.from_numpy(data.batch(1, 0, 1))
     assert (windows < 0).any()
     with torch.no_grad():
-        together = loss_sum(model, windows, "fp32", BOT).item()
+        together = loss_sum(model, Batch.of(windows, BOT), "fp32").item()
         alone = 0.0
         for row in windows:
             begins = [0, *(i for i in range(1, 33) if row[i] < 0 or row[i] == BOT), 33]
@@ -176,7 +178,7 @@ def test_the_loss_of_packed_rows_is_that_of_the_documents_alone(packed: RunConfi
                 # [BOT] after [EOT] is predicted too, by the document before it.
                 piece = row[first : end + 1] if end < 33 and row[end] == BOT else row[first:end]
                 if piece[0] != PADDING and len(piece) > 1:
-                    alone += loss_sum(model, piece[None], "fp32", None).item()
+                    alone += loss_sum(model, Batch.of(piece[None], None), "fp32").item()
     assert together == pytest.approx(alone, rel=1e-5)
 
 
@@ -194,10 +196,8 @@ def test_the_loss_is_divided_by_the_tokens_predicted_however_the_batch_is_cut(
         windows = torch.from_numpy(session.data.batch(1, 0, 1))
         predicted = int((windows[:, 1:] >= 0).sum())
         assert predicted < session.training.global_batch_tokens
-        expected = loss_sum(session.model, windows, "fp32", None).item() / predicted
-        result = train_step(
-            session.model, session.optimizers, windows, 1, session.training, "fp32", None, ALONE
-        )
+        expected = loss_sum(session.model, Batch.of(windows, None), "fp32").item() / predicted
+        result = step(session, 1)
         assert result.loss == pytest.approx(expected, rel=1e-6)
         losses.append((result.loss, result.grad_norm))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from tests.trainer.runs import history
+from tests.trainer.steps import step
 from trainer.checkpoint import store
 from trainer.config import RunConfig
 from trainer.model.dropout import Dropout, sample_keys
 from trainer.parallel.world import World
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
-from trainer.run.step import train_step
 
 ALONE = World(0, 1, torch.device("cpu"))
 SHARE = 0.1
@@ -47,10 +47,7 @@ def gradients(settings: dict[str, Any], compiled: bool = False, **training: Any)
     }
     session = Session.prepare(RunConfig.model_validate({**settings, "training": config}), ALONE)
     session.compile_blocks()
-    windows = torch.from_numpy(session.data.batch(0, 0, 1))
-    train_step(
-        session.model, session.optimizers, windows, 0, session.training, session.precision, None, ALONE
-    )
+    step(session, 0)
     states = session.optimizers[0].state
     return {name: states[parameter]["exp_avg"] for name, parameter in session.model.named_parameters()}
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.trainer.steps import step
 from trainer.checkpoint import store
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
@@ -21,26 +22,9 @@ from trainer.parallel.world import World, join, leave
 from trainer.run import metrics
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
-from trainer.run.step import StepResult, train_step
 from trainer.system.errors import TrainerError
 
 ALONE = World(0, 1, torch.device("cpu"))
-
-
-def step(session: Session, number: int) -> StepResult:
-    windows = torch.from_numpy(session.data.batch(number, 0, 1))
-    scale = session.loss_scale
-    return train_step(
-        session.model,
-        session.optimizers,
-        windows,
-        number,
-        session.training,
-        session.precision,
-        None,
-        ALONE,
-        scale,
-    )
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests.trainer.steps import step
 from trainer.config import RunConfig
 from trainer.parallel.world import World
 from trainer.run.session import Session
-from trainer.run.step import train_step
 from trainer.tools import tables
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -70,20 +70,8 @@ def test_forty_thousand_tokens_bring_the_loss_below(
     }
     session = Session.prepare(RunConfig.model_validate(settings), ALONE)
     losses = []
-    for step in range(STEPS):
-        windows = torch.from_numpy(session.data.batch(step, 0, 1))
-        losses.append(
-            train_step(
-                session.model,
-                session.optimizers,
-                windows,
-                step,
-                session.training,
-                session.precision,
-                None,
-                ALONE,
-            ).loss
-        )
+    for number in range(STEPS):
+        losses.append(step(session, number).loss)
     last = sum(losses[-5:]) / 5
     table.setdefault(kind, {})[schedule] = round(last, 3)
     assert losses[0] > 5.6 and last < BELOW

@@ -10,6 +10,7 @@ from safetensors.torch import load, save
 from torch import nn
 from transformers.optimization import Adafactor as TransformersAdafactor
 
+from tests.trainer.steps import step
 from trainer.config import OptimizerConfig, RunConfig
 from trainer.model.llama import Llama
 from trainer.model.precision import multiplies_bf16
@@ -19,7 +20,6 @@ from trainer.optim.state import load_state_tensors, state_tensors
 from trainer.parallel.world import World
 from trainer.run.memory import estimate
 from trainer.run.session import Session
-from trainer.run.step import train_step
 from trainer.system.errors import TrainerError
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -194,11 +194,8 @@ def test_a_missing_torchao_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 
 def steps(session: Session, first: int, after: int) -> None:
-    for step in range(first, after):
-        windows = torch.from_numpy(session.data.batch(step, 0, 1))
-        train_step(
-            session.model, session.optimizers, windows, step, session.training, session.precision, None, ALONE
-        )
+    for number in range(first, after):
+        step(session, number)
 
 
 def prepared(settings: dict[str, Any], kind: str) -> Session:

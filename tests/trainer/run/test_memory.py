@@ -22,6 +22,7 @@ CPU = torch.device("cpu")
 # A process that takes two steps and two copies for checkpoints, beside one that has only imported all of it.
 MEASURE = """
 import json, sys, torch
+from dataclasses import replace
 from pathlib import Path
 import trainer.run.loop
 from trainer.checkpoint.staging import Staging
@@ -41,8 +42,7 @@ before = status("VmRSS")
 session, staging = Session.prepare(config, world), Staging()
 for step in range(2):
     windows = torch.from_numpy(session.data.batch(step, 0, 1))
-    settings = session.training, session.precision, None, world, session.loss_scale
-    train_step(session.model, session.optimizers, windows, step, *settings)
+    train_step(session.model, session.optimizers, windows, replace(session.context, step=step))
     session.snapshot(staging, 0, model_only=False)
 print(json.dumps([estimated, status("VmHWM") - before]))
 """

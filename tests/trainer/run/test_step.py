@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from tests.trainer.steps import step
 from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.model.llama import Llama
@@ -18,7 +19,7 @@ from trainer.parallel.world import World
 from trainer.run.loop import run
 from trainer.run.nonfinite_report import Findings
 from trainer.run.session import Session
-from trainer.run.step import StepResult, train_step
+from trainer.run.step import StepResult
 from trainer.system.errors import TrainerError
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -28,19 +29,8 @@ def run_steps(settings: dict[str, Any], steps: int = 2, **training: Any) -> tupl
     config = RunConfig.model_validate({**settings, "training": {**settings["training"], **training}})
     session = Session.prepare(config, ALONE)
     losses = []
-    for step in range(steps):
-        windows = torch.from_numpy(session.data.batch(step, 0, 1))
-        result = train_step(
-            session.model,
-            session.optimizers,
-            windows,
-            step,
-            config.training,
-            session.precision,
-            session.bot_id,
-            ALONE,
-        )
-        losses.append(result.loss)
+    for number in range(steps):
+        losses.append(step(session, number).loss)
     return losses, session.model
 
 
@@ -89,9 +79,8 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_change(settings: dic
     with torch.no_grad():
         session.model.model.norm.weight[0] = torch.nan
     before = session.model.lm_head.weight.clone()
-    windows = torch.from_numpy(session.data.batch(0, 0, 1))
     with pytest.raises(TrainerError, match="step 1: loss nan"):
-        train_step(session.model, session.optimizers, windows, 0, config.training, "fp32", None, ALONE)
+        step(session, 0)
     assert torch.equal(session.model.lm_head.weight, before)
 
 

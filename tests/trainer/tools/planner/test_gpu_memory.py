@@ -16,6 +16,7 @@ from trainer.model.loss import summed_cross_entropy
 from trainer.optim.build import build
 from trainer.parallel.parallelize import split
 from trainer.parallel.world import DIMENSIONS, World
+from trainer.run.batch import Batch
 from trainer.run.memory import estimate
 from trainer.run.step import loss_sum
 from trainer.tools.planner.gpu_memory import Footprint
@@ -132,7 +133,7 @@ def test_embedding_and_head_are_counted_as_fsdp_gathers_them(one_of_eight: World
     model = Llama(shape, VOCAB, 128, "sdpa")
     model.initialise(InitConfig(), seed=0)
     split(model, one_of_eight, ParallelConfig(dp_shard=8), "bf16")
-    loss = loss_sum(model, torch.randint(0, VOCAB, (1, 129)), "bf16", None)
+    loss = loss_sum(model, Batch.of(torch.randint(0, VOCAB, (1, 129)), None), "bf16")
     whole = {name: parameter for name, parameter in model.named_parameters() if ".layers." not in name}
     gradients: list[torch.Tensor] = []
     for parameter in whole.values():

@@ -1,0 +1,91 @@
+"""What the settings of a recipe are: one of them, a section, or all on one page."""
+
+import argparse
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipeline.recipe.reference import Section, Setting
+
+WIDTH = 100
+PAGE = Path(__file__).parents[2] / "docs" / "recipe.md"
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    recipe = commands.add_parser("recipe", help="what the settings of a recipe are")
+    what = recipe.add_mutually_exclusive_group()
+    what.add_argument(
+        "--explain",
+        metavar="SETTING",
+        nargs="?",
+        help="a setting or a section, such as training.optimizer; without one, the sections",
+    )
+    what.add_argument(
+        "--reference", action="store_true", help="write docs/recipe.md and the JSON Schema from the models"
+    )
+    recipe.set_defaults(run=_recipe)
+
+
+def _recipe(options: argparse.Namespace) -> None:
+    if options.reference:
+        _write_reference()
+    else:
+        print("\n".join(explained(options.explain or "")))
+
+
+def _write_reference() -> None:
+    from pipeline.recipe import schema
+    from pipeline.recipe.reference_page import page
+
+    for path, text in ((PAGE, page()), (schema.SCHEMA, schema.text())):
+        path.write_text(text, encoding="utf-8")
+        print(path)
+
+
+def explained(path: str) -> Iterator[str]:
+    """The lines that explain the setting or the section at a dotted path; for "", those that list the
+    sections. Raises RecipeError for an unknown path.
+    """
+    from pipeline.recipe.reference import found_settings, sections
+
+    if not path:
+        yield from _contents()
+        return
+    settings = found_settings(path)
+    path = settings[0].path
+    for setting in settings if not settings[0].is_section else settings[:1]:
+        yield from _explained(setting, setting.path, "")
+    for section in sections():
+        if section.path == path:
+            yield from _section(section)
+
+
+def _contents() -> Iterator[str]:
+    from pipeline.recipe.reference import sections
+
+    yield "A recipe has these settings; `python -m pipeline recipe --explain SETTING` explains each."
+    for section in sections():
+        if section.same_as is None:
+            for setting in section.settings:
+                if section.path == "" or setting.is_section:
+                    yield f"  {setting.path:<30} {setting.description.partition('. ')[0].rstrip('.')}"
+
+
+def _section(section: "Section") -> Iterator[str]:
+    yield ""
+    yield from textwrap.wrap(
+        f"[{section.variant}] {section.about}" if section.variant else section.about, WIDTH
+    )
+    for setting in section.settings:
+        yield from _explained(setting, setting.name, "  ")
+
+
+def _explained(setting: "Setting", name: str, indent: str) -> Iterator[str]:
+    default = "required" if setting.default is None else f"default: {setting.default}"
+    facts = "; ".join(fact for fact in (setting.kind, setting.bounds, default) if fact)
+    yield f"{indent}{name}: {facts.replace('`', '')}"
+    yield from textwrap.wrap(
+        setting.description, WIDTH, initial_indent=f"{indent}    ", subsequent_indent=f"{indent}    "
+    )

@@ -1,0 +1,87 @@
+"""The JSON Schema of a recipe: that of the models, and what the loader takes beyond them."""
+
+import json
+from typing import Any
+
+from pipeline.recipe.recipe import PRESETS, RECIPES, Recipe
+from pipeline.sources.hub.catalogue import ready_made
+from pipeline.stages.quality import PROFILES
+from trainer.config.model import SIZES
+
+SCHEMA = RECIPES / "recipe.schema.json"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SHORT_CORPUS = r"^[\w.-]+(/[\w.-]+)?(:[1-9][0-9]*)?$"
+# Numbers that YAML 1.1 or 1.2 takes for text, and the loader for numbers: 1_000 and 1e-4.
+NUMBERS = {"integer": r"^[+-]?\d+(_\d+)*$", "number": r"^[+-]?\d+(_\d+)*(\.\d*)?([eE][+-]?\d+)?$"}
+
+Schema = dict[str, Any]
+
+
+def schema() -> Schema:
+    """The schema, as plain JSON."""
+    made: Schema = {"$schema": DIALECT, **Recipe.model_json_schema()}
+    models: dict[str, Schema] = made["$defs"]
+    _takes_a_preset(made["properties"], "quality", models["QualityParams"], list(PROFILES))
+    _takes_a_preset(models["TrainingConfig"]["properties"], "model", models["ModelConfig"], list(SIZES))
+    _takes_short_forms(made["properties"]["corpora"])
+    _calls_its_source_from(models["ExistingTokenizer"])
+    _variants_are_named(made, models)
+    _numbers_may_be_text(made)
+    return made
+
+
+def text() -> str:
+    """What the schema's file holds."""
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _takes_a_preset(properties: dict[str, Schema], key: str, model: Schema, names: list[str]) -> None:
+    """`quality: docs`, and `quality: {profile: docs, min_words: 30}`."""
+    preset = {"enum": names, "description": f"One of: {', '.join(names)}."}
+    section = properties[key]
+    properties[key] = {
+        **{name: value for name, value in section.items() if name != "$ref"},
+        "anyOf": [preset, {"$ref": section["$ref"]}],
+    }
+    model["properties"] = {PRESETS[key]: preset, **model["properties"]}
+    if required := model.pop("required", None):
+        model["anyOf"] = [{"required": [PRESETS[key]]}, {"required": required}]
+
+
+def _takes_short_forms(corpora: Schema) -> None:
+    """`- tinystories:1000`; the names are there for an editor to complete."""
+    names = [one.name for one in ready_made()]
+    short = {"anyOf": [{"enum": names}, {"type": "string", "pattern": SHORT_CORPUS}]}
+    corpora["items"] = {"anyOf": [short, corpora["items"]]}
+
+
+def _calls_its_source_from(tokenizer: Schema) -> None:
+    source = tokenizer["properties"]["source"]
+    tokenizer["properties"] = {"from": source, **tokenizer["properties"]}
+    tokenizer["required"].remove("source")
+    tokenizer["anyOf"] = [{"required": ["from"]}, {"required": ["source"]}]
+
+
+def _variants_are_named(place: Any, models: dict[str, Schema]) -> None:
+    """The key that tells the variants of a section apart is required, though their models have a default."""
+    if isinstance(place, dict):
+        if "discriminator" in place:
+            for variant in place["oneOf"]:
+                required = models[variant["$ref"].rpartition("/")[2]].setdefault("required", [])
+                if place["discriminator"]["propertyName"] not in required:
+                    required.append(place["discriminator"]["propertyName"])
+        place = list(place.values())
+    if isinstance(place, list):
+        for inside in place:
+            _variants_are_named(inside, models)
+
+
+def _numbers_may_be_text(place: Any) -> None:
+    if isinstance(place, dict):
+        kind = place.get("type")
+        if isinstance(kind, str) and kind in NUMBERS:
+            place |= {"type": [kind, "string"], "pattern": NUMBERS[kind]}
+        place = list(place.values())
+    if isinstance(place, list):
+        for inside in place:
+            _numbers_may_be_text(inside)

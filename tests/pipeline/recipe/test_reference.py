@@ -1,0 +1,246 @@
+"""What is said about the settings of a recipe: every setting is described, and the page, the schema, the help
+and the Launchpad say what the models say.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from pipeline.assets.operations.resources import PipelineResources
+from pipeline.cli import main
+from pipeline.cli.recipe import PAGE
+from pipeline.recipe import schema
+from pipeline.recipe.recipe import RECIPES, Recipe
+from pipeline.recipe.reference import Setting, as_yaml, sections, setting
+from pipeline.recipe.reference_page import page
+
+WRITE = "run `python -m pipeline recipe --reference`"
+RECIPE_FILES = sorted(RECIPES.glob("*.yaml"))
+TRAINING: dict[str, Any] = {
+    "model": "tiny",
+    "seq_len": 128,
+    "global_batch_tokens": 2048,
+    "micro_batch_size": 16,
+    "max_tokens": 409_600,
+    "checkpoint": {"every_tokens": 204_800},
+    "evaluation": {"every_tokens": 204_800},
+}
+LEAST: dict[str, Any] = {"name": "least", "corpora": ["tinystories:1000"], "training": TRAINING}
+
+
+def all_settings() -> list[Setting]:
+    return [one for section in sections() for one in section.settings]
+
+
+@pytest.fixture(scope="module")
+def accepts() -> Callable[[dict[str, Any]], bool]:
+    """Whether the schema's file takes a recipe."""
+    jsonschema = pytest.importorskip("jsonschema")
+    written = json.loads(schema.SCHEMA.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(written)
+    accepted: Callable[[dict[str, Any]], bool] = jsonschema.Draft202012Validator(written).is_valid
+    return accepted
+
+
+def test_every_setting_has_a_description() -> None:
+    bare = {one.path for one in all_settings() if not re.fullmatch(r"[A-Z0-9`].{8,}\.", one.description)}
+    assert not bare
+    assert all(section.about for section in sections())
+    assert len({one.path for one in all_settings()}) > 200
+
+
+def test_the_default_that_is_shown_is_the_one_that_applies() -> None:
+    for one in all_settings():
+        default = one.field.default
+        if one.default is None or one.is_worded:
+            assert (
+                one.field.is_required() or one.field.default_factory or one.is_section or one.name == "kind"
+            )
+        else:
+            shown = yaml.safe_load(one.default)
+            assert shown == (list(default) if isinstance(default, tuple) else default), one.path
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1e-8, "1.0e-8"), (2.5e-7, "2.5e-7"), (1e22, "1.0e+22"), (128_000_000, "128_000_000"), (None, "null")],
+)
+def test_numbers_are_shown_as_yaml_reads_them(value: float | None, text: str) -> None:
+    assert as_yaml(value) == text
+    assert yaml.safe_load(text) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "default", "bounds"),
+    [
+        ("training.optimizer.lr", "number", "0.003", "above 0"),
+        ("training.max_tokens", "whole number", None, "at least 1"),
+        ("training.compile", "true, false or `auto`", "false", ""),
+        ("training.optimizer.betas", "list of 2 numbers or null", "null", ""),
+        ("training.stages.weights", "mapping from text to number or null", "null", "not empty"),
+        ("quality.min_stop_words", "whole number or null", "2", "0 to 8"),
+        ("corpora.source.kind", "`stdlib_docs`", None, ""),
+        ("tokenizer.from", "text", None, "not empty"),
+        ("training.averaging", "section or null", "null", ""),
+    ],
+)
+def test_a_setting_is_shown_with_its_type_default_and_bounds(
+    path: str, kind: str, default: str | None, bounds: str
+) -> None:
+    found = setting(path)
+    assert (found.kind, found.default, found.bounds) == (kind, default, bounds)
+
+
+def test_the_page_is_what_the_models_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), f"docs/recipe.md is stale: {WRITE}"
+
+
+def test_every_link_of_the_page_leads_to_a_heading() -> None:
+    text = page()
+    headings = {
+        re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-"))
+        for heading in re.findall(r"^#+ (.*)$", text, re.M)
+    }
+    links = set(re.findall(r"\]\(#([^)]*)\)", text))
+    assert links and links <= headings
+
+
+def test_every_setting_is_on_the_page() -> None:
+    text = page()
+    for one in all_settings():
+        assert f"| `{one.name}` |" in text or f"| [`{one.name}`](" in text, one.path
+
+
+def test_the_schema_is_what_the_models_say() -> None:
+    assert schema.SCHEMA.read_text(encoding="utf-8") == schema.text(), f"the schema is stale: {WRITE}"
+
+
+@pytest.mark.parametrize("path", RECIPE_FILES, ids=lambda path: path.stem)
+def test_a_shipped_recipe_names_its_schema_and_follows_it(
+    path: Path, accepts: Callable[[dict[str, Any]], bool]
+) -> None:
+    text = path.read_text(encoding="utf-8")
+    named = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)
+    assert named and (path.parent / named[1]).resolve() == schema.SCHEMA.resolve()
+    assert accepts(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"quality": "docs"},
+        {"quality": {"profile": "docs", "min_words": 30}},
+        {"quality": {"min_doc_words": None}},
+        {
+            "corpora": [
+                "roneneldan/TinyStories",
+                {"name": "own", "source": {"kind": "files", "paths": ["a.txt"]}},
+            ]
+        },
+        {"tokenizer": {"from": "gpt2", "revision": "main"}},
+        {"tokenizer": {"source": "gpt2"}},
+        {"tokenizer": {"vocab_size": "8_192"}},
+        {"training": TRAINING | {"model": {"size": "171m", "qk_norm": True}}},
+        {"training": TRAINING | {"optimizer": {"lr": "1e-4"}, "compile": "auto"}},
+        {"training": TRAINING | {"averaging": {"kind": "last_k", "k": 3, "every_tokens": 2048}}},
+    ],
+)
+def test_the_schema_takes_what_the_loader_takes(
+    changes: dict[str, Any], accepts: Callable[[dict[str, Any]], bool]
+) -> None:
+    Recipe.model_validate(LEAST | changes)
+    assert accepts(LEAST | changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"qualty": "docs"},
+        {"quality": "nice"},
+        {"quality": {"min_wrds": 30}},
+        {"corpora": []},
+        {"corpora": ["two words"]},
+        {"corpora": [{"name": "own", "source": {"kind": "file", "paths": ["a.txt"]}}]},
+        {"corpora": [{"name": "own", "source": {"paths": ["a.txt"]}}]},
+        {"tokenizer": {"from": "gpt2", "vocab_size": 8192}},
+        {"dedup": {"threshold": 1.5}},
+        {"training": TRAINING | {"max_tokens": "many"}},
+        {"training": TRAINING | {"model": {"n_layers": 2}}},
+        {"training": TRAINING | {"model": "2b"}},
+        {"training": {name: value for name, value in TRAINING.items() if name != "max_tokens"}},
+    ],
+)
+def test_the_schema_refuses_what_the_loader_refuses(
+    changes: dict[str, Any], accepts: Callable[[dict[str, Any]], bool]
+) -> None:
+    with pytest.raises(ValidationError):
+        Recipe.model_validate(LEAST | changes)
+    assert not accepts(LEAST | changes)
+
+
+def test_a_setting_is_explained_with_type_bounds_default_and_description(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["recipe", "--explain", "training.optimizer.lr"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("training.optimizer.lr: number; above 0; default: 0.003\n")
+    assert "Peak learning rate" in said
+
+
+def test_a_section_is_explained_with_all_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recipe", "--explain", "training.optimizer"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"  {name}: " in said for name in ("kind", "lr", "groups", "betas", "sophia_interval"))
+
+
+def test_the_variants_of_a_section_are_explained_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recipe", "--explain", "corpora[0].source"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"[kind: {kind}]" in said for kind in ("files", "hub", "warc", "stdlib_docs"))
+    assert "  page_seconds: number; above 0; default: 10.0" in said
+
+
+def test_without_a_setting_the_sections_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recipe", "--explain"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"  {path} " in said for path in ("corpora", "training", "training.optimizer", "tokenizer"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "nearest"),
+    [
+        ("training.optimzer", "training.optimizer"),
+        ("muon_lr", "training.optimizer.muon_lr"),
+        ("training.max_token", "training.max_tokens"),
+    ],
+)
+def test_an_unknown_setting_names_the_nearest(
+    asked: str, nearest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["recipe", "--explain", asked]) == 2
+    assert capsys.readouterr().err == f"error: there is no setting {asked!r}: did you mean {nearest}?\n"
+
+
+def test_the_launchpad_describes_its_fields_as_the_recipe_does() -> None:
+    def compare(config: type[BaseModel], path: str) -> int:
+        compared = 0
+        for name, field in config.model_fields.items():
+            same = setting(f"{path}.{name}")
+            assert field.description == same.description
+            if same.is_section:
+                compared += compare(field.annotation, same.path)  # type: ignore[arg-type]
+            else:
+                assert (field.default, field.annotation) == (None, same.field.annotation | None)  # type: ignore[operator]
+                compared += 1
+        return compared
+
+    fields = PipelineResources.model_fields
+    shown = sum(compare(fields[name].annotation, name) for name in ("training", "dedup", "shards"))  # type: ignore[arg-type]
+    assert shown == 18
