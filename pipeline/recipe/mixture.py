@@ -18,5 +18,5 @@ class MixtureParams(Params):
         None,
         gt=0,
         description="Most epochs, passes over its text, that a corpus may be read for; what is left over "
-        "goes to the other corpora. When not set, no limit.",
+        "goes to the other corpora. Needs enough text for `training.max_tokens`. When not set, no limit.",
     )

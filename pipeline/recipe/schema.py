@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema
+
 from pipeline.recipe.recipe import PRESETS, RECIPES, Recipe
 from pipeline.sources.hub.catalogue import ready_made
 from pipeline.stages.quality import PROFILES
@@ -17,9 +19,16 @@ NUMBERS = {"integer": r"^[+-]?\d+(_\d+)*$", "number": r"^[+-]?\d+(_\d+)*(\.\d*)?
 Schema = dict[str, Any]
 
 
+class _Untitled(GenerateJsonSchema):
+    """Without the titles that repeat each key."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
 def schema() -> Schema:
     """The schema, as plain JSON."""
-    made: Schema = {"$schema": DIALECT, **Recipe.model_json_schema()}
+    made: Schema = {"$schema": DIALECT, **Recipe.model_json_schema(schema_generator=_Untitled)}
     models: dict[str, Schema] = made["$defs"]
     _takes_a_preset(made["properties"], "quality", models["QualityParams"], list(PROFILES))
     _takes_a_preset(models["TrainingConfig"]["properties"], "model", models["ModelConfig"], list(SIZES))

@@ -50,9 +50,9 @@ class OptimizerConfig(Config):
     )
     betas: tuple[float, float] | None = Field(
         default=None,
-        description="Decay rates (0 to 1) of the averages of gradients and of their squares or curvature. "
-        "When not set, those usual for the kind: 0.9 and 0.95, for lion 0.9 and 0.99, for sophia 0.965 "
-        "and 0.99.",
+        description="Decay rates (0 to 1) of two moving averages: of the gradient, and of its square or the "
+        "curvature. When not set, those usual for the kind: 0.9 and 0.95, for lion 0.9 and 0.99, for sophia "
+        "0.965 and 0.99.",
     )
     eps: float = Field(
         default=1e-8,

@@ -53,7 +53,7 @@ class ParallelConfig(Config):
     reshard_after_forward: bool = Field(
         default=True,
         description="Whether weights gathered for a block's forward pass are freed after it and gathered "
-        "again for its backward pass: less memory, more traffic. Only used with `dp_shard`.",
+        "again for its backward pass: less memory, more traffic. Only matters with `dp_shard`.",
     )
     timeout_seconds: int = Field(
         default=600,

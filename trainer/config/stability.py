@@ -53,8 +53,8 @@ class ExponentialAverage(Config):
 
 
 class LastAverage(Config):
-    """The mean of the latest weights (Kaddour 2022, arXiv 2209.14981). Takes memory for `k` more copies of
-    the weights.
+    """The mean of the weights at the last `k` multiples of `every_tokens` (Kaddour 2022, arXiv 2209.14981).
+    Takes memory for `k` more copies of the weights.
     """
 
     kind: Literal["last_k"] = Field(description="Selects this average.")

@@ -115,7 +115,9 @@ class TrainingConfig(Config):
     attention: Literal["auto", "math", "sdpa", "flex", "flash"] = Field(
         default="auto",
         description="Implementation of attention. `auto` chooses by device, precision, `seq_len` and "
-        "masking; the others are for comparisons.",
+        "masking. `math`: plain matrix products. `sdpa`: PyTorch's scaled_dot_product_attention. `flex`: "
+        "FlexAttention, on a GPU. `flash`: the package flash-attn, on a GPU, in bf16 or fp16 and "
+        "without `document_masking`.",
     )
     activation_checkpointing: Literal["none", "selective", "full"] = Field(
         default="none",

@@ -77,8 +77,8 @@ class ExistingTokenizer(Params):
 
     source: str = Field(
         min_length=1,
-        description="Written `from` in a recipe: a tokenizer.json, a directory that holds one, or the name "
-        "of a model on the Hugging Face hub.",
+        description="A tokenizer.json, a directory that holds one, or the name of a model on the Hugging "
+        "Face hub.",
     )
     revision: str | None = Field(
         None,
