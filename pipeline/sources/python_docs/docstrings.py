@@ -1,9 +1,15 @@
-"""Documentation written in Python source: parsed, never imported."""
+"""Docstrings of Python source, which is parsed and never imported."""
 
 import ast
+import itertools
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from pipeline.sources.documents import Batches, Document
+from pipeline.sources.ids import own_id
+from pipeline.sources.metadata import metadata_json
+from pipeline.sources.rejects import Reason
 
 OWN_DOCUMENT_CHARACTERS = 400
 SIGNATURE_CHARACTERS = 200
@@ -18,38 +24,48 @@ class Described:
     text: str
 
 
-@dataclass
-class _Module:
-    """What a module's own document is made of, and the objects that are documents themselves."""
+def module_name(path: str) -> str:
+    """`json/__init__.py` -> `json`, `json/decoder.py` -> `json.decoder`."""
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
-    short: list[str] = field(default_factory=list)
-    long: dict[str, str] = field(default_factory=dict)
+
+def module_documents(module: str, source: bytes, origin: str, batches: Batches) -> Iterator[Document]:
+    """The documents of a module, with ids `module:name`. A module that does not parse is rejected."""
+    try:
+        for found in described(source, module):
+            metadata = metadata_json({"module": module, "name": found.name})
+            source_id = own_id(f"{module}:{found.name}")
+            yield Document(source_id, found.text, None, origin, None, metadata, own_id=True)
+    except SyntaxError as error:
+        batches.reject(f"{origin}/{module}", error.lineno, Reason.NOT_PYTHON, error.msg)
+    except ValueError as error:
+        batches.reject(f"{origin}/{module}", None, Reason.NOT_PYTHON, str(error))
 
 
 def described(source: bytes, module: str) -> Iterator[Described]:
     """The documents of one module, headings first, docstrings dedented as by `inspect.cleandoc`.
 
-    A top-level class (with its methods) or function of at least OWN_DOCUMENT_CHARACTERS is a document; the
-    module's docstring and the shorter ones make one more, since a line or two alone is no text to learn from.
-    Copies between modules stay: they are real near-duplicates. A name defined twice gets `#2`. Raises
-    SyntaxError or ValueError when the source is not Python of this version.
+    A top-level class (with its methods) or function of at least OWN_DOCUMENT_CHARACTERS is a document. The
+    module's docstring and the shorter ones form one more, because a line or two alone is too little text to
+    learn from. Copies between modules stay: they are real near-duplicates. A name defined twice gets `#2`.
+    Raises SyntaxError or ValueError when the source is not Python of this version.
     """
     tree = _parsed(source)
-    found = _Module()
+    short: list[str] = []
+    long: dict[str, str] = {}
     for node in _definitions(tree.body):
-        text = (
-            _class_text(node, module)
-            if isinstance(node, ast.ClassDef)
-            else _function_text(node, f"{module}.")
-        )
-        if len(text) < OWN_DOCUMENT_CHARACTERS:
-            found.short.append(text)
+        if isinstance(node, ast.ClassDef):
+            text = _class_text(node, module)
         else:
-            found.long[_unused(node.name, found.long)] = text
-    whole = [ast.get_docstring(tree) or "", *found.short]
-    if any(whole):
-        yield Described("", _joined([module, *whole]))
-    for name, text in found.long.items():
+            text = _function_text(node, f"{module}.")
+        if len(text) < OWN_DOCUMENT_CHARACTERS:
+            short.append(text)
+        else:
+            long[_unused(node.name, long)] = text
+    together = [ast.get_docstring(tree) or "", *short]
+    if any(together):
+        yield Described("", _joined([module, *together]))
+    for name, text in long.items():
         yield Described(name, text)
 
 
@@ -63,7 +79,7 @@ def _parsed(source: bytes) -> ast.Module:
 
 
 def _definitions(body: list[ast.stmt]) -> Iterator[ast.ClassDef | Function]:
-    """Classes and functions of a block, those under if, try and with included."""
+    """Classes and functions of a block, including those under if, try and with."""
     for node in body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
@@ -89,12 +105,11 @@ def _function_text(node: Function, prefix: str) -> str:
     docstring = ast.get_docstring(node)
     if not docstring:
         return ""
-    signature = f"{prefix}{node.name}({ast.unparse(node.args)})" + (
-        f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    )
-    return _joined(
-        [signature if len(signature) <= SIGNATURE_CHARACTERS else f"{prefix}{node.name}(...)", docstring]
-    )
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    signature = f"{prefix}{node.name}({ast.unparse(node.args)}){returns}"
+    if len(signature) > SIGNATURE_CHARACTERS:
+        signature = f"{prefix}{node.name}(...)"
+    return _joined([signature, docstring])
 
 
 def _joined(paragraphs: list[str]) -> str:
@@ -104,6 +119,4 @@ def _joined(paragraphs: list[str]) -> str:
 def _unused(name: str, taken: dict[str, str]) -> str:
     if name not in taken:
         return name
-    return next(
-        numbered for count in range(2, len(taken) + 3) if (numbered := f"{name}#{count}") not in taken
-    )
+    return next(unused for count in itertools.count(2) if (unused := f"{name}#{count}") not in taken)

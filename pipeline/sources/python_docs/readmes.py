@@ -1,4 +1,4 @@
-"""The long descriptions and licences that installed packages carry in their metadata."""
+"""Long descriptions and licences from the metadata of installed packages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,39 +12,26 @@ from pydantic import Field
 from pipeline.sources.documents import Batches, Document
 from pipeline.sources.ids import own_id
 from pipeline.sources.metadata import metadata_json
+from pipeline.sources.python_docs.cap import take, whole_shares
 from pipeline.sources.python_docs.distributions import (
     Installation,
+    PackagesConfig,
     distributions,
     files,
     installation,
     label,
-    whole_shares,
 )
-from pipeline.sources.python_docs.harvest import take
 from pipeline.sources.rejects import Reason, Rejects
 from pipeline.sources.source import Unit
 from pipeline.store.fingerprint import fingerprint
-from pipeline.store.params import Params
 
 LICENCE_NAMES = ("license", "licence", "copying", "notice", "authors")
 
 
-class PackageReadmesConfig(Params):
+class PackageReadmesConfig(PackagesConfig):
     """Long descriptions and licences of installed packages."""
 
     kind: Literal["package_readmes"] = Field("package_readmes", description="Selects this source.")
-    packages: tuple[str, ...] | None = Field(
-        None,
-        min_length=1,
-        description="Installed packages to read. When not set, this project's dependencies without "
-        "its extras.",
-    )
-    max_bytes: int | None = Field(
-        None,
-        ge=1,
-        description="UTF-8 bytes of text to take at most, shared fairly among the packages. When not set, "
-        "all of it.",
-    )
 
 
 @dataclass(frozen=True)
@@ -61,14 +48,12 @@ class PackageReadmesSource:
         return list(_units(self.config, installation()))
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        of = distributions((unit.name,))[unit.name]
-        batches = Batches(self.corpus, rejects)
-        yield from take(
-            unit.name, _documents(unit.name, of, batches), batches, self.config.max_bytes and unit.bytes
-        )
+        of, batches = distributions((unit.name,))[unit.name], Batches(self.corpus, rejects)
+        documents = _documents(unit.name, of, batches)
+        yield from take(unit.name, documents, batches, self.config.max_bytes and unit.bytes)
 
 
-@lru_cache(maxsize=8)  # a run lists a corpus twice, and the daemon every two minutes
+@lru_cache(maxsize=8)  # a run lists a corpus twice, and the daemon does so every two minutes
 def _units(config: PackageReadmesConfig, _: Installation) -> tuple[Unit, ...]:
     texts = {name: _texts(of) for name, of in distributions(config.packages).items()}
     shares = whole_shares(
@@ -82,29 +67,21 @@ def _units(config: PackageReadmesConfig, _: Installation) -> tuple[Unit, ...]:
 
 
 def _documents(name: str, of: Distribution, batches: Batches) -> Iterator[Document]:
+    origin, homepage = label(name, of), _homepage(of)
     for place, text in _texts(of).items():
+        metadata = metadata_json({"package": name, "place": place})
         try:
-            metadata = metadata_json({"package": name, "place": place})
-            yield Document(
-                own_id(f"{name}:{place}"),
-                text.decode(),
-                None,
-                label(name, of),
-                _homepage(of),
-                metadata,
-                own_id=True,
-            )
+            source_id = own_id(f"{name}:{place}")
+            yield Document(source_id, text.decode(), None, origin, homepage, metadata, own_id=True)
         except UnicodeDecodeError as error:
-            batches.reject(f"{label(name, of)}/{place}", error.start + 1, Reason.INVALID_UTF8, error.reason)
+            batches.reject(f"{origin}/{place}", error.start + 1, Reason.INVALID_UTF8, error.reason)
 
 
 def _homepage(of: Distribution) -> str | None:
     """The home page, or the first of the project's links, which are written as `label, url`."""
     links = [link.partition(",")[2].strip() for link in of.metadata.get_all("Project-URL") or []]
-    return next(
-        (link for link in [*(of.metadata.get_all("Home-page") or []), *links] if link.startswith("http")),
-        None,
-    )
+    pages = [*(of.metadata.get_all("Home-page") or []), *links]
+    return next((page for page in pages if page.startswith("http")), None)
 
 
 def _texts(of: Distribution) -> dict[str, bytes]:

@@ -15,26 +15,15 @@ from pydantic import Field
 from pipeline.sources.documents import Batches, Document
 from pipeline.sources.ids import own_id
 from pipeline.sources.metadata import metadata_json
+from pipeline.sources.python_docs.cap import ENOUGH, take
 from pipeline.sources.python_docs.distributions import shuffled
-from pipeline.sources.python_docs.harvest import ENOUGH, module_documents, module_name, take
+from pipeline.sources.python_docs.docstrings import module_documents, module_name
 from pipeline.sources.rejects import Rejects
 from pipeline.sources.source import Unit
 from pipeline.store.fingerprint import file_sha256, fingerprint
 from pipeline.store.params import Params
 
-SKIPPED = frozenset(
-    {
-        "test",
-        "tests",
-        "idlelib",
-        "lib2to3",
-        "turtledemo",
-        "pydoc_data",
-        "site-packages",
-        "dist-packages",
-        "__pycache__",
-    }
-)
+SKIPPED = frozenset(("test", "tests", "idlelib", "lib2to3", "turtledemo", "pydoc_data", "__pycache__"))
 TOPICS = "pydoc_data/topics.py"
 UNIT = "python"
 
@@ -50,8 +39,8 @@ class StdlibDocsConfig(Params):
 
 @dataclass(frozen=True)
 class StdlibDocsSource:
-    """One unit: the running Python. With a cap, modules and topics in the order of their hashes, whole
-    documents.
+    """One unit: the running Python. A cap takes complete documents, of modules and topics in the order of
+    their hashes.
     """
 
     corpus: str
@@ -59,17 +48,11 @@ class StdlibDocsSource:
     version: ClassVar[str] = "stdlib-docs-1"
 
     def units(self) -> list[Unit]:
-        files = {
-            name: path for name, path in [*_modules().items(), (TOPICS, _root() / TOPICS)] if path.exists()
-        }
+        listed = {**_modules(), TOPICS: _root() / TOPICS}
+        files = {name: path for name, path in listed.items() if path.exists()}
         size = sum(path.stat().st_size for path in files.values())
-        return [
-            Unit(
-                UNIT,
-                fingerprint([_origin(), {name: file_sha256(path) for name, path in files.items()}]),
-                self.config.max_bytes or size,
-            )
-        ]
+        hashes = {name: file_sha256(path) for name, path in files.items()}
+        return [Unit(UNIT, fingerprint([_origin(), hashes]), self.config.max_bytes or size)]
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         batches = Batches(self.corpus, rejects)
@@ -81,9 +64,8 @@ def _documents(batches: Batches) -> Iterator[Document]:
     topics = _topics()
     for name in shuffled([*modules, *topics]):
         if name in topics:
-            yield Document(
-                own_id(name), topics[name], None, _origin(), None, metadata_json({"topic": name}), own_id=True
-            )
+            metadata = metadata_json({"topic": name})
+            yield Document(own_id(name), topics[name], None, _origin(), None, metadata, own_id=True)
         else:
             yield from module_documents(name, modules[name].read_bytes(), _origin(), batches)
 
@@ -92,14 +74,11 @@ def _modules() -> dict[str, Path]:
     """Module files by their path below the library's root; sorted, since directories list in any order."""
     root = _root()
     files: dict[str, Path] = {}
-    # packages may be installed below it: what is skipped is not entered
+    # packages may be installed below the root, in site-packages, which is not an identifier
     for directory, inside, names in os.walk(root):
         inside[:] = [name for name in inside if name.isidentifier() and name not in SKIPPED]
-        files |= {
-            path.relative_to(root).as_posix(): path
-            for path in (Path(directory, name) for name in names)
-            if path.suffix == ".py"
-        }
+        paths = (Path(directory, name) for name in names)
+        files |= {path.relative_to(root).as_posix(): path for path in paths if path.suffix == ".py"}
     return dict(sorted(files.items()))
 
 

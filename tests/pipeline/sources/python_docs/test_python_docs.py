@@ -18,7 +18,8 @@ from pydantic import TypeAdapter
 
 from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.errors import SourceError
-from pipeline.sources.python_docs.distributions import distributions, fair_shares
+from pipeline.sources.python_docs.cap import fair_shares
+from pipeline.sources.python_docs.distributions import distributions
 from pipeline.sources.python_docs.docstrings import described
 from pipeline.sources.rejects import Rejected
 from pipeline.sources.source import Source
