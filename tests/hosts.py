@@ -1,6 +1,4 @@
-"""Machines on a network of their own, as network namespaces: what listens in one is reached from another over
-a wire that can be cut.
-"""
+"""Machines with a network between them that can be cut, as network namespaces."""
 
 import os
 import secrets

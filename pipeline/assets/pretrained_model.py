@@ -13,7 +13,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text, inline, inline_png
 from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.training import plan as train_flow
-from pipeline.steps.training.launcher import launcher
+from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys
 from pipeline.store.versions import Version
 
@@ -42,7 +42,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         version = train_flow.finished(workshop.store, run)
         if version is None:
             trainer_process = TrainerProcess(
-                context, run, launcher(workshop.recipe.launch, run.config.training.threads)
+                context, run, Launcher(workshop.recipe.launch, run.config.training.threads)
             )
             started = time.monotonic()
             trainer_process.train()

@@ -57,7 +57,7 @@ class TrainerProcess:
     def _attempt(self) -> None:
         config = self.run.write_config()
         self._reasons, self._handled = [], 0
-        # Where a trainer on another machine can write.
+        # In the run directory, where a trainer on another machine can write too.
         reader = dg.PipesFileMessageReader(str(config.with_name("messages.jsonl")))
         with ErrorOutput() as output:
             with dg.open_pipes_session(self.context, dg.PipesEnvContextInjector(), reader) as session:

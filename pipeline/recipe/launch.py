@@ -1,47 +1,52 @@
 """`launch:` of a recipe."""
 
-import re
-from collections import Counter
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from pipeline.store.params import Params
 
-HOST = r"(\w[\w.-]*@)?\w[\w.-]*"  # and no option of ssh
-
 
 class LaunchParams(Params):
-    """What the processes share is `training.parallel`."""
+    """How the trainer is started. What its processes share is set by `training.parallel`."""
 
-    kind: Literal["subprocess", "torchrun"] = Field(
-        "subprocess", description="One process, or as many as torchrun is told to start."
+    kind: Literal["subprocess", "torchrun", "command"] = Field(
+        "subprocess",
+        description="subprocess: one process. torchrun: `nproc_per_node` processes on this machine. command: "
+        "whatever `command` starts, for example on the nodes of a cluster.",
     )
     nproc_per_node: int = Field(
-        1, ge=1, description="Processes on this machine, or on each host; with GPUs, one for each."
+        1, ge=1, description="Processes on this machine, for kind torchrun; with GPUs, one for each GPU."
     )
-    hosts: tuple[str, ...] = Field(
+    command: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         (),
-        description="Machines to train on, over ssh, by names or addresses under which they reach each "
-        "other; none: on this one. "
-        "They see this code, its environment and the store at the same paths.",
+        exclude_if=lambda command: not command,
+        description="For kind command: a program and its arguments, which end in torchrun and its options, "
+        "or in python. `-m trainer CONFIG` is appended. No shell reads it.",
     )
 
-    @model_validator(mode="after")
-    def _several_need_torchrun(self) -> Self:
-        if self.kind == "subprocess" and (self.nproc_per_node > 1 or self.hosts):
-            given = "hosts" if self.hosts else f"nproc_per_node {self.nproc_per_node}"
-            raise ValueError(f"{given} needs kind: torchrun")
-        for host in self.hosts:
-            if not re.fullmatch(HOST, host):
-                raise ValueError(f"{host!r} is no name of a host; write name or user@name")
-        twice = [
-            name
-            for name, times in Counter(host.rpartition("@")[2] for host in self.hosts).items()
-            if times > 1
-        ]
-        if twice:
+    @model_validator(mode="before")
+    @classmethod
+    def _hosts_became_a_command(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "hosts" in values:
             raise ValueError(
-                f"hosts: {twice[0]} is there twice; nproc_per_node says how many processes each has"
+                "hosts is no longer supported: start torchrun on the machines with a command, for example "
+                "{kind: command, command: [srun, --nodes=2, --ntasks-per-node=1, torchrun, ...]}; "
+                "docs/nodes.md has the full command"
             )
+        return values
+
+    @model_validator(mode="after")
+    def _kind_has_what_it_needs(self) -> Self:
+        if self.kind == "command" and not self.command:
+            raise ValueError("kind: command needs a command, for example [srun, --nodes=2, torchrun, ...]")
+        if self.command and self.kind != "command":
+            raise ValueError("command needs kind: command")
+        if self.nproc_per_node > 1 and self.kind == "command":
+            raise ValueError(
+                f"nproc_per_node {self.nproc_per_node} has no effect with kind: command; give torchrun "
+                "--nproc-per-node in command"
+            )
+        if self.nproc_per_node > 1 and self.kind == "subprocess":
+            raise ValueError(f"nproc_per_node {self.nproc_per_node} needs kind: torchrun")
         return self

@@ -1,11 +1,8 @@
-"""The recipe chooses how the trainer is started: what Dagster shows and what is left afterwards are the
-same.
-"""
+"""However the recipe starts the trainer, Dagster shows the same and the same is left afterwards."""
 
-import os
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +11,10 @@ import pytest
 
 from pipeline.steps.training import plan
 from pipeline.store import keys
-from tests.hosts import Host, network
 from tests.integration.project import TRAINING, Project, until
 from trainer.run import metrics
 
 TOKENS = 65_536
-SSHD = "/usr/sbin/sshd"
 
 
 @pytest.fixture
@@ -44,11 +39,19 @@ def make(make_project: Callable[[Path], Project], tmp_path: Path) -> Callable[[s
     return make
 
 
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+
+
 @pytest.mark.slow
-def test_a_run_under_torchrun_is_stopped_goes_on_and_leaves_no_process(
-    make: Callable[[str, dict[str, Any]], Project],
+@pytest.mark.parametrize(
+    "launch",
+    [{"kind": "torchrun", "nproc_per_node": 2}, {"kind": "command", "command": ["env", "MARK=1", *TORCHRUN]}],
+    ids=["torchrun", "command"],
+)
+def test_a_run_in_two_processes_is_stopped_resumes_and_leaves_no_process(
+    make: Callable[[str, dict[str, Any]], Project], launch: dict[str, Any]
 ) -> None:
-    project = make("project", {"kind": "torchrun", "nproc_per_node": 2})
+    project = make("project", launch)
     for _ in range(2):
         project.run_until(progress(project))
         until(lambda: not trainers(project), 60, lambda: trainers(project))
@@ -72,10 +75,7 @@ def newest(project: Project) -> int:
 def trainers(project: Project) -> str:
     """Processes that still work on this project."""
     return subprocess.run(
-        ["pgrep", "-af", f"(trainer|tether).* {project.store.root}"],
-        capture_output=True,
-        text=True,
-        check=False,
+        ["pgrep", "-af", f"trainer.* {project.store.root}"], capture_output=True, text=True, check=False
     ).stdout
 
 
@@ -97,67 +97,3 @@ def ran_once(project: Project) -> bool:
         record["step"] for record in metrics.read(run_dir / "metrics.jsonl") if record["kind"] == "train"
     ]
     return steps == sorted(set(steps)) and steps[-1] == TOKENS // TRAINING["global_batch_tokens"]
-
-
-@pytest.fixture
-def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Host]]:
-    """Two hosts that let this user in by ssh."""
-    if not Path(SSHD).exists():
-        pytest.skip("needs openssh-server")
-    keys = tmp_path / "keys"
-    keys.mkdir()
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(keys / name)], check=True)
-    shutil.copy(keys / "user.pub", keys / "authorized")
-    server = {
-        "HostKey": keys / "host",
-        "AuthorizedKeysFile": keys / "authorized",
-        "StrictModes": "no",
-        "PidFile": "none",
-        "UsePAM": "no",
-    }
-    (keys / "sshd_config").write_text("".join(f"{name} {value}\n" for name, value in server.items()))
-    client = {
-        "IdentityFile": keys / "user",
-        "UserKnownHostsFile": keys / "known",
-        "StrictHostKeyChecking": "no",
-        "LogLevel": "ERROR",
-    }
-    (keys / "ssh_config").write_text("".join(f"{name} {value}\n" for name, value in client.items()))
-    ssh = keys / "ssh"
-    ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {keys / "ssh_config"} "$@"\n')
-    ssh.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{keys}{os.pathsep}{os.environ['PATH']}")
-    Path("/run/sshd").mkdir(exist_ok=True)
-    with network(2) as hosts:
-        for host in hosts:
-            host.start([SSHD, "-D", "-e", "-f", str(keys / "sshd_config")], os.environ, keys / "sshd.log")
-            until(
-                lambda host=host: (
-                    subprocess.run(
-                        [ssh, host.address, "true"], check=False, stderr=subprocess.DEVNULL
-                    ).returncode
-                    == 0
-                ),
-                20,
-            )
-        yield hosts
-
-
-@pytest.mark.slow
-def test_a_run_on_two_hosts_ends_with_the_run_that_started_it_and_outlives_the_loss_of_one(
-    hosts: list[Host], make: Callable[[str, dict[str, Any]], Project]
-) -> None:
-    project = make("project", {"kind": "torchrun", "hosts": [host.address for host in hosts]})
-    project.run_until(progress(project))
-    until(lambda: not trainers(project), 90, lambda: trainers(project))
-    run = project.start()
-    until(progress(project), 120)
-    assert all(len(host.processes()) > 2 for host in hosts)
-    hosts[0].kill()  # where the main process and the rendezvous are
-    _, said = run.communicate(timeout=300)
-    assert run.returncode == 0, said
-    assert "going on without it" in said
-    assert recorded(project) >= set(range(4096, TOKENS + 1, 4096))  # and those of being stopped
-    assert ran_once(project)
-    assert not trainers(project)

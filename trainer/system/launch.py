@@ -1,79 +1,54 @@
-"""How a trainer is started: the command, and the environment that must stand before Python does. Never
-imports torch.
+"""The command that starts a trainer, and the environment that must be set before Python starts.
+
+Never imports torch.
 """
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
-# glibc gives big blocks back to the kernel and takes page faults to get them again: keeping them gave +40%
-# tokens per second on a CPU.
+# By default glibc returns large blocks to the kernel, and page faults follow when they are allocated again.
+# Keeping them gave 40% more tokens per second on a CPU.
 ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": str(8 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
     "MALLOC_TOP_PAD_": str(256 << 20),
 }
 
-# A thread that waits for another spins for microseconds, then sleeps. libgomp's default, milliseconds,
-# starves the very thread it waits for when anything else runs: with every core busy 2 to 4 times slower, and
-# no faster on a quiet machine.
+# A waiting thread spins for microseconds, then sleeps. libgomp's default, milliseconds, takes the core from
+# the thread that is waited for: 2 to 4 times slower with all cores busy, and no faster on an idle machine.
 OPENMP = {"GOMP_SPINCOUNT": "3000"}
 
-# Else the processes that torchrun starts again find each other's predecessors in the store that all share
+# Without it, processes that torchrun restarts find the entries of earlier processes in the shared store
 # (pytorch issue 135712).
 RENDEZVOUS = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
-# How often torchrun starts all processes again, from the newest checkpoint, when one of them has died.
+# How often torchrun restarts all processes, from the newest checkpoint, after one has died.
 RESTARTS = 3
 
 
-@dataclass(frozen=True)
-class Node:
-    """One of `nodes` machines that train together, by the name under which the others reach it. They meet at
-    a port of the first one.
-    """
-
-    name: str
-    nodes: int
-    first: str
-    port: int
-    run_id: str
-
-    @property
-    def rendezvous(self) -> list[str]:
-        """Options of torchrun. It is told what it would guess from the machine's own name, which may stand
-        for another network, or for none.
-        """
-        return [
-            *(f"--nnodes={self.nodes}", f"--local-addr={self.name}", f"--rdzv-id={self.run_id}"),
-            *(
-                "--rdzv-backend=c10d",
-                f"--rdzv-endpoint={self.first}:{self.port}",
-                f"--rdzv-conf=is_host={int(self.name == self.first)}",
-            ),
-        ]
-
-
-def command(
-    config_path: Path, processes: int = 1, restarts: int = RESTARTS, node: Node | None = None
-) -> list[str]:
-    """Trains `config_path` in this Python, under torchrun when there is more than one process, or several
-    nodes with as many each.
-    """
-    trainer = ["-m", "trainer", str(config_path)]
-    if processes == 1 and node is None:
-        return [sys.executable, *trainer]
+def command(config_path: Path, processes: int = 1) -> list[str]:
+    """Trains `config_path` in this Python, under torchrun when there is more than one process."""
+    if processes == 1:
+        return [sys.executable, *trainer_arguments(config_path)]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     return [
-        *(sys.executable, "-m", "torch.distributed.run", *(node.rendezvous if node else ["--standalone"])),
-        *(f"--nproc-per-node={processes}", f"--max-restarts={restarts}"),
-        *trainer,
+        *torchrun,
+        f"--nproc-per-node={processes}",
+        f"--max-restarts={RESTARTS}",
+        *trainer_arguments(config_path),
     ]
 
 
+def trainer_arguments(config_path: Path) -> list[str]:
+    """What Python or torchrun needs to train `config_path`."""
+    return ["-m", "trainer", str(config_path)]
+
+
 def environment(threads: int | None = None, processes: int = 1) -> dict[str, str]:
-    """Variables to add for each of `processes` on this machine: allocator, rendezvous, OpenMP threads (None:
-    its share of the physical cores).
+    """Variables for each of `processes` on this machine: allocator, rendezvous, OpenMP threads.
+
+    `threads` None: the process's share of the physical cores.
     """
     return {
         **ALLOCATOR,
@@ -84,7 +59,7 @@ def environment(threads: int | None = None, processes: int = 1) -> dict[str, str
 
 
 def physical_cores() -> int:
-    """Cores that this process may use, hyperthreads counted once, and no more than its container's quota."""
+    """Cores that this process may use, at most its container's quota; hyperthreads count once."""
     allowed = os.sched_getaffinity(0)
     siblings = set()
     for cpu in allowed:

@@ -1,45 +1,28 @@
-"""How the trainer is started: alone, in several processes that torchrun keeps together, or on several
-hosts.
-"""
+"""Starts the trainer: in one process, in several under torchrun, or by the command of the recipe."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from pipeline.recipe.launch import LaunchParams
 from pipeline.steps.training.process_group import TrainerKilledError, run_group
-from pipeline.steps.training.ssh_launcher import Hosts
+from pipeline.store.errors import PipelineError
 from trainer.system import launch
 
 
-class Launcher(Protocol):
-    """A way to start trainers. After a TrainerKilledError it can be asked again, and goes on with what is
-    left.
-    """
-
-    def run(
-        self,
-        config: Path,
-        variables: Mapping[str, str],
-        poll: Callable[[], bool],
-        errors: IO[bytes] | None = None,
-    ) -> int:
-        """Trains until it ends and returns its exit status. TrainerKilledError when something else ended it.
-
-        Each process has `variables` in its environment, and writes its standard error to `errors`, or where
-        this process does. `poll` is called all the while and stops training by returning False; however this
-        ends, no trainer is left.
-        """
+class LaunchError(PipelineError):
+    """The command of the recipe cannot be started."""
 
 
 @dataclass(frozen=True)
-class ThisMachine:
-    """One process, or several under torchrun."""
+class Launcher:
+    """`threads`: OpenMP threads of each process; None: its share of the cores."""
 
-    processes: int
+    params: LaunchParams
     threads: int | None
 
     def run(
@@ -49,17 +32,36 @@ class ThisMachine:
         poll: Callable[[], bool],
         errors: IO[bytes] | None = None,
     ) -> int:
-        environment = {**os.environ, **launch.environment(self.threads, self.processes), **variables}
-        status = run_group(launch.command(config, self.processes), environment, poll, errors)
+        """Trains until the trainer ends and returns its exit status; a second call resumes the run.
+
+        The trainer has `variables` in its environment and writes its standard error to `errors`, or where
+        this process does. `poll` is called all the while and stops training by returning False. However this
+        ends, the process group of the trainer is gone afterwards.
+
+        Raises LaunchError when the program of the recipe's command is missing, and TrainerKilledError when a
+        signal that this process did not send ended the trainer.
+        """
+        status = run_group(self._command(config), {**self._environment(), **variables}, poll, errors)
         if status < 0:
             killed = f"the trainer was killed by {signal.Signals(-status).name}"
             hint = ": is there enough memory?" if -status == signal.SIGKILL else ""
             raise TrainerKilledError(f"{killed}{hint}")
         return status
 
+    def _command(self, config: Path) -> list[str]:
+        if self.params.kind != "command":
+            return launch.command(config, self.params.nproc_per_node)
+        program = self.params.command[0]
+        if shutil.which(program) is None:
+            raise LaunchError(
+                f"launch.command: {program!r} is not a program on this machine: install it, add its "
+                "directory to PATH, or write its full path in the recipe"
+            )
+        return [*self.params.command, *launch.trainer_arguments(config)]
 
-def launcher(params: LaunchParams, threads: int | None) -> Launcher:
-    """What `launch:` of a recipe asks for. `threads` of each process; None: its share of the cores."""
-    if params.hosts:
-        return Hosts(params.hosts, params.nproc_per_node, threads)
-    return ThisMachine(params.nproc_per_node, threads)
+    def _environment(self) -> dict[str, str]:
+        environment = launch.environment(self.threads, self.params.nproc_per_node)
+        if self.params.kind == "command" and self.threads is None:
+            # The trainer's machines and the processes on each are not known here; it chooses when it starts.
+            del environment["OMP_NUM_THREADS"]
+        return {**os.environ, **environment}

@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from pipeline.assets.checkpoints import KEY
 from pipeline.assets.metadata import user_errors_as_failures
 from pipeline.recipe.launch import LaunchParams
 from pipeline.steps.training import plan
-from pipeline.steps.training.launcher import launcher
+from pipeline.steps.training.launcher import Launcher
 from pipeline.store.versions import Store
 from tests.integration.project import until
 from tests.pipeline.steps.corpora import TEXTS, prepare
@@ -69,19 +69,21 @@ def trains(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tra
     """Follows a program in the place of the trainer; its attempts are noted beside it."""
     monkeypatch.setattr(trainer_process, "ASK_SECONDS", 0.1)
 
-    def train_with(program: str, instance: dg.DagsterInstance, *under: str) -> dg.ExecuteInProcessResult:
+    def train_with(
+        program: str, instance: dg.DagsterInstance, *under: str, wrapper: Sequence[str] = ()
+    ) -> dg.ExecuteInProcessResult:
         script = tmp_path / "program.py"
         script.write_text(BEGIN + program)
-        monkeypatch.setattr(
-            "trainer.system.launch.command", lambda *_, **__: [sys.executable, *under, str(script)]
-        )
+        command = (sys.executable, *under, str(script))
+        monkeypatch.setattr("trainer.system.launch.command", lambda *_, **__: command)
+        params = LaunchParams(kind="command", command=(*wrapper, *command)) if wrapper else LaunchParams()
         monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
         run = plan.plan(store, recipe())
 
         @dg.asset
         @user_errors_as_failures
         def model(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-            trainer_process.TrainerProcess(context, run, launcher(LaunchParams(), 1)).train()
+            trainer_process.TrainerProcess(context, run, Launcher(params, 1)).train()
             return dg.MaterializeResult()
 
         return dg.materialize([model], instance=instance, raise_on_error=False)
@@ -136,14 +138,26 @@ def test_a_mistake_of_the_users_is_told_in_the_trainers_words_and_not_tried_agai
     assert "trainer: no GPU has room for this\n" in capfd.readouterr().err
 
 
-def test_under_torchrun_the_reason_is_the_trainers_and_not_torchruns(trains: Train) -> None:
+@pytest.mark.parametrize("wrapper", [(), ("env", "MARK=1")], ids=["torchrun", "command"])
+def test_under_torchrun_the_reason_is_the_trainers_and_not_torchruns(
+    trains: Train, wrapper: tuple[str, ...]
+) -> None:
     program = "print('trainer: no GPU has room for this', file=sys.stderr)\nsys.exit(2)"
     with dg.DagsterInstance.ephemeral() as instance:
-        why = reason(
-            trains(program, instance, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-        )
+        torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+        why = reason(trains(program, instance, *torchrun, wrapper=wrapper))
     assert why.startswith("the trainer ended with exit status 2") and why.endswith("no GPU has room for this")
     assert "ChildFailedError" not in why
+
+
+def test_a_command_gets_the_run_and_its_last_lines_are_the_reason_of_a_failure(
+    trains: Train, tmp_path: Path
+) -> None:
+    program = "print('srun: error:', os.environ['MARK'], *sys.argv[1:3], file=sys.stderr)\nsys.exit(3)"
+    with dg.DagsterInstance.ephemeral() as instance:
+        why = reason(trains(program, instance, wrapper=("env", "MARK=1")))
+    assert why == "the trainer ended with exit status 3. It wrote:\nsrun: error: 1 -m trainer"
+    assert attempts(tmp_path) == trainer_process.ATTEMPTS
 
 
 def test_what_a_trainer_says_itself_is_the_reason(trains: Train, tmp_path: Path) -> None:
@@ -159,7 +173,10 @@ def test_what_a_trainer_says_itself_is_the_reason(trains: Train, tmp_path: Path)
     )
 
 
-def test_a_training_that_a_person_ends_is_not_started_again(trains: Train, tmp_path: Path) -> None:
+@pytest.mark.parametrize("wrapper", [(), ("env", "MARK=1")], ids=["subprocess", "command"])
+def test_a_training_that_a_person_ends_is_not_started_again(
+    trains: Train, tmp_path: Path, wrapper: tuple[str, ...]
+) -> None:
     program = (
         "signal.signal(signal.SIGTERM, lambda *_: "
         "sys.exit(75))\nPath(__file__).with_name('ready').touch()\ntime.sleep(60)"
@@ -172,7 +189,7 @@ def test_a_training_that_a_person_ends_is_not_started_again(trains: Train, tmp_p
 
         person = threading.Thread(target=end)
         person.start()
-        result = trains(program, instance)
+        result = trains(program, instance, wrapper=wrapper)
         person.join()
     assert not result.success and attempts(tmp_path) == 1
 
