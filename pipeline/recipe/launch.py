@@ -12,17 +12,17 @@ class LaunchParams(Params):
 
     kind: Literal["subprocess", "torchrun", "command"] = Field(
         "subprocess",
-        description="subprocess: one process. torchrun: `nproc_per_node` processes on this machine. command: "
-        "whatever `command` starts, for example on the nodes of a cluster.",
+        description="`subprocess` starts one process, `torchrun` starts `nproc_per_node` processes on this "
+        "machine, and `command` runs a command of your own, for example on the nodes of a cluster.",
     )
     nproc_per_node: int = Field(
-        1, ge=1, description="Processes on this machine, for kind torchrun; with GPUs, one for each GPU."
+        1, ge=1, description="Processes on this machine for kind `torchrun`: with GPUs, one for each GPU."
     )
     command: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         (),
         exclude_if=lambda command: not command,
-        description="For kind command: a program and its arguments, which end in torchrun and its options, "
-        "or in python. `-m trainer CONFIG` is appended. No shell reads it.",
+        description="For kind `command`: a program and its arguments, which end in torchrun and its options, "
+        "or in python. The pipeline appends `-m trainer CONFIG`. No shell reads it.",
     )
 
     @model_validator(mode="before")
