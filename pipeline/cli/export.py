@@ -6,8 +6,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from pipeline.store.errors import PipelineError
+from pipeline.store.keys import SPLITS
 
-SPLITS = ("train", "validation")
 PARQUET = "parquet"
 LINKED = "Files may be links to those in the store: do not write to them"
 # What opens each format, said when it was written.

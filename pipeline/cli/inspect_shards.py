@@ -10,12 +10,12 @@ from tqdm import tqdm
 from pipeline.cli.printable import printable
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
+from pipeline.store.keys import SPLITS
 
 if TYPE_CHECKING:
     from pipeline.steps.tokens.shard_sets import ShardSet, Vocabulary
     from pipeline.steps.tokens.statistics import Statistics
 
-SPLITS = ("train", "validation")
 SHOWN_TOKENS = 256  # of one document
 FREQUENT = 8
 

@@ -16,10 +16,10 @@ from pipeline.steps.dedup.limits import by_corpus
 from pipeline.steps.model import bigram
 from pipeline.steps.model import evaluate as evaluate_flow
 from pipeline.steps.tokens.shards import prefixes
-from pipeline.steps.tokens.split_writer import SPLITS, TRAIN, VALIDATION
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.fingerprint import file_sha256
+from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
 from pipeline.store.versions import Store, Version
 from trainer.data.shards import Shard, TokenStream
 

@@ -16,6 +16,7 @@ EXPORTED_MODEL = "exported_model"
 
 CORPORA = "corpora"
 TOKEN_SHARDS = "token_shards"
+TRAIN, VALIDATION = SPLITS = ("train", "validation")  # directories in a version of token shards
 
 # The stages of a corpus that have a key of their own, in the order in which they are made. Languages and
 # contamination are made only where a recipe asks for them.

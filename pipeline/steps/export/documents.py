@@ -9,8 +9,8 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.stages.tokenizer import share_of
 from pipeline.steps.export.manifest import record
+from pipeline.steps.tokens.holdout import held_out
 from pipeline.store import keys, staleness
 from pipeline.store.atomic_directory import atomic_directory
 from pipeline.store.kept_documents import kept_documents
@@ -52,8 +52,8 @@ def export_documents(
                 _Files(directory, corpus, "validation") as validation,
             ):
                 for batch in kept_documents(store, corpus, DOCUMENT_SCHEMA.names):
-                    held_out = share_of(batch.column("id"), "validation") < validation_fraction
-                    for files, chosen in ((train, ~held_out), (validation, held_out)):
+                    validates = held_out(batch.column("id"), validation_fraction)
+                    for files, chosen in ((train, ~validates), (validation, validates)):
                         if files.split in splits:
                             rows = batch.filter(pa.array(chosen))
                             files.write(rows)

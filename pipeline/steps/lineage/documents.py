@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.stages import tokenizer as bpe
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, check_order, checkpoints, run_config
+from pipeline.steps.tokens.holdout import held_out
 from pipeline.steps.tokens.shards import prefixes
-from pipeline.steps.tokens.split_writer import TRAIN, VALIDATION
 from pipeline.store import keys
+from pipeline.store.keys import TRAIN, VALIDATION
 from pipeline.store.parquet import kept_batches
 from pipeline.store.versions import Part, Store, Version
 from trainer.data.loader import TrainingData
@@ -154,15 +154,15 @@ def _in_shards(
 ) -> Place:
     """Shards hold what is kept, in the order of the part, each split's apart."""
     fraction = shards.manifest["params"]["validation_fraction"]
-    held_out = bool(bpe.share_of(pa.array([document]), "validation")[0] < fraction)
-    split, empty = VALIDATION if held_out else TRAIN, _empty(_file(shards, part, "shards"))
+    validates = held_out(pa.array([document]), fraction)[0]
+    split, empty = VALIDATION if validates else TRAIN, _empty(_file(shards, part, "shards"))
     if document in empty:
         return Place(corpus, "without text")
     number = 0
     for batch in kept_batches(documents, tables, ["id"]):
         ids = batch.column("id")
         before = ids.to_pylist().index(document) if pc.any(pc.equal(ids, document)).as_py() else len(ids)
-        same_split = (bpe.share_of(ids, "validation") < fraction) == held_out
+        same_split = held_out(ids, fraction) == validates
         with_text = np.array([one not in empty for one in ids.to_pylist()])
         number += int((same_split & with_text)[:before].sum())
         if before < len(ids):

@@ -12,10 +12,10 @@ from tokenizers import Tokenizer
 
 from pipeline.stages.tokenizer import Boundaries, boundaries
 from pipeline.steps.tokens.shards import prefixes
-from pipeline.steps.tokens.split_writer import SPLITS
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
+from pipeline.store.keys import SPLITS
 from pipeline.store.versions import Store, Version
 from trainer.data.shards import Shard, ShardError, bin_path, idx_path
 

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages import tokenizer as bpe
+from pipeline.steps.tokens.holdout import held_out
 from pipeline.steps.tokens.shard_series import ShardSeries
+from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
 from pipeline.store.prefetch import ahead
 from pipeline.store.versions import File
 from trainer.data.shards import bin_path, idx_path, token_dtype
 from trainer.system.durable import write_atomically
 
-TRAIN, VALIDATION = SPLITS = ("train", "validation")
 COUNTED = ("documents", "tokens", "text_bytes")
 
 
@@ -46,8 +47,8 @@ class SplitShards:
         with self._series[TRAIN], self._series[VALIDATION]:
             # One batch is read while another is encoded and a third written.
             for document_ids, sizes, ids, lengths in ahead(map(self._encode, ahead(iter(batches)))):
-                held_out = bpe.share_of(document_ids, "validation") < self._validation_fraction
-                for split, chosen in ((TRAIN, ~held_out & (sizes > 0)), (VALIDATION, held_out & (sizes > 0))):
+                validates, has_text = held_out(document_ids, self._validation_fraction), sizes > 0
+                for split, chosen in ((TRAIN, ~validates & has_text), (VALIDATION, validates & has_text)):
                     self._series[split].add(ids[np.repeat(chosen, lengths)], lengths[chosen], sizes[chosen])
 
     def _encode(self, batch: pa.RecordBatch) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
+from pipeline.steps.tokens.holdout import held_out
 from pipeline.store import keys
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.kept_documents import kept_documents
@@ -99,9 +100,7 @@ def _sample(
         share = left / max(sizes[corpus], 1)
         for batch in kept_documents(store, corpus):
             ids = batch.column("id")
-            taken = (bpe.share_of(ids, "validation") >= validation_fraction) & (
-                bpe.share_of(ids, "tokenizer") < share
-            )
+            taken = ~held_out(ids, validation_fraction) & (bpe.share_of(ids, "tokenizer") < share)
             texts = bpe.cut(batch.column("text").filter(pa.array(taken)), params.max_document_chars)
             used = np.cumsum(pc.binary_length(texts).to_numpy())
             fitting = int(np.searchsorted(used, left, side="right"))
