@@ -3,9 +3,9 @@
 
 `python benchmarks/shard_reading.py [MILLION_TOKENS]`: 100 by default. Every contender gives 64 windows of
 2,049 random tokens at a time as int64 (as its users get them), from one file of uint16 tokens or, ours, from
-four shards; the peers do not say where documents begin, ours is also measured when it does. nanoGPT is its
-get_batch, mapping the file anew for each batch as it does; `datasets` holds windows cut beforehand. Windows
-are medians of processor time, which other work on the machine disturbs least; the rest is by the clock.
+four shards. nanoGPT is its get_batch, mapping the file anew for each batch as it does; `datasets` holds
+windows cut beforehand. Windows are medians of processor time, which other work on the machine disturbs least;
+the rest is by the clock.
 """
 
 import os
@@ -44,18 +44,13 @@ def write(directory: Path, tokens: int) -> list[Path]:
     return prefixes
 
 
-def ours(
-    prefixes: Sequence[Path], chooser: np.random.Generator, dtype: type, documents: bool = False
-) -> Batch:
+def ours(prefixes: Sequence[Path], chooser: np.random.Generator, dtype: type) -> Batch:
     stream = TokenStream(prefixes)
     out, rows = np.empty((ROWS, LENGTH), dtype), np.arange(ROWS)
 
     def batch() -> None:
         starts = chooser.integers(0, stream.num_tokens - LENGTH, ROWS)
         stream.gather(starts, out, rows)
-        if documents:
-            for start in starts.tolist():
-                stream.document_starts(start, LENGTH)
 
     return batch
 
@@ -171,7 +166,6 @@ def windows(directory: Path, prefixes: Sequence[Path]) -> Report:
     batches = {
         "ours": ours(prefixes, chooser, np.int64),
         "ours, uint16": ours(prefixes, chooser, np.uint16),
-        "ours, and where documents begin": ours(prefixes, chooser, np.int64, documents=True),
         "ours, in the order of a training run": training(prefixes),
         "numpy memmap": numpy_memmap(path, chooser),
     }

@@ -8,7 +8,7 @@ megatron/core/datasets/indexed_dataset.py.
 
 import os
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -231,14 +231,6 @@ class Shard:
             )
         return self.tokens[start : start + length]
 
-    def document_starts(self, start: int, end: int) -> np.ndarray:
-        """The positions in start..end - 1 at which a document starts, int64, ascending. Costs O(log
-        documents).
-        """
-        first = bisect_left(self._offsets_to_search, start * self.dtype.itemsize)
-        after = bisect_left(self._offsets_to_search, end * self.dtype.itemsize, lo=first)
-        return self._offsets[first:after] // self.dtype.itemsize
-
     def check_index(self) -> None:
         """Every length, offset and document start. ShardError names the first document that is wrong."""
         index, itemsize = idx_path(self.prefix), self.dtype.itemsize
@@ -338,16 +330,6 @@ class TokenStream:
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else np.zeros(0, np.uint16)
-
-    def document_starts(self, start: int, length: int) -> np.ndarray:
-        """Where documents start in that window, int64, counted from the window's first token: what is before
-        the first one began earlier.
-        """
-        found, passed = [], 0
-        for shard, first, after in self._pieces(start, length):
-            found.append(shard.document_starts(first, after) + (passed - first))
-            passed += after - first
-        return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.int64), *found])
 
     def gather(self, starts: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
         """Fills row rows[i] of `out` [any, length] with the `length` tokens from starts[i]. IndexError when

@@ -95,22 +95,6 @@ def test_gathered_rows_are_the_windows_and_other_rows_are_left_alone(
             stream.gather(np.array([stream.num_tokens - length + 1]), out, np.array([0]))
 
 
-@settings(max_examples=60, deadline=None)
-@given(sharded_documents(), st.data())
-def test_document_starts_are_those_inside_the_window(
-    shards: list[list[list[int]]], data: st.DataObject
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        stream = stream_of(folder, shards)
-        lengths = [len(document) for documents in shards for document in documents]
-        begins = [0, *itertools.accumulate(lengths)][:-1]
-        start = data.draw(st.integers(0, stream.num_tokens))
-        length = data.draw(st.integers(0, stream.num_tokens - start))
-        assert stream.document_starts(start, length).tolist() == [
-            begin - start for begin in begins if start <= begin < start + length
-        ]
-
-
 def test_more_shards_than_a_process_may_open_files(tmp_path: Path) -> None:
     stream = TokenStream([write(tmp_path / str(number), [[number, 1], [2]]) for number in range(80)])
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -118,11 +102,11 @@ def test_more_shards_than_a_process_may_open_files(tmp_path: Path) -> None:
     try:
         out = np.empty((80, 3), np.int64)
         stream.gather(np.arange(80) * 3, out, np.arange(80))
-        starts = stream.document_starts(0, stream.num_tokens)
+        lengths = np.concatenate([shard.lengths for shard in stream.shards])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert out.tolist() == [[number, 1, 2] for number in range(80)]
-    assert len(starts) == 160
+    assert lengths.tolist() == [2, 1] * 80
 
 
 def test_what_was_read_outlives_the_shard_and_cannot_be_written_to(tmp_path: Path) -> None:
