@@ -21,7 +21,7 @@ from trainer.parallel.world import World
 from trainer.run.generate import load_tokenizer
 from trainer.run.hardware import free_memory
 from trainer.run.memory import copies_with_averages, estimate, upper_bound
-from trainer.system.errors import TrainerError
+from trainer.system.errors import TrainerError, first_line
 
 BLOCK_TOKENS = 1 << 20
 # Of shards whose content is known, so many are looked into, so far.
@@ -193,7 +193,7 @@ def explained(training: TrainingConfig) -> Iterator[None]:
         yield
     except TorchDynamoException as error:
         raise TrainerError(
-            f"the model cannot be compiled ({_first_line(error)}); set training.compile to false, or, if it "
+            f"the model cannot be compiled ({first_line(error)}); set training.compile to false, or, if it "
             "is a file that a killed compiler left "
             "broken, remove torch's cache (TORCHINDUCTOR_CACHE_DIR, else torchinductor_<user> in the "
             "temporary directory)"
@@ -203,10 +203,6 @@ def explained(training: TrainingConfig) -> Iterator[None]:
             raise
         raise TrainerError(
             f"one micro-batch of {training.micro_batch_size} x {training.seq_len} tokens does not fit "
-            f"({_first_line(error)}); "
+            f"({first_line(error)}); "
             "lower training.micro_batch_size or training.seq_len, or take a smaller model"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -10,6 +10,7 @@ from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_colu
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.rejects import Reason
 from pipeline.sources.source_file import SourceFile
+from pipeline.store.errors import first_line
 
 PARQUET_ERRORS = (pa.ArrowException, OSError)
 
@@ -24,7 +25,7 @@ def read_parquet(stored: SourceFile, reader: RowReader) -> Iterator[pa.RecordBat
             file = pq.ParquetFile(handle, page_checksum_verification=True)
             schema = file.schema_arrow
         except PARQUET_ERRORS as error:
-            reader.batches.reject(reader.file, None, Reason.BROKEN_PARQUET, _first_line(error))
+            reader.batches.reject(reader.file, None, Reason.BROKEN_PARQUET, first_line(error))
             return
         if refused := no_text(schema, reader.columns):
             reader.batches.reject(reader.file, None, *refused)
@@ -52,12 +53,8 @@ def _row_group(
             if reader.batches.done:
                 return
     except PARQUET_ERRORS as error:
-        why = _first_line(error)
+        why = first_line(error)
     if number != end:
         reader.batches.reject(
             reader.file, number, Reason.BROKEN_PARQUET, f"rows {number} to {end - 1} are lost: {why}"
         )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

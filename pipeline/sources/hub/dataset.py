@@ -17,6 +17,7 @@ from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.hub.line_joined_documents import JoinedRows
 from pipeline.sources.rejects import Reason, Rejects
 from pipeline.sources.source import Unit
+from pipeline.store.errors import first_line
 from pipeline.store.fingerprint import combined
 
 if TYPE_CHECKING:  # both take half a second and more to import
@@ -115,10 +116,10 @@ class HubSource:
                     path,
                     None,
                     Reason.BROKEN_DATA,
-                    f"what comes before the break was read: {_first_line(error)}",
+                    f"what comes before the break was read: {first_line(error)}",
                 )
             except Exception as error:  # as in _commit
-                raise self._error(f"broke off in {path}; run again to go on: {_first_line(error)}") from error
+                raise self._error(f"broke off in {path}; run again to go on: {first_line(error)}") from error
             if isinstance(reader, JoinedRows):
                 yield from reader.rest()
         yield from batches.rest()
@@ -151,10 +152,10 @@ class HubSource:
         except RepositoryNotFoundError as error:
             raise self._error("does not exist or is private; check `name`, or set HF_TOKEN") from error
         except HFValidationError as error:
-            raise self._error(f"is no name of a data set: {_first_line(error)}") from error
+            raise self._error(f"is no name of a data set: {first_line(error)}") from error
         except Exception as error:  # the HTTP library's own errors, which change with it
             raise self._error(
-                f"cannot be found, the hub at {HfApi().endpoint} does not answer: {_first_line(error)}"
+                f"cannot be found, the hub at {HfApi().endpoint} does not answer: {first_line(error)}"
             ) from error
         if commit is None:
             raise self._error("has no commit to read")
@@ -186,7 +187,7 @@ class HubSource:
                 return load_dataset_builder(str(self._cached(commit)), self.config.config)
             return load_dataset_builder(self.config.name, self.config.config, revision=commit, token=token())
         except Exception as error:  # missing files, unknown configs, scripts: each of another class
-            raise self._error(f"cannot be opened: {_first_line(error)}") from error
+            raise self._error(f"cannot be opened: {first_line(error)}") from error
 
     def _urls(self, builder: "DatasetBuilder") -> list[str]:
         """The data files of the split, in the order of their paths."""
@@ -201,7 +202,7 @@ class HubSource:
         except BROKEN:
             return  # reading will set the file aside
         except Exception as error:  # as in _commit
-            raise self._error(f"cannot be read: {_first_line(error)}") from error
+            raise self._error(f"cannot be read: {first_line(error)}") from error
         refused = no_text(features.arrow_schema, self.config) if features else None
         if refused:
             raise self._error(f"has no text to read: {refused[1]}; set `text_column` or `text_template`")
@@ -238,7 +239,7 @@ class HubSource:
                         info.lfs.sha256 if getattr(info, "lfs", None) else getattr(info, "blob_id", commit)
                     )
         except Exception as error:  # as in _commit
-            raise self._error(f"cannot be listed: {_first_line(error)}") from error
+            raise self._error(f"cannot be listed: {first_line(error)}") from error
         return sizes, contents
 
     def _error(self, what: str) -> SourceError:
@@ -292,7 +293,3 @@ def _offline() -> bool:
 def token() -> str | Literal[False]:
     """From the environment only, never the one that a login saved on this machine."""
     return os.environ.get("HF_TOKEN") or False
-
-
-def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

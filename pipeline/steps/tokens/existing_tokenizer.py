@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.sources.hub.dataset import token as hub_token
 from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerError, boundaries
+from pipeline.store.errors import first_line
 
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 
@@ -69,11 +70,10 @@ def _from_hub(params: ExistingTokenizer) -> tuple[str, str | None]:
         except EntryNotFoundError:
             return tokenizer, None
     except Exception as error:  # the HTTP library's own errors, which change with it
-        said = str(error).strip().partition("\n")[0]
         at = f" at revision {params.revision!r}" if params.revision else ""
         raise TokenizerError(
             f"tokenizer: {params.source!r} is no path here, and the hub does not give its {TOKENIZER}{at}: "
-            f"{said}"
+            f"{first_line(error)}"
         ) from error
 
 
