@@ -50,8 +50,8 @@ from pipeline.store.versions import Store
 from trainer.config import DataConfig, RunConfig
 from trainer.data.shards import Shard
 from trainer.model.precision import multiplies_bf16
-from trainer.run import metrics
 from trainer.system import launch
+from trainer.system.durable import read_json_lines
 
 NAMES = ("books", "enwiki", "techdocs")
 OURS, NANOGPT, NANOGPT_OUR_SIZE, HUGGING_FACE = (
@@ -175,7 +175,7 @@ def ours(directory: Path, job: Job, data: DataConfig) -> Report:
         env=os.environ | launch.environment(),
     )
     shutil.rmtree(path / "checkpoints")
-    last = metrics.read(path / "metrics.jsonl")[-1]
+    last = read_json_lines(path / "metrics.jsonl")[-1]
     return {name: last[name] for name in ("tokens", "bits_per_byte")}
 
 

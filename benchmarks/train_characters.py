@@ -27,8 +27,8 @@ from sidebyside import CORPORA, ROOT, record
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from train_peers import Work, nanogpt, validation_loss
 
-from trainer.run import metrics
 from trainer.system import launch
+from trainer.system.durable import read_json_lines
 
 LAYERS, HEADS, WIDTH, SEQ_LEN, ROWS = 4, 4, 128, 64, 12
 TRAINING: dict[str, Any] = {
@@ -145,7 +145,7 @@ def main() -> None:
             (our_seconds, _), (their_seconds, said) = both.map(timed, (ours, theirs), cores)
             evaluations = [
                 found
-                for found in metrics.read(directory / "run" / "metrics.jsonl")
+                for found in read_json_lines(directory / "run" / "metrics.jsonl")
                 if found["kind"] == "evaluation"
             ]
         seconds["groundwork"].append(our_seconds)

@@ -16,6 +16,7 @@ from pipeline.steps.training import plan as train_flow
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys
 from pipeline.store.versions import Version
+from trainer.system.durable import read_json_lines
 
 GPU_POOL = "gpu"  # one at a time: dagster.yaml
 
@@ -69,7 +70,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
 
 def _pictures(run: train_flow.Run, version: Version) -> dict[str, dg.MarkdownMetadataValue]:
     def draw() -> dict[str, str]:
-        curves = training_plots.draw(training_plots.records(run.config.run_dir / "metrics.jsonl"))
+        curves = training_plots.draw(read_json_lines(run.config.run_dir / "metrics.jsonl"))
         return {
             "curves": as_text(curves),
             "from source to tokens": as_text(funnel.draw(funnel.of_lineage(run.config.lineage))),

@@ -2,8 +2,8 @@
 bounded by a batch.
 """
 
-import os
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from functools import reduce
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.store.versions import File
-from trainer.system.durable import sync
+from trainer.system.durable import atomic_file
 
 # hardly a value occurs twice: a dictionary and the extremes cost time and save nothing
 UNIQUE = frozenset({"id", "text", "url", "metadata"})
@@ -28,21 +28,20 @@ class PartWriter:
         self.files: dict[str, File] = {}
         self.rows = dict.fromkeys(schemas, 0)
         self._paths = {table: directory / table / f"{name}.parquet" for table in schemas}
-        self._temporary = {
-            table: path.with_name(f".{path.name}.{os.getpid()}") for table, path in self._paths.items()
-        }
         self._writers: dict[str, pq.ParquetWriter] = {}
+        self._publishing = ExitStack()  # closes each writer, then gives its file the final name
         for table, schema in schemas.items():
-            self._temporary[table].parent.mkdir(parents=True, exist_ok=True)
+            temporary = self._publishing.enter_context(atomic_file(self._paths[table]))
             repeating = [column for column in schema.names if column not in UNIQUE]
-            self._writers[table] = pq.ParquetWriter(
-                self._temporary[table],
+            writer = pq.ParquetWriter(
+                temporary,
                 schema,
                 compression="zstd",
                 compression_level=COMPRESSION_LEVEL,
                 use_dictionary=repeating,
                 write_statistics=repeating,
             )
+            self._writers[table] = self._publishing.enter_context(writer)
 
     def __enter__(self) -> "PartWriter":
         return self
@@ -56,15 +55,9 @@ class PartWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for writer in self._writers.values():
-            writer.close()
-        for table, temporary in self._temporary.items():
-            if error is not None:
-                temporary.unlink(missing_ok=True)
-                continue
-            sync(temporary)
-            temporary.rename(self._paths[table])
-            self.files[table] = File.of(self._paths[table], self.directory)
+        self._publishing.__exit__(kind, error, trace)
+        if error is None:
+            self.files = {table: File.of(path, self.directory) for table, path in self._paths.items()}
 
 
 def batches(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:

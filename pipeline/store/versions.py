@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import canonical_json, combined, file_sha256, fingerprint
-from trainer.system.durable import sync, write_atomically
+from trainer.system.durable import rename_directory, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -337,10 +337,9 @@ class Draft:
         if final.exists():  # found incomplete by `find`: a file was deleted or cut
             shutil.rmtree(final)
             shutil.rmtree(reports_on(final), ignore_errors=True)
-        self.path.rename(final)
+        rename_directory(self.path, final)
         # kept until now, so that a kill just before the rename loses nothing
         shutil.rmtree(final / ".parts", ignore_errors=True)
-        sync(final.parent)
         version = Version(self.work.key, final, manifest)
         self.store._point(version)
         return version

@@ -12,7 +12,7 @@ import pytest
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from tests.integration.project import TRAINING, Project, until
-from trainer.run import metrics
+from trainer.system.durable import read_json_lines
 
 TOKENS = 65_536
 
@@ -94,6 +94,6 @@ def ran_once(project: Project) -> bool:
     """Each step is in the history once, in order, whoever died in between."""
     run_dir = plan.result(project.store, project.store.current(keys.PRETRAINED_MODEL))["run_dir"]
     steps = [
-        record["step"] for record in metrics.read(run_dir / "metrics.jsonl") if record["kind"] == "train"
+        record["step"] for record in read_json_lines(run_dir / "metrics.jsonl") if record["kind"] == "train"
     ]
     return steps == sorted(set(steps)) and steps[-1] == TOKENS // TRAINING["global_batch_tokens"]

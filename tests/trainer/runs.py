@@ -10,6 +10,7 @@ import yaml
 from trainer.checkpoint import store
 from trainer.run import metrics
 from trainer.system import launch
+from trainer.system.durable import read_json_lines
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +32,7 @@ def history(run_dir: Path) -> list[dict[str, Any]]:
     """Everything the run logged that does not depend on the clock."""
     return [
         {key: value for key, value in record.items() if key not in metrics.TIMING_FIELDS}
-        for record in metrics.read(run_dir / "metrics.jsonl")
+        for record in read_json_lines(run_dir / "metrics.jsonl")
     ]
 
 

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from trainer.system.durable import sync
+from trainer.system.durable import atomic_directory, unpublished
 
 MANIFEST = "manifest.json"
 NAME = re.compile(r"step-(\d{8,})")
@@ -30,42 +30,22 @@ def step_of(checkpoint: Path) -> int:
     return int(match[1])
 
 
-def unpublished(checkpoint: Path) -> Path:
-    """Where a checkpoint is written before it has its name."""
-    return checkpoint.with_name(f".{checkpoint.name}.tmp")
-
-
 def publish(checkpoint: Path, write: Callable[[Path], None]) -> None:
     """Lets `write` fill a temporary directory, makes it durable with a manifest written last, and gives it
     its name, replacing a broken one.
     """
-    temporary = unpublished(checkpoint)
     for leftover in checkpoint.parent.glob(".step-*.tmp"):
         shutil.rmtree(leftover)
-    temporary.mkdir(parents=True)
-    try:
-        _fill(temporary, write)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    if checkpoint.exists():
-        shutil.rmtree(checkpoint)
-    temporary.rename(checkpoint)
-    sync(checkpoint.parent)
-
-
-def _fill(temporary: Path, write: Callable[[Path], None]) -> None:
-    write(temporary)
-    files = {
-        str(path.relative_to(temporary)): _fingerprint(path)
-        for path in sorted(temporary.rglob("*"))
-        if path.is_file()
-    }
-    (temporary / MANIFEST).write_text(
-        json.dumps({"files": files}, indent=1, sort_keys=True), encoding="utf-8"
-    )
-    for path in [*temporary.rglob("*"), temporary]:
-        sync(path)
+    with atomic_directory(checkpoint) as temporary:
+        write(temporary)
+        files = {
+            str(path.relative_to(temporary)): _fingerprint(path)
+            for path in sorted(temporary.rglob("*"))
+            if path.is_file()
+        }
+        (temporary / MANIFEST).write_text(
+            json.dumps({"files": files}, indent=1, sort_keys=True), encoding="utf-8"
+        )
 
 
 def manifest(checkpoint: Path) -> dict[str, dict[str, int | str]]:

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 
 from trainer.checkpoint import store
 from trainer.parallel.world import World
+from trainer.system.durable import unpublished
 from trainer.system.errors import TrainerError
 
 log = logging.getLogger("trainer")
@@ -62,7 +63,7 @@ class CheckpointWriter:
                 store.publish(checkpoint, lambda directory: self._write_together(directory, write))
                 retire(checkpoint)
             else:
-                self._write_together(store.unpublished(checkpoint), write)
+                self._write_together(unpublished(checkpoint), write)
         except (OSError, SafetensorError) as error:
             raise TrainerError(
                 f"{checkpoint}: cannot be saved ({error}); earlier checkpoints are intact, free some space "

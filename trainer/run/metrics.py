@@ -7,23 +7,10 @@ from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
+from trainer.system.durable import read_json_lines
+
 # What depends on the machine and the moment; every other field is the same in a run that was interrupted.
 TIMING_FIELDS = ("tokens_per_second", "step_ms", "data_wait_ms", "mfu", "memory_mb")
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The records of a metrics.jsonl, each with `kind` train or evaluation, without a last line that a
-    kill cut short.
-    """
-    if not path.exists():
-        return []
-    records = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            break
-    return records
 
 
 class MetricsLog:
@@ -46,7 +33,7 @@ class MetricsLog:
     def records(self) -> list[dict[str, Any]]:
         """All of them, read back: a long run does not hold them in memory."""
         self._file.flush()
-        return read(self._path)
+        return read_json_lines(self._path)
 
     def write(self, record: dict[str, Any]) -> None:
         """`record` has `kind` and `step`; its other numbers become curves named `<kind>/<field>`."""

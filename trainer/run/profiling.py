@@ -5,6 +5,8 @@ from pathlib import Path
 
 from torch.profiler import profile, schedule
 
+from trainer.system.durable import atomic_file
+
 SKIPPED, WARMUP, TRACED = 1, 1, 3
 
 log = logging.getLogger("trainer")
@@ -18,10 +20,8 @@ def profiler(directory: Path, step: int) -> profile:
     path = directory / f"steps-{first}-{first + TRACED - 1}.json"
 
     def write(trace: profile) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.stem}.tmp.json")
-        trace.export_chrome_trace(str(temporary))
-        temporary.replace(path)
+        with atomic_file(path) as temporary:
+            trace.export_chrome_trace(str(temporary))
         log.info("traced %s", path)
 
     # Without `activities`: all that this build of torch supports.

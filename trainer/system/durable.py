@@ -1,16 +1,73 @@
-"""Files that survive a kill and a power cut: whole under their name, or as they were."""
+"""Files and directories that survive a kill and a power cut: complete under their name, or as they were."""
 
+import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """A reader of `path` sees the old text or the new one, never half of it. Makes the directory."""
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yields a temporary path to write to. Makes the directory.
+
+    On a clean exit the file is on disk and called `path`, where it replaces an earlier one. After an error it
+    is gone. A killed attempt leaves a hidden file under another name.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    sync(temporary)
-    temporary.replace(path)
+    try:
+        yield temporary
+        sync(temporary)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """A reader of `path` sees the old content or the new, never half of it. Makes the directory."""
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def unpublished(path: Path) -> Path:
+    """Where `atomic_directory` fills the directory that will be called `path`."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+@contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Yields a temporary directory to fill: `unpublished(path)`. One process at a time per path.
+
+    On a clean exit all of it is on disk and called `path`, where it replaces an earlier directory. After an
+    error it is gone. The next attempt removes what a killed one leaves.
+    """
+    temporary = unpublished(path)
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        sync_directory(temporary)
+        shutil.rmtree(path, ignore_errors=True)
+        rename_directory(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def rename_directory(temporary: Path, path: Path) -> None:
+    """Gives a directory that is on disk its name. Raises OSError when there is something under that name."""
+    temporary.rename(path)
+    sync(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Waits until a directory and everything below it are on disk."""
+    for path in [*directory.rglob("*"), directory]:
+        sync(path)
 
 
 def sync(path: Path) -> None:
@@ -20,3 +77,19 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The records of a file with one JSON object a line, up to a line that a kill cut short.
+
+    Empty when there is no such file.
+    """
+    if not path.exists():
+        return []
+    records = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            break
+    return records

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-from trainer.run.metrics import read
 from trainer.run.plot import running_mean
 from trainer.run.run_directory import RunDirectory
+from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
 from trainer.tools.tables import table
 
@@ -66,7 +66,7 @@ def compare(runs: Sequence[Path], plot: Path) -> None:
 def history(run: Path, name: str) -> History:
     """Reads a run directory. Raises TrainerError when it has no configuration or no finished step."""
     directory = RunDirectory(run)
-    records = read(directory.metrics)
+    records = read_json_lines(directory.metrics)
     train = [record for record in records if record["kind"] == "train"]
     if not train:
         raise TrainerError(

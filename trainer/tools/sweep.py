@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from trainer.config import load_run_config
-from trainer.run.metrics import read
 from trainer.run.run_directory import RunDirectory
 from trainer.system import launch
+from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
 from trainer.system.signals import StopSignals
 from trainer.tools.compare import compare
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
         if status != DONE:
             log.warning("%s failed with exit status %d", trial.name, status)
             failed.append(trial.name)
-    if begun := [trial.run_dir for trial in trials if read(RunDirectory(trial.run_dir).metrics)]:
+    if begun := [trial.run_dir for trial in trials if read_json_lines(RunDirectory(trial.run_dir).metrics)]:
         compare(begun, directory / "compare.png")
     if failed:
         print(f"\nFailed: {', '.join(failed)}")

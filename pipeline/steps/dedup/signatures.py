@@ -2,7 +2,6 @@
 compared by, without their text.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from pipeline.store.engine import Engine
 from pipeline.store.parquet import PartWriter, kept_batches
 from pipeline.store.parts import PartTask, derive, part_tasks
 from pipeline.store.versions import File, Part, Store, Version, Work
-from trainer.system.durable import sync
+from trainer.system.durable import atomic_file
 
 SCALARS = ["id", "exact", "length"]
 RUN_SCHEMA = pa.schema(
@@ -143,8 +142,6 @@ def _sign_part(task: PartTask, directory: Path, params: dedup.DedupParams) -> Pa
 
 def _write_runs(directory: Path, name: str, exact: np.ndarray, rows: np.ndarray, keys: np.ndarray) -> File:
     path = directory / "runs" / f"{name}.arrow"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     # of equal text in other batches of the part, too, the first row stands for all
     _, first = np.unique(exact[rows], return_index=True)
     first.sort()
@@ -152,7 +149,7 @@ def _write_runs(directory: Path, name: str, exact: np.ndarray, rows: np.ndarray,
         (exact, np.arange(len(exact))),
         *((keys[first, band], rows[first]) for band in range(keys.shape[1])),
     ]
-    with pa.ipc.new_file(str(temporary), RUN_SCHEMA) as writer:
+    with atomic_file(path) as temporary, pa.ipc.new_file(str(temporary), RUN_SCHEMA) as writer:
         for column in columns:
             key, row = dedup.sort_band(*column)
             writer.write_batch(
@@ -160,6 +157,4 @@ def _write_runs(directory: Path, name: str, exact: np.ndarray, rows: np.ndarray,
                     [pa.array(key), pa.array(row.astype(np.uint32))], schema=RUN_SCHEMA
                 )
             )
-    sync(temporary)
-    temporary.rename(path)
     return File.of(path, directory)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pipeline.steps.export.manifest import record
 from pipeline.steps.tokens.holdout import held_out
 from pipeline.store import keys, staleness
-from pipeline.store.atomic_directory import atomic_directory
+from pipeline.store.atomic import output_directory
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import COMPRESSION_LEVEL
@@ -45,7 +45,7 @@ def export_documents(
     }
     staleness.check(versions)
     counts: Counts = {f"{split}_{what}": 0 for split in splits for what in ("documents", "text_bytes")}
-    with atomic_directory(out) as directory:
+    with output_directory(out) as directory:
         for corpus in corpora:
             with (
                 _Files(directory, corpus, "train") as train,

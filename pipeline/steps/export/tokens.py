@@ -13,7 +13,7 @@ import numpy as np
 from pipeline.steps.export.manifest import record
 from pipeline.steps.tokens.shard_sets import ShardSet, stored, vocabulary_of
 from pipeline.store import keys
-from pipeline.store.atomic_directory import atomic_directory
+from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import Store
 from trainer.data.shards import Shard, ShardError, TokenStream, bin_path, idx_path
@@ -59,7 +59,7 @@ def export_tokens(
         raise ExportError(f"{', '.join(corpora)}: there is no token in {' or '.join(splits)}")
     names = [f"{split}_{what}" for split in splits for what in ("documents", "tokens")]
     counts = {name: sum(version.counts[name] for version in versions) for name in names}
-    with atomic_directory(out) as directory:
+    with output_directory(out) as directory:
         write(chosen, sets, directory, progress)
         (directory / TOKENIZER).mkdir()
         for path in known.directory.glob("*token*.json"):

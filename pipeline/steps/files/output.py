@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pipeline.store.atomic_directory import OutputError
+from pipeline.store.atomic import OutputError, output_errors
 from trainer.system.durable import sync
 
 PART = "part"
@@ -38,7 +38,8 @@ def published(out: Path, tables: Sequence[str]) -> Iterator[Publishing]:
         raise OutputError(
             f"{out} already holds {', '.join(there)}: name another directory, or delete what is there"
         )
-    try:
+    # What cannot be read is set aside, so an OSError is about writing.
+    with output_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=out) as directory:
             publishing = Publishing(Path(directory))
@@ -48,7 +49,3 @@ def published(out: Path, tables: Sequence[str]) -> Iterator[Publishing]:
                 if table != REJECTS or pq.read_metadata(written).num_rows:
                     publishing.files.append(written.rename(target))
             sync(out)
-    except OSError as error:  # what cannot be read is set aside, so this is about writing
-        raise OutputError(
-            f"{out} cannot be written ({error.strerror or error}): name another directory, or make room"
-        ) from error

@@ -16,7 +16,7 @@ from pipeline.steps.files.tables import Documents, Outcome, Progress
 from pipeline.steps.tokens.existing_tokenizer import fetch
 from pipeline.steps.tokens.split_writer import SplitShards
 from pipeline.steps.tokens.tokenizer import frozen
-from pipeline.store.atomic_directory import atomic_directory
+from pipeline.store.atomic import output_directory
 from pipeline.store.parquet import PartWriter
 from pipeline.store.parts import Counts, text_bytes
 from pipeline.store.prefetch import ahead
@@ -34,7 +34,7 @@ def train_tokenizer(
     """
     started = time.perf_counter()
     counts = {"documents": 0, "text_bytes": 0}
-    with atomic_directory(out) as directory:
+    with output_directory(out) as directory:
         with PartWriter(directory, PART, {REJECTS: REJECTS_SCHEMA}) as writer:
             documents = Documents(paths, writer)
             trained = bpe.train(_sample(documents, params, counts, progress), params)
@@ -96,7 +96,7 @@ def _tokenize(
     fast: bool,
 ) -> Outcome:
     started = time.perf_counter()
-    with atomic_directory(out) as directory:
+    with output_directory(out) as directory:
         _place(files, directory)
         found = frozen(directory)
         encoder = bpe.Encoder(found.tokenizer_json, found.boundaries, fast)

@@ -16,7 +16,7 @@ from pipeline.sources.listing import is_url
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, check_order
 from pipeline.steps.lineage.record import ROOT
 from pipeline.store import keys
-from pipeline.store.atomic_directory import atomic_directory
+from pipeline.store.atomic import output_directory
 from pipeline.store.versions import STORE_VARIABLE, Store
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
@@ -36,7 +36,7 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
             "cannot be made again from its lineage"
         )
     check_order(one)
-    with atomic_directory(out) as directory:
+    with output_directory(out) as directory:
         recipe = pinned(one, relative_to)
         if _outlived_its_corpora(one):
             recipe["tokenizer"] = _with_tokenizer(store, one, directory)

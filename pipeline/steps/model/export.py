@@ -14,7 +14,7 @@ from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import File, Part, Store, Version, Work
 from trainer.config import ModelConfig
-from trainer.system.durable import write_atomically
+from trainer.system.durable import read_json_lines, write_atomically
 
 VERSION = "export-4"
 
@@ -41,7 +41,7 @@ def export(store: Store) -> Version:
         shutil.copytree(result["checkpoint"] / "hf", draft.path, dirs_exist_ok=True)
         shutil.copy(result["run_dir"] / "loss.png", draft.path / "loss.png")
         (draft.path / "training.png").write_bytes(
-            training_plots.draw(training_plots.records(result["run_dir"] / "metrics.jsonl"))
+            training_plots.draw(read_json_lines(result["run_dir"] / "metrics.jsonl"))
         )
         lineage = _published(lineage)
         write_atomically(draft.path / "lineage.json", json.dumps(lineage, indent=1, ensure_ascii=False))

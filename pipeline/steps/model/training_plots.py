@@ -1,22 +1,9 @@
 """What a training run did beside its loss: validation by corpus, learning rate, throughput, gradients."""
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pipeline.steps.model import figures
-
-
-def records(metrics: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl up to one that a kill cut short."""
-    found = []
-    for line in metrics.read_text(encoding="utf-8").splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            break
-    return found
 
 
 def draw(found: Sequence[Mapping[str, Any]]) -> bytes:

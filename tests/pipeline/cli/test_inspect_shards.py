@@ -256,7 +256,7 @@ def test_an_export_leaves_what_is_there_alone_and_nothing_half_made(
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("")
     assert (
-        "is there already: name another directory"
+        "already exists: name another directory"
         in run("export", "--format", "parquet", "-o", tmp_path / "out")[1]
     )
     unknown = run("export", "--format", "llmc", "--corpus", "third", "-o", tmp_path / "new")[1]

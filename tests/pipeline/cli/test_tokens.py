@@ -89,7 +89,7 @@ def test_tokenize_writes_every_document_between_begin_and_end(
     said = capsys.readouterr().out
     assert "MB/s" in said and f"{sum(map(len, found)):,}" in said
     assert main(command) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_a_share_is_held_out_by_id_and_the_rest_is_the_same(directory: Path, tmp_path: Path) -> None:

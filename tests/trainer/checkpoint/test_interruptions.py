@@ -17,8 +17,8 @@ import pytest
 from tests.trainer.runs import outcome, start, write_config
 from trainer.checkpoint import store
 from trainer.config import RunConfig
-from trainer.run import metrics
 from trainer.run.loop import DONE, RESUMABLE, run
+from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
 
 INTERRUPTIONS = 20
@@ -62,7 +62,7 @@ def test_twenty_random_interruptions_change_no_bit(settings: dict[str, Any], tmp
 def _steps(run_dir: Path) -> int:
     """The last step that the metrics on disk or the newest checkpoint know of."""
     checkpoints = store.existing(run_dir / "checkpoints")
-    logged = metrics.read(run_dir / "metrics.jsonl")
+    logged = read_json_lines(run_dir / "metrics.jsonl")
     return max(logged[-1]["step"] if logged else 0, store.step_of(checkpoints[-1]) if checkpoints else 0)
 
 

@@ -19,9 +19,9 @@ from trainer.model.precision import LossScale, resolve
 from trainer.optim.lr_schedule import lr_factor
 from trainer.parallel.parallelize import whole_parameters
 from trainer.parallel.world import World, join, leave
-from trainer.run import metrics
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
+from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -83,7 +83,7 @@ def test_a_run_resumed_after_overflows_goes_on_with_its_scale(
     def history() -> list[tuple[float, float]]:
         return [
             (record["loss"], record["lr"])
-            for record in metrics.read(config.run_dir / "metrics.jsonl")
+            for record in read_json_lines(config.run_dir / "metrics.jsonl")
             if record["kind"] == "train"
         ]
 

@@ -15,11 +15,11 @@ from trainer.checkpoint import store
 from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World
-from trainer.run import metrics
 from trainer.run.evaluate import evaluate_checkpoint
 from trainer.run.loop import DONE, run
 from trainer.run.memory import estimate
 from trainer.run.session import Session
+from trainer.system.durable import read_json_lines
 
 ALONE = World(0, 1, torch.device("cpu"))
 STEP_TOKENS = 256
@@ -88,7 +88,9 @@ def test_a_resumed_run_ends_in_the_same_average_which_is_evaluated_and_exported(
         for name, weight in exported.items()
     )
     last = [
-        record for record in metrics.read(config.run_dir / "metrics.jsonl") if record["kind"] == "evaluation"
+        record
+        for record in read_json_lines(config.run_dir / "metrics.jsonl")
+        if record["kind"] == "evaluation"
     ][-1]
     assert evaluate_checkpoint(checkpoint, config)["loss"] == pytest.approx(last["loss"], rel=1e-5)
 

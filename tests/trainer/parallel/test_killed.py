@@ -15,8 +15,8 @@ import pytest
 
 from tests.integration.project import until
 from tests.trainer.runs import ROOT, outcome, write_config
-from trainer.run import metrics
 from trainer.system import launch
+from trainer.system.durable import read_json_lines
 
 BY_HAND = "--nproc-per-node=2", "--max-restarts=3"
 
@@ -90,7 +90,7 @@ def written(run_dir: Path) -> int:
 
 
 def logged(run_dir: Path) -> int:
-    records = metrics.read(run_dir / "metrics.jsonl")
+    records = read_json_lines(run_dir / "metrics.jsonl")
     return int(records[-1]["step"]) if records else 0
 
 

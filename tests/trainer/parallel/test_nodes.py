@@ -17,9 +17,9 @@ from tests.integration.project import until
 from tests.trainer.parallel.test_equal import assert_same_run, spread
 from tests.trainer.runs import ROOT, write_config
 from trainer.config import RunConfig
-from trainer.run import metrics
 from trainer.run.loop import DONE, run
 from trainer.system import launch
+from trainer.system.durable import read_json_lines
 
 # As docs/nodes.md has it, with less patience.
 PATIENCE = "last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3"
@@ -76,7 +76,7 @@ class Job:
 
     def step(self) -> int:
         """The last that was logged, going back when a lost step is done again."""
-        records = metrics.read(self.run_dir / "metrics.jsonl")
+        records = read_json_lines(self.run_dir / "metrics.jsonl")
         return int(records[-1]["step"]) if records else 0
 
     def starts(self) -> list[str]:

@@ -23,6 +23,7 @@ from trainer.run.loop import DONE, RESUMABLE, run
 from trainer.run.run_directory import RunDirectory
 from trainer.run.step import loss_sum
 from trainer.system import launch
+from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
 
 
@@ -47,7 +48,7 @@ def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(
     config = write_config(settings, tmp_path / "run.yaml", run_dir)
 
     def logged() -> int:
-        return len(metrics.read(run_dir / "metrics.jsonl"))
+        return len(read_json_lines(run_dir / "metrics.jsonl"))
 
     def saving() -> bool:
         return bool(list(run_dir.glob("checkpoints/.step-*.tmp")))
@@ -206,7 +207,7 @@ def test_a_checkpoint_holds_what_made_it(config: RunConfig) -> None:
 
 def test_a_run_leaves_metrics_a_curve_and_tensorboard_events(config: RunConfig) -> None:
     run(config)
-    records = metrics.read(config.run_dir / "metrics.jsonl")
+    records = read_json_lines(config.run_dir / "metrics.jsonl")
     assert [record["step"] for record in records if record["kind"] == "train"] == list(range(1, 13))
     assert [record["step"] for record in records if record["kind"] == "evaluation"] == [6, 12]
     for field in (

@@ -23,8 +23,8 @@ from trainer.data.loader import TrainingData
 from trainer.data.order import SampleOrder, Segment
 from trainer.data.shards import TokenStream
 from trainer.optim.lr_schedule import lr_factor
-from trainer.run import metrics
 from trainer.run.loop import DONE, run
+from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
 
 # 32 x 8 = 256 tokens a step unless a stage says otherwise; in windows of 8, then 16, then 32.
@@ -83,7 +83,7 @@ def test_a_run_in_stages_takes_the_tokens_that_each_states_wherever_it_is_resume
         assert outcome(config.run_dir) == whole
 
     trained = [
-        record for record in metrics.read(config.run_dir / "metrics.jsonl") if record["kind"] == "train"
+        record for record in read_json_lines(config.run_dir / "metrics.jsonl") if record["kind"] == "train"
     ]
     assert [record["tokens"] for record in trained] == [*range(128, 769, 128), *range(1024, 3073, 256)]
     assert [record["stage"] for record in trained] == ["short"] * 6 + ["middle"] * 5 + ["long"] * 4

@@ -10,10 +10,9 @@ import fcntl
 import hashlib
 import json
 import logging
-import os
-import shutil
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ import numpy as np
 from trainer.data.memmap import map_file
 from trainer.data.shards import CHECKED_TOGETHER, ShardError, TokenStream, idx_path
 from trainer.data.windows import PADDING
-from trainer.system.durable import sync
+from trainer.system.durable import atomic_directory
 
 VERSION = "best-fit-1"
 # What is packed together bounds the memory.
@@ -102,39 +101,27 @@ def _make(stream: TokenStream, seq_len: int, path: Path) -> None:
     from trainer.data.packing.bestfit import pack
 
     started = time.perf_counter()
-    temporary = path.with_name(f".{path.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
     rows = pieces = tokens = 0
-    files = {name: (temporary / f"{name}.{_suffix(dtype)}").open("wb") for name, dtype in FILES.items()}
-    try:
-        for starts, lengths in _blocks(stream):
-            packed = pack(starts, lengths, seq_len)
-            values: dict[str, np.ndarray] = {
-                "starts": packed.starts,
-                "lengths": packed.lengths,
-                "ends": packed.ends + pieces,
+    with atomic_directory(path) as temporary:
+        with ExitStack() as opened:
+            files = {
+                name: opened.enter_context((temporary / f"{name}.{_suffix(dtype)}").open("wb"))
+                for name, dtype in FILES.items()
             }
-            for name, file in files.items():
-                file.write(values[name].astype(FILES[name]).tobytes())
-            rows, pieces, tokens = (
-                rows + len(packed.ends),
-                pieces + len(packed.starts),
-                tokens + int(packed.lengths.sum(dtype=np.int64)),
-            )
-    finally:
-        for file in files.values():
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-    (temporary / "index.json").write_text(
-        json.dumps({"seq_len": seq_len, "rows": rows, "pieces": pieces, "tokens": tokens}) + "\n",
-        encoding="utf-8",
-    )
-    for written in (temporary / "index.json", temporary):
-        sync(written)
-    temporary.rename(path)
-    sync(path.parent)
+            for starts, lengths in _blocks(stream):
+                packed = pack(starts, lengths, seq_len)
+                values: dict[str, np.ndarray] = {
+                    "starts": packed.starts,
+                    "lengths": packed.lengths,
+                    "ends": packed.ends + pieces,
+                }
+                for name, file in files.items():
+                    file.write(values[name].astype(FILES[name]).tobytes())
+                rows += len(packed.ends)
+                pieces += len(packed.starts)
+                tokens += int(packed.lengths.sum(dtype=np.int64))
+        facts = {"seq_len": seq_len, "rows": rows, "pieces": pieces, "tokens": tokens}
+        (temporary / "index.json").write_text(json.dumps(facts) + "\n", encoding="utf-8")
     seconds = time.perf_counter() - started
     log.info(
         "packed %s tokens into %s rows in %.1f s: %s", f"{stream.num_tokens:,}", f"{rows:,}", seconds, path
