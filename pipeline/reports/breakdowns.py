@@ -1,8 +1,8 @@
 """How often each kind or rule occurred in a version, drawn."""
 
 from pipeline.reports.images import as_text
-from pipeline.steps.model import figures
 from pipeline.store.versions import Version
+from trainer.system import figures
 
 REPORT = "breakdown-1"
 SHOWN = 20

@@ -2,10 +2,8 @@
 what they say.
 """
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.reports.images import encoded
+from pipeline.reports.images import as_text
 from pipeline.steps.dedup.dedup import DUPLICATES_OF
 from pipeline.steps.dedup.limits import by_corpus
 from pipeline.store import keys
 from pipeline.store.parquet import batches
 from pipeline.store.versions import Store, Version
+from trainer.system import figures
 
 REPORT = "dedup-1"
 BINS = 50
@@ -50,10 +49,6 @@ def report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, 
 
 def _report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, Any]:
     counts, matrix = similarities(version), between(version, corpora)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "dedup.png"
-        draw(counts, matrix, corpora, path)
-        png = encoded(path)
     lost = [
         {"removed from": name, **dict(zip(corpora, row, strict=True))}
         for name, row in zip(corpora, matrix.tolist(), strict=True)
@@ -63,7 +58,7 @@ def _report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str,
     ]
     clusters = [asdict(cluster) for cluster in largest(store, version)]
     return {
-        "png": png,
+        "png": as_text(draw(counts, matrix, corpora)),
         "tables": {
             "duplicates between corpora": lost,
             "near duplicates by similarity": ranges,
@@ -158,15 +153,10 @@ def _beginnings(store: Store, corpora: Sequence[str], ids: Sequence[str]) -> dic
     return texts
 
 
-def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str], path: Path) -> None:
-    """dedup.png: the similarities of near duplicates, and what each corpus lost to which."""
-    # Matplotlib takes half a second to import, and only a drawing needs it.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.2), dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
-    bars, table = figure.subplots(1, 2, width_ratios=(3, 2))
+def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str]) -> bytes:
+    """A PNG: the similarities of near duplicates, and what each corpus lost to which."""
+    drawing = figures.figure(10, 4.2)
+    bars, table = drawing.subplots(1, 2, width_ratios=(3, 2))
     first = int(np.flatnonzero(counts)[0]) if counts.any() else BINS // 2
     edges = np.linspace(0, 1, BINS + 1)[first:]
     bars.bar(
@@ -174,7 +164,7 @@ def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str], path: P
         counts[first:],
         width=1 / BINS,
         align="edge",
-        color="#08519c",
+        color=figures.COLOURS[0],
         edgecolor="white",
         linewidth=0.5,
     )
@@ -204,4 +194,4 @@ def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str], path: P
             color="white" if dark else "black",
             fontsize=9,
         )
-    figure.savefig(path)
+    return figures.png(drawing)

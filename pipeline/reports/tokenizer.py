@@ -1,20 +1,18 @@
 """How well the tokenizer fits each corpus, as a table and a picture."""
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pipeline.reports.images import encoded
+from pipeline.reports.images import as_text
 from pipeline.steps.tokens.tokenizer import input_keys
 from pipeline.steps.tokens.tokenizer_fit import Usage, longest_tokens, usage
 from pipeline.store.versions import Store, Version
+from trainer.system import figures
 
 REPORT = "fit-1"
 LONGEST = 20
-COLOURS = ("#2171b5", "#d94801", "#238b45", "#6a51a3", "#cb181d", "#525252")
 
 
 def report(
@@ -34,11 +32,12 @@ def _report(version: Version, usages: Sequence[Usage]) -> dict[str, Any]:
     found = rows(usages)
     if not found:
         return {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "tokenizer.png"
-        draw(usages, path)
-        png = encoded(path)
-    return {"png": png, "rows": found, "unused": unused(usages), "longest": longest_tokens(version, LONGEST)}
+    return {
+        "png": as_text(draw(usages)),
+        "rows": found,
+        "unused": unused(usages),
+        "longest": longest_tokens(version, LONGEST),
+    }
 
 
 def rows(usages: Sequence[Usage]) -> list[dict[str, Any]]:
@@ -62,16 +61,13 @@ def unused(usages: Sequence[Usage]) -> int:
     return int((np.sum([one.counts for one in usages], axis=0) == 0).sum())
 
 
-def draw(usages: Sequence[Usage], path: Path) -> None:
-    """Bytes per token of each corpus, and how much of its text the most frequent entries make."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+def draw(usages: Sequence[Usage]) -> bytes:
+    """A PNG: bytes per token of each corpus, and how much of its text the most frequent entries make."""
     shown = [one for one in usages if one.tokens]
-    figure = Figure(figsize=(9, 3.6), dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
-    bars, curves = figure.subplots(1, 2)
-    colours = [COLOURS[place % len(COLOURS)] for place in range(len(shown))]
+    by_corpus = figures.colours(one.corpus for one in shown)
+    colours = [by_corpus[one.corpus] for one in shown]
+    drawing = figures.figure(9, 3.6)
+    bars, curves = drawing.subplots(1, 2)
     drawn = bars.barh([one.corpus for one in shown], [one.bytes_per_token for one in shown], color=colours)
     bars.bar_label(drawn, fmt=" %.2f")
     bars.invert_yaxis()
@@ -91,6 +87,4 @@ def draw(usages: Sequence[Usage], path: Path) -> None:
     curves.grid(alpha=0.25)
     if shown:
         curves.legend(frameon=False, fontsize=8)
-    for axes in (bars, curves):
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path)
+    return figures.png(drawing)

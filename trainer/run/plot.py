@@ -6,27 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from trainer.system import figures
+from trainer.system.durable import write_atomically
+
 
 def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
     """Draws the records of metrics.jsonl. The light line is each step, the dark one a running mean over about
     a fortieth of them.
     """
-    # Matplotlib takes half a second to import, and only a drawing needs it.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     train = [record for record in records if record["kind"] == "train"]
     evaluations = [record for record in records if record["kind"] == "evaluation"]
     if not train:
         return
-    figure = Figure(figsize=(8, 4.5), dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    drawing = figures.figure(8, 4.5)
+    axes = drawing.add_subplot()
     tokens = np.array([record["tokens"] for record in train]) / 1e6
     losses = np.array([record["loss"] for record in train])
     axes.plot(tokens, losses, color="#9ecae1", linewidth=0.8)
     smooth = running_mean(losses, span=max(1.0, len(losses) / 40))
-    axes.plot(tokens, smooth, color="#08519c", linewidth=1.6, label=f"training {smooth[-1]:.3f}")
+    axes.plot(tokens, smooth, color=figures.COLOURS[0], linewidth=1.6, label=f"training {smooth[-1]:.3f}")
     if evaluations:
         label = (
             f"validation {evaluations[-1]['loss']:.3f} ({evaluations[-1]['bits_per_byte']:.3f} bits per byte)"
@@ -36,7 +34,7 @@ def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
             validated,
             [record["loss"] for record in evaluations],
             "o-",
-            color="#d94801",
+            color=figures.COLOURS[1],
             markersize=4,
             linewidth=1.4,
             label=label,
@@ -48,9 +46,7 @@ def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
     )
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    temporary = path.with_name(f".{path.stem}.tmp.png")
-    figure.savefig(temporary)
-    temporary.replace(path)
+    write_atomically(path, figures.png(drawing))
 
 
 def running_mean(values: np.ndarray, span: float) -> np.ndarray:

@@ -13,8 +13,9 @@ import yaml
 
 from trainer.run.plot import running_mean
 from trainer.run.run_directory import RunDirectory
-from trainer.system.durable import read_json_lines
+from trainer.system.durable import read_json_lines, write_atomically
 from trainer.system.errors import TrainerError
+from trainer.system.figures import figure, png
 from trainer.tools.tables import table
 
 NOT_COMPARED = ("run_dir", "lineage")  # they do not change how a run is trained
@@ -126,13 +127,8 @@ def differences(histories: Sequence[History]) -> str:
 
 def draw(histories: Sequence[History], path: Path) -> None:
     """Draws the loss over tokens and over time."""
-    # Matplotlib takes half a second to import, and only a drawing needs it.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 5), dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
-    over_tokens, over_time = figure.subplots(1, 2, sharey=True)
+    drawing = figure(12, 5)
+    over_tokens, over_time = drawing.subplots(1, 2, sharey=True)
     for run in histories:
         evaluated = [record["tokens"] for record in run.evaluations]
         validation = [record["loss"] for record in run.evaluations]
@@ -145,7 +141,7 @@ def draw(histories: Sequence[History], path: Path) -> None:
     over_tokens.set(xlabel="million tokens", ylabel="loss (nats per token)", title=title)
     over_time.set(xlabel="minutes in steps")
     over_tokens.legend(frameon=False, fontsize=8)
-    figure.savefig(path)
+    write_atomically(path, png(drawing))
 
 
 def _names(runs: Sequence[Path]) -> list[str]:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pipeline.steps.model import figures
 from pipeline.store import keys
+from trainer.system import figures
 
 DOCUMENTS = ("documents", "kept by quality", "kept by dedup")
 BYTES = ("bytes read", "bytes scrubbed", "bytes tokenized")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.steps.model import figures
+from trainer.system import figures
 
 
 def draw(found: Sequence[Mapping[str, Any]]) -> bytes:

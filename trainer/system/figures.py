@@ -1,4 +1,4 @@
-"""How pictures look."""
+"""How every picture looks, in the UI, in a model card and in a run directory."""
 
 import io
 from collections.abc import Iterable
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# One hue for each thing that is compared, in the order of use.
 COLOURS = ("#2171b5", "#d94801", "#238b45", "#6a51a3", "#cb181d", "#525252")
 
 
@@ -16,6 +17,7 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def figure(width: float, height: float) -> "Figure":
+    """An empty figure of so many inches. It belongs to no window and needs no display."""
     # Matplotlib takes half a second to import, and only a drawing needs it.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -26,8 +28,8 @@ def figure(width: float, height: float) -> "Figure":
 
 
 def png(drawing: "Figure") -> bytes:
-    """The file's bytes; the frames that say nothing are left out."""
-    for axes in drawing.axes:
+    """The bytes of a PNG file. Axes have no frame at the top and on the right, unless they show an image."""
+    for axes in (axes for axes in drawing.axes if not axes.images):
         axes.spines[["top", "right"]].set_visible(False)
     buffer = io.BytesIO()
     drawing.savefig(buffer, format="png")
