@@ -27,7 +27,7 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
         group_name=corpus.name,
         kinds={corpus.source.kind, "parquet"},
         code_version=raw_flow.VERSION,
-        check_specs=checks.specs(asset_key(keys.raw(corpus.name)), checks.RAW),
+        check_specs=checks.specs(keys.raw(corpus.name)),
         description=f"The documents of `{corpus.name}` as its source gives them, and what could not be read, "
         "set aside with its reason.",
     )
@@ -46,7 +46,7 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
             "set aside": counts["set_aside"],
             "set aside by reason": breakdown(counts, "set_aside", "reason"),
         }
-        return materialized(version, facts, checks.results(workshop, version, checks.RAW))
+        return materialized(version, facts, checks.results(workshop, version))
 
     return _asset
 
@@ -58,7 +58,7 @@ def _scrubbed(corpus: Corpus) -> dg.AssetsDefinition:
         group_name=corpus.name,
         kinds={"numba", "parquet"},
         code_version=pii.VERSION,
-        check_specs=checks.specs(asset_key(keys.scrubbed(corpus.name)), checks.SCRUBBED),
+        check_specs=checks.specs(keys.scrubbed(corpus.name)),
         description="Personal data replaced by typed placeholders. The `spans` table says where each was, "
         "never what it was.",
     )
@@ -69,7 +69,7 @@ def _scrubbed(corpus: Corpus) -> dg.AssetsDefinition:
         found = {"spans": counts["spans"], "documents with PII": counts["documents_with_pii"]}
         picture = chart(version, "spans", "Personal data by kind")
         facts = {**found, "PII by kind": breakdown(counts, "spans", "kind"), **picture}
-        return materialized(version, facts, checks.results(workshop, version, checks.SCRUBBED))
+        return materialized(version, facts, checks.results(workshop, version))
 
     return _asset
 
@@ -81,7 +81,7 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
         group_name=corpus.name,
         kinds={"numba", "parquet"},
         code_version=quality.VERSION,
-        check_specs=checks.specs(asset_key(keys.quality(corpus.name)), checks.QUALITY),
+        check_specs=checks.specs(keys.quality(corpus.name)),
         description="Gopher, C4, FineWeb and plain signals of each document, and the verdict with the first "
         "rule that it fails.",
     )
@@ -99,7 +99,7 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
         }
         if workshop.recipe.quality.languages is not None:
             facts["languages"] = breakdown(counts, "languages", "language")
-        return materialized(version, facts, checks.results(workshop, version, checks.QUALITY))
+        return materialized(version, facts, checks.results(workshop, version))
 
     return _asset
 

@@ -30,7 +30,7 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
         group_name="mixture",
         kinds={"numba", "parquet"},
         code_version=dedup.VERSION,
-        check_specs=checks.specs(dg.AssetKey(keys.DEDUP), checks.DEDUP),
+        check_specs=checks.specs(keys.DEDUP),
         description="Exact and MinHash-LSH duplicates across all corpora, each verified by its exact Jaccard "
         "before it is removed.",
     )
@@ -50,7 +50,7 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
                 **_state(workshop.store, version, made.corpus_names),
                 **_pictures(workshop.store, version, made.corpus_names),
             },
-            checks.results(workshop, version, checks.DEDUP),
+            checks.results(workshop, version),
         )
 
     return _asset

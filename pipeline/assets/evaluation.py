@@ -20,7 +20,7 @@ def evaluation_asset() -> dg.AssetsDefinition:
         kinds={"pytorch"},
         code_version=evaluate_flow.VERSION,
         pool=GPU_POOL,
-        check_specs=checks.specs(dg.AssetKey(keys.EVALUATION), checks.EVALUATION),
+        check_specs=checks.specs(keys.EVALUATION),
         description="Bits per byte on all held-out text, for each corpus and beside `xz -9`, and samples "
         "that the model writes.",
     )
@@ -39,6 +39,6 @@ def evaluation_asset() -> dg.AssetsDefinition:
             "samples": checkpoints.samples_shown(found["samples"]),
         }
         facts = {**checkpoints.rounded(figures), **tables}
-        return materialized(version, facts, checks.results(workshop, version, checks.EVALUATION))
+        return materialized(version, facts, checks.results(workshop, version))
 
     return _asset

@@ -19,7 +19,7 @@ def exported_model_asset() -> dg.AssetsDefinition:
         group_name="model",
         kinds={"huggingface"},
         code_version=export_flow.VERSION,
-        check_specs=checks.specs(dg.AssetKey(keys.EXPORTED_MODEL), checks.EXPORTED),
+        check_specs=checks.specs(keys.EXPORTED_MODEL),
         description="The final checkpoint as `transformers` opens it, with a model card and its lineage.",
     )
     @user_errors_as_failures
@@ -29,9 +29,7 @@ def exported_model_asset() -> dg.AssetsDefinition:
         for picture in version.path.glob("*.png"):
             card = card.replace(f"]({picture.name})", f"](data:image/png;base64,{encoded(picture)})")
         return materialized(
-            version,
-            {"model card": dg.MetadataValue.md(card)},
-            checks.results(workshop, version, checks.EXPORTED),
+            version, {"model card": dg.MetadataValue.md(card)}, checks.results(workshop, version)
         )
 
     return _asset

@@ -30,7 +30,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         group_name="model",
         kinds={"pytorch"},
         code_version=train_flow.VERSION,
-        check_specs=checks.specs(dg.AssetKey(keys.PRETRAINED_MODEL), checks.PRETRAINED),
+        check_specs=checks.specs(keys.PRETRAINED_MODEL),
         pool=GPU_POOL,
         description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in a "
         "process of its own.",
@@ -63,7 +63,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             "loss curve": loss_curve,
             **_pictures(run, version),
         }
-        return materialized(version, facts, checks.results(workshop, version, checks.PRETRAINED))
+        return materialized(version, facts, checks.results(workshop, version))
 
     return _asset
 

@@ -21,7 +21,7 @@ def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
         group_name="token_shards",
         kinds={"memmap"},
         code_version=shards_flow.VERSION,
-        check_specs=checks.specs(key, checks.SHARDS),
+        check_specs=checks.specs(keys.token_shards(corpus.name)),
         description="What is kept of this corpus as token ids: memory-mapped Megatron shards, held-out "
         "documents apart.",
     )
@@ -45,7 +45,7 @@ def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
                 "parts that the fast encoder got wrong": counts["encoder_fallbacks"],
                 "MB/s": round(text_bytes / 1e6 / max(version.seconds, 1e-3), 1),
             },
-            checks.results(workshop, version, checks.SHARDS),
+            checks.results(workshop, version),
         )
 
     return _asset

@@ -1,4 +1,4 @@
-"""What the checks of a recipe allow. None of it changes what is made."""
+"""`checks:` and `dedup_guard:` of a recipe: what its checks allow. None of it changes what is made."""
 
 from typing import Literal
 
@@ -44,4 +44,18 @@ class CheckLimits(Params):
         "once",
         description="How often the files of token shards are read in full to compare their hashes: never, "
         "once per version, or in every run. Sizes are always compared.",
+    )
+
+
+class DedupGuard(Params):
+    """What deduplication may remove before the run stops for a person to look at it."""
+
+    max_lost_share: float = Field(
+        0.8, gt=0, le=1, description="Share (0 to 1) of a corpus's documents that deduplication may remove."
+    )
+    max_cluster_size: int = Field(
+        10_000,
+        ge=1,
+        description="Most documents that one kept document may stand for, itself included. A larger cluster "
+        "is often boilerplate, not duplicates.",
     )

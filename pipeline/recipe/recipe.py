@@ -9,9 +9,8 @@ from typing import Any
 import yaml
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
-from pipeline.recipe.check_limits import CheckLimits
+from pipeline.recipe.check_limits import CheckLimits, DedupGuard
 from pipeline.recipe.decontamination import Decontamination
-from pipeline.recipe.dedup_limits import DedupGuard
 from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.mixture import MixtureParams
 from pipeline.recipe.shards import ShardParams

@@ -1,18 +1,19 @@
-"""What is checked of each version, in one sentence with its numbers. What a check allows changes nothing that
-is made.
+"""What is checked of each version: the table, and below it the functions, each of which says what it found in
+one sentence. A limit decides whether a run goes on, never what is made.
 """
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pipeline.recipe.check_limits import CheckLimits
-from pipeline.steps.dedup.limits import by_corpus
+from pipeline.recipe.check_limits import CheckLimits, DedupGuard
+from pipeline.recipe.recipe import Recipe
+from pipeline.steps.dedup.limits import alarms, by_corpus
 from pipeline.steps.model import bigram
 from pipeline.steps.model import evaluate as evaluate_flow
 from pipeline.steps.tokens.shards import prefixes
@@ -30,51 +31,144 @@ REPORT, FINITE_REPORT = "checks-1", "finite-2"
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check says, and the numbers that it goes by."""
+    """What a check found, in one sentence, and the numbers that it goes by."""
 
     passed: bool
-    said: str
+    message: str
     numbers: dict[str, float | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A version that was just made, and what it is checked with."""
+
+    version: Version
+    store: Store
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check of one stage. When it fails, it stops what depends on the stage, or warns if not `blocking`."""
+
+    stage: str
+    name: str
+    description: str
+    look: Callable[[Subject], Finding]
+    blocking: bool = True
+
+
+CHECKS = (
+    Check(
+        "raw",
+        "little_set_aside",
+        "At most `checks.max_set_aside_share` of the rows cannot be read.",
+        lambda it: set_aside(it.version, it.recipe.checks),
+    ),
+    Check(
+        "scrubbed",
+        "no_jump_in_pii",
+        "PII per megabyte is at most `checks.max_pii_jump` times that of the previous version.",
+        lambda it: pii_rate(it.store, it.version, it.recipe.checks),
+        blocking=False,
+    ),
+    Check(
+        "quality",
+        "enough_is_kept",
+        "The quality rules reject at most `checks.max_rejected_share` of the documents.",
+        lambda it: rejected(it.version, it.recipe.checks),
+    ),
+    Check(
+        keys.DEDUP,
+        "removes_no_more_than_expected",
+        "No corpus loses more than `dedup_guard.max_lost_share` of its documents, and no document stands for "
+        "more than `dedup_guard.max_cluster_size`.",
+        lambda it: removed(it.version, it.recipe.dedup_guard),
+    ),
+    Check(
+        keys.TOKEN_SHARDS,
+        "adds_up",
+        "Every document and token is accounted for, from raw text to shards.",
+        lambda it: adds_up(it.store, keys.corpus_of_shards(it.version.key)),
+    ),
+    Check(
+        keys.TOKEN_SHARDS,
+        "is_sound",
+        "The files have the recorded sizes and, as `checks.shard_hashes` says, the recorded hashes.",
+        lambda it: sound(it.version, it.recipe.checks),
+    ),
+    Check(
+        keys.TOKEN_SHARDS,
+        "bytes_per_token",
+        "A token stands for `checks.min_bytes_per_token` to `checks.max_bytes_per_token` bytes of text.",
+        lambda it: bytes_per_token(it.version, it.recipe.checks),
+    ),
+    Check(
+        keys.PRETRAINED_MODEL,
+        "losses_are_finite",
+        "No loss of the run is NaN or infinite.",
+        lambda it: finite(it.store, it.version),
+    ),
+    Check(
+        keys.EVALUATION,
+        "beats_a_bigram_model",
+        "The model predicts held-out text better than counts of which token follows which.",
+        lambda it: beats_bigram(it.store, it.version),
+        blocking=False,
+    ),
+    Check(
+        keys.EXPORTED_MODEL,
+        "loads",
+        "The exported files can be read back, and their logits match those of `transformers`, where that is "
+        "installed.",
+        lambda it: loads(it.version),
+    ),
+)
+
+
+def of_key(key: str) -> list[Check]:
+    """The checks of what the store keeps under `key`, in the order of the table."""
+    return [check for check in CHECKS if check.stage == keys.stage(key)]
 
 
 def set_aside(raw: Version, limits: CheckLimits) -> Finding:
     """Rows that could not be read."""
     lost, kept = raw.counts.get("set_aside", 0), raw.counts["documents"]
     share = lost / max(lost + kept, 1)
-    said = (
-        f"{lost:,} of {lost + kept:,} rows ({share:.2%}) were set aside, allowed are "
+    message = (
+        f"{lost:,} of {lost + kept:,} rows ({share:.2%}) were set aside, the limit is "
         f"{limits.max_set_aside_share:.2%}"
     )
-    return Finding(share <= limits.max_set_aside_share, said, {"share": share, "set aside": lost})
+    return Finding(share <= limits.max_set_aside_share, message, {"share": share, "set aside": lost})
 
 
 def rejected(quality: Version, limits: CheckLimits) -> Finding:
     """Documents that quality rejects."""
     lost, documents = quality.counts["rejected"], quality.counts["documents"]
     share = lost / max(documents, 1)
-    said = (
-        f"quality rejects {lost:,} of {documents:,} documents ({share:.1%}), allowed are "
+    message = (
+        f"quality rejects {lost:,} of {documents:,} documents ({share:.1%}), the limit is "
         f"{limits.max_rejected_share:.1%}"
     )
-    return Finding(share <= limits.max_rejected_share, said, {"share": share, "rejected": lost})
+    return Finding(share <= limits.max_rejected_share, message, {"share": share, "rejected": lost})
 
 
 def pii_rate(store: Store, scrubbed: Version, limits: CheckLimits) -> Finding:
-    """Spans per megabyte of text beside the version before."""
+    """Spans per megabyte of text, compared with the previous version."""
     now, before = _pii_per_megabyte(scrubbed), store.before(scrubbed)
     numbers = {"spans per MB": now}
     if before is None:
         return Finding(
-            True, f"{now:.2f} spans of PII per MB; there is no version before to compare with", numbers
+            True, f"{now:.2f} spans of PII per MB; there is no previous version to compare with", numbers
         )
     then = _pii_per_megabyte(before)
-    said = (
-        f"{now:.2f} spans of PII per MB, {then:.2f} in the version before; allowed are "
-        f"{limits.max_pii_jump:g} times as many"
+    message = (
+        f"{now:.2f} spans of PII per MB, {then:.2f} in the previous version; the limit is "
+        f"{limits.max_pii_jump:g} times that"
     )
-    # One span more where there were none is no jump: both sides get one for each document in a thousand.
+    # One span where there was none is not a jump: allow one more for each thousand documents.
     spare = scrubbed.counts["documents"] / 1000 / max(scrubbed.counts["text_bytes"] / 1e6, 1e-9)
-    return Finding(now <= limits.max_pii_jump * (then + spare), said, numbers | {"before": then})
+    return Finding(now <= limits.max_pii_jump * (then + spare), message, numbers | {"before": then})
 
 
 def _pii_per_megabyte(scrubbed: Version) -> float:
@@ -90,9 +184,9 @@ def bytes_per_token(shards: Version, limits: CheckLimits) -> Finding:
         return Finding(True, "no document is left to tokenize")
     found = size / tokens
     allowed = f"{limits.min_bytes_per_token:g} to {limits.max_bytes_per_token:g}"
-    said = f"{size:,} bytes in {tokens:,} tokens: {found:.2f} bytes per token, expected are {allowed}"
+    message = f"{size:,} bytes in {tokens:,} tokens: {found:.2f} bytes per token, the limits are {allowed}"
     return Finding(
-        limits.min_bytes_per_token <= found <= limits.max_bytes_per_token, said, {"bytes per token": found}
+        limits.min_bytes_per_token <= found <= limits.max_bytes_per_token, message, {"bytes per token": found}
     )
 
 
@@ -108,13 +202,13 @@ def sound(shards: Version, limits: CheckLimits) -> Finding:
             else shards.report("hashes", REPORT, lambda: _changed(shards))
         )
         how += ", and hashes"
-    said = (
+    message = (
         f"damaged or changed after they were written: {', '.join(cut[:3])}; delete {shards.path} and "
         "materialize it again"
         if cut
         else how
     )
-    return Finding(not cut, said, {"files": len(files), "wrong": len(cut)})
+    return Finding(not cut, message, {"files": len(files), "wrong": len(cut)})
 
 
 def _changed(shards: Version) -> list[str]:
@@ -124,6 +218,21 @@ def _changed(shards: Version) -> list[str]:
         for file in part.files.values()
         if file_sha256(shards.path / file.path) != file.sha256
     ]
+
+
+def removed(dedup: Version, guard: DedupGuard) -> Finding:
+    """Documents that deduplication removes, by corpus and by cluster."""
+    found = alarms(dedup, guard)
+    lost, documents = dedup.counts["removed"], dedup.counts["documents"]
+    message = (
+        f"dedup removes {lost:,} of {documents:,} documents, within the limits of dedup_guard for "
+        "each corpus and cluster"
+    )
+    return Finding(
+        not found,
+        "; ".join(found) or message,
+        {"alarms": len(found), "share removed": lost / max(documents, 1)},
+    )
 
 
 def adds_up(store: Store, corpus: str) -> Finding:
@@ -154,12 +263,14 @@ def adds_up(store: Store, corpus: str) -> Finding:
             sum(shard.num_tokens for shard in on_disk),
         ),
     ]
-    said = "; ".join(
+    message = "; ".join(
         f"{what}: {left:,} = {right:,}" if left == right else f"{what}: {left:,} IS NOT {right:,}"
         for what, left, right in equations
     )
     return Finding(
-        all(left == right for _, left, right in equations), said, {what: left for what, left, _ in equations}
+        all(left == right for _, left, right in equations),
+        message,
+        {what: left for what, left, _ in equations},
     )
 
 
@@ -168,12 +279,12 @@ def finite(store: Store, model: Version) -> Finding:
     metrics = plan.result(store, model)["run_dir"] / "metrics.jsonl"
     found: dict[str, Any] = model.report("finite", FINITE_REPORT, lambda: _losses(metrics))
     bad = found["bad"]
-    said = (
-        f"the losses of step {', '.join(map(str, bad[:3]))} are no numbers"
+    message = (
+        f"the loss is NaN or infinite at step {', '.join(map(str, bad[:3]))}"
         if bad
         else f"all {found['losses']:,} losses are finite"
     )
-    return Finding(not bad, said, {"losses": found["losses"], "not finite": len(bad)})
+    return Finding(not bad, message, {"losses": found["losses"], "not finite": len(bad)})
 
 
 def _losses(metrics: Path) -> dict[str, Any]:
@@ -188,7 +299,7 @@ def _losses(metrics: Path) -> dict[str, Any]:
 
 
 def beats_bigram(store: Store, evaluation: Version) -> Finding:
-    """The model's loss on held-out text beside that of a bigram model counted on the same training shards."""
+    """The model's loss on held-out text, compared with that of a bigram model of its training shards."""
     result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
     assets = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))["assets"]
     vocab_size = assets[keys.TOKENIZER]["counts"]["entries"]
@@ -199,13 +310,13 @@ def beats_bigram(store: Store, evaluation: Version) -> Finding:
         if found is not None:
             nats, tokens = nats + found["loss"] * found["tokens"], tokens + found["tokens"]
     ours, theirs = evaluate_flow.read(evaluation)["loss"], nats / max(tokens, 1)
-    said = f"validation loss {ours:.3f} nats per token, a bigram model's {theirs:.3f}"
+    message = f"validation loss {ours:.3f} nats per token, a bigram model's {theirs:.3f}"
     if ours >= theirs:
-        said += (
+        message += (
             ": the model has learnt less than which token follows which; train on more tokens, or look "
             "at the learning rate"
         )
-    return Finding(ours < theirs, said, {"loss": ours, "bigram loss": theirs})
+    return Finding(ours < theirs, message, {"loss": ours, "bigram loss": theirs})
 
 
 def _bigram(shards: Version, vocab_size: int) -> dict[str, float] | None:
@@ -249,19 +360,18 @@ def loads(exported: Version) -> Finding:
     numbers = {
         name: found[name] for name in ("tensors", "parameters", "difference") if found[name] is not None
     }
-    said = f"{found['tensors']} tensors, {found['parameters']:,} parameters, " + (
+    message = f"{found['tensors']} tensors, {found['parameters']:,} parameters, " + (
         "all finite" if found["finite"] else "NOT ALL FINITE"
     )
     if found["difference"] is None:
         return Finding(
             found["finite"],
-            f"{said}; `transformers` is not installed, so its logits were not compared",
+            f"{message}; `transformers` is not installed, so its logits were not compared",
             numbers,
         )
     allowed = found["allowed_difference"]
-    said += (
-        f"; logits differ from those of `transformers` by {found['difference']:.2g} at most, allowed "
-        "are "
+    message += (
+        f"; logits differ from those of `transformers` by at most {found['difference']:.2g}, the limit is "
         f"{allowed:.0e}"
     )
-    return Finding(found["finite"] and found["difference"] <= allowed, said, numbers)
+    return Finding(found["finite"] and found["difference"] <= allowed, message, numbers)

@@ -81,6 +81,12 @@ def before_dedup(corpus: str, with_languages: bool = False) -> list[str]:
     return [of_corpus(corpus, stage) for stage in CORPUS_STAGES if stage not in left_out]
 
 
+def stage(key: str) -> str:
+    """What kind of thing a key names: one of the CORPUS_STAGES, TOKEN_SHARDS, or the key itself."""
+    family, _, rest = key.partition("/")
+    return rest.partition("/")[2] if family == CORPORA else family
+
+
 def decisions(corpus: str, part: str) -> str:
     """The name, within a version of DEDUP, of the decisions on a part of a corpus."""
     return f"{corpus}.{part}"

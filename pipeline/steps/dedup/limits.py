@@ -1,5 +1,5 @@
-"""A dedup that removes more than anyone expects: which corpus or cluster, with examples. What it allows
-changes no decision.
+"""Which corpora and clusters lose more to deduplication than `dedup_guard` allows, with examples. The limits
+change no decision.
 """
 
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.recipe.dedup_limits import DedupGuard
+from pipeline.recipe.check_limits import DedupGuard
 from pipeline.store import keys
 from pipeline.store.parts import add
 from pipeline.store.versions import Part, Version
@@ -17,9 +17,7 @@ REPORT = "largest-1"
 
 
 def alarms(version: Version, guard: DedupGuard) -> list[str]:
-    """One sentence for each corpus beyond the guard and for the largest clusters that are; none when all
-    is well.
-    """
+    """One sentence for each corpus above its limit, and for each of the largest clusters above theirs."""
     return [*_lost(version, guard.max_lost_share), *_clusters(version, guard.max_cluster_size)]
 
 
@@ -44,7 +42,7 @@ def _lost(version: Version, max_share: float) -> Iterator[str]:
             ids = _ids(version, parts[0], removed)
             yield (
                 f"corpus {corpus!r} loses {counts['removed']:,} of {counts['documents']:,} documents "
-                f"({share:.0%}, allowed are {max_share:.0%}), "
+                f"({share:.0%}, the limit is {max_share:.0%}), "
                 f"among them {ids}: look at them with `python -m pipeline inspect near --corpus {corpus}`, "
                 "then change the corpora or raise dedup_guard.max_lost_share"
             )
@@ -54,9 +52,9 @@ def _clusters(version: Version, max_size: int) -> Iterator[str]:
     for size, kept, corpus, removed in version.report("largest_clusters", REPORT, lambda: _largest(version)):
         if size > max_size:
             yield (
-                f"{kept} of corpus {corpus!r} stands for {size:,} documents (allowed are {max_size:,}), "
+                f"{kept} of corpus {corpus!r} stands for {size:,} documents (the limit is {max_size:,}), "
                 f"among them {removed}: "
-                "if they are no duplicates, raise dedup.threshold, else dedup_guard.max_cluster_size"
+                "if they are not duplicates, raise dedup.threshold, else dedup_guard.max_cluster_size"
             )
 
 

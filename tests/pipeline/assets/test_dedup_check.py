@@ -62,13 +62,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: dict[str, Any]) 
         (
             {"max_lost_share": 0.5},
             [
-                "corpus 'copies' loses 6 of 10 documents (60%, allowed are 50%), among them c0, c1, c2",
+                "corpus 'copies' loses 6 of 10 documents (60%, the limit is 50%), among them c0, c1, c2",
                 "dedup_guard.max_lost_share",
             ],
         ),
         (
             {"max_lost_share": 1, "max_cluster_size": 1},
-            ["o19 of corpus 'originals' stands for 2 documents (allowed are 1), among them c5"],
+            ["o19 of corpus 'originals' stands for 2 documents (the limit is 1), among them c5"],
         ),
     ],
 )

@@ -38,8 +38,8 @@ def store(tmp_path: Path) -> Store:
 
 def test_every_document_and_token_is_accounted_for(store: Store) -> None:
     found = checks.adds_up(store, "docs")
-    assert found.passed, found.said
-    assert "read, scrubbed: 21 = 21" in found.said and found.numbers["read, scrubbed"] == 21
+    assert found.passed, found.message
+    assert "read, scrubbed: 21 = 21" in found.message and found.numbers["read, scrubbed"] == 21
 
 
 def test_shards_that_hold_less_than_was_kept_are_noticed(store: Store) -> None:
@@ -47,7 +47,7 @@ def test_shards_that_hold_less_than_was_kept_are_noticed(store: Store) -> None:
     manifest = version.path / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"train_documents": ', '"train_documents": 1'))
     found = checks.adds_up(store, "docs")
-    assert not found.passed and "IS NOT" in found.said
+    assert not found.passed and "IS NOT" in found.message
 
 
 def test_a_changed_byte_is_found_by_the_hash_and_a_cut_file_by_its_size(store: Store) -> None:
@@ -59,15 +59,15 @@ def test_a_changed_byte_is_found_by_the_hash_and_a_cut_file_by_its_size(store: S
     shard.write_bytes(content)
     assert checks.sound(version, LIMITS).passed  # read once, when it was new
     again = checks.sound(version, CheckLimits(shard_hashes="always"))
-    assert not again.passed and shard.name in again.said
+    assert not again.passed and shard.name in again.message
     shard.write_bytes(content[:-2])
     cut = checks.sound(version, CheckLimits(shard_hashes="never"))
-    assert not cut.passed and shard.name in cut.said
+    assert not cut.passed and shard.name in cut.message
 
 
 def test_a_jump_in_pii_is_noticed_beside_the_version_before(store: Store, tmp_path: Path) -> None:
     first = checks.pii_rate(store, store.current("corpora/docs/scrubbed"), LIMITS)
-    assert first.passed and "no version before" in first.said
+    assert first.passed and "no previous version" in first.message
     with_addresses = [
         f"{text}\nWrite to person{number}@example.org, or to other{number}@example.org."
         for number, text in enumerate(TEXTS[:20])
@@ -89,7 +89,7 @@ def test_shares_and_bytes_per_token_are_held_against_what_is_allowed(store: Stor
     assert checks.rejected(quality, LIMITS).passed
     assert checks.bytes_per_token(shards, LIMITS).passed
     few = checks.bytes_per_token(shards, CheckLimits(min_bytes_per_token=8))
-    assert not few.passed and "expected are 8 to 12" in few.said
+    assert not few.passed and "the limits are 8 to 12" in few.message
 
 
 def test_a_bigram_model_needs_what_counting_by_hand_needs() -> None:

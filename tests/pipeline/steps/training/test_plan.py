@@ -108,10 +108,10 @@ def test_a_loss_that_is_no_number_fails_a_run_unless_fp16_skipped_its_step(store
         return checks.finite(store, model)
 
     skipped = found(1, kind="train", loss=math.nan, skipped=True)
-    assert skipped.passed and skipped.said == "all 1 losses are finite"
+    assert skipped.passed and skipped.message == "all 1 losses are finite"
     for name, kind, flag in ((2, "train", {"skipped": False}), (3, "evaluation", {})):
         taken = found(name, kind=kind, loss=math.nan, **flag)
-        assert not taken.passed and "the losses of step 3 are no numbers" in taken.said
+        assert not taken.passed and "the loss is NaN or infinite at step 3" in taken.message
 
 
 def test_only_what_decides_the_weights_makes_another_run(store: Store) -> None:
