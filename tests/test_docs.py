@@ -19,7 +19,7 @@ PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[\w./*-]*|[A-Z]+(?:\.md)?|Makefile|
 MADE = re.compile(r"dagster_home/(store|storage)\b.*")
 AT_THE_ROOT = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", "pyproject.toml"}
 # Pages that others link to already and that are being written.
-PROMISED = {"docs/recipe.md", "docs/your-own-code.md"}
+PROMISED = {"docs/your-own-code.md"}
 # Several words, as code writes them: snake_case, CamelCase, UPPER_CASE.
 NAME = re.compile(r"\w+_\w+|_\w+|[A-Z]+[a-z]+(?:[A-Z][a-z]+)+|[A-Z]{2,}")
 CODE = ("pipeline", "trainer", "tests", "benchmarks", "examples")
