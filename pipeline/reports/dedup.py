@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from pipeline.reports.images import as_text
 from pipeline.steps.dedup.dedup import DUPLICATES_OF
-from pipeline.steps.dedup.limits import by_corpus
+from pipeline.steps.dedup.limits import by_corpus, largest_clusters
 from pipeline.store import keys
 from pipeline.store.parquet import batches
 from pipeline.store.versions import Store, Version
@@ -89,15 +89,7 @@ def between(version: Version, corpora: Sequence[str]) -> np.ndarray:
 
 def largest(store: Store, version: Version) -> list[Cluster]:
     """The clusters of most documents."""
-    found: list[tuple[int, str, str]] = []
-    for part in version.parts:
-        table = pq.read_table(
-            version.file(part, "decisions"),
-            columns=["id", "cluster"],
-            filters=pc.field("keep") & (pc.field("cluster") > 1),
-        )
-        found += [(row["cluster"], row["id"], keys.decided_corpus(part.name)) for row in table.to_pylist()]
-        found = sorted(found, key=lambda one: (-one[0], one[1]))[:CLUSTERS]
+    found = largest_clusters(version, CLUSTERS)
     examples = _examples(version, [kept for _, kept, _ in found])
     texts = _beginnings(
         store,

@@ -58,10 +58,8 @@ def _clusters(version: Version, max_size: int) -> Iterator[str]:
             )
 
 
-def _largest(version: Version) -> list[tuple[int, str, str, str]]:
-    """The largest clusters: how many documents, the id and corpus of the one that stays, ids of some that
-    go.
-    """
+def largest_clusters(version: Version, number: int) -> list[tuple[int, str, str]]:
+    """The documents that stand for most others: how many each stands for, its id and its corpus."""
     found: list[tuple[int, str, str]] = []
     for part in version.parts:
         table = pq.read_table(
@@ -69,15 +67,16 @@ def _largest(version: Version) -> list[tuple[int, str, str, str]]:
             columns=["id", "cluster"],
             filters=pc.field("keep") & (pc.field("cluster") > 1),
         )
-        found = sorted(
-            [
-                *found,
-                *((row["cluster"], row["id"], keys.decided_corpus(part.name)) for row in table.to_pylist()),
-            ],
-            reverse=True,
-        )[:EXAMPLES]
+        corpus = keys.decided_corpus(part.name)
+        found += [(row["cluster"], row["id"], corpus) for row in table.to_pylist()]
+        found = sorted(found, reverse=True)[:number]
+    return found
+
+
+def _largest(version: Version) -> list[tuple[int, str, str, str]]:
+    """The largest clusters, each with ids of some that were removed."""
     clusters = []
-    for size, kept, corpus in found:
+    for size, kept, corpus in largest_clusters(version, EXAMPLES):
         same = pc.field("duplicate_of") == kept
         holder = next(
             part
