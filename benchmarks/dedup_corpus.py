@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.sidebyside import documents
-from pipeline.steps.files.tables import KEEP_SCHEMA, TEXT_SCHEMA
+from pipeline.steps.corpus.decontamination import VERDICTS_SCHEMA
+from pipeline.steps.files.tables import TEXT_SCHEMA
 from pipeline.store.fingerprint import combined
 from pipeline.store.parquet import PartWriter
 from pipeline.store.versions import Draft, Part, Store, Work
@@ -76,7 +77,7 @@ def stored(store: Store, corpus: str, texts: Sequence[str]) -> None:
     """
     for stage, table, schema in (
         ("scrubbed", "documents", TEXT_SCHEMA),
-        ("quality", "verdicts", KEEP_SCHEMA),
+        ("quality", "verdicts", VERDICTS_SCHEMA),
     ):
         with store.making(
             Work(f"corpora/{corpus}/{stage}", "benchmark", {}, {"texts": combined(texts)})

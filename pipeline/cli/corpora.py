@@ -1,18 +1,17 @@
-"""Which corpora there are, and what each contributes to a recipe's training."""
+"""corpora: which corpora there are, and what each contributes to a training."""
 
 import argparse
 
+HELP = "List the ready-made corpora, or what each corpus of a recipe contributes to its training."
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    corpora = commands.add_parser(
-        "corpora",
-        help="ready-made corpora; with --recipe, what each corpus of a recipe contributes to its training",
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--recipe", metavar="R", help="show the corpora of this recipe: a path, or a name, such as gpu"
     )
-    corpora.add_argument("--recipe", metavar="R", help="a recipe's path, or the name of one that ships")
-    corpora.set_defaults(run=_corpora)
 
 
-def _corpora(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     if options.recipe is None:
         _ready_made()
     else:

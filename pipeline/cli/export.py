@@ -8,18 +8,14 @@ from tqdm import tqdm
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import SPLITS
 
-PARQUET = "parquet"
+PARQUET, MEGATRON = "parquet", "megatron"
+MOVED = ("datatrove", "llmc", "nanogpt")
+EXAMPLE = "examples/other_token_formats.py"
 LINKED = "Files may be links to those in the store: do not write to them"
-# What opens each format, said when it was written.
+# What opens each format: printed when it was written.
 READERS = {
     PARQUET: 'datasets.load_dataset("{out}"), or load_dataset("{out}", "<corpus>") for one of them',
-    "megatron": f"Megatron-LM, NeMo, GPT-NeoX: a data path is the path of a file without its .bin. {LINKED}",
-    "datatrove": f'DatatroveFolderDataset("{{out}}/train", seq_len=2048, token_size=2), 4 for ids above '
-    f"65,535. {LINKED}",
-    "llmc": 'llm.c: -i "{out}/tokens_train_*.bin" -j "{out}/tokens_val_*.bin"; ids above 65,535 only by its '
-    "train_llama3.py",
-    "nanogpt": "nanoGPT: put this directory below its data/, name it in `dataset`; with no meta.pkl its "
-    "vocabulary is 50,304",
+    MEGATRON: f"Megatron-LM, NeMo, GPT-NeoX: a data path is the path of a file without its .bin. {LINKED}",
 }
 
 
@@ -27,28 +23,40 @@ class UnknownCorpusError(PipelineError):
     """A corpus that the recipe does not have."""
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    export = commands.add_parser(
-        "export", help="the clean corpora as Parquet, or their token shards in the format of another program"
-    )
-    export.add_argument(
+class UnknownFormatError(PipelineError):
+    """A format that `export` does not write."""
+
+
+HELP = "Export the kept documents as Parquet, or the token shards for Megatron."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--format",
-        choices=tuple(READERS),
+        metavar="F",
         required=True,
-        help="parquet: kept documents; the others: token shards",
+        help=f"parquet: the kept documents; megatron: the token shards. For {', '.join(MOVED)}: {EXAMPLE}",
     )
-    export.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help="the directory to make")
-    export.add_argument("--corpus", metavar="C", nargs="+", help="these corpora only")
-    export.add_argument("--split", choices=SPLITS, help="this split only")
-    export.set_defaults(run=_export)
+    parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help="the directory to make")
+    parser.add_argument("--corpus", metavar="C", nargs="+", help="export these corpora only")
+    parser.add_argument("--split", choices=SPLITS, help="export this split only")
 
 
-def _export(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.steps.export.documents import export_documents
-    from pipeline.steps.export.tokens import TokenFormat, export_tokens
+    from pipeline.steps.export.tokens import export_tokens
     from pipeline.store.versions import default_store
 
+    if options.format in MOVED:
+        raise UnknownFormatError(
+            f"--format {options.format}: {EXAMPLE} writes this format from Megatron shards: export them with "
+            f"`--format megatron -o SHARDS`, then run `python {EXAMPLE} {options.format} SHARDS OUT`"
+        )
+    if options.format not in READERS:
+        raise UnknownFormatError(
+            f"--format: there is no format {options.format!r}; there are {', '.join(READERS)}"
+        )
     recipe, store = load_recipe(recipe_path()), default_store()
     for corpus in options.corpus or []:
         if corpus not in recipe.corpus_names:
@@ -64,9 +72,7 @@ def _export(options: argparse.Namespace) -> None:
                 store, corpora, splits, recipe.shards.validation_fraction, options.out, bar.update
             )
         else:
-            counts = export_tokens(
-                store, TokenFormat(options.format), corpora, splits, options.out, bar.update
-            )
+            counts = export_tokens(store, corpora, splits, options.out, bar.update)
     for name, number in counts.items():
         print(f"{name.replace('_', ' '):<32}{number:>14,}")
     print(f"\nwritten: {options.out}\nopened by {READERS[options.format].format(out=options.out)}")

@@ -1,4 +1,4 @@
-"""What the store holds that nothing needs any more."""
+"""gc: what the store holds that nothing needs any more."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,17 +8,16 @@ if TYPE_CHECKING:
     from pipeline.store.gc import Garbage
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    gc = commands.add_parser(
-        "gc", help="list stored versions that nothing names any more, and with --delete remove them"
-    )
-    gc.add_argument(
-        "--delete", action="store_true", help="remove them; without it, only say what that would free"
-    )
-    gc.set_defaults(run=_gc)
+HELP = "List the stored versions that nothing uses any more, and with --delete remove them."
 
 
-def _gc(options: argparse.Namespace) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--delete", action="store_true", help="remove them; without it, only list what that would free"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
     from pipeline.store import gc as garbage
     from pipeline.store.versions import default_store
 

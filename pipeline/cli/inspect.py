@@ -25,23 +25,24 @@ class InspectError(PipelineError):
     """A rule or a corpus that does not exist, or versions that do not belong together."""
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    inspect = commands.add_parser(
-        "inspect", help="what quality rejected by which rule; the documents that a rule, or dedup, removed"
-    )
-    inspect.add_argument(
+HELP = "Count the documents that quality rejected by rule, or show those that a rule or dedup removed."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "rule",
         metavar="RULE",
         nargs="?",
-        help="a quality rule, `exact`, `near` or `contaminated`: its documents; without one: how many each "
-        "rejected",
+        help="show the documents of this quality rule, or of `exact`, `near` or `contaminated`; default: "
+        "count the documents of every quality rule",
     )
-    inspect.add_argument("--corpus", metavar="C", help="of this corpus only")
-    inspect.add_argument("--limit", metavar="N", type=int, default=10, help="how many documents to show")
-    inspect.set_defaults(run=_inspect)
+    parser.add_argument("--corpus", metavar="C", help="look at this corpus only")
+    parser.add_argument(
+        "--limit", metavar="N", type=int, default=10, help="how many documents to show; default: %(default)s"
+    )
 
 
-def _inspect(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.stages.quality import QualityRule
     from pipeline.store.versions import default_store

@@ -1,4 +1,4 @@
-"""inspect-shards: what is in token shards, and whether they are sound."""
+"""inspect-shards: what is in token shards, and whether they are damaged."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -24,39 +24,43 @@ class ShardsError(PipelineError):
     """Shards that do not exist or are damaged."""
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    inspect = commands.add_parser(
-        "inspect-shards",
-        help="statistics of token shards, their first documents decoded, and whether they are sound",
-    )
-    inspect.add_argument(
+HELP = "Show statistics of token shards and their first documents, decoded, or check them for damage."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "what",
         metavar="CORPUS|PATH",
         nargs="?",
-        help="a corpus, a directory with shards, or one shard; else all of the recipe",
+        help="a corpus, a directory with shards, or one shard; default: all corpora of the recipe",
     )
-    inspect.add_argument("--split", choices=SPLITS, help="this split only")
-    inspect.add_argument("--documents", metavar="N", type=int, default=1, help="how many documents to decode")
-    inspect.add_argument(
+    parser.add_argument("--split", choices=SPLITS, help="look at this split only")
+    parser.add_argument(
+        "--documents",
+        metavar="N",
+        type=int,
+        default=1,
+        help="how many documents of each split to decode; default: %(default)s",
+    )
+    parser.add_argument(
         "--verify",
         action="store_true",
-        help="check hashes, index, ids, and how documents begin and end: reads everything",
+        help="read everything, and check hashes, index, ids, and how documents begin and end",
     )
-    inspect.add_argument(
+    parser.add_argument(
         "--tokenizer",
         metavar="T",
         type=Path,
-        help="a tokenizer.json or its directory; else the one in use, or the one beside PATH",
+        help="a tokenizer.json or its directory; default: the tokenizer in use, or the one next to PATH",
     )
-    inspect.set_defaults(run=_inspect)
 
 
-def _inspect(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     from pipeline.steps.tokens.shard_sets import vocabulary
     from trainer.data.shards import ShardError
 
     if options.documents < 0:
-        raise ShardsError(f"--documents {options.documents}: a number of documents is 0 or more")
+        raise ShardsError(f"--documents {options.documents}: give 0 or more")
     sets, known = _found(options.what, [options.split] if options.split else SPLITS)
     if options.tokenizer:
         known = vocabulary(options.tokenizer)

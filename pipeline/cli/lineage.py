@@ -1,6 +1,4 @@
-"""lineage: what a checkpoint was made from, and which checkpoints saw a corpus or a document. reproduce: how
-to make a checkpoint again.
-"""
+"""lineage: what a checkpoint was made from, and which checkpoints were trained on a corpus or a document."""
 
 import argparse
 import json
@@ -22,49 +20,33 @@ SHOWN = 12  # digits of a version
 
 
 class QuestionError(PipelineError):
-    """A question that cannot be asked like this."""
+    """Options of `lineage` that do not go together."""
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    lineage = commands.add_parser(
-        "lineage", help="what a checkpoint was made from; --corpus, --document: which checkpoints saw it"
-    )
-    lineage.add_argument(
+HELP = "Show what a checkpoint was made from, or which checkpoints were trained on a corpus or a document."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "checkpoint", metavar="CHECKPOINT", nargs="?", help="its directory, or its name in the UI: RUN-STEP"
     )
-    lineage.add_argument(
-        "--corpus", metavar="C", help="the checkpoints on disk that were trained on this corpus"
+    parser.add_argument(
+        "--corpus", metavar="C", help="list the checkpoints on disk that were trained on this corpus"
     )
-    lineage.add_argument(
+    parser.add_argument(
         "--version",
         metavar="V",
-        help="with --corpus: at this data version of a stage, or revision of its source",
+        help="with --corpus: only at this data version of a stage, or this revision of its source",
     )
-    lineage.add_argument(
+    parser.add_argument(
         "--document",
         metavar="ID",
-        help="what became of this document, and the checkpoints that were trained on it",
+        help="show what became of this document, and list the checkpoints that were trained on it",
     )
-    lineage.add_argument("--json", action="store_true", help="everything, as JSON")
-    lineage.set_defaults(run=_lineage)
-    reproduce = commands.add_parser(
-        "reproduce",
-        help="the commands that make a checkpoint again, byte for byte, and what they need in a directory",
-    )
-    reproduce.add_argument(
-        "checkpoint", metavar="CHECKPOINT", help="its directory, or its name in the UI: RUN-STEP"
-    )
-    reproduce.add_argument(
-        "-o",
-        "--out",
-        metavar="OUT",
-        type=Path,
-        help="the directory to make, ./RUN-STEP if not given; the run goes there too",
-    )
-    reproduce.set_defaults(run=_reproduce)
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
-def _lineage(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     asked = [options.checkpoint, options.corpus, options.document]
     if len(asked) - asked.count(None) != 1:
         raise QuestionError("lineage answers one question: name a CHECKPOINT, or --corpus, or --document")
@@ -88,20 +70,6 @@ def _lineage(options: argparse.Namespace) -> None:
         answer = [_of_document(one) for one in answers]
         lines = _saw_document(answers, options.document)
     print(json.dumps(answer, indent=1, ensure_ascii=False) if options.json else "\n".join(lines))
-
-
-def _reproduce(options: argparse.Namespace) -> None:
-    from pipeline.recipe.recipe import recipe_path
-    from pipeline.steps.lineage import reproduce as reproduction
-    from pipeline.steps.lineage.checkpoints import checkpoint
-
-    store = default_store()
-    one = checkpoint(store, options.checkpoint)
-    print(
-        "\n".join(
-            reproduction.write(store, one, options.out or Path(one.name), recipe_path().parent.absolute())
-        )
-    )
 
 
 def described(one: "Checkpoint") -> Iterator[str]:

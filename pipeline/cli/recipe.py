@@ -13,9 +13,11 @@ WIDTH = 100
 PAGE = Path(__file__).parents[2] / "docs" / "recipe.md"
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    recipe = commands.add_parser("recipe", help="what the settings of a recipe are")
-    what = recipe.add_mutually_exclusive_group()
+HELP = "Explain the settings of a recipe."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--explain",
         metavar="SETTING",
@@ -25,10 +27,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     what.add_argument(
         "--reference", action="store_true", help="write docs/recipe.md and the JSON Schema from the models"
     )
-    recipe.set_defaults(run=_recipe)
 
 
-def _recipe(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     if options.reference:
         _write_reference()
     else:

@@ -1,16 +1,15 @@
-"""What there is to know about the newest model."""
+"""summary: what there is to know about the newest model."""
 
 import argparse
 
-
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    summary = commands.add_parser(
-        "summary", help="where the model is, how good it is, two samples, how to open the UI"
-    )
-    summary.set_defaults(run=_summary)
+HELP = "Show where the newest model is, how good it is, two samples, and how to open the UI."
 
 
-def _summary(options: argparse.Namespace) -> None:
+def add_arguments(_: argparse.ArgumentParser) -> None:
+    """There are none."""
+
+
+def run(_: argparse.Namespace) -> None:
     from pipeline.reports.summary import summary
     from pipeline.store.versions import default_store
 

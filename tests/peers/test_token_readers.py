@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.steps.export.tokens import TokenFormat, write
+from examples import other_token_formats
+from pipeline.steps.export.tokens import write
 from pipeline.steps.tokens.shard_sets import ShardSet
 from trainer.data.shards import ShardWriter, TokenStream
 
@@ -35,13 +36,6 @@ def shards(
     return ShardSet("corpus", "train", tuple(prefixes)), written, dtype
 
 
-def exported(shards: ShardSet, chosen: TokenFormat, directory: Path) -> Path:
-    out = directory / chosen
-    out.mkdir()
-    write(chosen, [shards], out, lambda tokens: None)
-    return out
-
-
 def test_megatrons_own_reader_returns_the_documents_we_wrote(shards, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -49,7 +43,9 @@ def test_megatrons_own_reader_returns_the_documents_we_wrote(shards, tmp_path):
             "megatron.core.datasets.indexed_dataset", reason="needs megatron-core, the reader"
         )
     found, written, dtype = shards
-    out = exported(found, TokenFormat.MEGATRON, tmp_path)
+    out = tmp_path / "megatron"
+    out.mkdir()
+    write([found], out, lambda tokens: None)
     for prefix, documents in zip(found.prefixes, written, strict=True):
         dataset = indexed_dataset.IndexedDataset(str(out / "corpus" / "train" / prefix.name))
         assert len(dataset) == len(documents)
@@ -66,7 +62,9 @@ def test_datatroves_folder_dataset_returns_our_windows_and_where_documents_begin
     from datatrove.utils.dataset import DatatroveFolderDataset
 
     found, written, dtype = shards
-    out = exported(found, TokenFormat.DATATROVE, tmp_path)
+    out = tmp_path / "datatrove"
+    out.mkdir()
+    other_token_formats.datatrove([found], out)
     dataset = DatatroveFolderDataset(
         str(out / "train"), SEQ_LEN, token_size=dtype.itemsize, return_positions=True
     )

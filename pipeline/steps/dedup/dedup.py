@@ -20,7 +20,7 @@ from pipeline.stages import dedup
 from pipeline.steps.corpus import decontamination
 from pipeline.steps.dedup import verification
 from pipeline.steps.dedup.candidates import link
-from pipeline.steps.dedup.signatures import Signed, laid_out, sign
+from pipeline.steps.dedup.signatures import Corpora, Signed, laid_out, sign, sources
 from pipeline.store import keys, staleness
 from pipeline.store.engine import Engine
 from pipeline.store.parquet import PartWriter, batches
@@ -45,7 +45,14 @@ def deduplicate(
     """
     if decontaminated:
         staleness.check({key: store.current(key) for key in decontamination.searched_keys(corpora)})
-    versions = [sign(store, engine, corpus, params, decontaminated) for corpus in corpora]
+    return decide(store, engine, {name: sources(store, name, decontaminated) for name in corpora}, params)
+
+
+def decide(store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupParams) -> Version:
+    """Table `decisions`, as `deduplicate`: of the text of each corpus, but for what its verdict tables leave
+    out.
+    """
+    versions = [sign(store, engine, corpus, tables, params) for corpus, tables in corpora.items()]
     inputs = {version.key: version.data_version for version in versions}
     # The order decides which of two duplicates stays. An input and no setting, since most parts remain as
     # they are when a corpus is added.
@@ -53,7 +60,7 @@ def deduplicate(
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
-        signed = laid_out(store, corpora, versions, decontaminated)
+        signed = laid_out(corpora, versions)
         clusters = dedup.clustered(link(engine, signed, params))
         decided = dedup.decide(clusters, verification.verify(store, engine, signed, clusters, params))
         return draft.publish(_parts(draft, engine, signed, decided))

@@ -2,7 +2,7 @@
 compared by, without their text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,9 @@ from pipeline.store.parquet import PartWriter, kept_batches
 from pipeline.store.parts import PartTask, derive, part_tasks
 from pipeline.store.versions import File, Part, Store, Version, Work
 from trainer.system.durable import atomic_file
+
+Tables = Sequence[tuple[Version, str]]  # (version, table): the text of a corpus, then its verdicts
+Corpora = Mapping[str, Tables]  # in the order in which they keep their documents
 
 SCALARS = ["id", "exact", "length"]
 RUN_SCHEMA = pa.schema(
@@ -49,20 +52,17 @@ class Signed:
         return slice(*np.searchsorted(rows, [self.start, self.start + self.rows]))
 
 
-def sign(
-    store: Store, engine: Engine, corpus: str, params: dedup.DedupParams, decontaminated: bool
-) -> Version:
+def sign(store: Store, engine: Engine, corpus: str, tables: Tables, params: dedup.DedupParams) -> Version:
     """Table `signatures` (id, exact hash, length) and `runs`: the keys of the exact hash and of each band,
     ascending, with their rows.
     """
-    sources = _sources(store, corpus, decontaminated)
-    inputs = {version.key: version.data_version for version, _ in sources}
+    inputs = {version.key: version.data_version for version, _ in tables}
     work = Work(keys.signatures(corpus), dedup.VERSION, params, inputs)
-    return derive(store, engine, work, part_tasks(work, sources), partial(_sign_part, params=params))
+    return derive(store, engine, work, part_tasks(work, tables), partial(_sign_part, params=params))
 
 
-def _sources(store: Store, corpus: str, decontaminated: bool) -> list[tuple[Version, str]]:
-    """The text of a corpus and the tables that leave some of it out, as (version, table)."""
+def sources(store: Store, corpus: str, decontaminated: bool) -> Tables:
+    """The documents of a corpus in the store, quality's verdicts and, if asked for, decontamination's."""
     found = [
         (store.current(keys.scrubbed(corpus)), "documents"),
         (store.current(keys.quality(corpus)), "verdicts"),
@@ -70,19 +70,16 @@ def _sources(store: Store, corpus: str, decontaminated: bool) -> list[tuple[Vers
     return [*found, (store.current(keys.contamination(corpus)), "verdicts")] if decontaminated else found
 
 
-def laid_out(
-    store: Store, corpora: Sequence[str], versions: Sequence[Version], decontaminated: bool
-) -> list[Signed]:
+def laid_out(corpora: Corpora, versions: Sequence[Version]) -> list[Signed]:
     """All parts in the order of the corpora, with the global rows of their documents."""
     signed: list[Signed] = []
     start = 0
     for priority, (corpus, version) in enumerate(zip(corpora, versions, strict=True)):
-        sources = [
-            (source, {part.name: part for part in source.parts}, table)
-            for source, table in _sources(store, corpus, decontaminated)
+        tables = [
+            (source, {part.name: part for part in source.parts}, table) for source, table in corpora[corpus]
         ]
         for part in version.parts:
-            files = tuple(source.file(parts[part.name], table) for source, parts, table in sources)
+            files = tuple(source.file(parts[part.name], table) for source, parts, table in tables)
             rows = part.counts["documents"]
             signed.append(
                 Signed(

@@ -3,8 +3,10 @@ own.
 """
 
 import logging
+from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 from pipeline.recipe.shards import ShardParams
 from pipeline.stages import tokenizer as bpe
@@ -20,6 +22,9 @@ VERSION = "shards-2"
 # One process encodes on all cores and reads ahead, so that two are no faster until there is so much more to
 # do than in other stages.
 PROCESSES_PAY_LATER = 8
+
+SLOW = "encoding with `tokenizers`, 50 times slower: the fast encoder does not support this tokenizer: %s"
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -68,12 +73,7 @@ def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> 
         )
     slow = bpe.unsupported(frozen(tokenizer.path).tokenizer_json)
     if slow:
-        log.info(
-            "%s: by `tokenizers`, some fifty times slower than the fast encoder, which does not take this "
-            "tokenizer: %s",
-            work.key,
-            slow,
-        )
+        log.info(f"%s: {SLOW}", work.key, slow)
     version = derive(
         store,
         engine,
@@ -101,28 +101,31 @@ def prefixes(version: Version, split: str) -> list[Path]:
     return [version.file(part, table).with_suffix("") for part, table in tables]
 
 
-def _tokenize_part(task: PartTask, directory: Path, tokenizer: Path, params: ShardParams, fast: bool) -> Part:
+def with_fallback(write: Callable[[bool], Result], fast: bool, what: str) -> Result:
+    """`write(fast)`; if the fast encoder turns out to give other ids than `tokenizers`, `write(False)`."""
     try:
-        return _write_part(task, directory, tokenizer, params, fast)
+        return write(fast)
     except bpe.MismatchError as error:
         log.warning(
-            "%s: %s; this part is encoded by `tokenizers` instead. Please report the document to gigatoken",
-            task.name,
+            "%s: %s; it is encoded again with `tokenizers`. Please report the document to gigatoken",
+            what,
             error,
         )
-        part = _write_part(task, directory, tokenizer, params, fast=False)
-        part.counts["encoder_fallbacks"] = 1
-        return part
+        return write(False)
 
 
-def _write_part(task: PartTask, directory: Path, tokenizer: Path, params: ShardParams, fast: bool) -> Part:
-    encoder, tokenizer_sha256 = _encoder(tokenizer, fast)
-    writing = SplitShards(directory, task.name, encoder, params.validation_fraction, params.shard_tokens)
-    writing.write(kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]))
-    files, counts = writing.finish(
-        directory / "shards" / f"{task.name}.json", {"tokenizer_sha256": tokenizer_sha256}
-    )
-    return Part(task.name, task.fingerprint, files, counts | {"encoder_fallbacks": 0})
+def _tokenize_part(task: PartTask, directory: Path, tokenizer: Path, params: ShardParams, fast: bool) -> Part:
+    def write(with_fast: bool) -> Part:
+        encoder, sha256 = _encoder(tokenizer, with_fast)
+        writing = SplitShards(directory, task.name, encoder, params.validation_fraction, params.shard_tokens)
+        writing.write(kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]))
+        files, counts = writing.finish(
+            directory / "shards" / f"{task.name}.json", {"tokenizer_sha256": sha256}
+        )
+        fallbacks = int(fast and not with_fast)
+        return Part(task.name, task.fingerprint, files, counts | {"encoder_fallbacks": fallbacks})
+
+    return with_fallback(write, fast, task.name)
 
 
 # loading takes as long as encoding 10 MB, and a warm encoder is twice as fast as a new one

@@ -3,8 +3,9 @@ is.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from pipeline.steps.tokens.holdout import held_out
 from pipeline.store import keys
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.kept_documents import kept_documents
-from pipeline.store.parts import add
+from pipeline.store.parts import Counts, add
 from pipeline.store.versions import Draft, File, Part, Store, Version, Work
 from trainer.system.durable import write_atomically
 
@@ -92,23 +93,40 @@ def _sample(
     corpora: Sequence[str],
     params: bpe.TokenizerParams,
     validation_fraction: float,
-    counts: dict[str, int],
+    counts: Counts,
 ) -> Iterator[list[str]]:
     """Texts to train on, at most `sample_bytes`, chosen by their ids within each corpus; counts them."""
     sizes = {corpus: store.current(keys.scrubbed(corpus)).counts["text_bytes"] for corpus in corpora}
-    for corpus, left in bpe.budgets(sizes, params.sample_bytes).items():
-        share = left / max(sizes[corpus], 1)
-        for batch in kept_documents(store, corpus):
-            ids = batch.column("id")
-            taken = ~held_out(ids, validation_fraction) & (bpe.share_of(ids, "tokenizer") < share)
-            texts = bpe.cut(batch.column("text").filter(pa.array(taken)), params.max_document_chars)
-            used = np.cumsum(pc.binary_length(texts).to_numpy())
-            fitting = int(np.searchsorted(used, left, side="right"))
-            yield texts[:fitting].to_pylist()
-            add(counts, {"documents": fitting, "text_bytes": int(used[fitting - 1]) if fitting else 0})
-            if fitting < len(texts):
-                break
-            left -= int(used[-1]) if len(used) else 0
+    for corpus, budget in bpe.budgets(sizes, params.sample_bytes).items():
+        chosen = partial(
+            _chosen, validation_fraction=validation_fraction, share=budget / max(sizes[corpus], 1)
+        )
+        texts = map(chosen, kept_documents(store, corpus))
+        yield from sample(texts, params.max_document_chars, budget, counts)
+
+
+def _chosen(documents: pa.RecordBatch, validation_fraction: float, share: float) -> pa.Array:
+    ids = documents.column("id")
+    taken = ~held_out(ids, validation_fraction) & (bpe.share_of(ids, "tokenizer") < share)
+    return documents.column("text").filter(pa.array(taken))
+
+
+def sample(
+    texts: Iterable[pa.Array], max_document_chars: int, budget: int, counts: Counts
+) -> Iterator[list[str]]:
+    """The first texts that fit into `budget` bytes, each cut to `max_document_chars`; counts documents and
+    bytes.
+    """
+    for column in texts:
+        cut = bpe.cut(column, max_document_chars)
+        used = np.cumsum(pc.binary_length(cut).to_numpy())
+        fitting = int(np.searchsorted(used, budget, side="right"))
+        size = int(used[fitting - 1]) if fitting else 0
+        yield cut[:fitting].to_pylist()
+        add(counts, {"documents": fitting, "text_bytes": size})
+        if fitting < len(cut):
+            return
+        budget -= size
 
 
 def _publish(draft: Draft, contents: Mapping[str, str], counts: Mapping[str, int]) -> Version:

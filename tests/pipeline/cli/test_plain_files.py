@@ -15,7 +15,7 @@ import pytest
 from pipeline.cli import main
 from pipeline.sources.ids import document_id, location
 from pipeline.stages import dedup, pii, quality
-from pipeline.steps.files import tables
+from pipeline.steps.files import documents, tables
 from pipeline.store.engine import LocalEngine
 
 ROOT = Path(__file__).parents[3]
@@ -121,7 +121,7 @@ def test_a_document_without_an_id_gets_a_stable_one(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "a.jsonl", {"text": "one"}, {"text": "two", "id": "own"})
     succeeds("scrub", source, "-o", tmp_path / "out")
     assert [row["id"] for row in rows(tmp_path / "out" / "documents.parquet")] == [
-        document_id(tables.CORPUS, location("a.jsonl", 1)),
+        document_id(documents.CORPUS, location("a.jsonl", 1)),
         "own",
     ]
 
@@ -239,7 +239,7 @@ def test_the_exit_status_of_a_mistake_is_2(tmp_path: Path) -> None:
     assert (status, said, errors.count("\n")) == (2, "", 1)
 
 
-COMMANDS: dict[str, tuple[Callable[..., tables.Outcome], Any]] = {
+COMMANDS: dict[str, tuple[Callable[..., documents.Outcome], Any]] = {
     "scrub": (tables.scrub, pii.PiiParams()),
     "quality": (tables.judge, quality.PROFILES["default"]),
     "dedup": (tables.deduplicate, dedup.DedupParams()),

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from pipeline.steps.files.tables import KEEP_SCHEMA, TEXT_SCHEMA
+from pipeline.steps.corpus.decontamination import VERDICTS_SCHEMA
+from pipeline.steps.files.tables import TEXT_SCHEMA
 from pipeline.store.fingerprint import combined
 from pipeline.store.parquet import PartWriter
 from pipeline.store.versions import Draft, Part, Store, Work
@@ -20,7 +21,7 @@ def put(
     """
     for stage, table, schema in (
         ("scrubbed", "documents", TEXT_SCHEMA),
-        ("quality", "verdicts", KEEP_SCHEMA),
+        ("quality", "verdicts", VERDICTS_SCHEMA),
     ):
         made_from = combined(
             f"{name} {key} {text} {key in rejected}"

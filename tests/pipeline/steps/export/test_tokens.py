@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.steps.export import tokens as export_tokens
-from pipeline.steps.export.tokens import ExportError, TokenFormat, write
+from examples import other_token_formats
+from pipeline.cli import main
+from pipeline.steps.export.tokens import ExportError, write
 from pipeline.steps.tokens.shard_sets import ShardSet
-from trainer.data.shards import ShardWriter, bin_path
+from trainer.data.shards import ShardError, ShardWriter, bin_path
 
 Documents = list[list[int]]
 documents_strategy = st.lists(
@@ -45,12 +46,16 @@ def stored(folder: Path, found: dict[str, list[Documents]], dtype: str = "uint16
     return sets
 
 
-def export(
-    folder: Path, chosen: TokenFormat, found: dict[str, list[Documents]], dtype: str = "uint16"
-) -> Path:
+def export(folder: Path, chosen: str, found: dict[str, list[Documents]], dtype: str = "uint16") -> Path:
+    """As a user does: shards exported for Megatron; for another program the example reads these."""
+    exported = folder / "megatron"
+    exported.mkdir()
+    write(stored(folder, found, dtype), exported, lambda tokens: None)
+    if chosen == "megatron":
+        return exported
     out = folder / chosen
     out.mkdir()
-    write(chosen, stored(folder, found, dtype), out, lambda tokens: None)
+    other_token_formats.FORMATS[chosen](other_token_formats.shard_sets(exported), out)
     return out
 
 
@@ -69,7 +74,7 @@ def flat(found: dict[str, list[Documents]], split: str) -> list[int]:
 @given(corpora(), st.sampled_from(["uint16", "uint32"]))
 def test_megatron_finds_each_document_by_the_index(found: dict[str, list[Documents]], dtype: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        out = export(Path(folder), TokenFormat.MEGATRON, found, dtype)
+        out = export(Path(folder), "megatron", found, dtype)
         for name, shards in found.items():
             for number, documents in enumerate(shards):
                 prefix = out / name.replace("-", "/") / f"part.{number:05d}"
@@ -100,7 +105,7 @@ def test_megatron_finds_each_document_by_the_index(found: dict[str, list[Documen
 @given(corpora(), st.sampled_from(["uint16", "uint32"]))
 def test_datatrove_finds_each_document_by_its_end(found: dict[str, list[Documents]], dtype: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        out = export(Path(folder), TokenFormat.DATATROVE, found, dtype)
+        out = export(Path(folder), "datatrove", found, dtype)
         for name, shards in found.items():
             corpus, _, split = name.partition("-")
             for number, documents in enumerate(shards):
@@ -119,9 +124,9 @@ def test_llmc_reads_a_header_and_as_many_tokens_as_it_says(
     found: dict[str, list[Documents]], dtype: str, file_tokens: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export_tokens, "LLMC_FILE_TOKENS", file_tokens)
-        patch.setattr(export_tokens, "BLOCK_TOKENS", 7)
-        out = export(Path(folder), TokenFormat.LLMC, found, dtype)
+        patch.setattr(other_token_formats, "LLMC_FILE_TOKENS", file_tokens)
+        patch.setattr(other_token_formats, "BLOCK_TOKENS", 7)
+        out = export(Path(folder), "llmc", found, dtype)
         for split, name in (("train", "train"), ("validation", "val")):
             read, sizes = [], []
             for path in sorted(out.glob(f"tokens_{name}_*.bin")):
@@ -142,8 +147,8 @@ def test_llmc_reads_a_header_and_as_many_tokens_as_it_says(
 @given(corpora())
 def test_nanogpt_maps_one_file_for_each_split(found: dict[str, list[Documents]]) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export_tokens, "BLOCK_TOKENS", 7)
-        out = export(Path(folder), TokenFormat.NANOGPT, found)
+        patch.setattr(other_token_formats, "BLOCK_TOKENS", 7)
+        out = export(Path(folder), "nanogpt", found)
         assert np.memmap(out / "train.bin", np.uint16, mode="r").tolist() == flat(found, "train")
         held_out = flat(found, "validation")
         assert (out / "val.bin").exists() == bool(held_out)
@@ -152,15 +157,44 @@ def test_nanogpt_maps_one_file_for_each_split(found: dict[str, list[Documents]])
 
 def test_nanogpt_is_refused_ids_that_it_would_read_wrongly(tmp_path: Path) -> None:
     with pytest.raises(
-        ExportError, match="nanogpt reads uint16, but these shards hold ids above 65,535: export to megatron"
+        ShardError,
+        match="nanoGPT reads uint16, but these shards hold ids above 65,535: write datatrove or llmc",
     ):
-        export(tmp_path, TokenFormat.NANOGPT, {"a-train": [[[70_000]]]}, "uint32")
+        export(tmp_path, "nanogpt", {"a-train": [[[70_000]]]}, "uint32")
 
 
-@pytest.mark.parametrize("chosen", TokenFormat)
-def test_a_damaged_shard_is_not_exported(tmp_path: Path, chosen: TokenFormat) -> None:
+def test_a_damaged_shard_is_not_exported(tmp_path: Path) -> None:
     sets = stored(tmp_path, {"a-train": [[[1, 2, 3]]]})
     bin_path(sets[0].prefixes[0]).write_bytes(b"cut")
     (tmp_path / "out").mkdir()
     with pytest.raises(ExportError, match=r"part.00000.bin: 3 bytes, but its index counts 3 tokens"):
-        write(chosen, sets, tmp_path / "out", lambda tokens: None)
+        write(sets, tmp_path / "out", lambda tokens: None)
+
+
+@pytest.mark.parametrize("chosen", other_token_formats.FORMATS)
+def test_a_damaged_shard_is_not_written_in_another_format(tmp_path: Path, chosen: str) -> None:
+    sets = stored(tmp_path, {"a-train": [[[1, 2, 3]]]})
+    bin_path(sets[0].prefixes[0]).write_bytes(b"cut")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ShardError, match=r"part.00000.bin: 3 bytes, but its index counts 3 tokens"):
+        other_token_formats.FORMATS[chosen](sets, tmp_path / "out")
+
+
+@pytest.mark.parametrize("chosen", other_token_formats.FORMATS)
+def test_a_format_that_moved_names_the_example(chosen: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "--format", chosen, "-o", "out"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"`python examples/other_token_formats.py {chosen} SHARDS OUT`" in said
+
+
+def test_the_example_runs_on_what_tokenize_or_export_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exported = export(tmp_path, "megatron", {"a-train": [[[1, 2, 3]]], "b-train": [[[4]]]})
+    for shards, expected in ((exported, [1, 2, 3, 4]), (exported / "a", [1, 2, 3])):
+        out = tmp_path / f"nanogpt-{len(expected)}"
+        monkeypatch.setattr("sys.argv", ["other_token_formats.py", "nanogpt", str(shards), str(out)])
+        other_token_formats.main()
+        assert np.fromfile(out / "train.bin", np.uint16).tolist() == expected
+        assert f"written: {out}" in capsys.readouterr().out

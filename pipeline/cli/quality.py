@@ -1,0 +1,45 @@
+"""quality: signals and verdicts for the documents of plain files."""
+
+import argparse
+
+from pipeline.cli.plain_files import (
+    UsageError,
+    add_in_and_out,
+    progress_bar,
+    report_removed,
+    worker_processes,
+)
+
+HELP = "Measure and judge the quality of each document in files: writes OUT/verdicts.parquet."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_in_and_out(parser, "the directory for the results")
+    parser.add_argument(
+        "--profile", metavar="P", default="default", help="the profile of thresholds; default: %(default)s"
+    )
+    parser.add_argument(
+        "--languages", metavar="A,B", help="keep documents in these languages only, such as en,de"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    from pipeline.stages.language import LANGUAGES
+    from pipeline.stages.quality import PROFILES
+    from pipeline.steps.files import tables
+
+    if options.profile not in PROFILES:
+        raise UsageError(
+            f"--profile: there is no profile {options.profile!r}; there are {', '.join(PROFILES)}"
+        )
+    languages = None if options.languages is None else tuple(options.languages.split(","))
+    unknown = sorted(set(languages or ()) - LANGUAGES)
+    if unknown:
+        raise UsageError(
+            f"--languages: {unknown[0]!r} is not a language that can be detected; there are "
+            f"{' '.join(sorted(LANGUAGES))}"
+        )
+    params = PROFILES[options.profile].model_copy(update={"languages": languages})
+    with worker_processes() as engine, progress_bar("quality") as progress:
+        outcome = tables.judge(options.paths, options.out, params, engine, progress)
+    report_removed(outcome, "rejected")

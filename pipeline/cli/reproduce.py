@@ -1,0 +1,31 @@
+"""reproduce: how to make a checkpoint again."""
+
+import argparse
+from pathlib import Path
+
+HELP = "Print the commands that make a checkpoint again, byte for byte, and write the files they need."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="its directory, or its name in the UI: RUN-STEP"
+    )
+    parser.add_argument(
+        "-o",
+        "--out",
+        metavar="OUT",
+        type=Path,
+        help="the directory to make, for these files and for the run; default: ./RUN-STEP",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    from pipeline.recipe.recipe import recipe_path
+    from pipeline.steps.lineage import reproduce
+    from pipeline.steps.lineage.checkpoints import checkpoint
+    from pipeline.store.versions import default_store
+
+    store = default_store()
+    found = checkpoint(store, options.checkpoint)
+    out = options.out or Path(found.name)
+    print("\n".join(reproduce.write(store, found, out, recipe_path().parent.absolute())))

@@ -1,0 +1,41 @@
+"""scrub: personal data and secrets replaced in plain files."""
+
+import argparse
+
+from pipeline.cli.plain_files import (
+    UsageError,
+    add_in_and_out,
+    breakdown,
+    progress_bar,
+    report,
+    worker_processes,
+)
+
+HELP = "Replace personal data and secrets in files: writes OUT/documents.parquet and OUT/spans.parquet."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_in_and_out(parser, "the directory for the results")
+    parser.add_argument("--kinds", metavar="A,B", help="replace these kinds only; default: all kinds")
+    parser.add_argument(
+        "--replacement",
+        choices=("placeholder", "format"),
+        default="placeholder",
+        help="put in [EMAIL] and the like, or a fixed value of the same format; default: %(default)s",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    from pipeline.stages.pii import PiiKind, PiiParams
+    from pipeline.steps.files import tables
+
+    names = list(PiiKind) if options.kinds is None else options.kinds.split(",")
+    unknown = [name for name in names if name not in list(PiiKind)]
+    if unknown:
+        raise UsageError(f"--kinds: there is no kind {unknown[0]!r}; there are {', '.join(PiiKind)}")
+    params = PiiParams(kinds=tuple(PiiKind(name) for name in names), replacement=options.replacement)
+    with worker_processes() as engine, progress_bar("scrub") as progress:
+        outcome = tables.scrub(options.paths, options.out, params, engine, progress)
+    counts = outcome.counts
+    rows = [("documents", counts["documents"]), ("with PII", counts["documents_with_pii"])]
+    report([*rows, *breakdown("PII", counts, "spans")], outcome)

@@ -1,0 +1,64 @@
+"""tokenize: token shards made of plain files."""
+
+import argparse
+
+from pipeline.cli.plain_files import UsageError, add_in_and_out, progress_bar, report
+
+HELP = "Encode files as Megatron token shards: writes OUT/train/*.bin and *.idx, and a copy of the tokenizer."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_in_and_out(parser, "the directory to make")
+    parser.add_argument(
+        "--tokenizer",
+        metavar="T",
+        required=True,
+        help="a tokenizer.json, a directory that holds one, or the name of a repository on the Hub",
+    )
+    for option, verb, key in (("--begin-of-text", "begins", "bos"), ("--end-of-text", "ends", "eos")):
+        parser.add_argument(
+            option,
+            metavar="TOKEN",
+            help=f"the token that {verb} each document; default: the tokenizer's {key}_token",
+        )
+    parser.add_argument(
+        "--validation-fraction",
+        metavar="F",
+        type=float,
+        default=0.0,
+        help="hold out this share of the documents, chosen by their ids; default: %(default)s",
+    )
+    parser.add_argument(
+        "--shard-tokens",
+        metavar="N",
+        type=int,
+        default=100_000_000,
+        help="tokens per shard at most; a longer document has a shard of its own; default: %(default)s",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    from pipeline.stages.tokenizer import ExistingTokenizer
+    from pipeline.steps.files import tokens
+
+    if not 0 <= options.validation_fraction < 1:
+        raise UsageError(
+            f"--validation-fraction {options.validation_fraction}: a share is at least 0 and below 1"
+        )
+    if options.shard_tokens < 1:
+        raise UsageError(f"--shard-tokens {options.shard_tokens}: a shard holds at least 1 token")
+    tokenizer = ExistingTokenizer(
+        source=options.tokenizer, begin_of_text=options.begin_of_text, end_of_text=options.end_of_text
+    )
+    with progress_bar("tokenize") as progress:
+        outcome = tokens.tokenize(
+            options.paths, options.out, tokenizer, options.validation_fraction, options.shard_tokens, progress
+        )
+    counts = outcome.counts
+    splits = ("train", "validation") if counts["validation_documents"] else ("train",)
+    rows = [
+        (f"{split} {what}", counts[f"{split}_{what}"])
+        for split in splits
+        for what in ("documents", "tokens", "shards")
+    ]
+    report([*rows, ("without text", counts["empty_documents"])], outcome)

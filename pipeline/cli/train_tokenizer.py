@@ -1,0 +1,51 @@
+"""train-tokenizer: a tokenizer made of plain files."""
+
+import argparse
+
+from pipeline.cli.plain_files import UsageError, add_in_and_out, progress_bar, report
+
+HELP = "Train a byte-level BPE tokenizer on files: writes OUT/tokenizer.json and the files of AutoTokenizer."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_in_and_out(parser, "the directory to make")
+    parser.add_argument(
+        "--vocab-size",
+        metavar="N",
+        type=int,
+        default=8192,
+        help="entries, special tokens included; default: %(default)s",
+    )
+    parser.add_argument(
+        "--pattern",
+        choices=("llama3", "gpt2"),
+        default="llama3",
+        help="the pattern that splits text into words, which no merge crosses; default: %(default)s",
+    )
+    parser.add_argument("--single-digits", action="store_true", help="split numbers into digits")
+    parser.add_argument(
+        "--sample-bytes",
+        metavar="N",
+        type=int,
+        default=1_000_000_000,
+        help="train on at most this many bytes of text, in the order of the files; default: %(default)s",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    from pydantic import ValidationError
+
+    from pipeline.stages.tokenizer import TokenizerParams
+    from pipeline.steps.files import tokens
+
+    names = ("vocab_size", "pattern", "single_digits", "sample_bytes")
+    try:
+        params = TokenizerParams.model_validate({name: getattr(options, name) for name in names})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(
+            f"--{str(first['loc'][0]).replace('_', '-')} {first['input']}: {first['msg']}"
+        ) from None
+    with progress_bar("reading") as progress:
+        outcome = tokens.train_tokenizer(options.paths, options.out, params, progress)
+    report([("entries", params.vocab_size), ("documents", outcome.counts["documents"])], outcome)
