@@ -48,16 +48,16 @@ class FilesConfig(Columns, Paths):
         try:
             return codecs.lookup(encoding).name
         except LookupError as error:
-            raise ValueError(f"{encoding!r} is no encoding that Python knows") from error
+            raise ValueError(f"{encoding!r} is not an encoding that Python knows") from error
 
 
 @dataclass(frozen=True)
 class FilesSource:
-    """One unit per file, fingerprinted by content; one unit for all when `max_documents` makes each depend on
-    those before.
+    """One unit per file, fingerprinted by content. With `max_documents`, one unit for all files, because what
+    a file gives then depends on the files before it.
 
-    `keep_ids` is for who reads the files alone, with no other corpus beside them: documents keep the ids that
-    they bring. `sha256` hashes a file, or remembers its hash.
+    With `keep_ids`, documents keep the ids that they bring, for files read without other corpora. `sha256`
+    hashes a local file, or recalls its hash.
     """
 
     corpus: str
@@ -79,15 +79,13 @@ class FilesSource:
         )
 
     def read_all(self, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """All files as one unit, in the order of their names: of documents with one id, the later is set
-        aside whatever its file.
+        """All files as one unit, in the order of their names. A second document with the same id is rejected,
+        even from another file.
         """
         return self._read(list(self._known), rejects)
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of each file on disk, 0 for what cannot be looked at, in the order in which `read_all`
-        reads them.
-        """
+        """The bytes of each file on disk, 0 for an inaccessible file, in the order of `read_all`."""
         return {name: _size(file) for name, file in self._known.items()}
 
     def _read(self, names: list[str], rejects: Rejects) -> Iterator[pa.RecordBatch]:
@@ -146,7 +144,7 @@ class FilesSource:
 
     @cached_property
     def _known(self) -> Files:
-        """Listed once for all units that one process reads."""
+        """Listed once per process, for all of its units."""
         return self._files()
 
     def _files(self) -> Files:

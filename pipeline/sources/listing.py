@@ -1,4 +1,4 @@
-"""Which files a corpus is made of: paths, globs and URLs, each with a name that holds no machine."""
+"""The files of a corpus, found by paths, globs and URLs, and named independently of this machine."""
 
 import glob
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class Paths(Params):
         "which may hold globs too. Relative paths start at the recipe's directory. The query of a URL is "
         "not recorded, so a URL that is signed again is still the same source.",
     )
-    # private: where a corpus lies is no part of what it is
+    # private: the place of a corpus is not part of its fingerprint
     _directory: Path = PrivateAttr(default_factory=Path)
 
     @field_serializer("paths")
@@ -34,13 +34,13 @@ class Paths(Params):
         return tuple(map(without_queries, paths))
 
     def anchored(self, directory: Path) -> Self:
-        """The same, with relative paths starting at `directory` instead of the working directory."""
+        """A copy that resolves relative paths against `directory` instead of the working directory."""
         anchored = self.model_copy()
         anchored._directory = directory
         return anchored
 
     def patterns(self) -> list[str]:
-        """The paths as they are on this machine, and URLs."""
+        """The URLs, and the paths as they are on this machine."""
         return [
             path if is_url(path) else str(self._directory / Path(path).expanduser()) for path in self.paths
         ]
@@ -51,14 +51,14 @@ def is_url(path: str) -> bool:
 
 
 def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) -> Files:
-    """The files by name, in the order of their names; `wanted` chooses by name among what a glob finds.
-    Raises SourceError.
+    """The files by name, in the order of their names. Of the directories that a glob matches, only those with
+    a `wanted` name are kept. Raises SourceError.
 
-    A name is the path below what is fixed in its pattern, so no machine is in it.
+    A name is the path below the fixed part of its pattern, so it is the same on every machine.
     """
     if any(map(_holds_credentials, patterns)):
         raise SourceError(
-            f"corpus {corpus!r}: a URL in its paths holds a user name or a password; give those in the "
+            f"corpus {corpus!r}: a URL in its `paths` holds a user name or a password; set them in the "
             "environment instead"
         )
     files: Files = {}
@@ -77,7 +77,7 @@ def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) 
 
 
 def unit(name: str, file: SourceFile, sha256: Hash) -> Unit:
-    """What cannot be read is a unit too, so that reading names it."""
+    """The unit of a file. An unreadable file is a unit too, so that reading reports it."""
     try:
         return Unit(name, file.fingerprint(sha256), file.size() or 0)
     except OSError as error:
@@ -104,7 +104,7 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> Files:
 
     try:
         filesystem, path = url_to_fs(pattern)
-        filesystem.invalidate_cache()  # listings are remembered by a process that watches a corpus for days
+        filesystem.invalidate_cache()  # a process that watches a corpus for days must not see an old listing
         if not _has_star(path):
             info = filesystem.info(path)
             return {PurePosixPath(urlsplit(path).path).name: RemoteFile(filesystem, path, info)}
@@ -125,19 +125,19 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> Files:
         raise SourceError(
             f"corpus {corpus!r}: {pattern} needs a package that is not installed: {error}"
         ) from error
-    except Exception as error:  # each file system raises its own
+    except Exception as error:  # each file system raises its own classes
         raise SourceError(
             f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}"
         ) from error
 
 
 def _full_info(filesystem: Any, place: str, info: dict[str, Any]) -> dict[str, Any]:
-    """A web server's listing gives neither sizes nor tags."""
+    """The listing of a web server has neither sizes nor tags."""
     return info if info.get("size") is not None else dict(filesystem.info(place))
 
 
 def _holds_credentials(pattern: str) -> bool:
-    """An `@` alone says nothing: some stores name a container before it."""
+    """An `@` alone proves nothing: in some stores' URLs, a container name comes before it."""
     parts = urlsplit(pattern)
     return is_url(pattern) and (
         parts.password is not None or (parts.scheme in ("http", "https") and parts.username is not None)
@@ -145,7 +145,7 @@ def _holds_credentials(pattern: str) -> bool:
 
 
 def _has_star(path: str) -> bool:
-    """As glob.has_magic, but the `?` of a URL is no pattern."""
+    """As glob.has_magic, but the `?` of a URL is not a wildcard."""
     return "*" in path or "[" in path
 
 

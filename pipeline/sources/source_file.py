@@ -1,4 +1,4 @@
-"""Files where they lie: on this machine, or behind any URL that fsspec opens."""
+"""The files of a source, on this machine or behind any URL that fsspec opens."""
 
 import hashlib
 import io
@@ -21,11 +21,11 @@ Hash = Callable[[Path], str]
 
 
 class SourceFile(Protocol):
-    """A file that can be opened any number of times. The methods raise OSError."""
+    """A file that can be opened any number of times. Its methods raise OSError."""
 
     @property
     def place(self) -> str:
-        """Its path or URL; equal for one file under two names."""
+        """Its path or URL: the same for two names of one file."""
         ...
 
     @property
@@ -34,12 +34,12 @@ class SourceFile(Protocol):
     def open(self) -> BinaryIO: ...
 
     def size(self) -> int | None:
-        """In bytes; None where a web server does not say."""
+        """In bytes; None if a web server does not report it."""
         ...
 
     def fingerprint(self, sha256: Hash = file_sha256) -> str:
-        """Changes with the content: its hash, or the tag or the time that an object store gives with its
-        size.
+        """Changes with the content: its hash or, from an object store, the size with the tag or time of
+        change.
         """
         ...
 
@@ -68,7 +68,7 @@ class LocalFile:
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """`info` is what its file system says of it."""
+    """A file of an fsspec file system. `info` is the result of the file system's `info`."""
 
     filesystem: Any
     path: str
@@ -101,8 +101,9 @@ class RemoteFile:
 
 
 class _Resuming(io.RawIOBase):
-    """A remote file that is opened again where it broke off. Raises SourceError when it breaks off time and
-    again: that is no bad input.
+    """A remote file that is opened again at the same byte after a broken connection.
+
+    Raises SourceError after ATTEMPTS failures in a row, because a bad connection is not bad input.
     """
 
     def __init__(self, file: RemoteFile):
@@ -144,10 +145,10 @@ class _Resuming(io.RawIOBase):
                 return read()
             except (FileNotFoundError, PermissionError):
                 raise
-            except Exception as error:  # each file system raises its own
+            except Exception as error:  # each file system raises its own classes
                 last = error
         raise SourceError(
-            f"{self._file.place} broke off at byte {self._position}; run again to go on: {last}"
+            f"{self._file.place} broke off at byte {self._position}; run again to resume: {last}"
         ) from last
 
     def _opened(self) -> BinaryIO:

@@ -1,6 +1,4 @@
-"""Arrow batches as rows: which columns are read, and a check of every string, which Arrow itself does not
-make.
-"""
+"""Arrow batches as rows. Every string is checked to be UTF-8, which Arrow itself does not do."""
 
 from collections.abc import Iterator
 
@@ -12,7 +10,7 @@ from pipeline.sources.rejects import Reason
 
 
 def readable_columns(schema: pa.Schema, columns: Columns) -> list[str]:
-    """The columns of the text and those that metadata can hold: nested and binary columns are left out."""
+    """The columns of the text and those that fit into metadata; nested and binary columns are left out."""
     text = columns.text_columns
     return [
         field.name
@@ -22,7 +20,7 @@ def readable_columns(schema: pa.Schema, columns: Columns) -> list[str]:
 
 
 def no_text(schema: pa.Schema, columns: Columns) -> tuple[Reason, str] | None:
-    """Why a table has no text to read, if so."""
+    """Why a table has no text to read; None if it has one."""
     for name in columns.text_columns:
         if name not in schema.names:
             return Reason.NO_TEXT, f"no column {name!r}; there are {', '.join(schema.names)}"
@@ -35,8 +33,7 @@ def no_text(schema: pa.Schema, columns: Columns) -> tuple[Reason, str] | None:
 def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[pa.RecordBatch]:
     """Gives the rows of a batch of readable columns, the first of which has number `first`, to `reader`.
 
-    A batch in which there is nothing to set aside goes through whole, its texts untouched; any other row
-    by row.
+    A batch without anything to reject is taken as it is, without copying its texts; any other, row by row.
     """
     if reader.takes_batches and _add_batch(first, batch, reader):
         yield from reader.batches.full()
@@ -76,7 +73,7 @@ def _decoded(row: Row) -> Row:
 
 
 def _rows(batch: pa.RecordBatch, text_columns: tuple[str, ...]) -> list[Row]:
-    """Rows with strings as bytes, since what a file calls a string may not be UTF-8."""
+    """Rows with strings as bytes, because the strings of a file may not be UTF-8."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         plain = column.dictionary_decode() if pt.is_dictionary(column.type) else column
@@ -91,7 +88,7 @@ def _is_string(kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Old writers leave strings unmarked, so bytes count as text if they are UTF-8."""
+    """Old writers do not mark strings, so bytes count as text."""
     value = _plain(kind)
     return bool(
         _is_string(value) or pt.is_binary(value) or pt.is_large_binary(value) or pt.is_binary_view(value)

@@ -1,4 +1,4 @@
-"""Blocks of a file's bytes, decompressed: everything before a break arrives, then the break is raised."""
+"""The decompressed bytes of a file, in blocks. Damage is raised after all bytes before it were yielded."""
 
 import bz2
 import gzip
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.sources.source_file import SourceFile
 
-# a block of 1 MB is new memory from the system each time, which makes reading a quarter slower
+# with blocks of 1 MB, each allocated anew by the system, reading is a quarter slower
 BLOCK_BYTES = 1 << 16
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
@@ -40,7 +40,7 @@ def blocks(file: SourceFile, compression: str) -> Iterator[bytes]:
             yield from _zstd(file)
             return
         with file.open() as handle, _opened(handle, compression) as stream:
-            # read1, not read: read drops what it has when the stream breaks
+            # read1, because read loses the bytes before the damage
             while block := stream.read1(BLOCK_BYTES):
                 yield block
     except (EOFError, zlib.error, lzma.LZMAError) as error:
@@ -48,7 +48,7 @@ def blocks(file: SourceFile, compression: str) -> Iterator[bytes]:
     except OSError as error:
         if error.errno is not None:
             raise
-        # the decompressors' OSErrors carry no errno
+        # the OSErrors of decompressors have no errno
         raise BrokenCompressionError(str(error)) from error
 
 
@@ -63,8 +63,8 @@ def _opened(file: BinaryIO, compression: str) -> gzip.GzipFile:
 
 
 def _zstd(file: SourceFile) -> Iterator[bytes]:
-    """Arrow's reader loses what a failing read had decompressed, so the stream is opened again and that read
-    repeated byte by byte.
+    """A failing read of Arrow loses the bytes that it had decompressed, so the stream is opened again and
+    that read repeated byte by byte.
     """
     delivered = 0
     try:

@@ -15,7 +15,7 @@ from pipeline.sources.rejects import Reason
 def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
     """The documents of a CSV file; `row` is the line where the row ends. Raises what `content` raises."""
     csv.field_size_limit(MAX_DOCUMENT_BYTES)  # the default refuses texts over 128 KB
-    # invalid bytes become surrogates, to be found row by row
+    # invalid bytes become surrogates, so that only their row is rejected
     rows = csv.DictReader(_decoded_lines(content), strict=True)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""JSON lines: one object a line; a broken line costs that line only."""
+"""JSON lines: one object per line; a broken line loses that line only."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from pipeline.sources.formats.rows import Row, RowReader
 from pipeline.sources.rejects import Reason
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-WINDOW_BYTES = BATCH_BYTES + BATCH_BYTES // 8  # what is not text leaves about one batch
+WINDOW_BYTES = BATCH_BYTES + BATCH_BYTES // 8  # without keys and metadata, about one batch of text
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 
 
@@ -27,9 +27,7 @@ class _Line(NamedTuple):
 
 
 def read_jsonl(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
-    """The documents of JSON lines. Blank lines are no rows, but count as lines. Raises what `content`
-    raises.
-    """
+    """The documents of JSON lines. Blank lines are skipped, but numbered. Raises what `content` raises."""
     number = 1
     for lines in windows(content):
         if lines is None:
@@ -46,13 +44,13 @@ def read_jsonl(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.Recor
 
 
 def windows(content: Iterable[bytes]) -> Iterator[bytes | None]:
-    """Whole lines, about WINDOW_BYTES at a time, and None for one longer than MAX_DOCUMENT_BYTES, which
-    is not held.
+    """Complete lines, about WINDOW_BYTES at a time, and None for a line longer than MAX_DOCUMENT_BYTES, which
+    is not held in memory.
 
-    When `content` raises, the whole lines before come first.
+    When `content` raises, the complete lines before that come first.
     """
-    # whole lines, and the line that has begun, of `size` bytes
-    whole, begun, filled, size = list[bytes](), list[bytes](), 0, 0
+    # complete lines, and the line that has begun, of `size` bytes
+    complete, begun, filled, size = list[bytes](), list[bytes](), 0, 0
     try:
         for block in content:
             first, last = block.find(b"\n") + 1, block.rfind(b"\n") + 1
@@ -60,19 +58,19 @@ def windows(content: Iterable[bytes]) -> Iterator[bytes | None]:
             begun = [*begun, block[:first] if first else block] if size <= MAX_DOCUMENT_BYTES else []
             filled += len(block)
             if first and size > MAX_DOCUMENT_BYTES:
-                yield b"".join(whole)
+                yield b"".join(complete)
                 yield None
-                whole = []
+                complete = []
             if first:
-                whole += [*begun, block[first:last]]
+                complete += [*begun, block[first:last]]
                 begun, size = [block[last:]], len(block) - last
             if first and filled >= WINDOW_BYTES:
-                yield b"".join(whole)
-                whole, filled = [], 0
+                yield b"".join(complete)
+                complete, filled = [], 0
     except Exception:
-        yield b"".join(whole)
+        yield b"".join(complete)
         raise
-    yield b"".join([*whole, *begun])
+    yield b"".join([*complete, *begun])
     if size > MAX_DOCUMENT_BYTES:
         yield None
 
@@ -111,7 +109,7 @@ def _objects(first: int, lines: bytes, column: str) -> Iterator[_Line]:
 
 
 def _one_by_one(first: int, lines: bytes, reader: RowReader) -> Generator[pa.RecordBatch, None, int]:
-    """As `_together`, for lines that are too long, or whose text is made of several columns."""
+    """As `_together`, for long lines and for texts made of several columns."""
     for number, line in enumerate(lines.split(b"\n"), start=first):
         yield from _alone(number, line, reader)
         if reader.batches.done:
@@ -177,7 +175,9 @@ def _python_parses(text: str) -> bool:
 
 
 def not_an_array(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]:
-    """The same stream, or nothing when the file is one JSON array, which no line of it would explain."""
+    """The same stream, or nothing if the file is one JSON array. The array is rejected as a file, because
+    the errors of its lines would not explain it.
+    """
     start = next(content, b"")
     if start.lstrip().startswith(b"["):
         reader.batches.reject(

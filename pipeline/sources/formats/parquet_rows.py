@@ -1,4 +1,4 @@
-"""Parquet files, row group by row group: a broken row group costs its rows, a broken file itself only."""
+"""Parquet files, one row group at a time: a broken row group loses its own rows only."""
 
 from collections.abc import Iterator
 
@@ -16,12 +16,12 @@ PARQUET_ERRORS = (pa.ArrowException, OSError)
 
 
 def read_parquet(stored: SourceFile, reader: RowReader) -> Iterator[pa.RecordBatch]:
-    """The documents of a Parquet file; nested and binary columns beside the text are left out of the
-    metadata. Raises OSError.
+    """The documents of a Parquet file. Nested and binary columns are left out of the metadata. Raises
+    OSError.
     """
     with stored.open() as handle:
         try:
-            # without the checksums a flipped bit would arrive as text
+            # without checksums, a flipped bit would go unnoticed
             file = pq.ParquetFile(handle, page_checksum_verification=True)
             schema = file.schema_arrow
         except PARQUET_ERRORS as error:

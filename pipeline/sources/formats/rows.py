@@ -1,4 +1,4 @@
-"""Rows with text, from any format: which columns make the text, which is the id, and what is metadata."""
+"""Rows of any format as documents: which columns hold the text, the id and the metadata."""
 
 import string
 from collections.abc import Iterator, Sequence
@@ -72,7 +72,7 @@ class Columns(Params):
         return (self.text_column,) if self.text_template is None else fields_of(self.text_template)
 
     def wants(self, column: str) -> bool:
-        """Whether a column beside those of the text is read."""
+        """Whether a column other than those of the text is read."""
         wanted = self.metadata_columns
         return wanted is None or column in (*wanted, self.id_column or DEFAULT_ID_COLUMN, self.url_column)
 
@@ -86,7 +86,7 @@ def fields_of(template: str) -> tuple[str, ...]:
         if name is None:
             continue
         if not name or style or conversion or any(mark in name for mark in ".["):
-            raise ValueError(f"{{{name}}} is no plain column name in braces")
+            raise ValueError(f"{{{name}}} is not a plain column name in braces")
         fields.append(name)
     return tuple(dict.fromkeys(fields))
 
@@ -100,7 +100,7 @@ class RowReader:
     batches: Batches
 
     def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
-        """Takes row `number` (from 1), which is emptied; a full batch comes out."""
+        """Takes row `number` (from 1) and empties it. Yields a batch once it is full."""
         text = self._text(number, row)
         if text is None:
             return
@@ -121,14 +121,14 @@ class RowReader:
 
     @property
     def takes_batches(self) -> bool:
-        """Whether `add_batch` may be called: each row is a document, and its text is in one column."""
+        """Whether `add_batch` may be called: each row is a document with its text in one column."""
         return self.columns.text_template is None
 
     def add_batch(
         self, numbers: Sequence[int], texts: pa.LargeBinaryArray | pa.LargeStringArray, rows: Sequence[Row]
     ) -> bool:
-        """Takes all of these rows, whose texts are already out of them, without a copy; none if one would be
-        set aside. They are emptied.
+        """Takes all of these rows, whose texts were removed from them, without copying the texts. Takes none
+        and returns False if one would be rejected. Empties the rows.
         """
         good = _good_texts(texts)
         if good is None:
@@ -137,8 +137,8 @@ class RowReader:
         return None not in named and self.batches.add_batch(self.file, good, cast(list[Header], named))
 
     def name(self, number: int, row: Row) -> Header | None:
-        """What row `number`, without its text, says of its document; the row is emptied. None when the column
-        named as id holds none.
+        """The header of the document in row `number`, which no longer holds its text. Empties the row. None
+        if `id_column` is set and holds no id.
         """
         source_id, own = self._id(number, row)
         if source_id is None:
@@ -193,9 +193,7 @@ class RowReader:
 
 
 def _good_texts(values: pa.LargeBinaryArray | pa.LargeStringArray) -> pa.LargeStringArray | None:
-    """The same, if each is the text of a document: UTF-8, of a size that documents have, and no white
-    space only.
-    """
+    """The texts as strings, or None if one is null, not UTF-8, empty, too long, or only white space."""
     sizes = pc.min_max(pc.binary_length(values)).as_py()
     if values.null_count or not sizes["min"] or sizes["max"] > MAX_DOCUMENT_BYTES:
         return None
@@ -204,8 +202,7 @@ def _good_texts(values: pa.LargeBinaryArray | pa.LargeStringArray) -> pa.LargeSt
     except pa.ArrowInvalid:
         return None
     starts = pc.binary_slice(values.view(pa.large_binary()), 0, START_BYTES).to_pylist()
-    # what shows a visible character in its first bytes is not white space, and only the rest need be looked
-    # at
+    # a text whose first bytes show a visible character is not blank; only the others are read in full
     blank = (
         row
         for row, start in enumerate(starts)

@@ -1,10 +1,10 @@
-"""Streams of bytes: as UTF-8 whatever they were written in, and as a file for what reads files."""
+"""Streams of bytes, converted to UTF-8 or read as a file."""
 
 import codecs
 import io
 from collections.abc import Iterator
 
-_NEVER_UTF8 = "\udcff"  # written as the byte FF, so that what finds invalid UTF-8 finds it
+_NEVER_UTF8 = "\udcff"  # encoded as the byte FF, which later checks reject as invalid UTF-8
 
 
 def _marked(error: UnicodeError) -> tuple[str, int]:
@@ -17,7 +17,7 @@ codecs.register_error("groundwork-mark", _marked)
 
 
 def as_utf8(content: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """The same text in UTF-8; what is invalid in its encoding becomes a byte that is invalid in UTF-8."""
+    """The same text in UTF-8. What is invalid in `encoding` becomes a byte that is invalid in UTF-8."""
     if codecs.lookup(encoding).name == "utf-8":
         yield from content
         return

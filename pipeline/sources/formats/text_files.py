@@ -1,4 +1,4 @@
-"""Plain text and Markdown: one document a file, and a long file in pieces."""
+"""Plain text and Markdown: one document per file, or several pieces of a long file."""
 
 import codecs
 from collections.abc import Iterator
@@ -13,12 +13,11 @@ PIECE_BYTES = 64 << 10
 
 
 def read_text(content: Iterator[bytes], file: str, batches: Batches) -> Iterator[pa.RecordBatch]:
-    r"""The documents of a UTF-8 text file: the whole file, or pieces of at most PIECE_BYTES, cut at blank
-    lines where there are any.
+    r"""The documents of a UTF-8 text file: the entire file, or pieces of at most PIECE_BYTES, cut at blank
+    lines if possible.
 
-    One document a file would give a corpus of one long file nothing to hold out. Ids are byte offsets. Lines
-    end in `\n` whatever they end in in the file, as Python reads text. Raises BrokenCompressionError and
-    OSError.
+    As a single document, a corpus of one long file could not be split into training and validation. Ids are
+    byte offsets. All line ends become `\n`. Raises BrokenCompressionError and OSError.
     """
     offset = 0
     for piece in pieces(content):
@@ -45,7 +44,7 @@ def universal_newlines(text: str) -> str:
 
 
 def pieces(content: Iterator[bytes]) -> Iterator[bytes]:
-    """The stream cut into pieces of at most PIECE_BYTES, which joined give the stream."""
+    """The stream, cut into pieces of at most PIECE_BYTES."""
     held = b""
     for block in content:
         held += block
@@ -63,7 +62,7 @@ def _cut(window: bytes) -> int:
     r"""Where to end a piece: after the last blank line in the second half of the window, else after a line,
     else between characters.
 
-    Never between `\r` and `\n`, nor behind a `\r` that ends the window, because a `\n` may follow.
+    Never between `\r` and `\n`, nor after a `\r` that ends the window, because a `\n` may follow.
     """
     if window.endswith(b"\r"):
         window = window[:-1]

@@ -1,4 +1,4 @@
-"""Corpora that a recipe can name in one word, and the short form `NAME` or `NAME:N` that names them."""
+"""Ready-made corpora, and the short form `NAME` or `NAME:N` by which a recipe names a corpus."""
 
 import difflib
 import re
@@ -16,8 +16,8 @@ TABLE = Path(__file__).with_name("ready_made.yaml")
 
 @dataclass(frozen=True)
 class ReadyMade:
-    """A data set of the hub with its settings. `documents`, `bytes` of text and `licence` are what its
-    card says.
+    """A data set of the Hub with its settings. `documents`, `bytes` of text and `licence` are those of its
+    card.
     """
 
     name: str
@@ -38,15 +38,15 @@ def ready_made() -> tuple[ReadyMade, ...]:
 
 
 def short_form(text: str) -> tuple[str, HubConfig]:
-    """The corpus's name and source for `NAME` or `NAME:N`: a ready-made entry, or a data set of the hub by
-    its full name; N is `max_documents`.
+    """The corpus's name and source for `NAME` or `NAME:N`: a ready-made corpus, or a data set of the Hub
+    by its full name. N is `max_documents`.
 
-    Raises SourceError for a name that is neither.
+    Raises SourceError for any other name.
     """
     name, colon, count = text.partition(":")
     if colon and not re.fullmatch(r"[1-9][0-9]*", count):
         raise SourceError(
-            f"corpus {text!r}: after the colon comes the number of documents, as in {name}:1000"
+            f"corpus {text!r}: write the number of documents after the colon, as in {name}:1000"
         )
     source = _source(name)
     return corpus_name(name), source.model_copy(update={"max_documents": int(count)}) if count else source
@@ -77,5 +77,5 @@ def _source(name: str) -> HubConfig:
         else f"there are {', '.join(entry.name for entry in ready_made())}"
     )
     raise SourceError(
-        f"corpus {name!r} is no ready-made one ({hint}) and no name of a hub data set, which has a '/'"
+        f"corpus {name!r} is neither a ready-made corpus ({hint}) nor a Hub data set, whose name has a '/'"
     )

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, streamed file by file at one commit."""
+"""Data sets of the Hugging Face Hub, streamed file by file at one commit."""
 
 import os
 import re
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # both take half a second and more to import
 
 ROWS_AT_ONCE = 256
 PATHS_AT_ONCE = 500
-# what the formats raise for broken data, as against a broken connection
+# raised by the formats for broken data, not for a broken connection
 BROKEN = (ValueError, pa.ArrowException)
 
 
@@ -64,18 +64,18 @@ class HubConfig(Columns):
         try:
             re.compile(pattern or "")
         except re.error as error:
-            raise ValueError(f"is no regular expression: {error}") from error
+            raise ValueError(f"is not a regular expression: {error}") from error
         return pattern
 
 
 @dataclass(frozen=True)
 class HubSource:
-    """One unit per data file, fingerprinted by its content as the hub knows it; one for all when
-    `max_documents` makes each depend on those before.
+    """One unit per data file, fingerprinted by the content hash of the Hub. With `max_documents`, one unit
+    for all files, because what a file gives then depends on the files before it.
 
-    A unit is read at the commit that it names, whatever the branch has become meanwhile. Files are streamed
-    in ranges of some megabytes, and a range that breaks off is asked for again, so neither the disk nor
-    memory holds the data set. With HF_HUB_OFFLINE, files come from the hub's cache.
+    A unit is read at its own commit, even if the branch has moved since. Files are streamed in ranges of a
+    few megabytes, and a range that breaks off is requested again, so the data set is held neither on disk
+    nor in memory. With HF_HUB_OFFLINE, files come from the cache of the Hub.
     """
 
     corpus: str
@@ -98,8 +98,8 @@ class HubSource:
         ]
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """Raises SourceError when the download breaks off: what is missing then is no bad input, and another
-        attempt may get it.
+        """Raises SourceError when the download breaks off, because that is not bad input: another attempt may
+        succeed.
         """
         commit = unit.revision or self._commit()
         builder = self._builder(commit)
@@ -119,7 +119,7 @@ class HubSource:
                     f"what comes before the break was read: {first_line(error)}",
                 )
             except Exception as error:  # as in _commit
-                raise self._error(f"broke off in {path}; run again to go on: {first_line(error)}") from error
+                raise self._error(f"broke off in {path}; run again to resume: {first_line(error)}") from error
             if isinstance(reader, JoinedRows):
                 yield from reader.rest()
         yield from batches.rest()
@@ -152,17 +152,17 @@ class HubSource:
         except RepositoryNotFoundError as error:
             raise self._error("does not exist or is private; check `name`, or set HF_TOKEN") from error
         except HFValidationError as error:
-            raise self._error(f"is no name of a data set: {first_line(error)}") from error
-        except Exception as error:  # the HTTP library's own errors, which change with it
+            raise self._error(f"is not a valid name of a data set: {first_line(error)}") from error
+        except Exception as error:  # the errors of the HTTP library, whose classes change between versions
             raise self._error(
-                f"cannot be found, the hub at {HfApi().endpoint} does not answer: {first_line(error)}"
+                f"cannot be found: the Hub at {HfApi().endpoint} does not answer: {first_line(error)}"
             ) from error
         if commit is None:
             raise self._error("has no commit to read")
         return str(commit)
 
     def _cached(self, revision: str | None) -> Path:
-        """The folder of the hub's cache that holds a revision; it is named like the commit."""
+        """The folder of a revision in the cache of the Hub; its name is the commit."""
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -174,8 +174,8 @@ class HubSource:
             )
         except (LocalEntryNotFoundError, HFValidationError) as error:
             message = (
-                "is not in the hub's cache, and HF_HUB_OFFLINE is set; once, with a connection: hf "
-                "download --repo-type dataset"
+                "is not in the cache of the Hub, and HF_HUB_OFFLINE is set; download it once while online: "
+                "hf download --repo-type dataset"
             )
             raise OfflineError(str(self._error(f"{message} {self.config.name}"))) from error
 
@@ -186,7 +186,7 @@ class HubSource:
             if _offline():
                 return load_dataset_builder(str(self._cached(commit)), self.config.config)
             return load_dataset_builder(self.config.name, self.config.config, revision=commit, token=token())
-        except Exception as error:  # missing files, unknown configs, scripts: each of another class
+        except Exception as error:  # missing files, unknown configs, scripts: each has its own class
             raise self._error(f"cannot be opened: {first_line(error)}") from error
 
     def _urls(self, builder: "DatasetBuilder") -> list[str]:
@@ -200,7 +200,7 @@ class HubSource:
         try:
             features = _stream(builder, self.config.split, url).features
         except BROKEN:
-            return  # reading will set the file aside
+            return  # reading will reject the file
         except Exception as error:  # as in _commit
             raise self._error(f"cannot be read: {first_line(error)}") from error
         refused = no_text(features.arrow_schema, self.config) if features else None
@@ -216,14 +216,14 @@ class HubSource:
         return url.partition("@")[2].partition("/")[2] or url
 
     def _contents(self, paths: list[str], commit: str) -> tuple[dict[str, int], dict[str, str]]:
-        """Bytes of each file, and what the hub calls its content: equal for equal content. Of files elsewhere
-        nothing is known but the commit.
+        """The bytes of each file and its content hash on the Hub. A file outside the Hub counts as 0 bytes,
+        and the commit stands for its hash.
         """
         from huggingface_hub import HfApi
 
         sizes, contents = dict.fromkeys(paths, 0), dict.fromkeys(paths, commit)
         if _offline():
-            # the cache's links lead to files named by content
+            # the links of the cache lead to files named by their hash
             blobs = {path: (self._cached(commit) / path).resolve() for path in paths}
             return {path: blob.stat().st_size for path, blob in blobs.items()}, {
                 path: blob.name for path, blob in blobs.items()
@@ -247,7 +247,7 @@ class HubSource:
 
 
 def _stream(builder: "DatasetBuilder", split: str, url: str) -> "IterableDataset":
-    """One data file, opened with all the settings that the data set's card gives."""
+    """One data file, opened with all the settings of the data set's card."""
     from datasets.data_files import DataFilesDict, DataFilesList
 
     builder.config.data_files = DataFilesDict({split: DataFilesList([url], [()])})
@@ -270,7 +270,7 @@ def _read(stream: "IterableDataset", reader: RowReader) -> Iterator[pa.RecordBat
 
 
 def _settings(builder: "DatasetBuilder") -> str:
-    """How the data set's card says its files are to be read."""
+    """The settings of the data set's card for reading its files."""
     config = builder.config
     return " ".join(
         [
@@ -291,5 +291,5 @@ def _offline() -> bool:
 
 
 def token() -> str | Literal[False]:
-    """From the environment only, never the one that a login saved on this machine."""
+    """The token in the environment. A token saved by a login on this machine is never used."""
     return os.environ.get("HF_TOKEN") or False

@@ -1,4 +1,4 @@
-"""Data sets whose rows are lines: joined to documents again, which a heading begins."""
+"""Data sets whose rows are lines, joined into documents at their headings."""
 
 import re
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from pipeline.sources.ids import location
 
 @dataclass(frozen=True)
 class JoinedRows(RowReader):
-    """A row that matches `start` whole begins a document. A document that goes on in the next file becomes
-    two; ids are first rows.
+    """A row that fully matches `start` begins a document, whose id is the location of that row. A document
+    that continues in the next file becomes two.
     """
 
     start: re.Pattern[str]
@@ -37,7 +37,7 @@ class JoinedRows(RowReader):
         self._where["characters"] += len(line)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """Takes the document in hand, if it says anything; a full batch comes out."""
+        """Takes the collected document unless it is blank. Yields a batch once it is full."""
         text = "".join(self._lines).strip()
         self._lines.clear()
         if text and not self.batches.done:

@@ -24,6 +24,7 @@ Installation = tuple[tuple[str, int], ...]
 class PackagesConfig(Params):
     """Which packages to read, and how much of them."""
 
+    kind: str
     packages: tuple[str, ...] | None = Field(
         None,
         min_length=1,

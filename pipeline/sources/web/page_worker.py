@@ -1,5 +1,5 @@
-"""The process that turns web pages into text: run by path, so that it starts in a moment, and killed by its
-own alarm when a page takes too long.
+"""The process that turns web pages into text. It is run by path, so that it starts quickly, and its own alarm
+kills it when a page takes too long.
 
 In: <charset bytes, page bytes, microseconds> as three u32, then the charset of the HTTP header (or nothing)
 and the page. Out: <charset bytes, text bytes> as two u32, then the charset used and the text in UTF-8.
@@ -25,7 +25,7 @@ def main(asked: BinaryIO, answered: BinaryIO) -> None:
     while header := asked.read(ASKED.size):
         charset_bytes, page_bytes, microseconds = ASKED.unpack(header)
         declared, page = asked.read(charset_bytes).decode("ascii", "replace"), asked.read(page_bytes)
-        # the default action of SIGALRM ends the process, wherever it is
+        # the default action of SIGALRM ends the process, whatever it is doing
         signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
         charset = declared if _known(declared) else detect_encoding(page, from_html_meta=True) or "utf-8"
         text = extract_plain_text(

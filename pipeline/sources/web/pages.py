@@ -1,6 +1,4 @@
-"""Web pages as text, made in another process, which a page can neither hang nor take down with more than
-itself.
-"""
+"""The text of web pages, extracted in another process, so that a bad page can only lose itself."""
 
 import contextlib
 import importlib.util
@@ -16,21 +14,21 @@ from pipeline.sources.errors import SourceError
 from pipeline.sources.rejects import Reason
 
 WORKER = Path(__file__).with_name("page_worker.py")
-# as page_worker.py, which cannot be imported where resiliparse is not installed
+# as in page_worker.py, which cannot be imported without resiliparse
 ASKED = struct.Struct("<III")
 ANSWERED = struct.Struct("<II")
 
 
 @dataclass(frozen=True)
 class Page:
-    """The main text of a page, and the charset in which it was read."""
+    """The main text of a page, and the charset by which it was decoded."""
 
     text: str
     charset: str
 
 
 class PageExtractor:
-    """One worker process, started again after each page that it did not survive. A page gets `seconds`."""
+    """One worker process, restarted after each page that ended it. Each page has `seconds`."""
 
     def __init__(self, seconds: float):
         if importlib.util.find_spec("resiliparse") is None:
@@ -49,8 +47,8 @@ class PageExtractor:
             self._ended()
 
     def extract(self, page: bytes, charset: str) -> Page | tuple[Reason, str]:
-        """The page's text; or why there is none. `charset`: what the HTTP header says, else what is in the
-        page, else detected.
+        """The page's text, or why there is none. `charset` is that of the HTTP header; if unknown, it is
+        detected in the page.
         """
         self._worker = self._worker or subprocess.Popen(
             [sys.executable, "-P", str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -75,7 +73,7 @@ class PageExtractor:
         assert self._worker and self._worker.stdout and self._worker.stdin
         status = self._worker.wait()
         self._worker.stdout.close()
-        with contextlib.suppress(BrokenPipeError):  # what it did not read is still in the buffer
+        with contextlib.suppress(BrokenPipeError):  # the buffer still holds what the worker did not read
             self._worker.stdin.close()
         self._worker = None
         return status

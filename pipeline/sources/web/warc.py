@@ -1,4 +1,4 @@
-"""Web archives: the pages of WARC files as their main text, and the texts of WET files as they are."""
+"""Web archives: the main text of the pages in WARC files, and the texts of WET files unchanged."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ FORMATS = (".warc", ".wet")
 PAGES = ("text/html", "application/xhtml+xml")
 TEXT = "text/plain"
 MAX_PAGE_BYTES = 16 << 20
-ABOUT_THE_CRAWL = ("warcinfo", "request", "metadata")  # records that hold no content, which are passed over
+ABOUT_THE_CRAWL = ("warcinfo", "request", "metadata")  # records without content, which are skipped
 
 
 class WarcConfig(Paths):
@@ -50,8 +50,8 @@ class WarcConfig(Paths):
 
 @dataclass(frozen=True)
 class WarcSource:
-    """One unit per file, or one for all with `max_documents`. A document's id is that of its record, wherever
-    the record lies.
+    """One unit per file, or one for all with `max_documents`. A document has the id of its record, whichever
+    file the record is in.
     """
 
     corpus: str
@@ -165,7 +165,7 @@ class _Records:
             )
 
     def _content(self, number: int, record: "ArcWarcRecord", limit: int) -> bytes | None:
-        """The content without its HTTP encodings, or None after setting it aside."""
+        """The content without its HTTP encodings, or None after rejecting it."""
         content: bytes = record.content_stream().read(limit + 1)
         if len(content) > limit:
             self.batches.reject(self.file, number, Reason.TOO_LONG, f"more than {limit} bytes")

@@ -152,6 +152,6 @@ def test_a_corpus_can_be_named_in_one_word_with_how_much_of_it(tmp_path: Path) -
 
 def test_a_one_word_corpus_that_does_not_exist_is_answered_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(
-        RecipeError, match=r"'tinystory' is no ready-made one \(did you mean 'tinystories'\?\)"
+        RecipeError, match=r"'tinystory' is neither a ready-made corpus \(did you mean 'tinystories'\?\)"
     ):
         load_recipe(write(tmp_path, corpora=["tinystory"]))

@@ -161,5 +161,5 @@ def test_a_server_that_always_breaks_off_ends_the_reading_with_an_error_and_sets
     web: _Server,
 ) -> None:
     web.breaks = 1000
-    with pytest.raises(SourceError, match=r"a\.jsonl broke off at byte 0; run again to go on"):
+    with pytest.raises(SourceError, match=r"a\.jsonl broke off at byte 0; run again to resume"):
         read(f"http://127.0.0.1:{web.server_address[1]}/a.jsonl")

@@ -69,11 +69,11 @@ def test_a_template_and_named_columns_make_the_document(tmp_path: Path, suffix: 
     ("config", "says"),
     [
         ({"text_template": "no column"}, "names no column"),
-        ({"text_template": "{title.upper}"}, "is no plain column name"),
-        ({"text_template": "{0[a]}"}, "is no plain column name"),
-        ({"text_template": "{}"}, "is no plain column name"),
+        ({"text_template": "{title.upper}"}, "is not a plain column name"),
+        ({"text_template": "{0[a]}"}, "is not a plain column name"),
+        ({"text_template": "{}"}, "is not a plain column name"),
         ({"text_template": "{a}", "text_column": "b"}, "both text_column and text_template"),
-        ({"encoding": "utf-9"}, "'utf-9' is no encoding"),
+        ({"encoding": "utf-9"}, "'utf-9' is not an encoding"),
     ],
 )
 def test_a_mapping_that_cannot_work_is_refused_at_once(config: dict[str, Any], says: str) -> None:

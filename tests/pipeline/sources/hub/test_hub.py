@@ -153,7 +153,7 @@ def test_what_does_not_exist_on_the_hub_is_named_with_what_does(read: Any) -> No
 
 
 def test_a_hub_that_cannot_be_reached_is_one_clear_error(read: Any) -> None:
-    assert "the hub at http://127.0.0.1:9 does not answer" in read(HF_ENDPOINT="http://127.0.0.1:9")["error"]
+    assert "the Hub at http://127.0.0.1:9 does not answer" in read(HF_ENDPOINT="http://127.0.0.1:9")["error"]
 
 
 def test_a_gated_data_set_opens_with_the_token_of_the_environment_and_with_no_other(
@@ -201,7 +201,7 @@ def test_offline_the_hubs_cache_is_read_and_without_it_one_sentence_says_what_to
 ) -> None:
     online = read()
     assert (
-        "HF_HUB_OFFLINE is set; once, with a connection: hf download --repo-type dataset org/set"
+        "HF_HUB_OFFLINE is set; download it once while online: hf download --repo-type dataset org/set"
         in read(HF_HUB_OFFLINE="1")["error"]
     )
     download = (
