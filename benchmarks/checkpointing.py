@@ -1,7 +1,7 @@
 """What saving, logging, reading and resuming cost training: how long a save of 100 M parameters holds up the
 steps, and the share of the rest.
 
-python -m benchmarks.checkpointing
+python benchmarks/checkpointing.py
 """
 
 import hashlib
@@ -16,8 +16,8 @@ from unittest import mock
 
 import numpy as np
 import torch
+from harness.sidebyside import record
 
-from benchmarks.sidebyside import record
 from trainer.checkpoint import store
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig

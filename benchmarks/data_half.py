@@ -18,8 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 import zstandard
-from alone import alone, here
-from sidebyside import RESULTS, importable, record, sample, size_of, texts
+from harness.alone import alone, here
+from harness.sidebyside import RESULTS, importable, record, sample, size_of, texts
 
 from pipeline.recipe.shards import ShardParams
 from pipeline.sources.files import FilesConfig

@@ -13,9 +13,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import training_run
 import yaml
-from sidebyside import ROOT, record, texts
+from harness import training_run
+from harness.sidebyside import ROOT, record, texts
 
 from pipeline.stages import tokenizer as bpe
 from trainer.system import launch

@@ -1,7 +1,7 @@
 """Dedup beside its peers: signatures, the whole of it from Parquet to decisions, and whether the decisions
 are right.
 
-`python -m benchmarks.dedup [MEGABYTES]` needs the sample corpora in ../shared/corpora; rensa, Daft and
+`python benchmarks/dedup.py [MEGABYTES]` needs the sample corpora in ../shared/corpora; rensa, Daft and
 datatrove (with spaCy) are measured where importable. All on one core, but for the last of ours. Slow peers
 get a smaller sample of the same documents.
 """
@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+from harness.dedup_corpus import batch, parquet, stored, with_duplicates
+from harness.dedup_truth import labelled, quality, similar_pairs
+from harness.sidebyside import Contender, Report, importable, measure, record, sample, size_of
+from peers import dedup as peers
 
-from benchmarks import dedup_peers as peers
-from benchmarks.dedup_corpus import batch, parquet, stored, with_duplicates
-from benchmarks.dedup_truth import labelled, quality, similar_pairs
-from benchmarks.sidebyside import Contender, Report, importable, measure, record, sample, size_of
 from pipeline.stages.dedup import signatures
 from pipeline.steps.dedup.dedup import deduplicate as dedup_flow
 from pipeline.store.engine import LocalEngine

@@ -1,7 +1,7 @@
 """What dedup of a changed corpus costs beside dedup from scratch: 70 MB, then 1 MB more of them, then one
 document changed.
 
-`python -m benchmarks.dedup_incremental` needs the sample corpora in ../shared/corpora.
+`python benchmarks/dedup_incremental.py` needs the sample corpora in ../shared/corpora.
 """
 
 import os
@@ -11,8 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.dedup_corpus import PART_DOCUMENTS, stored, with_duplicates
-from benchmarks.sidebyside import Report, record, size_of
+from harness.dedup_corpus import PART_DOCUMENTS, stored, with_duplicates
+from harness.sidebyside import Report, record, size_of
+
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store import keys

@@ -1,7 +1,7 @@
 """A hundred million documents' band keys on disk, through the code that dedup links documents with, in a few
 gigabytes of memory.
 
-`python -m benchmarks.dedup_scale [DOCUMENTS]`, 1e8 when not given. Keys are made up, duplicates are as
+`python benchmarks/dedup_scale.py [DOCUMENTS]`, 1e8 when not given. Keys are made up, duplicates are as
 frequent as in a web crawl. One band is on disk at a time (12 bytes for each key), is sorted range by range
 and united with those before; what more bands take is said by extrapolation.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from harness.sidebyside import record
 
-from benchmarks.sidebyside import record
 from pipeline.stages.dedup import DedupParams, labels, linked, singletons, sort_band, unite
 from pipeline.steps.dedup.candidates import RANGE_KEYS, RunRange
 from pipeline.steps.dedup.signatures import RUN_SCHEMA

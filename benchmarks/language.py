@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pyarrow as pa
-from sidebyside import Contender, importable, measure, record, sample, size_of, texts
+from harness.sidebyside import Contender, importable, measure, record, sample, size_of, texts
 
 from pipeline.stages.language import detect, excerpt
 

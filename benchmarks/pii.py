@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pii_peers import presidio
-from processes import peak_mb, scaling
-from sidebyside import Contender, Report, importable, measure, record, sample, size_of, texts
-from stored import CORPUS, stored
+from harness.processes import peak_mb, scaling
+from harness.sidebyside import Contender, Report, importable, measure, record, sample, size_of, texts
+from harness.stored import CORPUS, stored
+from peers.pii import presidio
 
 from pipeline.stages.pii import PiiKind, PiiParams, scrub
 from pipeline.steps.corpus.scrub import scrub as scrub_flow

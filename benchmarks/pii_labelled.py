@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-from pii_peers import Span, datatrove, presidio
-from sidebyside import Report, documents, importable, record
+from harness.sidebyside import Report, documents, importable, record
+from peers.pii import Span, datatrove, presidio
 
 from pipeline.stages.pii import PiiParams, scrub
 

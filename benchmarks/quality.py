@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from processes import peak_mb, scaling
-from sidebyside import Contender, Report, importable, measure, record, sample, size_of, texts
-from stored import CORPUS, stored
+from harness.processes import peak_mb, scaling
+from harness.sidebyside import Contender, Report, importable, measure, record, sample, size_of, texts
+from harness.stored import CORPUS, stored
 
 from pipeline.stages.quality import PROFILES, QualityParams, judge
 from pipeline.stages.quality import measure as signals_of

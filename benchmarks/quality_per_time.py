@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from sidebyside import CORPORA, ROOT, Report, record
+from harness.sidebyside import CORPORA, ROOT, Report, record
+from harness.training_run import paced
+from harness.turns import Turns, take_turns
+from peers.train import FOREVER, Work, hugging_face, nanogpt, validation_loss
 from torch import nn
-from train_peers import FOREVER, Work, hugging_face, nanogpt, validation_loss
-from training_run import paced
-from turns import Turns, take_turns
 
 from pipeline.recipe.recipe import RECIPES, Recipe, load_recipe, merged
 from pipeline.steps.corpus.ingest import collect

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
-from sidebyside import Contender, documents, importable, measure, peak_megabytes, record
+from harness.sidebyside import Contender, documents, importable, measure, peak_megabytes, record
 
 from pipeline.sources.files import FilesConfig
 from pipeline.steps.corpus.ingest import collect

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from sidebyside import Contender, Report, importable, measure, record
+from harness.sidebyside import Contender, Report, importable, measure, record
 
 from trainer.config import CorpusShards, DataConfig, TrainingConfig
 from trainer.data.loader import TrainingData

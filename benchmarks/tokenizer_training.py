@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from alone import here, in_turns
-from sidebyside import documents, importable, record
+from harness.alone import here, in_turns
+from harness.sidebyside import documents, importable, record
 from tokenizers.pre_tokenizers import ByteLevel
 
 from pipeline.stages import tokenizer as bpe

@@ -18,12 +18,12 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-import kept_corpus
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from alone import alone, here, in_turns
-from sidebyside import Contender, documents, importable, measure, record, sample, size_of, texts
+from harness import kept_corpus
+from harness.alone import alone, here, in_turns
+from harness.sidebyside import Contender, documents, importable, measure, record, sample, size_of, texts
 from tokenizers import Tokenizer
 
 from pipeline.recipe.shards import ShardParams

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import training_run
-from sidebyside import CORPORA, ROOT, record
+from harness import training_run
+from harness.sidebyside import CORPORA, ROOT, record
+from peers.train import Work, nanogpt, validation_loss
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from train_peers import Work, nanogpt, validation_loss
 
 from trainer.system import launch
 from trainer.system.durable import read_json_lines

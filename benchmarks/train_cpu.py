@@ -19,10 +19,10 @@ from functools import partial
 from pathlib import Path
 
 import torch
-import training_run
-from sidebyside import Report, record, texts
-from train_peers import FOREVER, Work, hugging_face, nanogpt
-from turns import Turns, take_turns
+from harness import training_run
+from harness.sidebyside import Report, record, texts
+from harness.turns import Turns, take_turns
+from peers.train import FOREVER, Work, hugging_face, nanogpt
 
 from pipeline.stages import tokenizer as bpe
 from trainer.data.shards import bin_path

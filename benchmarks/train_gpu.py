@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from harness.sidebyside import RESULTS, ROOT, record
 from matplotlib import pyplot
-from sidebyside import RESULTS, ROOT, record
-from train_peers import FOREVER, Work, hugging_face, nanogpt
+from peers.train import FOREVER, Work, hugging_face, nanogpt
 
 from trainer.config import ModelConfig
 from trainer.data.shards import ShardWriter, bin_path

@@ -1,4 +1,4 @@
-"""How others make signatures and remove duplicates, each as its documentation has it, and how we do."""
+"""MinHash signatures and dedup by peers, each as its documentation shows it, and by us."""
 
 import re
 import tempfile

@@ -1,4 +1,4 @@
-"""A corpus as it is before tokenizing: documents in Parquet parts, all of them kept."""
+"""A corpus as it is before tokenizing: documents in Parquet parts, with a verdict that keeps them all."""
 
 from collections.abc import Iterable
 from itertools import count

@@ -1,6 +1,4 @@
-"""What the benchmarks share: the sample text, contenders that take turns, and results with machine and
-date.
-"""
+"""Shared by all benchmarks: sample text, contenders in turns, results with the machine and the date."""
 
 import datetime
 import importlib.util
@@ -19,7 +17,7 @@ from typing import Any
 
 import zstandard
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CORPORA = ROOT.parent / "shared" / "corpora"
 RESULTS = ROOT / "benchmarks" / "results"
 REPEATS = 5

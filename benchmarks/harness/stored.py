@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sidebyside import CORPORA
+from harness.sidebyside import CORPORA
 
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams

@@ -1,6 +1,4 @@
-"""The same work by one process and by several at once: what a further process is worth, and what one holds in
-memory.
-"""
+"""Measures the same work in one process and in several at once: the speed-up and the memory of each."""
 
 import multiprocessing
 import statistics
@@ -8,7 +6,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 
-from sidebyside import REPEATS, Report, peak_megabytes
+from harness.sidebyside import REPEATS, Report, peak_megabytes
 
 # (share, shares) -> the work on that share, ready to start
 Prepare = Callable[[int, int], Callable[[], object]]

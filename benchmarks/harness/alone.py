@@ -1,6 +1,4 @@
-"""Contenders each in a process of its own: nothing is warm that would not be for a user, and memory is
-its own.
-"""
+"""Runs each contender in a process of its own, so that nothing is warm and memory is not shared."""
 
 import json
 import os
@@ -13,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sidebyside import ROOT, peak_megabytes
+from harness.sidebyside import ROOT, peak_megabytes
 
 
 def here(call: Callable[[], object]) -> None:
@@ -60,4 +58,4 @@ def in_turns(script: str, contenders: dict[str, tuple[float, Sequence[str]]], re
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}"}
+    return os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parents[1]}"}

@@ -1,6 +1,4 @@
-"""What the benchmarks of dedup have in common: real text with near duplicates in it, and a store to run the
-flow on.
-"""
+"""Shared by the dedup benchmarks: real text with near-duplicates, and a store to run the stage on."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from harness.sidebyside import documents
 
-from benchmarks.sidebyside import documents
 from pipeline.steps.corpus.decontamination import VERDICTS_SCHEMA
 from pipeline.steps.files.tables import TEXT_SCHEMA
 from pipeline.store.fingerprint import combined

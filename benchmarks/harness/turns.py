@@ -1,6 +1,4 @@
-"""Contenders that live side by side, each in a process of its own, and go step by step in turns, so that
-noise meets all of them alike.
-"""
+"""Runs contenders in processes side by side, step by step in turns, so that noise affects all alike."""
 
 import json
 import os
@@ -12,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from sidebyside import ROOT, peak_megabytes
+from harness.sidebyside import ROOT, peak_megabytes
 
 
 class Turns:

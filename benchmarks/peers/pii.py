@@ -1,4 +1,4 @@
-"""Other people's PII finders, as their users call them: spans of a text, by our names of kinds."""
+"""PII found by peers, as their users call them: spans of a text, under our names of kinds."""
 
 from collections.abc import Callable
 

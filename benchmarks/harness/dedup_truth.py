@@ -1,15 +1,13 @@
-"""Which documents are similar, exactly: as labelled, or by comparing all that can be; and how right a set of
-removals is.
-"""
+"""The exact answer for dedup: similar pairs by label or by comparison, and the score of a set of removals."""
 
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from harness.dedup_corpus import batch
+from harness.sidebyside import CORPORA, Report, documents
 
-from benchmarks.dedup_corpus import batch
-from benchmarks.sidebyside import CORPORA, Report, documents
 from pipeline.stages.dedup import DedupParams, jaccard, shingle_sets
 
 ARTICLES = "labelled/neardup_articles_2500"

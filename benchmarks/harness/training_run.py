@@ -1,6 +1,4 @@
-"""A run of the trainer on text of its own: the tokenizer and shards on disk, and the configuration that
-`python -m trainer` reads.
-"""
+"""A training run on given text: tokenizer, shards, and the configuration that `python -m trainer` reads."""
 
 import hashlib
 from collections.abc import Iterable
@@ -9,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import yaml
+from harness.turns import Turns
 from tokenizers import Tokenizer
-from turns import Turns
 
 from pipeline.stages import tokenizer as bpe
 from trainer.data.shards import ShardWriter
