@@ -8,7 +8,8 @@ import numpy as np
 from harness.dedup_corpus import batch
 from harness.sidebyside import CORPORA, Report, documents
 
-from pipeline.stages.dedup import DedupParams, jaccard, shingle_sets
+from pipeline.stages.dedup import DedupParams, shingle_sets
+from tests.pipeline.stages.dedup.in_memory import jaccard
 
 ARTICLES = "labelled/neardup_articles_2500"
 Similar = dict[int, set[int]]

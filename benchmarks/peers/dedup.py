@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import xxhash
 
-from pipeline.stages.dedup import DedupParams, deduplicate
+from pipeline.stages.dedup import DedupParams
+from tests.pipeline.stages.dedup.in_memory import deduplicate
 
 PARAMS = DedupParams()
 WORD = re.compile(r"\w+")

@@ -18,8 +18,8 @@ The steps, each a map over parts or bands but `unite`, with the bytes that each 
 8. `decide`, then `decisions`: one row for each document. Arrival order, batches and the choice of clusters
    per call leave no trace in it.
 
-`deduplicate` is all of it in memory. Empty text (nothing but white space) is no duplicate of anything, not
-even of empty text: every such document is kept, for the quality stage to judge.
+Empty text (nothing but white space) is not a duplicate of anything, not even of empty text: every such
+document is kept, for the quality stage to judge.
 """
 
 from pipeline.stages.dedup.bands import (
@@ -40,11 +40,10 @@ from pipeline.stages.dedup.decide import (
     decisions,
     without_comparison,
 )
-from pipeline.stages.dedup.in_memory import deduplicate
 from pipeline.stages.dedup.params import VERSION, DedupParams
 from pipeline.stages.dedup.shingles import ShingleSets, concat_sets, shingle_sets
 from pipeline.stages.dedup.signatures import signature_schema, signatures
-from pipeline.stages.dedup.verify import Verified, jaccard, verify
+from pipeline.stages.dedup.verify import Verified, verify
 
 __all__ = [
     "DECISION_SCHEMA",
@@ -61,10 +60,8 @@ __all__ = [
     "concat_sets",
     "decide",
     "decisions",
-    "deduplicate",
     "exact_keys",
     "first_of_equal",
-    "jaccard",
     "labels",
     "linked",
     "shingle_sets",

@@ -104,14 +104,6 @@ def overlap(left: np.ndarray, right: np.ndarray, needed: int) -> int:
     return common
 
 
-@kernel
-def jaccard(left: np.ndarray, right: np.ndarray) -> float:
-    """|A n B| / |A u B| of two ascending sets of distinct hashes; 0 for two empty ones."""
-    common = overlap(left, right, 0)
-    union = len(left) + len(right) - common
-    return common / union if union else 0.0
-
-
 @inner
 def _similar(
     offsets: np.ndarray, hashes: np.ndarray, kept: int, document: int, threshold: float, containment: bool

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from pipeline.stages.dedup import DedupParams, deduplicate, jaccard, shingle_sets
+from pipeline.stages.dedup import DedupParams, shingle_sets
+from tests.pipeline.stages.dedup.in_memory import deduplicate, jaccard
 
 CORPORA = Path(__file__).parents[5] / "shared" / "corpora"
 pytestmark = pytest.mark.skipif(not CORPORA.is_dir(), reason="needs the sample corpora in ../shared/corpora")

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.stages.dedup import DedupParams, ShingleSets, deduplicate, jaccard, shingle_sets, verify
+from pipeline.stages.dedup import DedupParams, ShingleSets, shingle_sets, verify
 from pipeline.stages.dedup.verify import COMPARISONS, KEPT_PER_KEY
+from tests.pipeline.stages.dedup.in_memory import deduplicate, jaccard
 
 PARAMS = DedupParams()
 

@@ -20,6 +20,7 @@ from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store import keys
 from pipeline.store.engine import LocalEngine
 from pipeline.store.versions import Store, Version
+from tests.pipeline.stages.dedup import in_memory
 from tests.pipeline.steps.stored import put
 
 ENGINE = LocalEngine(workers=1)
@@ -123,7 +124,7 @@ def ends_as_a_first_run(states: list[dict[str, Parts]]) -> None:
             pa.record_batch({"id": list(part), "text": pa.array(list(part.values()), pa.large_string())})
             for _, part in documents
         ]
-        expected = dedup.deduplicate(batches, [priority for priority, _ in documents], PARAMS)
+        expected = in_memory.deduplicate(batches, [priority for priority, _ in documents], PARAMS)
         assert rows(version) == {row["id"]: row for row in expected.to_pylist()}
 
 

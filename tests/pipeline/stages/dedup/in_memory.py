@@ -1,4 +1,6 @@
-"""All steps in a row, for a corpus whose text is in memory already."""
+"""What tests and benchmarks compare with: all steps in a row for a corpus whose text is in memory, and the
+exact similarity of two texts.
+"""
 
 from collections.abc import Sequence
 
@@ -107,3 +109,10 @@ def _fetch(documents: Sequence[pa.RecordBatch], nodes: np.ndarray, params: Dedup
             sets.append(shingle_sets(batch.select(["text"]).take(pa.array(rows)), params))
         start += len(batch)
     return concat_sets(sets)
+
+
+def jaccard(left: np.ndarray, right: np.ndarray) -> float:
+    """|A n B| / |A u B| of two ascending sets of distinct hashes; 0 for two empty ones."""
+    common = len(np.intersect1d(left, right, assume_unique=True))
+    union = len(left) + len(right) - common
+    return common / union if union else 0.0
