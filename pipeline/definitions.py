@@ -27,7 +27,7 @@ recipe = load_recipe(recipe_path())
 
 Asset = dg.AssetsDefinition | dg.SourceAsset
 sources = [source_asset(corpus) for corpus in recipe.corpora]
-chains = [asset for corpus in recipe.corpora for asset in corpus_assets(corpus)]
+chains = [asset for corpus in recipe.corpora for asset in corpus_assets(corpus, recipe)]
 to_dedup: list[Asset] = [*sources, *chains, *decontamination_assets(recipe), dedup_asset(recipe)]
 to_shards: list[Asset] = [
     *to_dedup,

@@ -1,4 +1,4 @@
-"""raw -> scrubbed -> quality, one chain and one group for each corpus of the recipe."""
+"""raw -> (transformed ->) scrubbed -> quality, one chain and one group for each corpus of the recipe."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,17 +7,21 @@ import dagster as dg
 from pipeline.assets import checks
 from pipeline.assets.metadata import asset_key, breakdown, chart, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.recipe.recipe import Corpus
+from pipeline.recipe.recipe import Corpus, Recipe
 from pipeline.stages import pii, quality
 from pipeline.steps.corpus import ingest as raw_flow
 from pipeline.steps.corpus import quality as quality_flow
 from pipeline.steps.corpus import scrub as scrub_flow
+from pipeline.steps.corpus import transform as transform_flow
 from pipeline.store import keys
 
 
-def corpus_assets(corpus: Corpus) -> list[dg.AssetsDefinition]:
-    """The three assets of a corpus."""
-    return [_raw(corpus), _scrubbed(corpus), _quality(corpus)]
+def corpus_assets(corpus: Corpus, recipe: Recipe) -> list[dg.AssetsDefinition]:
+    """The assets of a corpus: three, and one more where the recipe transforms its texts."""
+    if not recipe.is_transformed(corpus.name):
+        return [_raw(corpus), _scrubbed(corpus, keys.raw(corpus.name)), _quality(corpus)]
+    scrubbed = _scrubbed(corpus, keys.transformed(corpus.name))
+    return [_raw(corpus), _transformed(corpus), scrubbed, _quality(corpus)]
 
 
 def _raw(corpus: Corpus) -> dg.AssetsDefinition:
@@ -51,10 +55,36 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
     return _asset
 
 
-def _scrubbed(corpus: Corpus) -> dg.AssetsDefinition:
+def _transformed(corpus: Corpus) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=asset_key(keys.transformed(corpus.name)),
+        deps=[asset_key(keys.raw(corpus.name))],
+        group_name=corpus.name,
+        kinds={"python", "parquet"},
+        code_version=transform_flow.VERSION,
+        description="The documents with the texts that the recipe's `transforms` make of them. The table "
+        "`failures` lists the documents on which a transform raised an exception; they are left out.",
+    )
+    @user_errors_as_failures
+    def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
+        recipe = workshop.recipe
+        version = transform_flow.transform(workshop.store, workshop.engine, corpus.name, recipe.transforms)
+        counts = version.counts
+        facts = {
+            "changed": counts["changed"],
+            "changed by transform": breakdown(counts, "changed", "transform"),
+            "set aside": counts["failed"],
+            "set aside by transform": breakdown(counts, "failed", "transform"),
+        }
+        return materialized(version, facts)
+
+    return _asset
+
+
+def _scrubbed(corpus: Corpus, read_from: str) -> dg.AssetsDefinition:
     @dg.asset(
         key=asset_key(keys.scrubbed(corpus.name)),
-        deps=[asset_key(keys.raw(corpus.name))],
+        deps=[asset_key(read_from)],
         group_name=corpus.name,
         kinds={"numba", "parquet"},
         code_version=pii.VERSION,
@@ -64,7 +94,9 @@ def _scrubbed(corpus: Corpus) -> dg.AssetsDefinition:
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
-        version = scrub_flow.scrub(workshop.store, workshop.engine, corpus.name, workshop.recipe.scrub)
+        recipe = workshop.recipe
+        transformed = recipe.is_transformed(corpus.name)
+        version = scrub_flow.scrub(workshop.store, workshop.engine, corpus.name, recipe.scrub, transformed)
         counts = version.counts
         found = {"spans": counts["spans"], "documents with PII": counts["documents_with_pii"]}
         picture = chart(version, "spans", "Personal data by kind")

@@ -3,8 +3,8 @@ evidence, as scrubbing left them.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ from pipeline.store.versions import Part, Store, Version
 DUPLICATES = ("exact", "near")
 CONTAMINATED = "contaminated"
 CHARACTERS = 400
+BESIDE_SIGNALS = ("id", "failed", "keep", "reason")  # in the table of a filter
 
 
 class InspectError(PipelineError):
@@ -33,8 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "rule",
         metavar="RULE",
         nargs="?",
-        help="show the documents of this quality rule, or of `exact`, `near` or `contaminated`; default: "
-        "count the documents of every quality rule",
+        help="show the documents of this quality rule, of a filter of your own (FILTER.error: where it "
+        "raised), or of `exact`, `near` or `contaminated`; default: count the documents of every "
+        "quality rule",
     )
     parser.add_argument("--corpus", metavar="C", help="look at this corpus only")
     parser.add_argument(
@@ -45,16 +47,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.stages.quality import QualityRule
+    from pipeline.steps.corpus.filters import failed_rule
     from pipeline.store.versions import default_store
 
-    known = load_recipe(recipe_path()).corpus_names
+    recipe = load_recipe(recipe_path())
+    known, own = recipe.corpus_names, [entry.name for entry in recipe.quality.filters]
     if options.corpus not in (None, *known):
         raise InspectError(f"--corpus: there is no corpus {options.corpus!r}; there are {', '.join(known)}")
     store, corpora = default_store(), [options.corpus] if options.corpus else known
     if options.rule is None:
         _print_reasons(store, corpora)
         return
-    rules = (*QualityRule, *DUPLICATES, CONTAMINATED)
+    rules = (*QualityRule, *own, *map(failed_rule, own), *DUPLICATES, CONTAMINATED)
     if options.rule not in rules:
         raise InspectError(f"there is no rule {options.rule!r}; there are {', '.join(rules)}")
     if options.limit < 1:
@@ -87,30 +91,78 @@ def _print_reasons(store: Store, corpora: Sequence[str]) -> None:
 
 def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
     """What quality rejected by `rule`: id, the signals beside their thresholds, how the text begins."""
-    table, names = (
-        ("languages", ["language", "language_confidence"])
-        if rule == "language"
-        else ("signals", [rule.partition("_")[2]])
-    )
-    thresholds = ["languages", "min_language_confidence"] if rule == "language" else [rule]
     for corpus in corpora:
         verdicts, scrubbed = store.current(keys.quality(corpus)), store.current(keys.scrubbed(corpus))
-        if rule == "language" and verdicts.manifest["params"].get("languages") is None:
-            continue  # never detected
-        signals = store.current(keys.of_corpus(corpus, table))
-        for version, source in ((verdicts, signals), (signals, scrubbed)):
+        evidence = _evidence(rule, verdicts.manifest["params"])
+        if evidence is None:
+            continue
+        measured = store.current(keys.of_corpus(corpus, evidence.stage))
+        for version, source in ((verdicts, measured), (measured, scrubbed)):
             if version.manifest["inputs"].get(source.key) != source.data_version:
                 raise InspectError(
                     f"{verdicts.key} was made from an earlier {source.key}: materialize {verdicts.key} first"
                 )
-        params = ", ".join(f"{name} = {_value(verdicts.manifest['params'][name])}" for name in thresholds)
         for part in verdicts.parts:
-            ids = _where(verdicts, part, "verdicts", "rule", rule).column("id")
-            if len(ids):
-                measured = _rows(signals, _same(signals, part), table, names, ids)
+            rows = _where(verdicts, part, "verdicts", "rule", rule)
+            if rows.num_rows:
+                ids = rows.column("id")
+                if evidence.failed:
+                    shown = _failures(evidence.name, ids, (measured, _same(measured, part)), (verdicts, part))
+                else:
+                    signals = _rows(measured, _same(measured, part), evidence.table, evidence.columns, ids)
+                    shown = {
+                        row["id"]: ", ".join(
+                            filter(None, (row.get("reason"), signals[row["id"]], evidence.limits))
+                        )
+                        for row in rows.to_pylist()
+                    }
                 texts = _texts(scrubbed, _same(scrubbed, part), ids)
                 for row in ids.to_pylist():
-                    yield f"{corpus} {row}\n{measured[row]}, {params}\n{texts[row]}"
+                    yield f"{corpus} {row}\n{shown[row]}\n{texts[row]}"
+
+
+class _Evidence(NamedTuple):
+    """Where what a rule goes by is stored: the columns of a table (None: every signal), and the limits that
+    it is held against.
+    """
+
+    name: str
+    stage: str
+    table: str
+    columns: list[str] | None
+    limits: str
+    failed: bool = False
+
+
+def _evidence(rule: str, params: Mapping[str, Any]) -> _Evidence | None:
+    """None where the verdicts that were given with these `params` do not know the rule."""
+    name, _, error = rule.partition(".")
+    for own in params.get("filters", ()):
+        if own["name"] == name:
+            return _Evidence(
+                name, f"{keys.FILTERS}/{name}", "signals", None, _named(own["params"]), bool(error)
+            )
+    if rule == "language":
+        if params.get("languages") is None:
+            return None  # never detected
+        limits = _named({name: params[name] for name in ("languages", "min_language_confidence")})
+        return _Evidence(rule, "languages", "languages", ["language", "language_confidence"], limits)
+    if rule not in params:
+        return None  # a filter that the recipe has got since
+    return _Evidence(rule, "signals", "signals", [rule.partition("_")[2]], _named({rule: params[rule]}))
+
+
+def _failures(name: str, ids: pa.ChunkedArray, *places: tuple[Version, Part]) -> dict[str, str]:
+    """What a filter's code raised on these documents, while it measured or while it judged."""
+    from pipeline.steps.corpus.failures import described
+
+    rows = [
+        row
+        for version, part in places
+        for row in pq.read_table(version.file(part, "failures"), filters=pc.field("name") == name).to_pylist()
+    ]
+    wanted = set(ids.to_pylist())
+    return {row["id"]: described(row) for row in rows if row["id"] in wanted}
 
 
 def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
@@ -172,14 +224,22 @@ def _where(version: Version, part: Part, table: str, column: str, value: str) ->
     return pq.read_table(version.file(part, table), filters=pc.field(column) == value)
 
 
-def _rows(version: Version, part: Part, table: str, names: list[str], ids: pa.ChunkedArray) -> dict[str, str]:
-    """These columns of the rows with these ids, as `name = value`, by id."""
+def _rows(
+    version: Version, part: Part, table: str, names: list[str] | None, ids: pa.ChunkedArray
+) -> dict[str, str]:
+    """These columns, or every signal, of the rows with these ids, as `name = value`, by id."""
+    columns = None if names is None else ["id", *names]
     found = pq.read_table(
-        version.file(part, table), columns=["id", *names], filters=pc.field("id").isin(ids.combine_chunks())
+        version.file(part, table), columns=columns, filters=pc.field("id").isin(ids.combine_chunks())
     )
     return {
-        row["id"]: ", ".join(f"{name} = {_value(row[name])}" for name in names) for row in found.to_pylist()
+        row["id"]: _named({name: value for name, value in row.items() if name not in BESIDE_SIGNALS})
+        for row in found.to_pylist()
     }
+
+
+def _named(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {_value(value)}" for name, value in values.items())
 
 
 def _texts(version: Version, part: Part, ids: pa.Array | pa.ChunkedArray) -> dict[str, str]:
@@ -204,5 +264,5 @@ def _anywhere(version: Version, ids: pa.Array) -> Iterator[tuple[str, str]]:
 
 def _value(value: Any) -> str:
     if isinstance(value, list):
-        return " ".join(value)
+        return " ".join(map(str, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)

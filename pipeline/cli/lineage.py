@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from pipeline.steps.lineage.checkpoints import Checkpoint
     from pipeline.steps.lineage.documents import Seen
 
-PARAMETERS = ("scrub", "quality", "dedup", "decontamination", "tokenizer", "shards", "mixture", "training")
+PARAMETERS = (
+    "transforms",
+    "scrub",
+    "quality",
+    "dedup",
+    "decontamination",
+    "tokenizer",
+    "shards",
+    "mixture",
+    "training",
+)
 SHOWN = 12  # digits of a version
 
 
@@ -113,7 +123,7 @@ def _corpus(one: "Checkpoint", corpus: Mapping[str, Any]) -> Iterator[str]:
     )
     yield f"  {json.dumps(corpus['source'])}"
     yield f"  {at}"
-    for stage in ("raw", "scrubbed", "quality", "contamination"):
+    for stage in ("raw", "transformed", "scrubbed", "quality", "contamination"):
         if keys.of_corpus(name, stage) in assets:
             yield _stage(f"  {stage}", assets[keys.of_corpus(name, stage)])
     decided = one.lineage.get("dedup", {}).get(name)

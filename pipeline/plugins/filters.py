@@ -1,7 +1,7 @@
 """The user's filters: what is measured of each document, and from it the verdict."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -68,6 +68,11 @@ class Filter:
         return {
             name: value for name, value in self.entry.params.items() if name in judged or name not in measured
         }
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the verdict depends on beside what was measured."""
+        return self.entry.model_dump(include={"name", "python", "version", "params"})
 
     def check(self) -> None:
         """Raises PluginError when the code cannot be loaded, or does not take these parameters."""
@@ -250,11 +255,3 @@ def _array(values: Any, field: pa.Field, rows: int) -> pa.Array:
     if column.null_count and field.name != REASON:
         raise TypeError(f"{field.name} is None for a document")
     return column
-
-
-def checked(entries: Sequence[FilterParams]) -> list[Filter]:
-    """The filters of a recipe. Raises PluginError when one cannot be used."""
-    filters = [Filter(entry) for entry in entries]
-    for one in filters:
-        one.check()
-    return filters

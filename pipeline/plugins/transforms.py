@@ -36,6 +36,11 @@ class Transform:
             raise PluginError(f"{self.entry.python} is a class: a transform is a function")
         check_arguments(self.code, self.entry.params, 1, self.entry.python)
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the new texts depend on beside the old ones."""
+        return self.entry.model_dump(include={"name", "python", "version", "params"})
+
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Failure]]:
         """The documents with new texts, without those that the code failed on."""
         pieces: list[pa.RecordBatch] = []

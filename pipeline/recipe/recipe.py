@@ -9,6 +9,10 @@ from typing import Any
 import yaml
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
+from pipeline.plugins.filters import Filter
+from pipeline.plugins.loading import PluginError, make_importable
+from pipeline.plugins.settings import TransformParams, check_names
+from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.recipe.check_limits import CheckLimits, DedupGuard
 from pipeline.recipe.decontamination import Decontamination
 from pipeline.recipe.launch import LaunchParams
@@ -18,10 +22,12 @@ from pipeline.sources import SourceConfig
 from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.catalogue import short_form
 from pipeline.sources.listing import Paths
+from pipeline.sources.python_code import PythonConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.stages.tokenizer import KINDS, ExistingTokenizer, TokenizerChoice, TokenizerParams
+from pipeline.store import keys
 from pipeline.store.engine import EngineParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import Params
@@ -79,6 +85,12 @@ class Recipe(Params):
         "duplicates in two corpora, the document of the corpus listed first is kept.",
     )
     raw: RawParams = Field(RawParams(), description="How a corpus is cut into parts.")
+    transforms: tuple[TransformParams, ...] = Field(
+        (),
+        exclude_if=lambda transforms: not transforms,
+        description="Functions of your own that rewrite texts before they are scrubbed, in this order: "
+        "docs/your-own-code.md.",
+    )
     scrub: PiiParams = Field(PiiParams(), description="Which personal data and secrets are replaced.")
     quality: QualityParams = Field(
         PROFILES["default"],
@@ -148,6 +160,18 @@ class Recipe(Params):
         return self
 
     @model_validator(mode="after")
+    def _transforms_have_names_and_corpora(self) -> "Recipe":
+        check_names(self.transforms, set())
+        for entry in self.transforms:
+            unknown = [name for name in entry.corpora or () if name not in self.corpus_names]
+            if unknown:
+                raise ValueError(
+                    f"transform {entry.name!r}: there is no corpus {unknown[0]!r}; there are "
+                    f"{', '.join(self.corpus_names)}"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _weights_are_comparable(self) -> "Recipe":
         unweighted = [corpus.name for corpus in self.corpora if corpus.weight is None]
         if unweighted and len(unweighted) < len(self.corpora):
@@ -179,6 +203,16 @@ class Recipe(Params):
     @property
     def corpus_names(self) -> list[str]:
         return [corpus.name for corpus in self.corpora]
+
+    def is_transformed(self, corpus: str) -> bool:
+        """Whether transforms rewrite the texts of a corpus."""
+        return bool(of_corpus(self.transforms, corpus))
+
+    def made_before_dedup(self, corpus: str) -> list[str]:
+        """The keys of what this recipe makes of a corpus for dedup, in order."""
+        optional = {"transformed": self.is_transformed(corpus), "languages": bool(self.quality.languages)}
+        filters = [entry.name for entry in self.quality.filters]
+        return keys.before_dedup(corpus, [name for name, wanted in optional.items() if wanted], filters)
 
     @property
     def removes_contaminated(self) -> bool:
@@ -229,7 +263,27 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
         recipe = Recipe.model_validate(merged(settings, overrides or {}))
     except ValidationError as error:
         raise RecipeError(f"{path}: {_explained(error)}") from None
+    _check_own_code(recipe, path)
     return _anchored(recipe, path.parent.absolute())
+
+
+def _check_own_code(recipe: Recipe, path: Path) -> None:
+    """Imports the user's code that a recipe names, from beside the recipe or wherever Python finds it."""
+    corpora = {f"corpora.{number}.source": corpus.source for number, corpus in enumerate(recipe.corpora)}
+    sets = recipe.decontamination.sets if recipe.decontamination else ()
+    corpora |= {f"decontamination.sets.{number}.source": one.source for number, one in enumerate(sets)}
+    named: dict[str, Any] = {
+        **{where: source for where, source in corpora.items() if isinstance(source, PythonConfig)},
+        **{f"transforms.{number}": Transform(entry) for number, entry in enumerate(recipe.transforms)},
+        **{f"quality.filters.{n}": Filter(entry) for n, entry in enumerate(recipe.quality.filters)},
+    }
+    if named:
+        make_importable(path.parent.absolute())
+    for where, code in named.items():
+        try:
+            code.check()
+        except PluginError as error:
+            raise RecipeError(f"{path}: {where}: {error}") from None
 
 
 def _anchored(recipe: Recipe, directory: Path) -> Recipe:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.hub.dataset import HubConfig, HubSource
+from pipeline.sources.python_code import PythonConfig, PythonSource
 from pipeline.sources.python_docs.libraries import LibraryDocsConfig, LibraryDocsSource
 from pipeline.sources.python_docs.readmes import PackageReadmesConfig, PackageReadmesSource
 from pipeline.sources.python_docs.stdlib import StdlibDocsConfig, StdlibDocsSource
@@ -34,6 +35,7 @@ KINDS = (
     Kind(FilesConfig, lambda corpus, config, sha256: FilesSource(corpus, config, sha256=sha256)),
     Kind(WarcConfig, lambda corpus, config, sha256: WarcSource(corpus, config, sha256)),
     Kind(HubConfig, lambda corpus, config, _: HubSource(corpus, config)),
+    Kind(PythonConfig, lambda corpus, config, _: PythonSource(corpus, config)),
 )
 
 if TYPE_CHECKING:

@@ -242,13 +242,15 @@ def adds_up(store: Store, corpus: str) -> Finding:
     raw, scrubbed, quality = (
         store.current(stage(corpus)).counts for stage in (keys.raw, keys.scrubbed, keys.quality)
     )
+    transformed = keys.transformed(corpus) in store.current(keys.scrubbed(corpus)).manifest["inputs"]
+    set_aside = store.current(keys.transformed(corpus)).counts["failed"] if transformed else 0
     decided = by_corpus(store.current(keys.DEDUP)).get(corpus, {"documents": 0, "kept": 0, "removed": 0})
     version = store.current(keys.token_shards(corpus))
     shards = version.counts
     on_disk = [Shard(prefix) for split in SPLITS for prefix in prefixes(version, split)]
     documents = sum(shards[f"{split}_documents"] for split in SPLITS)
     equations = [
-        ("read, scrubbed", raw["documents"], scrubbed["documents"]),
+        ("read, scrubbed + set aside by transforms", raw["documents"], scrubbed["documents"] + set_aside),
         (
             "scrubbed, kept + rejected by quality",
             scrubbed["documents"],

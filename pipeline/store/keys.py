@@ -18,10 +18,20 @@ CORPORA = "corpora"
 TOKEN_SHARDS = "token_shards"
 TRAIN, VALIDATION = SPLITS = ("train", "validation")  # directories in a version of token shards
 
-# The stages of a corpus that have a key of their own, in the order in which they are made. Languages and
-# contamination are made only where a recipe asks for them.
-CORPUS_STAGES = ("raw", "scrubbed", "signals", "languages", "quality", "contamination", "signatures")
-OPTIONAL_STAGES = ("languages", "contamination")
+# The stages of a corpus that have a key of their own, in the order in which they are made. The optional ones
+# are made only where a recipe asks for them, and so is a key below `filters` for each filter of its own.
+CORPUS_STAGES = (
+    "raw",
+    "transformed",
+    "scrubbed",
+    "signals",
+    "languages",
+    "quality",
+    "contamination",
+    "signatures",
+)
+OPTIONAL_STAGES = ("transformed", "languages", "contamination")
+FILTERS = "filters"
 
 
 def of_corpus(corpus: str, stage: str) -> str:
@@ -38,6 +48,10 @@ def raw(corpus: str) -> str:
     return of_corpus(corpus, "raw")
 
 
+def transformed(corpus: str) -> str:
+    return of_corpus(corpus, "transformed")
+
+
 def scrubbed(corpus: str) -> str:
     return of_corpus(corpus, "scrubbed")
 
@@ -48,6 +62,11 @@ def signals(corpus: str) -> str:
 
 def languages(corpus: str) -> str:
     return of_corpus(corpus, "languages")
+
+
+def filtered(corpus: str, name: str) -> str:
+    """What the recipe's filter of this name measures."""
+    return of_corpus(corpus, f"{FILTERS}/{name}")
 
 
 def quality(corpus: str) -> str:
@@ -75,10 +94,20 @@ def judged(corpus: str) -> tuple[str, str]:
     return scrubbed(corpus), quality(corpus)
 
 
-def before_dedup(corpus: str, with_languages: bool = False) -> list[str]:
-    """What every recipe makes of a corpus for dedup, in order, and `languages` where it detects them."""
-    left_out = {"contamination"} if with_languages else {*OPTIONAL_STAGES}
-    return [of_corpus(corpus, stage) for stage in CORPUS_STAGES if stage not in left_out]
+def before_dedup(corpus: str, optional: Iterable[str] = (), filters: Iterable[str] = ()) -> list[str]:
+    """What a recipe makes of a corpus for dedup, in order: the stages of every recipe, the `optional` ones
+    that this one asks for, and its own filters by name.
+    """
+    left_out = {*OPTIONAL_STAGES} - {*optional}
+    stages = [of_corpus(corpus, stage) for stage in CORPUS_STAGES if stage not in left_out]
+    before_quality = stages.index(quality(corpus))
+    stages[before_quality:before_quality] = [filtered(corpus, name) for name in filters]
+    return stages
+
+
+def is_of_corpus(key: str, corpus: str) -> bool:
+    """Whether this is a stage of the corpus, or what one of the recipe's own filters measured."""
+    return key.startswith(of_corpus(corpus, ""))
 
 
 def stage(key: str) -> str:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from pipeline.store.engine import Engine
 from pipeline.store.parquet import PartWriter, batches
-from pipeline.store.versions import Part, Store, Version, Work
+from pipeline.store.versions import Draft, Part, Store, Version, Work
 
 Counts = dict[str, int]
 BatchResult = tuple[Mapping[str, pa.RecordBatch], Counts]  # the rows of each table, and what was counted
@@ -60,9 +60,14 @@ def derive(
     work: Work,
     tasks: Sequence[PartTask],
     function: Callable[[PartTask, Path], Part],
+    watch: Callable[[Sequence[Part], Draft], None] | None = None,
+    slower: int = 1,
 ) -> Version:
     """The version of `work`: `function(task, directory)` writes the files of one part below `directory` and
     returns it.
+
+    `watch` is given the parts so far, after each one; what it raises ends the work before anything is
+    published. `slower`: how many times the engine's usual seconds per byte `function` takes.
     """
     with store.making(work) as draft:
         if isinstance(draft, Version):
@@ -70,11 +75,12 @@ def derive(
         finished = {task.name: draft.finished(task.name, task.fingerprint) for task in tasks}
         todo = [task for task in tasks if finished[task.name] is None]
         parts = [part for part in finished.values() if part is not None]
-        for part in engine.map(
-            _Into(function, draft.path), todo, input_bytes=sum(task.bytes for task in todo), what=work.key
-        ):
+        input_bytes = slower * sum(task.bytes for task in todo)
+        for part in engine.map(_Into(function, draft.path), todo, input_bytes=input_bytes, what=work.key):
             draft.keep(part)
             parts.append(part)
+            if watch is not None:
+                watch(parts, draft)
         return draft.publish(parts)
 
 

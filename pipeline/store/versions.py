@@ -315,6 +315,10 @@ class Draft:
         """Records a part whose files are complete."""
         write_atomically(self._record(part.name), json.dumps(asdict(part)))
 
+    def forget(self, part: Part) -> None:
+        """The next attempt makes this part again."""
+        self._record(part.name).unlink(missing_ok=True)
+
     def publish(self, parts: Sequence[Part], counts: dict[str, int] | None = None) -> Version:
         """Writes the manifest, renames the directory to its final name and makes it the current version."""
         ordered = sorted(parts, key=lambda part: part.name)

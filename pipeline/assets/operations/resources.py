@@ -35,6 +35,11 @@ class PipelineResources(dg.ConfigurableResource):
                 f"{path}: overrides cannot add, remove or reorder corpora, which make the graph: change the "
                 "recipe, or use another one"
             )
+        if any(recipe.is_transformed(name) != graph.is_transformed(name) for name in graph.corpus_names):
+            raise RecipeError(
+                f"{path}: overrides cannot add the first transform of a corpus or remove the last one, which "
+                "changes the graph: change the recipe, or use another one"
+            )
         return recipe
 
     @cached_property

@@ -12,12 +12,8 @@ from pipeline.steps.lineage.source_state import Observed, State
 from pipeline.store import keys
 from pipeline.store.fingerprint import combined
 
-OF_DOCUMENTS = (
-    keys.source,
-    keys.raw,
-    keys.scrubbed,
-    keys.quality,
-)  # what depends on nothing but its own corpus
+# what depends on nothing but its own corpus
+OF_DOCUMENTS = (keys.source, keys.raw, keys.transformed, keys.scrubbed, keys.quality)
 CHANGE_TAG = "groundwork/change"  # which change of which corpora a run was started for
 
 

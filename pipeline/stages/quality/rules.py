@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
+from pipeline.plugins.settings import FilterParams, check_names
 from pipeline.stages.language import LANGUAGES
 from pipeline.store.params import Params
 
@@ -23,6 +24,8 @@ Amount = Annotated[int, Field(ge=0)]
 Length = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Ratio = Annotated[float, Field(ge=0)]
+
+NAMES_IN_USE = ("kept", "exact", "near", "contaminated")  # other words for what became of a document
 
 
 class QualityRule(StrEnum):
@@ -233,6 +236,18 @@ class QualityParams(Params):
         description="Largest share (0 to 1) of characters in repeated lines, newlines left out (FineWeb).",
     )
     max_new_line_ratio: Ratio | None = Field(0.3, description="Most newlines per word (FineWeb).")
+
+    filters: tuple[FilterParams, ...] = Field(
+        (),
+        exclude_if=lambda filters: not filters,  # fingerprints without filters stay as they were
+        description="Filters of your own, after the built-in rules: docs/your-own-code.md.",
+    )
+
+    @field_validator("filters")
+    @classmethod
+    def _filters_have_names_of_their_own(cls, filters: tuple[FilterParams, ...]) -> tuple[FilterParams, ...]:
+        check_names(filters, {*QualityRule, *NAMES_IN_USE})
+        return filters
 
     @field_validator("languages")
     @classmethod

@@ -11,7 +11,10 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.plugins.filters import Filter
 from pipeline.stages import language, quality
+from pipeline.steps.corpus import filters as filtering
+from pipeline.steps.corpus.failures import FailureLimits
 from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
@@ -29,18 +32,29 @@ class AllRejectedError(PipelineError):
 
 def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityParams) -> Version:
     """The verdict on each document: table `verdicts` of corpora/<corpus>/quality. Makes
-    corpora/<corpus>/signals and, where `params` name languages, .../languages first.
+    corpora/<corpus>/signals first and, where `params` name them, .../languages and .../filters/<name>.
 
-    Raises AllRejectedError when no document passes.
+    Raises AllRejectedError when no document passes, and PluginError when a filter of the recipe cannot be
+    loaded or fails on more documents than allowed.
     """
     signals = _measured(store, engine, corpus, "signals", quality.VERSION, MEASURING)
     tables = [(signals, "signals")]
     if params.languages is not None:
         languages = _measured(store, engine, corpus, "languages", language.VERSION, DETECTING)
         tables.append((languages, "languages"))
+    filters = [Filter(entry) for entry in params.filters]
+    tables += [(filtering.measure(store, engine, corpus, one), filtering.TABLE) for one in filters]
     inputs = {version.key: version.data_version for version, _ in tables}
-    work = Work(keys.quality(corpus), quality.VERSION, params, inputs)
-    verdicts = derive(store, engine, work, part_tasks(work, tables), _judging(params).write_part)
+    settings = {**params.model_dump(), "filters": [one.identity for one in filters]} if filters else params
+    work = Work(keys.quality(corpus), quality.VERSION, settings, inputs)
+    tasks = part_tasks(work, tables)
+    if not filters:
+        verdicts = derive(store, engine, work, tasks, _judging(params).write_part)
+    else:
+        limits = FailureLimits(corpus, tables[0][0].counts["documents"], params.filters)
+        step = filtering.judging(_judging(params), filters)
+        verdicts = derive(store, engine, work, tasks, step.write_part, limits.watch)
+        limits.check(verdicts.parts, verdicts.path)
     if not verdicts.counts["kept"]:
         rules = ", ".join(f"{reason.rule}: {reason.documents}" for reason in reasons(verdicts)[1:])
         raise AllRejectedError(

@@ -1,4 +1,4 @@
-"""raw -> scrubbed: personal data replaced in the text, and a table of where it was."""
+"""raw or transformed -> scrubbed: personal data replaced in the text, and a table of where it was."""
 
 from functools import partial
 
@@ -12,11 +12,15 @@ from pipeline.store.parts import BatchResult, BatchStep, derive, part_tasks, tal
 from pipeline.store.versions import Store, Version, Work
 
 
-def scrub(store: Store, engine: Engine, corpus: str, params: pii.PiiParams) -> Version:
-    """The scrubbed version of a corpus: tables `documents` and `spans`."""
-    raw = store.current(keys.raw(corpus))
-    work = Work(keys.scrubbed(corpus), pii.VERSION, params, {raw.key: raw.data_version})
-    tasks = part_tasks(work, [(raw, "documents")])
+def scrub(
+    store: Store, engine: Engine, corpus: str, params: pii.PiiParams, transformed: bool = False
+) -> Version:
+    """The scrubbed version of a corpus: tables `documents` and `spans`. Reads the raw documents, or the
+    `transformed` ones.
+    """
+    documents = store.current(keys.transformed(corpus) if transformed else keys.raw(corpus))
+    work = Work(keys.scrubbed(corpus), pii.VERSION, params, {documents.key: documents.data_version})
+    tasks = part_tasks(work, [(documents, "documents")])
     return derive(store, engine, work, tasks, scrubbing(params).write_part)
 
 

@@ -124,9 +124,9 @@ def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Chec
 def versions_of(one: Checkpoint, corpus: str) -> list[str]:
     """What a corpus was: the data version of each of its stages, what its source held and its revision."""
     assets = one.lineage["assets"]
-    stages = [*(keys.of_corpus(corpus, stage) for stage in keys.CORPUS_STAGES), keys.token_shards(corpus)]
+    stages = [key for key in assets if keys.is_of_corpus(key, corpus) or key == keys.token_shards(corpus)]
     source = assets[keys.raw(corpus)].get("inputs", {})
-    return [*(assets[key]["data_version"] for key in stages if key in assets), *source.values()]
+    return [*(assets[key]["data_version"] for key in stages), *source.values()]
 
 
 def run_config(run: Path) -> RunConfig:

@@ -20,8 +20,7 @@ def of_recipe(store: Store, recipe: Recipe) -> dict[str, Any]:
     Raises StaleError when what is in use was not made from what is in use before it, since that would not be
     true.
     """
-    languages = recipe.quality.languages is not None
-    made = [key for name in recipe.corpus_names for key in keys.before_dedup(name, languages)]
+    made = [key for name in recipe.corpus_names for key in recipe.made_before_dedup(name)]
     if recipe.decontamination is not None:
         made += [keys.EVALUATION_NGRAMS, *map(keys.contamination, recipe.corpus_names)]
     made += [keys.DEDUP, keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)]

@@ -45,7 +45,7 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
         )
         if one.saved:
             (directory / "SHA256SUMS").write_text("".join(_sums(one)), encoding="utf-8")
-    return list(_commands(one, out.absolute()))
+    return list(_commands(one, out.absolute(), relative_to))
 
 
 def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _sums(one: Checkpoint) -> Iterator[str]:
     return (f"{files[name]['sha256']}  {name}\n" for name in COMPARED if name in files)
 
 
-def _commands(one: Checkpoint, out: Path) -> Iterator[str]:
+def _commands(one: Checkpoint, out: Path, relative_to: Path) -> Iterator[str]:
     commit = one.lineage["git_commit"]
     yield f"# {one.name}: after {one.tokens:,} tokens, made again in {out}"
     if commit is None:
@@ -120,6 +120,9 @@ def _commands(one: Checkpoint, out: Path) -> Iterator[str]:
             )
         if "revision" not in inputs:
             yield f"# corpus {corpus['name']} must hold what it held then: it cannot be fetched at a revision"
+    own_code = list(_own_code(one.lineage["recipe"]))
+    for python, version in own_code:
+        yield f"# {python} must be what it was then, version {version!r}"
     if one.lineage["recipe"]["training"].get("pretrained"):
         yield "# the pretrained weights must be what they were then"
     python = one.libraries.get("python") or one.lineage["assets"][keys.TOKENIZER]["tools"]["python"]
@@ -135,6 +138,7 @@ def _commands(one: Checkpoint, out: Path) -> Iterator[str]:
         "DAGSTER_HOME": out / "home",
         STORE_VARIABLE: out / "home" / "store",
         RECIPE_VARIABLE: out / "recipe.yaml",
+        **({"PYTHONPATH": relative_to} if own_code else {}),  # modules beside the recipe
     }
     yield "export " + " ".join(f"{name}={shlex.quote(str(place))}" for name, place in variables.items())
     if one.tokens < one.lineage["recipe"]["training"]["max_tokens"]:
@@ -149,3 +153,13 @@ def _commands(one: Checkpoint, out: Path) -> Iterator[str]:
         yield f"sha256sum --check {shlex.quote(str(out / 'SHA256SUMS'))}"
     else:
         yield "# the checkpoint was deleted since, so there is nothing to compare with"
+
+
+def _own_code(recipe: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The user's functions and classes that a recipe names, each with its version."""
+    yield from ((entry["python"], entry["version"]) for entry in recipe.get("transforms", ()))
+    yield from ((entry["python"], entry["version"]) for entry in recipe["quality"].get("filters", ()))
+    sets = (recipe.get("decontamination") or {}).get("sets", ())
+    for source in (one["source"] for one in (*recipe["corpora"], *sets)):
+        if source["kind"] == "python":
+            yield source["object"], source["version"]

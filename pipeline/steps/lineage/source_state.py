@@ -66,7 +66,10 @@ def _followed(store: Store, corpus: str) -> bool:
     """Whether everything up to the token shards was made from the raw documents in use."""
     made = [*keys.before_dedup(corpus), keys.DEDUP, keys.token_shards(corpus)]
     try:
-        staleness.check({key: store.current(key) for key in made})
+        versions = {key: store.current(key) for key in made}
+        inputs = {key for version in versions.values() for key in version.manifest["inputs"]}
+        optional = {key for key in inputs if keys.is_of_corpus(key, corpus)} - versions.keys()
+        staleness.check(versions | {key: store.current(key) for key in optional})
     except PipelineError:
         return False
     return True

@@ -19,6 +19,7 @@ SOURCES = {
     "package_readmes": "descriptions and licences of Python packages",
     "files": "files",
     "warc": "web archives",
+    "python": "a source of the author's own",
 }
 
 

@@ -1,0 +1,111 @@
+"""Documents that the user's own class or function yields."""
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import Field, field_validator
+
+from pipeline import plugins
+from pipeline.plugins.loading import SOURCES, PluginError, check_arguments, described, load
+from pipeline.plugins.settings import encodable
+from pipeline.sources.documents import Batches, Document
+from pipeline.sources.errors import SourceError
+from pipeline.sources.ids import own_id
+from pipeline.sources.metadata import metadata_json
+from pipeline.sources.rejects import Reason, Rejects
+from pipeline.sources.source import Unit
+from pipeline.store.params import Params
+
+UNIT = "documents"
+
+
+class PythonConfig(Params):
+    """A class with a method `documents`, or a function, that yields every `Document` (of `pipeline.plugins`).
+
+    A class may have a method `fingerprint`, whose result changes when its documents may have.
+    """
+
+    kind: Literal["python"] = Field("python", description="Selects this source.")
+    object: str = Field(
+        min_length=1,
+        description="`package.module:name` of a class or function, or the name of an entry point in "
+        "`groundwork.sources`.",
+    )
+    version: str = Field(
+        min_length=1, description="Part of the fingerprint: a new version reads every document again."
+    )
+    params: dict[str, Any] = Field(
+        default={}, description="Keyword arguments, part of the fingerprint: numbers, texts, lists, mappings."
+    )
+
+    _params_have_a_stable_encoding = field_validator("params")(encodable)
+
+    def check(self) -> None:
+        """Raises PluginError when the code cannot be loaded, or does not take these parameters."""
+        code = load(SOURCES, self.object)
+        if inspect.isclass(code) and not callable(getattr(code, "documents", None)):
+            raise PluginError(f"{self.object} has no method 'documents', which yields what the source holds")
+        check_arguments(code, self.params, 0, self.object)
+
+
+@dataclass(frozen=True)
+class PythonSource:
+    """One unit, fingerprinted by what the class says, or read once for each version when it says nothing."""
+
+    corpus: str
+    config: PythonConfig
+    version: ClassVar[str] = "python-1"
+
+    def units(self) -> list[Unit]:
+        code = load(SOURCES, self.config.object)
+        fingerprint = self.config.version
+        if callable(getattr(code, "fingerprint", None)):
+            try:
+                fingerprint = code(**self.config.params).fingerprint()
+            except Exception as error:
+                raise self._error(
+                    f"cannot tell its fingerprint: {described(error, code.__module__)}"
+                ) from None
+            if not isinstance(fingerprint, str):
+                raise self._error(f"gave a {type(fingerprint).__name__} as its fingerprint: give a text")
+        return [Unit(UNIT, fingerprint, 0)]
+
+    def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        """Raises SourceError when the user's code raises: what it would have yielded next is not known."""
+        batches = Batches(self.corpus, rejects)
+        for row, document in enumerate(self._documents(), start=1):
+            if not isinstance(document.id, str) or not document.id:
+                batches.reject(self.config.object, row, Reason.BAD_ID, f"the id is {document.id!r}")
+            elif not isinstance(document.text, str):
+                kind = type(document.text).__name__
+                batches.reject(self.config.object, row, Reason.TEXT_NOT_A_STRING, f"the text is a {kind}")
+            else:
+                metadata = metadata_json(dict(document.metadata))
+                name = own_id(document.id)
+                batches.add(
+                    self.config.object,
+                    Document(name, document.text, row, self.config.object, document.url, metadata, True),
+                )
+                yield from batches.full()
+        yield from batches.rest()
+
+    def _documents(self) -> Iterator[plugins.Document]:
+        code = load(SOURCES, self.config.object)
+        after = "before its first document"
+        try:
+            made = code(**self.config.params)
+            for document in made.documents() if inspect.isclass(code) else made:
+                if not isinstance(document, plugins.Document):
+                    raise TypeError(
+                        f"a source yields pipeline.plugins.Document, not {type(document).__name__}"
+                    )
+                yield document
+                after = f"after document {document.id!r}"
+        except Exception as error:
+            raise self._error(f"failed {after}: {described(error, code.__module__)}") from None
+
+    def _error(self, what: str) -> SourceError:
+        return SourceError(f"corpus {self.corpus!r}: {self.config.object} {what}")

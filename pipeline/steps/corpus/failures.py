@@ -1,0 +1,62 @@
+"""Documents on which the user's code raised: counted, and above a set share a failure of the run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from pipeline.plugins.loading import PluginError
+from pipeline.plugins.settings import PluginParams
+from pipeline.store.versions import Draft, Part
+
+# Worker processes pay for much smaller inputs than with compiled kernels: 2 MB at 1 MB/s are two seconds.
+SLOWER = 16
+
+
+@dataclass(frozen=True)
+class FailureLimits:
+    """On how many of a corpus's documents each filter or transform may fail."""
+
+    corpus: str
+    documents: int
+    entries: tuple[PluginParams, ...]
+
+    def watch(self, parts: Sequence[Part], draft: Draft) -> None:
+        """As `check`; before it raises, it forgets the parts with failures, so that the next run makes them
+        again.
+        """
+        try:
+            self.check(parts, draft.path)
+        except PluginError:
+            for part in parts:
+                if part.counts["failed"]:
+                    draft.forget(part)
+            raise
+
+    def check(self, parts: Sequence[Part], directory: Path) -> None:
+        """Raises PluginError when code failed on more documents of these parts than the whole corpus may
+        lose.
+        """
+        for entry in self.entries:
+            count = f"failed/{entry.name}"
+            failed = sum(part.counts.get(count, 0) for part in parts)
+            if failed > entry.max_failed_share * self.documents:
+                part = next(part for part in parts if part.counts.get(count))
+                raise PluginError(
+                    f"{entry.python} failed on {failed:,} of {self.documents:,} documents of corpus "
+                    f"{self.corpus!r}; max_failed_share allows {entry.max_failed_share:.2%}. The first is "
+                    f"{_first(directory / part.files['failures'].path, entry.name)}. Correct the code and "
+                    "raise its `version`, or raise max_failed_share"
+                )
+
+
+def _first(failures: Path, name: str) -> str:
+    rows = pq.read_table(failures).to_pylist()
+    return described(next(row for row in rows if row["name"] == name))
+
+
+def described(failure: dict[str, str]) -> str:
+    """A row of the table `failures` in one line."""
+    place = f" ({failure['place']})" if failure["place"] else ""
+    return f"document {failure['id']}: {failure['error']}: {failure['message']}{place}"

@@ -1,0 +1,96 @@
+"""scrubbed -> filters/<name>: what the filters of the recipe's own measure, and their part in the verdict."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.plugins.calling import FAILURES_SCHEMA, failures_table
+from pipeline.plugins.filters import Filter
+from pipeline.stages import quality
+from pipeline.steps.corpus.failures import SLOWER, FailureLimits
+from pipeline.store import keys
+from pipeline.store.engine import Engine
+from pipeline.store.parts import BatchResult, BatchStep, derive, part_tasks, tally
+from pipeline.store.versions import Store, Version, Work
+
+VERSION = "filter-1"
+TABLE = "signals"
+REASONS_SCHEMA = pa.schema([*quality.VERDICTS_SCHEMA, pa.field("reason", pa.string())])
+
+
+def measure(store: Store, engine: Engine, corpus: str, one: Filter) -> Version:
+    """What a filter measures of each document: tables `signals` and `failures`. Raises PluginError."""
+    scrubbed = store.current(keys.scrubbed(corpus))
+    params = {"python": one.entry.python, "params": one.measured_with}
+    code_version = f"{VERSION} {one.entry.version}"
+    key = keys.filtered(corpus, one.entry.name)
+    work = Work(key, code_version, params, {scrubbed.key: scrubbed.data_version})
+    step = BatchStep(
+        partial(_measure, one=one), {TABLE: one.schema, "failures": FAILURES_SCHEMA}, ("documents", "failed")
+    )
+    limits = FailureLimits(corpus, scrubbed.counts["documents"], (one.entry,))
+    tasks = part_tasks(work, [(scrubbed, "documents")])
+    version = derive(store, engine, work, tasks, step.write_part, limits.watch, SLOWER)
+    limits.check(version.parts, version.path)
+    return version
+
+
+def _measure(documents: pa.RecordBatch, one: Filter) -> BatchResult:
+    signals, failures = one.measure(documents)
+    table = failures_table(failures)
+    counts = {
+        "documents": documents.num_rows,
+        "failed": len(failures),
+        **tally(table.column("name"), "failed"),
+    }
+    return {TABLE: signals, "failures": table}, counts
+
+
+def judging(built_in: BatchStep, filters: Sequence[Filter]) -> BatchStep:
+    """As `built_in`, followed by the filters in their order: takes a table of each filter after its own, and
+    gives a reason beside each verdict, and `failures`.
+    """
+    return BatchStep(
+        partial(_judge, built_in=built_in, filters=filters),
+        {"verdicts": REASONS_SCHEMA, "failures": FAILURES_SCHEMA},
+        (*built_in.counted, "failed"),
+    )
+
+
+def _judge(*tables: pa.RecordBatch, built_in: BatchStep, filters: Sequence[Filter]) -> BatchResult:
+    own = len(tables) - len(filters)
+    found, counts = built_in.function(*tables[:own])
+    verdicts = found["verdicts"]
+    keep = verdicts.column("keep").to_numpy(zero_copy_only=False).copy()
+    rules = np.array(verdicts.column("rule").to_pylist(), dtype=object)
+    reasons = np.full(len(keep), None, dtype=object)
+    failures = []
+    for one, measured in zip(filters, tables[own:], strict=True):
+        verdict = one.judge(measured)
+        failures += verdict.failures
+        rejected = keep & (verdict.failed | ~verdict.keep)
+        rules[rejected] = one.entry.name
+        rules[rejected & verdict.failed] = failed_rule(one.entry.name)
+        reasons[rejected] = np.array(verdict.reasons, dtype=object)[rejected]
+        keep &= ~rejected
+    columns = [verdicts.column("id"), keep, rules, reasons]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, REASONS_SCHEMA, strict=True)]
+    verdicts = pa.RecordBatch.from_arrays(arrays, schema=REASONS_SCHEMA)
+    table = failures_table(failures)
+    kept = int(keep.sum())
+    counts = {
+        **{name: count for name, count in counts.items() if not name.startswith("rejected/")},
+        "kept": kept,
+        "rejected": len(keep) - kept,
+        **tally(verdicts.column("rule"), "rejected"),
+        "failed": len(failures),
+        **tally(table.column("name"), "failed"),
+    }
+    return {"verdicts": verdicts, "failures": table}, counts
+
+
+def failed_rule(name: str) -> str:
+    """The `rule` of a document that this filter's code failed on; no filter can have this name."""
+    return f"{name}.error"

@@ -1,0 +1,66 @@
+"""raw -> transformed: texts rewritten by the user's own code, where a recipe names some."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.plugins.calling import FAILURES_SCHEMA, failures_table
+from pipeline.plugins.settings import TransformParams
+from pipeline.plugins.transforms import Transform, of_corpus
+from pipeline.steps.corpus.failures import SLOWER, FailureLimits
+from pipeline.store import keys
+from pipeline.store.engine import Engine
+from pipeline.store.params import DOCUMENT_SCHEMA
+from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_tasks, tally, text_bytes
+from pipeline.store.versions import Store, Version, Work
+
+VERSION = "transformed-1"
+
+
+def transform(store: Store, engine: Engine, corpus: str, entries: Sequence[TransformParams]) -> Version:
+    """The transformed version of a corpus: tables `documents` and `failures`, the documents set aside.
+
+    Raises PluginError when the code cannot be loaded, or fails on more documents than allowed.
+    """
+    transforms = of_corpus(entries, corpus)
+    raw = store.current(keys.raw(corpus))
+    params = {"transforms": [one.identity for one in transforms]}
+    work = Work(keys.transformed(corpus), VERSION, params, {raw.key: raw.data_version})
+    limits = FailureLimits(corpus, raw.counts["documents"], tuple(one.entry for one in transforms))
+    step = BatchStep(
+        partial(_transform, transforms=transforms),
+        {"documents": DOCUMENT_SCHEMA, "failures": FAILURES_SCHEMA},
+        ("documents", "text_bytes", "changed", "failed"),
+    )
+    tasks = part_tasks(work, [(raw, "documents")])
+    version = derive(store, engine, work, tasks, step.write_part, limits.watch, slower=SLOWER)
+    limits.check(version.parts, version.path)
+    return version
+
+
+def _transform(batch: pa.RecordBatch, transforms: Sequence[Transform]) -> BatchResult:
+    documents, failures = batch, []
+    counts: Counts = {}
+    for one in transforms:
+        before = documents
+        documents, failed = one.apply(documents)
+        failures += failed
+        counts[f"changed/{one.entry.name}"] = _changed(before, documents)
+    table = failures_table(failures)
+    counts |= {
+        "documents": documents.num_rows,
+        "text_bytes": text_bytes(documents),
+        "changed": _changed(batch, documents),
+        "failed": len(failures),
+        **tally(table.column("name"), "failed"),
+    }
+    return {"documents": documents.cast(DOCUMENT_SCHEMA), "failures": table}, counts
+
+
+def _changed(before: pa.RecordBatch, after: pa.RecordBatch) -> int:
+    """How many of the documents that are left have another text."""
+    if after.num_rows < before.num_rows:
+        before = before.filter(pc.is_in(before.column("id"), value_set=after.column("id")))
+    return pc.sum(pc.not_equal(before.column("text"), after.column("text"))).as_py() or 0

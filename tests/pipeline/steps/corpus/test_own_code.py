@@ -1,0 +1,304 @@
+"""The user's own code on stored parts: what a change makes again, and what a failure costs."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.plugins import loading
+from pipeline.plugins.loading import PluginError
+from pipeline.plugins.settings import FilterParams, TransformParams
+from pipeline.sources.errors import SourceError
+from pipeline.sources.python_code import PythonConfig
+from pipeline.stages.pii import PiiParams
+from pipeline.stages.quality import PROFILES, QualityParams
+from pipeline.steps.corpus.ingest import collect, observe
+from pipeline.steps.corpus.quality import judge, reasons
+from pipeline.steps.corpus.scrub import scrub
+from pipeline.steps.corpus.transform import transform
+from pipeline.store.engine import Engine, LocalEngine
+from pipeline.store.versions import Store, Version
+from tests.pipeline.plugins.code import write
+from tests.pipeline.steps.corpora import ENGINE
+
+MODULE = """
+    import os
+    import time
+    from pathlib import Path
+
+    from pipeline.plugins import Document, batch_filter, document_filter, document_transform
+    from pydoc_data.topics import topics
+
+    CALLS = Path(__file__).with_name("calls")
+
+    def called():
+        with CALLS.open("a") as file:
+            file.write(f"{os.getpid()}\\n")
+
+    class Chapters:
+        def __init__(self, many=30, broken_after=None):
+            self.many, self.broken_after = many, broken_after
+
+        def fingerprint(self):
+            return str(self.many)
+
+        def documents(self):
+            texts = [text for _, text in sorted(topics.items()) if len(text) > 2000]
+            for number, text in enumerate(texts[: self.many]):
+                if number == self.broken_after:
+                    raise OSError("the server went away")
+                yield Document(f"chapter-{number}", text, metadata={"number": number})
+
+    def once(many=3):
+        called()
+        for number in range(many):
+            yield Document(str(number), f"Document {number} of the source.")
+
+    @document_filter
+    def even(document, of=2):
+        called()
+        return document.metadata["number"] % of == 0, "odd"
+
+    @batch_filter(signals={"length": int})
+    class Long:
+        def signals(self, documents):
+            called()
+            return {"length": [len(text) for text in documents["text"].to_pylist()]}
+
+        def keep(self, signals, least=3000):
+            return signals["length"] >= least
+
+    @document_filter
+    def fails_on(document, numbers=()):
+        if document.metadata["number"] in numbers:
+            raise ValueError(document.text)
+        return True
+
+    @document_filter
+    def slow(document, until):
+        called()
+        while len(CALLS.read_text().splitlines()) > until and not Path(f"{CALLS}.go").exists():
+            time.sleep(0.01)
+        return len(document.text) % 3 > 0
+
+    @document_transform
+    def shout(document, fails_on=()):
+        if document.metadata["number"] in fails_on:
+            raise ValueError("unshoutable")
+        return document.text.upper()
+
+    def same(documents):
+        return documents["text"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How often the user's code was called since the last time somebody asked."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    loading.load.cache_clear()
+    write(tmp_path, "own", MODULE)
+    path = tmp_path / "calls"
+
+    def count() -> int:
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.write_text("")
+        return len(lines)
+
+    return count
+
+
+def source(version: str = "1", name: str = "Chapters", **params: object) -> PythonConfig:
+    return PythonConfig(object=f"own:{name}", version=version, params=params)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with one scrubbed corpus, `notes`, in several parts, from a source of the user's."""
+    store = Store(tmp_path / "store")
+    collect(store, ENGINE, "notes", source(), 40_000)
+    scrub(store, ENGINE, "notes", PiiParams())
+    assert len(store.current("corpora/notes/raw").parts) > 3
+    return store
+
+
+def a_filter(name: str, version: str = "1", share: float = 0.01, **params: object) -> FilterParams:
+    return FilterParams(python=f"own:{name}", version=version, params=params, max_failed_share=share)
+
+
+def judged(store: Store, *filters: FilterParams, engine: Engine = ENGINE) -> Version:
+    return judge(store, engine, "notes", PROFILES["none"].model_copy(update={"filters": filters}))
+
+
+def rules(version: Version) -> dict[str | None, int]:
+    found: dict[str | None, int] = {}
+    for path in version.files("verdicts"):
+        for rule in pq.read_table(path).column("rule").to_pylist():
+            found[rule] = found.get(rule, 0) + 1
+    return found
+
+
+def files_of(version: Version) -> dict[str, bytes]:
+    return {
+        path.relative_to(version.path).as_posix(): path.read_bytes()
+        for path in sorted(version.path.rglob("*.parquet"))
+    }
+
+
+def test_filters_come_after_the_rules_in_their_order_and_count_like_them(store: Store) -> None:
+    params = PROFILES["none"].model_copy(
+        update={"min_doc_words": 500, "filters": (a_filter("even"), a_filter("Long", least=8000))}
+    )
+    verdicts = judge(store, ENGINE, "notes", params)
+    counts = verdicts.counts
+    found = rules(verdicts)
+    assert found == {
+        None: counts["kept"],
+        **{name: counts[f"rejected/{name}"] for name in ("min_doc_words", "even", "Long")},
+    }
+    assert counts["kept"] + counts["rejected"] == counts["documents"] == 30
+    assert {reason.rule for reason in reasons(verdicts)} == found.keys()
+    rows = [row for path in verdicts.files("verdicts") for row in pq.read_table(path).to_pylist()]
+    assert {row["reason"] for row in rows if row["rule"] == "even"} == {"odd"}
+
+
+def test_a_new_version_or_parameter_runs_that_filter_alone(store: Store, calls: Callable[[], int]) -> None:
+    judged(store, a_filter("even"), a_filter("Long"))
+    assert calls() > 30
+    again = judged(store, a_filter("even"), a_filter("Long"))
+    assert (again.reused, calls()) == (True, 0)
+    judged(store, a_filter("even", version="2"), a_filter("Long"))
+    assert calls() == 30
+    judged(store, a_filter("even", version="2", of=3), a_filter("Long"))
+    assert calls() == 30
+
+
+def test_a_new_threshold_judges_again_and_measures_nothing(store: Store, calls: Callable[[], int]) -> None:
+    before = judged(store, a_filter("Long"))
+    calls()
+    after = judged(store, a_filter("Long", least=8000))
+    assert calls() == 0
+    assert after.counts["kept"] < before.counts["kept"]
+
+
+def test_one_process_and_several_write_the_same_bytes(store: Store, tmp_path: Path) -> None:
+    own = (a_filter("even"), a_filter("Long", least=5000), a_filter("fails_on", share=1, numbers=[3, 7]))
+    one = judged(store, *own)
+    shout = TransformParams(python="own:shout", version="1", params={"fails_on": [5]}, max_failed_share=1)
+    made = {
+        key: files_of(store.current(key)) for key in ("corpora/notes/quality", "corpora/notes/filters/even")
+    }
+    transformed = files_of(transform(store, ENGINE, "notes", [shout]))
+    several = LocalEngine(workers=2, processes_pay_above=0)
+    other = Store(tmp_path / "other")
+    collect(other, several, "notes", source(), 40_000)
+    scrub(other, several, "notes", PiiParams())
+    assert judged(other, *own, engine=several).data_version == one.data_version
+    assert {key: files_of(other.current(key)) for key in made} == made
+    assert files_of(transform(other, several, "notes", [shout])) == transformed
+    several.close()
+
+
+def _judge_slowly(root: Path, until: int) -> None:
+    judged(Store(root), a_filter("slow", until=until))
+
+
+def test_a_filter_that_is_killed_resumes_after_its_last_part(store: Store, calls: Callable[[], int]) -> None:
+    path = Path(os.fspath(store.root.parent / "calls"))
+    path.write_text("")
+    child = multiprocessing.get_context("fork").Process(target=_judge_slowly, args=(store.root, 20))
+    child.start()
+    deadline = time.monotonic() + 60
+    while len(path.read_text().splitlines()) <= 20:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    child.join()
+    assert calls() == 21
+    assert not store.has("corpora/notes/filters/slow")
+    Path(f"{path}.go").touch()
+    judged(store, a_filter("slow", until=20))
+    assert 0 < calls() < 30
+
+
+def test_a_document_that_a_filter_fails_on_is_set_aside_and_listed(store: Store) -> None:
+    verdicts = judged(store, a_filter("fails_on", share=0.1, numbers=[4, 9]))
+    assert rules(verdicts) == {None: 28, "fails_on.error": 2}
+    measured = store.current("corpora/notes/filters/fails_on")
+    assert measured.counts["failed"] == measured.counts["failed/fails_on"] == 2
+    rows = [row for path in measured.files("failures") for row in pq.read_table(path).to_pylist()]
+    assert [(row["name"], row["error"]) for row in rows] == [("fails_on", "ValueError")] * 2
+    assert all(row["place"].startswith("own.py, line ") for row in rows)
+    assert all(len(row["message"]) < 60 for row in rows)
+
+
+def test_more_failures_than_allowed_fail_the_run_and_correct_code_makes_only_those_parts(
+    store: Store, calls: Callable[[], int], tmp_path: Path
+) -> None:
+    with pytest.raises(
+        PluginError,
+        match=r"own:fails_on failed on 1 of 30 documents of corpus 'notes'; max_failed_share allows 1\.00%\. "
+        r"The first is document [0-9a-f]{32}: ValueError: .*\(own\.py, line \d+\)\. Correct the code",
+    ):
+        judged(store, a_filter("fails_on", numbers=[4]))
+    assert not store.has("corpora/notes/filters/fails_on")
+    write(tmp_path, "own", MODULE.replace("raise ValueError(document.text)", "called()"))
+    loading.load.cache_clear()
+    judged(store, a_filter("fails_on", numbers=[4]))
+    assert calls() == 1
+    assert store.current("corpora/notes/filters/fails_on").counts["failed"] == 0
+
+
+def test_transforms_come_before_scrubbing_and_leave_out_what_they_fail_on(store: Store) -> None:
+    raw = store.current("corpora/notes/raw")
+    shout = TransformParams(python="own:shout", version="1", params={"fails_on": [2]}, max_failed_share=0.1)
+    same = TransformParams(python="own:same", version="1")
+    version = transform(store, ENGINE, "notes", [shout, same])
+    assert (version.counts["documents"], version.counts["failed"]) == (29, 1)
+    assert version.counts["changed"] == version.counts["changed/shout"] == 29
+    assert version.counts["changed/same"] == 0
+    assert version.manifest["inputs"] == {raw.key: raw.data_version}
+    scrubbed = scrub(store, ENGINE, "notes", PiiParams(), transformed=True)
+    assert scrubbed.counts["documents"] == 29
+    text = pq.read_table(scrubbed.files("documents")[0]).column("text")[0].as_py()
+    assert text.upper() == text
+
+
+def test_a_transform_of_other_corpora_changes_nothing_here(store: Store) -> None:
+    elsewhere = TransformParams(python="own:shout", version="1", corpora=("other",))
+    version = transform(store, ENGINE, "notes", [elsewhere, TransformParams(python="own:same", version="1")])
+    assert version.counts["changed"] == 0
+
+
+def test_a_source_is_read_again_when_its_fingerprint_version_or_parameters_change(
+    store: Store, calls: Callable[[], int]
+) -> None:
+    def read(config: PythonConfig) -> tuple[int, int]:
+        calls()
+        return collect(store, ENGINE, "some", config, 40_000).counts["documents"], calls()
+
+    assert read(source(name="once")) == (3, 1)
+    assert read(source(name="once")) == (3, 0)
+    assert read(source(version="2", name="once")) == (3, 1)
+    assert read(source(version="2", name="once", many=4)) == (4, 1)
+    assert observe(store, "some", source(many=7)) != observe(store, "some", source(many=8))
+
+
+def test_a_source_that_breaks_off_names_its_last_document_and_publishes_nothing(store: Store) -> None:
+    with pytest.raises(
+        SourceError,
+        match=r"corpus 'more': own:Chapters failed after document 'chapter-11': OSError: the server went "
+        r"away \(own\.py, line \d+\)",
+    ):
+        collect(store, ENGINE, "more", source(broken_after=12), 40_000)
+    assert not store.has("corpora/more/raw")
+
+
+def test_fingerprints_without_code_of_ones_own_stay_as_they_were() -> None:
+    assert "filters" not in QualityParams().model_dump()
