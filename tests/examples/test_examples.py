@@ -1,0 +1,115 @@
+"""The examples do what docs/your-own-code.md promises, each in a copy of its directory."""
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from pipeline.recipe.recipe import load_recipe
+from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.corpus.quality import judge
+from pipeline.steps.corpus.scrub import scrub
+from pipeline.steps.corpus.transform import transform
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import Store, Version
+from tests.integration.project import ROOT, Project
+
+EXAMPLES = ROOT / "examples"
+ENGINE = LocalEngine(workers=1)
+
+
+@pytest.fixture
+def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
+    """Copies an example; its modules are forgotten afterwards."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+
+    def copy(name: str) -> Path:
+        return Path(
+            shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        )
+
+    yield copy
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def run(directory: Path) -> Store:
+    """Takes the corpora of the recipe up to quality."""
+    recipe, store = load_recipe(directory / "recipe.yaml"), Store(directory / "store")
+    for corpus in recipe.corpora:
+        collect(store, ENGINE, corpus.name, corpus.source, recipe.raw.part_bytes)
+        if recipe.is_transformed(corpus.name):
+            transform(store, ENGINE, corpus.name, recipe.transforms)
+        scrub(store, ENGINE, corpus.name, recipe.scrub, recipe.is_transformed(corpus.name))
+        judge(store, ENGINE, corpus.name, recipe.quality)
+    return store
+
+
+def versions(store: Store) -> set[Path]:
+    return {path.parent.relative_to(store.root) for path in store.root.rglob("manifest.json")}
+
+
+def rows(version: Version, table: str) -> list[dict]:
+    return [row for path in version.files(table) for row in pq.read_table(path).to_pylist()]
+
+
+def test_the_classifier_rejects_by_score_and_a_new_threshold_measures_nothing(
+    copied: Callable[[str], Path],
+) -> None:
+    directory = copied("quality_classifier")
+    store = run(directory)
+    measured = rows(store.current("corpora/manuals/filters/Prose"), "signals")
+    scores = {row["id"]: row["score"] for row in measured}
+    verdicts = store.current("corpora/manuals/quality")
+    rejected = [row["id"] for row in rows(verdicts, "verdicts") if row["rule"] == "Prose"]
+    assert verdicts.counts["rejected/Prose"] == len(rejected) > 0
+    assert verdicts.counts["kept"] > len(rejected)
+    assert max(scores[name] for name in rejected) < 0.5
+    assert all(scores[row["id"]] >= 0.5 for row in rows(verdicts, "verdicts") if row["keep"])
+    before = versions(store)
+    path = directory / "recipe.yaml"
+    path.write_text(path.read_text().replace("min_score: 0.5", "min_score: 0.6"))
+    run(directory)
+    assert {made.parent.as_posix() for made in versions(store) - before} == {"corpora/manuals/quality"}
+    assert store.current("corpora/manuals/quality").counts["rejected/Prose"] > len(rejected)
+
+
+def test_the_table_is_read_again_only_when_it_changed(copied: Callable[[str], Path]) -> None:
+    directory = copied("sql_source")
+    command = [sys.executable, "articles.py", "articles.sqlite"]
+    subprocess.run(command, cwd=directory, env={"PYTHONPATH": str(ROOT)}, check=True)
+    store = run(directory)
+    raw = store.current("corpora/articles/raw")
+    assert raw.counts["documents"] > 50
+    assert rows(raw, "documents")[0]["url"].startswith("https://docs.python.org/3/")
+    run(directory)
+    assert store.current("corpora/articles/raw").path == raw.path
+    with closing(sqlite3.connect(directory / "articles.sqlite")) as connection, connection:
+        connection.execute("UPDATE articles SET body = 'Shorter.', updated = '2026-02-01' WHERE id = 7")
+    run(directory)
+    assert "Shorter." in [row["text"] for row in rows(store.current("corpora/articles/raw"), "documents")]
+
+
+def test_the_transform_removes_menus_notices_and_footers_in_a_run_of_dagster(
+    copied: Callable[[str], Path],
+) -> None:
+    directory = copied("boilerplate")
+    project = Project(directory, yaml.safe_load((directory / "recipe.yaml").read_text()))
+    status, said = project.run(job="corpus")
+    assert status == 0, said
+    transformed = project.store.current("corpora/pages/transformed")
+    assert transformed.counts["changed"] == transformed.counts["documents"] == 6
+    assert project.store.current("corpora/pages/quality").counts["kept"] == 6
+    texts = [row["text"] for row in rows(project.store.current("corpora/pages/scrubbed"), "documents")]
+    assert all(text.endswith(".") and "\n" not in text for text in texts)
+    raw = [row["text"] for row in rows(project.store.current("corpora/pages/raw"), "documents")]
+    assert all("Home | Stories" in text and "cookies" in text for text in raw)
