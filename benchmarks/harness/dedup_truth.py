@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+
 from harness.dedup_corpus import batch
 from harness.sidebyside import CORPORA, Report, documents
-
 from pipeline.stages.dedup import DedupParams, shingle_sets
 from tests.pipeline.stages.dedup.in_memory import jaccard
 
