@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from harness.sidebyside import documents
 
+from harness.sidebyside import documents
 from pipeline.steps.corpus.decontamination import VERDICTS_SCHEMA
 from pipeline.steps.files.tables import TEXT_SCHEMA
 from pipeline.store.fingerprint import combined

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.sidebyside import CORPORA
-
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.steps.corpus.ingest import collect

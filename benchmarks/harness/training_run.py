@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import yaml
-from harness.turns import Turns
 from tokenizers import Tokenizer
 
+from harness.turns import Turns
 from pipeline.stages import tokenizer as bpe
 from trainer.data.shards import ShardWriter
 
