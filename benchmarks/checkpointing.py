@@ -24,8 +24,10 @@ from trainer.config import RunConfig
 from trainer.data.shards import ShardWriter
 from trainer.parallel.world import World
 from trainer.run import loop
+from trainer.run.build import build_session
 from trainer.run.dagster_pipes import Reporter
 from trainer.run.recorder import Recorder
+from trainer.run.resume import resume
 from trainer.run.run_directory import RunDirectory
 from trainer.run.session import Session
 
@@ -131,7 +133,7 @@ def resuming(step: int) -> float:
         config = settings(Path(folder), TINY, batch_tokens=512, steps=2 * MILLION, save_every_steps=1)
         directory = RunDirectory(config.run_dir)
         saved, line = (
-            Session.prepare(config, world),
+            build_session(config, world),
             '{"kind": "train", "step": 1, "loss": 3.0, "lr": 0.001, "grad_norm": 1.0}\n',
         )
         saved.step = step
@@ -141,9 +143,9 @@ def resuming(step: int) -> float:
         store.publish(store.directory_for(directory.checkpoints, step), snapshot.write)
         taken = []
         for _ in range(5):
-            session = Session.prepare(config, world)
+            session = build_session(config, world)
             started = time.perf_counter()
-            session.resume(directory.checkpoints)
+            resume(session, directory.checkpoints)
             recorder = Recorder(session, directory, Reporter(is_main=False))
             session.data.batch(session.step, 0, 1)
             taken.append(1000 * (time.perf_counter() - started))

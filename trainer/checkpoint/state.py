@@ -78,7 +78,7 @@ class Snapshot:
     parts: dict[str, Part]
     progress: Progress
     config: RunConfig
-    meaning: dict[str, Any]
+    identity: dict[str, Any]
 
     @classmethod
     def take(
@@ -87,7 +87,7 @@ class Snapshot:
         optimizers: list[Optimizer] | None,
         progress: Progress,
         config: RunConfig,
-        meaning: dict[str, Any],
+        identity: dict[str, Any],
         staging: Staging,
         world: World,
     ) -> "Snapshot":
@@ -114,7 +114,7 @@ class Snapshot:
             parts,
             progress,
             config,
-            meaning,
+            identity,
         )
 
     def write(self, directory: Path) -> None:
@@ -128,10 +128,10 @@ class Snapshot:
         if progress.tokens == self.config.training.max_tokens:
             # once training holds no gradients, so that a second model fits
             hf.check_export(self.model, directory / "hf")
-        meant = {"config_hash": config_hash(self.meaning), "meaning": self.meaning}
+        identity = {"config_hash": config_hash(self.identity), "meaning": self.identity}
         _write_json(
             directory / "state.json",
-            {**asdict(progress), **NO_ROLLBACKS, **meant, "model_only": self.optimizer is None},
+            {**asdict(progress), **NO_ROLLBACKS, **identity, "model_only": self.optimizer is None},
         )
         training = {
             "step": progress.step,
@@ -139,7 +139,7 @@ class Snapshot:
             "corpus_tokens": progress.corpus_tokens,
             "changes": progress.changes,
             "jumps": NO_ROLLBACKS["jumps"],
-            "config_hash": config_hash(self.meaning),
+            "config_hash": config_hash(self.identity),
             "config": self.config.training.model_dump(mode="json"),
             "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         }

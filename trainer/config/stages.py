@@ -112,6 +112,10 @@ class Curriculum:
         stage = self.stage(steps)
         return stage.first_token + (steps - stage.first_step) * stage.global_batch_tokens
 
+    def passes(self, step: int, every_tokens: int) -> bool:
+        """Whether the last of `step` steps reached a multiple of `every_tokens`."""
+        return self.tokens(step) // every_tokens > self.tokens(step - 1) // every_tokens
+
     def samples(self, steps: int) -> int:
         """Windows in the first `steps` steps."""
         stage = self.stage(steps)

@@ -1,5 +1,6 @@
 """When a run saves, and which of its checkpoints stay."""
 
+import logging
 import time
 from functools import partial
 from pathlib import Path
@@ -7,21 +8,27 @@ from pathlib import Path
 from trainer.checkpoint import store
 from trainer.checkpoint.staging import Staging
 from trainer.checkpoint.writer import CheckpointWriter
-from trainer.run.recorder import Recorder
+from trainer.run.dagster_pipes import Reporter, send_checkpoint
+from trainer.run.metrics import MetricsLog
 from trainer.run.run_directory import RunDirectory
 from trainer.run.session import Session
 
+log = logging.getLogger("trainer")
+
 
 class Saver:
-    """Every process has one, so that all agree on when. The main one, which has a recorder, writes; where the
-    model is split, all do.
+    """Decides when to save, in every process alike. The main process writes; if the model is split, all do.
+
+    Only the main process has the run's `metrics`.
     """
 
-    def __init__(self, session: Session, directory: RunDirectory, recorder: Recorder | None) -> None:
-        self._session, self._directory, self._recorder = session, directory, recorder
-        announce = recorder.checkpoint if recorder is not None else _not_here
-        writes = recorder is not None or session.world.mesh is not None
-        self._writer = CheckpointWriter(announce, session.world) if writes else None
+    def __init__(
+        self, session: Session, directory: RunDirectory, metrics: MetricsLog | None, reporter: Reporter
+    ) -> None:
+        self._session, self._directory, self._metrics = session, directory, metrics
+        self._reporter = reporter
+        writes = session.world.is_main or session.world.mesh is not None
+        self._writer = CheckpointWriter(self._announce, session.world) if writes else None
         self._staging = Staging()
         self._last = time.monotonic()
 
@@ -48,7 +55,7 @@ class Saver:
         session = self._session
         self._writer.wait()
         # The metrics must be on disk before a checkpoint that vouches for them.
-        metrics_bytes = self._recorder.metrics.sync() if self._recorder is not None else 0
+        metrics_bytes = self._metrics.sync() if self._metrics is not None else 0
         snapshot = session.snapshot(
             self._staging, metrics_bytes, model_only=session.training.checkpoint.model_only and not whole
         )
@@ -72,6 +79,7 @@ class Saver:
         if self._writer is not None:
             self._writer.close()
 
-
-def _not_here(checkpoint: Path) -> None:
-    """The main process announces checkpoints."""
+    def _announce(self, checkpoint: Path) -> None:
+        if self._session.world.is_main:
+            send_checkpoint(self._reporter, checkpoint, self._session)
+            log.info("saved %s", checkpoint)

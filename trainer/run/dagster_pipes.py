@@ -4,8 +4,12 @@ import contextlib
 import logging
 import os
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from trainer.checkpoint import state, store
+from trainer.run.session import Session
 
 METRICS_INTERVAL_SECONDS = 5.0
 
@@ -52,3 +56,38 @@ class Reporter:
         except OSError as error:
             log.warning("Dagster no longer listens (%s); training goes on", error)
             self._context = None
+
+
+def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> None:
+    model, vocab_size = session.training.model, session.config.data.vocab_size
+    facts = {
+        "parameters": model.parameters(vocab_size),
+        "flops_per_token": model.flops_per_token(vocab_size, session.training.seq_len),
+        "device": str(session.world.device),
+        "processes": session.world.size,
+        "precision": session.precision,
+        "attention": session.attention,
+        "tokens_total": session.training.max_tokens,
+        "epochs": session.epochs(),
+        "padding": session.data.padding,
+        "resumed_from": str(resumed) if resumed else None,
+    }
+    reporter.send("start", **facts)
+    log.info(", ".join(f"{name} {value}" for name, value in facts.items()))
+
+
+def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> None:
+    """`data_version` is that of the weights, so that a checkpoint announced twice is recognised."""
+    saved = state.read_state(checkpoint)
+    evaluation = saved["evaluation"] or {}
+    reporter.send(
+        "checkpoint",
+        step=saved["step"],
+        tokens=saved["tokens"],
+        path=str(checkpoint),
+        data_version=store.data_version(checkpoint),
+        loss=saved["loss"],
+        validation_loss=evaluation.get("loss"),
+        bits_per_byte=evaluation.get("bits_per_byte"),
+        parameters=session.training.model.parameters(session.config.data.vocab_size),
+    )

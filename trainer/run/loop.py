@@ -17,12 +17,15 @@ from trainer.config import RunConfig
 from trainer.data.loader import Prefetcher
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World, join, leave
+from trainer.run.build import build_session
 from trainer.run.checkpointing import Saver
-from trainer.run.dagster_pipes import Reporter
+from trainer.run.dagster_pipes import Reporter, send_checkpoint, send_start
 from trainer.run.evaluate import EvaluationStoppedError, evaluate
 from trainer.run.nonfinite_report import explain
+from trainer.run.preflight import dry_run
 from trainer.run.profiling import profiler
-from trainer.run.recorder import Recorder, send_checkpoint, send_start
+from trainer.run.recorder import Recorder
+from trainer.run.resume import resume
 from trainer.run.run_directory import RunDirectory
 from trainer.run.session import Session
 from trainer.run.step import NotFiniteError
@@ -83,11 +86,11 @@ def _run(
     allow_changes: bool,
     profile: bool,
 ) -> int:
-    session = Session.prepare(config, world)
+    session = build_session(config, world)
     directory = RunDirectory(config.run_dir)
     if world.is_main:
         stack.enter_context(directory.locked())
-    resumed = session.resume(directory.checkpoints, allow_changes)
+    resumed = resume(session, directory.checkpoints, allow_changes)
     send_start(reporter, session, resumed)
     if world.is_main:
         for checkpoint in store.existing(directory.checkpoints):
@@ -95,7 +98,7 @@ def _run(
                 _announce_again(reporter, checkpoint, session)
     status = DONE
     if not session.is_complete:
-        session.dry_run()
+        dry_run(session)
         recorder = None
         if world.is_main:
             write_atomically(
@@ -103,7 +106,7 @@ def _run(
             )
             recorder = Recorder(session, directory, reporter)
             stack.callback(recorder.close)
-        saver = Saver(session, directory, recorder)
+        saver = Saver(session, directory, recorder.metrics if recorder else None, reporter)
         stack.callback(saver.close)
         tracing = (
             stack.enter_context(profiler(directory.profile, session.step))
@@ -217,6 +220,6 @@ def _evaluate(session: Session, recorder: Recorder | None, stop: StopSignals) ->
                 recorder.evaluation(session.evaluation)
             recorder.draw()
         if session.training.samples.prompts:
-            model = session.whole_model()
+            model = session.unsplit_model()
             if recorder is not None and model is not None:
                 recorder.samples(model)

@@ -21,6 +21,8 @@ from trainer.parallel.world import World
 from trainer.run.generate import load_tokenizer
 from trainer.run.hardware import free_memory
 from trainer.run.memory import copies_with_averages, estimate, upper_bound
+from trainer.run.session import Session
+from trainer.run.step import add_gradients
 from trainer.system.errors import TrainerError, first_line
 
 BLOCK_TOKENS = 1 << 20
@@ -182,6 +184,32 @@ def _check_memory(config: RunConfig, world: World) -> None:
         batch = f"lower training.micro_batch_size (now {training.micro_batch_size})"
         smaller = batch if needed.activations > needed.lasting else "take a smaller model"
         raise TrainerError(f"{told}; {smaller}, lower training.seq_len, or free some memory")
+
+
+def dry_run(session: Session) -> None:
+    """Compiles the model, and computes and discards the gradients of one micro-batch: one for each process
+    of a pipeline. Raises TrainerError if that fails.
+    """
+    compile_blocks(session)
+    rows = session.data.batch(session.step, session.world.data_rank, session.world.data_size)
+    micro_batch_size = session.training.micro_batch_tokens // (rows.shape[1] - 1)
+    windows = torch.from_numpy(rows[: micro_batch_size * session.training.parallel.pp])
+    context = session.context
+    with explained(session.training):
+        add_gradients(session.model, context.batch(windows.to(session.world.device)), context)
+    session.model.zero_grad(set_to_none=True)
+
+
+def compile_blocks(session: Session) -> None:
+    """Compiles each block if the settings ask for it; the names of the parameters stay the same."""
+    wanted = session.training.compile
+    if wanted == "auto":
+        wanted = session.world.device.type == "cuda" or any(map(shutil.which, ("c++", "g++", "clang++")))
+    if wanted:
+        # Windows of each length are compiled separately; at torch's limit the run would fail half-way.
+        torch._dynamo.config.recompile_limit += len({stage.seq_len for stage in session.curriculum.stages})
+        for block in session.model.model.layers:
+            block.compile(fullgraph=True, dynamic=False)
 
 
 @contextmanager

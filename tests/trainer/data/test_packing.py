@@ -25,7 +25,7 @@ from trainer.data.windows import PADDING
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
-from trainer.run.session import Session
+from trainer.run.build import build_session
 from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
 
@@ -193,7 +193,7 @@ def test_the_loss_is_divided_by_the_tokens_predicted_however_the_batch_is_cut(
             "micro_batch_size": micro_batch_size,
             "optimizer": {"kind": "adamw", "eps": 1e-4},
         }
-        session = Session.prepare(RunConfig.model_validate(settings), ALONE)
+        session = build_session(RunConfig.model_validate(settings), ALONE)
         windows = torch.from_numpy(session.data.batch(1, 0, 1))
         predicted = int((windows[:, 1:] >= 0).sum())
         assert predicted < session.training.global_batch_tokens

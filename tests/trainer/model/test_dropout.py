@@ -14,8 +14,9 @@ from trainer.checkpoint import store
 from trainer.config import RunConfig
 from trainer.model.dropout import Dropout, sample_keys
 from trainer.parallel.world import World
+from trainer.run.build import build_session
 from trainer.run.loop import DONE, run
-from trainer.run.session import Session
+from trainer.run.preflight import compile_blocks
 
 ALONE = World(0, 1, torch.device("cpu"))
 SHARE = 0.1
@@ -45,8 +46,8 @@ def gradients(settings: dict[str, Any], compiled: bool = False, **training: Any)
         "compile": compiled,
         **training,
     }
-    session = Session.prepare(RunConfig.model_validate({**settings, "training": config}), ALONE)
-    session.compile_blocks()
+    session = build_session(RunConfig.model_validate({**settings, "training": config}), ALONE)
+    compile_blocks(session)
     step(session, 0)
     states = session.optimizers[0].state
     return {name: states[parameter]["exp_avg"] for name, parameter in session.model.named_parameters()}

@@ -19,7 +19,9 @@ from trainer.model.precision import LossScale, resolve
 from trainer.optim.lr_schedule import lr_factor
 from trainer.parallel.parallelize import whole_parameters
 from trainer.parallel.world import World, join, leave
+from trainer.run.build import build_session
 from trainer.run.loop import DONE, run
+from trainer.run.resume import resume
 from trainer.run.session import Session
 from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
@@ -30,11 +32,11 @@ ALONE = World(0, 1, torch.device("cpu"))
 @pytest.fixture
 def fp16(settings: dict[str, Any]) -> Session:
     settings["training"] |= {"precision": "fp16", "optimizer": {"kind": "adamw", "lr": 1e-3}}
-    return Session.prepare(RunConfig.model_validate(settings), ALONE)
+    return build_session(RunConfig.model_validate(settings), ALONE)
 
 
 def test_fp16_learns_what_fp32_does(settings: dict[str, Any], fp16: Session) -> None:
-    full = Session.prepare(
+    full = build_session(
         RunConfig.model_validate({**settings, "training": {**settings["training"], "precision": "fp32"}}),
         ALONE,
     )
@@ -105,8 +107,8 @@ def test_a_change_of_precision_begins_with_that_precisions_own_scale(
     }
     assert run(RunConfig.model_validate(settings)) == DONE
     settings["training"]["precision"] = then
-    session = Session.prepare(RunConfig.model_validate(settings), ALONE)
-    session.resume(session.config.run_dir / "checkpoints", allow_changes=True)
+    session = build_session(RunConfig.model_validate(settings), ALONE)
+    resume(session, session.config.run_dir / "checkpoints", allow_changes=True)
     assert session.loss_scale == LossScale.of(session.precision)
 
 
@@ -128,7 +130,7 @@ def _steps(settings: dict[str, Any], rank: int, port: int, told: Any) -> None:
         "MASTER_PORT": str(port),
     }
     config = RunConfig.model_validate(settings)
-    session, results = Session.prepare(config, join(config.training.parallel)), []
+    session, results = build_session(config, join(config.training.parallel)), []
     for number in range(4):
         last_block = [*session.model.model.layers][-1]
         hook = last_block.register_forward_hook(_overflow) if (number, rank) == (2, 1) else None
@@ -197,7 +199,7 @@ def test_fp8_learns_what_bf16_does_and_its_checkpoints_hold_a_plain_model(settin
         "optimizer": {"kind": "adamw", "lr": 1e-3},
         "init": {"zero_output": False},
     }
-    plain, eighth = (Session.prepare(RunConfig.model_validate(settings), ALONE) for _ in range(2))
+    plain, eighth = (build_session(RunConfig.model_validate(settings), ALONE) for _ in range(2))
     fp8.convert(eighth.model.model.layers, emulated=True)
     for number in range(8):
         ours, theirs = step(eighth, number), step(plain, number)

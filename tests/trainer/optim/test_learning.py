@@ -17,7 +17,7 @@ import torch
 from tests.trainer.steps import step
 from trainer.config import RunConfig
 from trainer.parallel.world import World
-from trainer.run.session import Session
+from trainer.run.build import build_session
 from trainer.tools import tables
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -68,7 +68,7 @@ def test_forty_thousand_tokens_bring_the_loss_below(
         "optimizer": {"kind": kind, "lr": RATES[kind], "muon_lr": 0.02},
         "schedule": {"warmup_tokens": 8 * BATCH_TOKENS, **SCHEDULES[schedule]},
     }
-    session = Session.prepare(RunConfig.model_validate(settings), ALONE)
+    session = build_session(RunConfig.model_validate(settings), ALONE)
     losses = []
     for number in range(STEPS):
         losses.append(step(session, number).loss)

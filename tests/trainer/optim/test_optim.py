@@ -18,6 +18,7 @@ from trainer.optim.build import build, set_learning_rates
 from trainer.optim.sophia import SophiaG, draw_tokens, draws
 from trainer.optim.state import load_state_tensors, state_tensors
 from trainer.parallel.world import World
+from trainer.run.build import build_session
 from trainer.run.memory import estimate
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
@@ -201,7 +202,7 @@ def steps(session: Session, first: int, after: int) -> None:
 def prepared(settings: dict[str, Any], kind: str) -> Session:
     settings["training"]["optimizer"] = {"kind": kind, "lr": 1e-3, "sophia_interval": 3}
     settings["training"]["model"]["d_ff"] = 64
-    return Session.prepare(RunConfig.model_validate(settings), ALONE)
+    return build_session(RunConfig.model_validate(settings), ALONE)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, pytest.param("adamw_8bit", marks=pytest.mark.slow)])

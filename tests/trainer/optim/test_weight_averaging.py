@@ -15,6 +15,7 @@ from trainer.checkpoint import store
 from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World
+from trainer.run.build import build_session
 from trainer.run.evaluate import evaluate_checkpoint
 from trainer.run.loop import DONE, run
 from trainer.run.memory import estimate
@@ -36,7 +37,7 @@ def weights(session: Session) -> Weights:
 
 def course(settings: dict[str, Any], steps: int) -> tuple[Session, list[Weights]]:
     """A run in memory, and its weights after each step."""
-    session, seen = Session.prepare(RunConfig.model_validate(settings), ALONE), []
+    session, seen = build_session(RunConfig.model_validate(settings), ALONE), []
     for step in range(steps):
         session.take_step(torch.from_numpy(session.data.batch(step, 0, 1)))
         seen.append(weights(session))

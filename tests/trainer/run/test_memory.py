@@ -13,8 +13,8 @@ from tests.trainer.runs import ROOT
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
 from trainer.parallel.world import World
+from trainer.run.build import build_session
 from trainer.run.memory import Memory, estimate, upper_bound
-from trainer.run.session import Session
 from trainer.system import launch
 
 CPU = torch.device("cpu")
@@ -29,6 +29,7 @@ from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
 from trainer.run.memory import estimate
 from trainer.parallel.world import World
+from trainer.run.build import build_session
 from trainer.run.session import Session
 from trainer.run.step import train_step
 
@@ -39,7 +40,7 @@ def status(field):
 config, world = RunConfig.model_validate(json.loads(sys.argv[1])), World(0, 1, torch.device("cpu"))
 estimated = estimate(config.training, config.data.vocab_size, 1, world.device).total
 before = status("VmRSS")
-session, staging = Session.prepare(config, world), Staging()
+session, staging = build_session(config, world), Staging()
 for step in range(2):
     windows = torch.from_numpy(session.data.batch(step, 0, 1))
     train_step(session.model, session.optimizers, windows, replace(session.context, step=step))
@@ -77,7 +78,7 @@ def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(
     settings: dict[str, Any], averaging: dict[str, Any] | None
 ) -> None:
     settings["training"] |= {"averaging": averaging, "optimizer": {"kind": "adamw"}}
-    session = Session.prepare(RunConfig.model_validate(settings), World(0, 1, CPU))
+    session = build_session(RunConfig.model_validate(settings), World(0, 1, CPU))
     for step in range(3):
         session.take_step(torch.from_numpy(session.data.batch(step, 0, 1)))
     snapshot = session.snapshot(Staging(), 0, model_only=False)

@@ -111,8 +111,8 @@ def test_a_run_none_of_whose_checkpoints_can_be_used_is_not_begun_anew_unasked(
     settings["training"]["max_tokens"] = 16 * 256
     with pytest.raises(
         TrainerError,
-        match=r"no checkpoint of .*checkpoints can be gone on from: .*holds the model only.* Remove that "
-        r"directory",
+        match=r"no checkpoint in .*checkpoints can be resumed: .*holds the model only.* Delete the "
+        r"directory to start over",
     ):
         run(RunConfig.model_validate(settings))
     assert history(config.run_dir) == before
@@ -170,7 +170,7 @@ def test_changed_settings_go_on_by_an_explicit_word_and_leave_a_trace(
     settings["training"]["max_tokens"] = 16 * 256
     settings["data"]["corpora"][0]["weight"] = 1
     longer = RunConfig.model_validate(settings)
-    with pytest.raises(TrainerError, match=r"training\.max_tokens: 3072 -> 4096\): .*--allow-changes"):
+    with pytest.raises(TrainerError, match=r"training\.max_tokens: 3072 -> 4096\)\. .*--allow-changes"):
         run(longer)
     assert run(longer, allow_changes=True) == DONE
     lineage = json.loads((config.run_dir / "checkpoints/step-00000016/lineage.json").read_text())["training"]
@@ -180,7 +180,7 @@ def test_changed_settings_go_on_by_an_explicit_word_and_leave_a_trace(
     assert lineage["corpus_tokens"] == {"prose": (72 + 16) * 32, "code": (24 + 16) * 32}
     assert run(longer) == DONE
     settings["training"]["seq_len"] = 16
-    with pytest.raises(TrainerError, match=r"another training\.seq_len: 32 -> 16: choose another run_dir"):
+    with pytest.raises(TrainerError, match=r"cannot resume.*: training\.seq_len: 32 -> 16 changed"):
         run(RunConfig.model_validate(settings), allow_changes=True)
 
 

@@ -221,5 +221,5 @@ def test_what_is_to_come_can_be_changed_by_an_explicit_word_and_what_was_cannot(
     lineage = json.loads((config.run_dir / "checkpoints/step-00000015/lineage.json").read_text())["training"]
     assert lineage["corpus_tokens"] == {"prose": 768 + 60 * 16 + 32 * 32, "code": 20 * 16}
     stages[0]["global_batch_tokens"] = 256
-    with pytest.raises(TrainerError, match="another course of stages up to step 15"):
+    with pytest.raises(TrainerError, match=r"cannot resume.*training\.stages up to step 15 changed"):
         run(RunConfig.model_validate(staged), allow_changes=True)

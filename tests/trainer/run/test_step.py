@@ -16,6 +16,7 @@ from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
+from trainer.run.build import build_session
 from trainer.run.loop import run
 from trainer.run.nonfinite_report import Findings
 from trainer.run.session import Session
@@ -27,7 +28,7 @@ ALONE = World(0, 1, torch.device("cpu"))
 
 def run_steps(settings: dict[str, Any], steps: int = 2, **training: Any) -> tuple[list[float], Llama]:
     config = RunConfig.model_validate({**settings, "training": {**settings["training"], **training}})
-    session = Session.prepare(config, ALONE)
+    session = build_session(config, ALONE)
     losses = []
     for number in range(steps):
         losses.append(step(session, number).loss)
@@ -75,7 +76,7 @@ def test_masking_documents_changes_what_a_token_sees(settings: dict[str, Any]) -
 
 def test_a_loss_that_is_not_finite_stops_before_the_weights_change(settings: dict[str, Any]) -> None:
     config = RunConfig.model_validate(settings)
-    session = Session.prepare(config, ALONE)
+    session = build_session(config, ALONE)
     with torch.no_grad():
         session.model.model.norm.weight[0] = torch.nan
     before = session.model.lm_head.weight.clone()
@@ -120,7 +121,7 @@ def test_a_batch_too_large_for_fp16_is_told_from_one_that_fp32_cannot_do_either(
     settings: dict[str, Any],
 ) -> None:
     settings["training"] |= {"precision": "fp16", "init": {"zero_output": False}}
-    session = Session.prepare(RunConfig.model_validate(settings), ALONE)
+    session = build_session(RunConfig.model_validate(settings), ALONE)
     windows = torch.from_numpy(session.data.batch(0, 0, 1))
     with torch.no_grad():
         session.model.model.layers[0].mlp.up_proj.weight.mul_(1e8)

@@ -1,0 +1,87 @@
+"""A session at step 0, built from a run's configuration."""
+
+import logging
+from typing import Any
+
+import torch
+
+from trainer.config import RunConfig, run_identity
+from trainer.data.loader import TrainingData
+from trainer.hf import Pretrained, load_weights
+from trainer.model import fp8
+from trainer.model.attention import Backend, choose, masks_documents
+from trainer.model.llama import Llama
+from trainer.model.precision import AUTOCAST, LossScale, Precision, resolve
+from trainer.optim.build import build
+from trainer.parallel.parallelize import split
+from trainer.parallel.pipeline_parallel import PipelineModel
+from trainer.parallel.world import World
+from trainer.run import preflight
+from trainer.run.session import Session
+
+log = logging.getLogger("trainer")
+
+
+def build_session(config: RunConfig, world: World) -> Session:
+    """Checks what can be checked before the first step (TrainerError), and builds the run at step 0."""
+    # The identity holds what `auto` means here, so that the run stays the same on another machine.
+    masked = masks_documents(config.training.document_masking, world.device)
+    training = config.training.model_copy(update={"document_masking": masked})
+    config = config.model_copy(update={"training": training})
+    contents: Any = world.from_main(preflight.check(config, world) if world.is_main else None)
+    data = TrainingData(config.data, training, config.run_dir / "packing")
+    if world.device.type == "cpu" and training.threads:
+        torch.set_num_threads(training.threads)
+    if world.is_main and training.model.not_stock:
+        log.warning(
+            "no architecture in transformers has %s: the exported model can only be read by this trainer",
+            " and ".join(training.model.not_stock),
+        )
+    precision = resolve(training.precision, world.device)
+    attention = choose(
+        training.attention,
+        world.device,
+        AUTOCAST.get(precision, torch.float32),
+        training.seq_len,
+        masked,
+        training.model.attention_sinks,
+    )
+    pretrained = None
+    if training.pretrained:
+        pretrained = Pretrained.find(training.pretrained, training.model, config.data)
+    model = _model(config, world, precision, attention, pretrained)
+    identity = run_identity(config, precision, contents, pretrained.sha256 if pretrained else None)
+    optimizers = build(model, training.optimizer, model.shapes)
+    return Session(
+        config, identity, world, precision, attention, data, model, optimizers, LossScale.of(precision)
+    )
+
+
+def _model(
+    config: RunConfig, world: World, precision: Precision, attention: Backend, pretrained: Pretrained | None
+) -> Llama:
+    """The model with its first weights, split over the processes of the `world`."""
+    training = config.training
+    arguments = (
+        training.model,
+        config.data.vocab_size,
+        training.seq_len,
+        attention,
+        training.activation_checkpointing,
+        training.dropout,
+    )
+    with torch.device("meta"):
+        model = (
+            Llama(*arguments)
+            if world.pipeline is None
+            else PipelineModel(world.pipeline, training.parallel, precision, *arguments)
+        )
+    model.materialise(world.device)
+    if pretrained:
+        load_weights(model, pretrained.directory)
+    else:
+        model.initialise(training.init, training.seed)
+    if precision == "fp8":
+        fp8.convert(model.model.layers)
+    split(model, world, training.parallel, precision)
+    return model

@@ -1,0 +1,97 @@
+"""Resuming a session from the newest valid checkpoint of its run."""
+
+import logging
+from pathlib import Path
+
+from trainer.checkpoint import state, store
+from trainer.model.precision import LossScale
+from trainer.optim import weight_averaging
+from trainer.run.session import Session
+from trainer.run.spikes import SpikeDetector
+from trainer.system.errors import TrainerError
+
+# Settings that can never change in a run: the saved state would not fit.
+FIXED = (
+    "training.model",
+    "training.seq_len",
+    "training.global_batch_tokens",
+    "training.optimizer.kind",
+    "data.tokenizer_sha256",
+    "data.vocab_size",
+)
+
+log = logging.getLogger("trainer")
+
+
+def resume(session: Session, checkpoints: Path, allow_changes: bool = False) -> Path | None:
+    """Restores the newest valid checkpoint and returns it; None if there is none yet.
+
+    Raises TrainerError if no checkpoint is valid or the newest belongs to a run with other settings, unless
+    `allow_changes` accepts them. A collective.
+    """
+    world = session.world
+    found = world.from_main(_newest(session, checkpoints, allow_changes) if world.is_main else None)
+    if not isinstance(found, Path):
+        return None
+    _restore(session, found)
+    return found
+
+
+def _newest(session: Session, checkpoints: Path, allow_changes: bool) -> Path | None:
+    steps = session.curriculum.steps
+    found, skipped = store.newest_valid(checkpoints, lambda checkpoint: state.verify(checkpoint, steps))
+    if skipped and found is None:
+        raise TrainerError(
+            f"no checkpoint in {checkpoints} can be resumed: {'; '.join(skipped)}. Delete the directory to "
+            "start over, or use another run_dir"
+        )
+    for reason in skipped:
+        log.warning("skipped an invalid checkpoint: %s", reason)
+    if found is not None:
+        _check(session, found, allow_changes)
+    return found
+
+
+def _check(session: Session, checkpoint: Path, allow_changes: bool) -> None:
+    """Raises TrainerError if the session cannot be resumed from the checkpoint."""
+    curriculum, saved = session.curriculum, state.read_state(checkpoint)
+    changed = state.differences(saved["meaning"], session.identity)
+    fixed = [line for line in changed if line.startswith(FIXED)]
+    position = (curriculum.tokens(saved["step"]), curriculum.samples(saved["step"]))
+    if not fixed and (saved["tokens"], saved["samples"]) != position:
+        fixed = [f"training.stages up to step {saved['step']}"]
+    if fixed and allow_changes:
+        raise TrainerError(
+            f"{checkpoint}: cannot resume, even with --allow-changes: {'; '.join(fixed)} changed since this "
+            "checkpoint. Use another run_dir"
+        )
+    if changed and not allow_changes:
+        raise TrainerError(
+            f"{checkpoint}: cannot resume: the settings changed since this checkpoint "
+            f"({'; '.join(changed)}). Restore them, use another run_dir, or accept the changes with "
+            "--allow-changes"
+        )
+    if saved["step"] > curriculum.steps:
+        raise TrainerError(
+            f"{checkpoint}: cannot resume: it is past training.max_tokens {session.training.max_tokens}. Use "
+            "another run_dir"
+        )
+
+
+def _restore(session: Session, checkpoint: Path) -> None:
+    """Loads everything that the checkpoint holds, and records which settings change from here on."""
+    saved = state.read_state(checkpoint)
+    for optimizer in session.optimizers:
+        optimizer.state.clear()
+    state.restore(checkpoint, session.model, session.optimizers)
+    weight_averaging.put_back(session.optimizers)
+    weight_averaging.drop_others(session.training.averaging, session.optimizers)
+    session.step, session.loss, session.evaluation = saved["step"], saved["loss"], saved["evaluation"]
+    session.loss_scale = LossScale.of(session.precision).resumed_from(LossScale(**saved["loss_scale"]))
+    session.spikes = SpikeDetector(map(tuple, saved["spike_history"]))
+    session.metrics_bytes, session.changes = saved["metrics_bytes"], saved["changes"]
+    changed = state.differences(saved["meaning"], session.identity)
+    if changed:
+        log.warning("the settings changed after step %d: %s", session.step, "; ".join(changed))
+        at = {"step": session.step, "tokens": saved["tokens"], "corpus_tokens": saved["corpus_tokens"]}
+        session.changes = [*session.changes, {**at, "changed": changed}]
