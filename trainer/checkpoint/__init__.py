@@ -1,1 +1,1 @@
-"""Checkpoints: directories that exist whole or not at all, and can prove it."""
+"""Checkpoints: directories that are published atomically and verified by checksums."""

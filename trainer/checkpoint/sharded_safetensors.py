@@ -1,8 +1,8 @@
-"""Tensors in safetensors files, whole or in parts: each process writes what it holds, and any other reads the
-region that it needs.
+"""Sharded tensors in safetensors files: each process writes what it holds, and any process reads the region
+that it needs.
 
-A file's header lists, under PARTS, each of its tensors that is a part: `{"<name>": {"offset": [...], "shape":
-[...]}}`, the shape that of the whole.
+The header of a file lists its partial tensors under PARTS: `{"<name>": {"offset": [...], "shape": [...]}}`,
+where `shape` is that of the full tensor.
 """
 
 import json
@@ -23,20 +23,20 @@ Region = tuple[slice, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """What a file holds of a tensor of `shape`, which begins at `offset` in it."""
+    """A file holds a part of a tensor of `shape`; the part begins at `offset`."""
 
     offset: tuple[int, ...]
     shape: tuple[int, ...]
 
 
 def save_parts(path: Path, tensors: dict[str, torch.Tensor], parts: Mapping[str, Part]) -> None:
-    """`tensors` that `parts` does not name are whole."""
+    """Writes `tensors` to a file; those that `parts` does not name are full tensors."""
     listed = {name: {"offset": part.offset, "shape": part.shape} for name, part in parts.items()}
     save_file(tensors, path, metadata={PARTS: json.dumps(listed, sort_keys=True)} if listed else None)
 
 
 class SavedTensors:
-    """The tensors of some files that belong together. While entered they can be read."""
+    """The tensors of files that belong together, readable while the context is entered."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._stack, self._paths = ExitStack(), list(paths)
@@ -61,12 +61,12 @@ class SavedTensors:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names to the shapes of the whole tensors."""
+        """The shape of each full tensor by name."""
         return {name: found[0][1].shape for name, found in self._found.items()}
 
     def read(self, name: str, region: Region | None = None) -> torch.Tensor:
-        """A tensor, or a region of it, put together from the parts that overlap it. ValueError when some of
-        it is in no file.
+        """Assembles a tensor, or a region of it, from the parts that overlap it. Raises ValueError if a part
+        is missing.
         """
         found = self._found[name]
         if region is None:
@@ -96,7 +96,7 @@ class SavedTensors:
                 missing -= values.numel()
         if missing:
             raise ValueError(
-                f"{name}: {missing} of its numbers are in none of "
+                f"{name}: {missing} of its elements are missing from "
                 f"{', '.join(path.name for path in self._paths)}"
             )
         return result

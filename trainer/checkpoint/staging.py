@@ -1,4 +1,4 @@
-"""Host memory that training is copied into, so that it goes on while a checkpoint is written."""
+"""A copy of the training state in host memory, so that training continues while a checkpoint is written."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ from trainer.parallel.world import World
 
 
 class Staging:
-    """Made at the first copy, filled again at each later one: as large as what is saved. Pinned beside a
-    GPU.
+    """Buffers as large as what is saved, allocated at the first copy and reused later; pinned for tensors on
+    a GPU.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Staging:
         self._model: Llama | None = None
 
     def copy(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-        """What named tensors hold now. Valid until the next copy."""
+        """Copies named tensors. The copies are valid until the next call."""
         copied, on_gpu = {}, False
         for name, tensor in tensors:
             if name not in self._held:
@@ -32,8 +32,8 @@ class Staging:
         return copied
 
     def model(self, model: Llama, world: World) -> Llama | None:
-        """The model as it is now, whole, in host memory. Where it is split this is a collective, and only the
-        main process gets it.
+        """Copies the unsplit model to host memory. A collective if the model is split; only the main process
+        gets the copy.
         """
         weights = whole_parameters(model)
         if not world.is_main:

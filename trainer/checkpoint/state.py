@@ -1,16 +1,15 @@
-"""What a checkpoint of a run holds, written and read back.
+"""The contents of a checkpoint, written and read back.
 
-    hf/                     the weights, in Hugging Face's format, with the tokenizer
-    optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`; not in a checkpoint of
-    the model only. Where the model is split
-                            over processes, optimizer-<number>-of-<processes>.safetensors from each, with its
-                            parts of them (checkpoint.parts)
-    state.json              position (step, tokens, samples), the configuration's meaning and hash, last
-    losses, spike history lineage.json            what the model is made from manifest.json           size and
-    sha256 of every file
+    hf/                     the weights in Hugging Face's format, with the tokenizer
+    optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`; absent with model_only.
+                            A split model has optimizer-<number>-of-<processes>.safetensors from each process
+                            (trainer.checkpoint.sharded_safetensors)
+    state.json              position (step, tokens, samples), run identity and its hash, last losses, spike
+                            history
+    lineage.json            what the model was made from
+    manifest.json           size and sha256 of every file
 
-Nothing in training draws from a global random generator (initialisation is keyed by parameter, the order by
-sample), so none is stored.
+No random state is stored: initialisation is keyed by parameter, the order and dropout by sample.
 """
 
 import json
@@ -45,10 +44,10 @@ NO_ROLLBACKS: dict[str, Any] = {"jumps": [], "rollbacks": 0}
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after `step` steps.
+    """The progress of a run after `step` steps.
 
-    `spike_history` is that of SpikeDetector, `metrics_bytes` how long metrics.jsonl was, `changes` what of
-    the settings changed on the way.
+    `spike_history` is that of SpikeDetector, `metrics_bytes` the length of metrics.jsonl. `changes` lists the
+    settings that changed since step 0.
     """
 
     step: int
@@ -65,11 +64,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run at one moment, in host memory: what one process writes of it. `optimizer` is None in a checkpoint
-    of the model only.
+    """What one process writes of a checkpoint, in host memory. `optimizer` is None with model_only.
 
-    Where the model is split, the main process has all of it, the others have none; and each has `parts` of
-    the optimizer's state.
+    If the model is split, only the main process has the `model`, and each process has `parts` of the
+    optimizer's state.
     """
 
     model: Llama | None
@@ -91,8 +89,8 @@ class Snapshot:
         staging: Staging,
         world: World,
     ) -> "Snapshot":
-        """Copies what training changes; until `staging` is used again the snapshot stays as it is. A
-        collective where the model is split.
+        """Copies the training state. The snapshot is valid until `staging` is used again. A collective if the
+        model is split.
         """
         tensors, parts, file = state_tensors(model, optimizers or []), {}, "optimizer.safetensors"
         if world.mesh is not None:
@@ -118,7 +116,7 @@ class Snapshot:
         )
 
     def write(self, directory: Path) -> None:
-        """Fills the directory of a checkpoint, all but its manifest."""
+        """Writes everything but the manifest into the directory of a checkpoint."""
         if self.optimizer is not None:
             save_parts(directory / self.optimizer_file, self.optimizer, self.parts)
         if self.model is None:
@@ -126,7 +124,7 @@ class Snapshot:
         data, progress = self.config.data, self.progress
         hf.export(self.model, data.tokenizer, data.bot_id, data.eot_id, directory / "hf")
         if progress.tokens == self.config.training.max_tokens:
-            # once training holds no gradients, so that a second model fits
+            # Only now does training hold no gradients, so that a second model fits.
             hf.check_export(self.model, directory / "hf")
         identity = {"config_hash": config_hash(self.identity), "meaning": self.identity}
         _write_json(
@@ -172,21 +170,21 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def verify(checkpoint: Path, steps: int) -> None:
-    """Reads every file back. CheckpointError when one is damaged, or when a run of `steps` steps cannot go on
-    from it.
+    """Reads every file. Raises CheckpointError if one is damaged, or if a run of `steps` steps cannot resume
+    from the checkpoint.
     """
     store.verify(checkpoint)
     saved = read_state(checkpoint)
     if saved["model_only"] and saved["step"] < steps:
         raise CheckpointError(
-            f"{checkpoint}: holds the model only (training.checkpoint.model_only), so that training cannot "
-            "go on from it"
+            f"{checkpoint}: holds the model only (training.checkpoint.model_only), so training cannot resume "
+            "from it"
         )
 
 
 def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None:
-    """Weights and, where it was saved, optimizer state, bit for bit. Hyperparameters stay those of the
-    configuration.
+    """Restores the weights and, if it was saved, the optimizer state, bit for bit. Hyperparameters come from
+    the configuration.
     """
     hf.load_weights(model, checkpoint / "hf")
     parameters = dict(model.named_parameters())
@@ -196,14 +194,14 @@ def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None
             owner = name.partition("/")[2]
             parameter = parameters.get(owner)
             if parameter is None and owner in model.shapes:
-                continue  # it is in another stage
+                continue  # another process of the pipeline holds it
             held = local_slices(parameter) if parameter is not None and parameter.shape == shape else None
             tensors[name] = saved.read(name, held)
     load_state_tensors(model, optimizers, tensors)
 
 
 def differences(before: Any, now: Any, at: str = "") -> list[str]:
-    """The settings that differ between two meanings, as `key: before -> now`."""
+    """The settings that differ between two run identities, as `key: before -> now`."""
     if isinstance(before, dict) and isinstance(now, dict):
         return [
             line

@@ -1,5 +1,5 @@
-"""Publishing, verifying, finding and retiring directories `step-<8 digits>` whose manifest holds the size and
-sha256 of every file.
+"""Publishes, verifies, finds and retires checkpoints: directories `step-<8 digits>` with a manifest of the
+size and sha256 of every file.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ NAME = re.compile(r"step-(\d{8,})")
 
 
 class CheckpointError(Exception):
-    """A checkpoint that is not what its manifest says; the message names the file."""
+    """A checkpoint is damaged or incomplete; the message names the file."""
 
 
 def directory_for(checkpoints: Path, step: int) -> Path:
@@ -26,13 +26,13 @@ def directory_for(checkpoints: Path, step: int) -> Path:
 def step_of(checkpoint: Path) -> int:
     match = NAME.fullmatch(checkpoint.name)
     if match is None:
-        raise CheckpointError(f"{checkpoint}: a checkpoint is called step-<8 digits>")
+        raise CheckpointError(f"{checkpoint}: not a checkpoint: its name must be step-<8 digits>")
     return int(match[1])
 
 
 def publish(checkpoint: Path, write: Callable[[Path], None]) -> None:
-    """Lets `write` fill a temporary directory, makes it durable with a manifest written last, and gives it
-    its name, replacing a broken one.
+    """Publishes a checkpoint atomically: `write` fills a temporary directory, the manifest is written last,
+    everything is synced, and the directory is renamed. Replaces a damaged checkpoint of the same name.
     """
     for leftover in checkpoint.parent.glob(".step-*.tmp"):
         shutil.rmtree(leftover)
@@ -49,18 +49,20 @@ def publish(checkpoint: Path, write: Callable[[Path], None]) -> None:
 
 
 def manifest(checkpoint: Path) -> dict[str, dict[str, int | str]]:
-    """File names to `size` (bytes) and `sha256`. CheckpointError when there is no readable manifest."""
+    """The `size` in bytes and the `sha256` of each file. Raises CheckpointError if the manifest is not
+    readable.
+    """
     try:
         files = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{checkpoint}: no readable {MANIFEST} ({error})") from error
+        raise CheckpointError(f"{checkpoint}: {MANIFEST} cannot be read ({error})") from error
     if not isinstance(files, dict):
         raise CheckpointError(f"{checkpoint / MANIFEST}: does not list files")
     return files
 
 
 def verify(checkpoint: Path) -> None:
-    """Reads every file back. CheckpointError names the first that is missing or differs."""
+    """Reads every file. Raises CheckpointError with the first that is missing or differs."""
     for name, expected in manifest(checkpoint).items():
         path = checkpoint / name
         if not path.is_file():
@@ -72,14 +74,14 @@ def verify(checkpoint: Path) -> None:
 
 
 def existing(checkpoints: Path) -> list[Path]:
-    """Checkpoint directories from the oldest step to the newest, verified or not."""
+    """Checkpoint directories from the oldest step to the newest, not verified."""
     if not checkpoints.is_dir():
         return []
     return sorted((path for path in checkpoints.iterdir() if NAME.fullmatch(path.name)), key=step_of)
 
 
 def newest_valid(checkpoints: Path, check: Callable[[Path], None] = verify) -> tuple[Path | None, list[str]]:
-    """The newest checkpoint that passes `check`, which raises CheckpointError, and why newer ones were
+    """Returns the newest checkpoint for which `check` does not raise CheckpointError, and why newer ones were
     skipped.
     """
     skipped = []
@@ -94,10 +96,10 @@ def newest_valid(checkpoints: Path, check: Callable[[Path], None] = verify) -> t
 
 
 def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda step: False) -> None:
-    """Keeps `newest`, which has just been published, the `keep_last` - 1 before it, and those of the steps
-    that `stays` names.
+    """Removes checkpoints before `newest`, which was just published, except the last `keep_last` - 1 and the
+    steps for which `stays` is true.
 
-    What is later than `newest` (damaged, to be made again) stays.
+    Keeps checkpoints later than `newest`: they are damaged and will be replaced.
     """
     until_newest = [
         checkpoint for checkpoint in existing(newest.parent) if step_of(checkpoint) <= step_of(newest)
@@ -107,15 +109,15 @@ def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda s
 
 
 def remove(checkpoint: Path) -> None:
-    # Renamed first: a kill in the middle of the removal must not leave half a checkpoint under its name.
+    # Renamed first, so that a kill during the removal leaves no partial checkpoint under its name.
     doomed = unpublished(checkpoint)
-    shutil.rmtree(doomed, ignore_errors=True)  # what a kill left of another one
+    shutil.rmtree(doomed, ignore_errors=True)  # left by a killed process
     checkpoint.rename(doomed)
     shutil.rmtree(doomed)
 
 
 def data_version(checkpoint: Path) -> str:
-    """sha256 over the names and hashes of the exported model's files: equal for equal models."""
+    """The sha256 of the names and hashes of the exported model's files: equal for equal models."""
     model = {name: entry["sha256"] for name, entry in manifest(checkpoint).items() if name.startswith("hf/")}
     return hashlib.sha256(json.dumps(model, sort_keys=True).encode()).hexdigest()
 

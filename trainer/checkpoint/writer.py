@@ -1,4 +1,4 @@
-"""Checkpoints written in a thread: training waits only until they are copied, and for the one before."""
+"""Writes checkpoints in a thread: training waits only for the copy, and for the previous checkpoint."""
 
 import logging
 from collections.abc import Callable
@@ -18,11 +18,11 @@ log = logging.getLogger("trainer")
 
 
 class CheckpointWriter:
-    """Publishes one checkpoint at a time and calls `announce` with it, in the caller's thread, once it is
-    committed.
+    """Publishes one checkpoint at a time; once it is committed, calls `announce` with it in the caller's
+    thread.
 
-    Where the model is split each process of the `world` has one, for all write into the same directory; the
-    main one publishes it.
+    If the model is split, each process of the `world` has a writer: all write into the same directory, and
+    the main process publishes it.
     """
 
     def __init__(self, announce: Callable[[Path], None], world: World) -> None:
@@ -31,26 +31,26 @@ class CheckpointWriter:
         self._saving: Future[Path] | None = None
 
     def save(self, checkpoint: Path, write: Callable[[Path], None], retire: Callable[[Path], None]) -> None:
-        """Starts to publish what `write` puts into a directory, and to `retire` older ones after it. Nothing
-        may be in flight: `wait` before.
+        """Starts to publish what `write` puts into a directory, and then to `retire` older checkpoints. Call
+        `wait` first: only one may be in flight.
         """
         if self._saving is not None:
             raise RuntimeError("a checkpoint is in flight")
         self._saving = self._pool.submit(self._publish, checkpoint, write, retire)
 
     def poll(self) -> None:
-        """Announces what has been committed since. TrainerError when it could not be written."""
+        """Announces a checkpoint that was committed since. Raises TrainerError if it could not be written."""
         if self._saving is not None and self._saving.done():
             self.wait()
 
     def wait(self) -> None:
-        """As `poll`, once nothing is in flight."""
+        """Waits for the checkpoint in flight, then does as `poll`."""
         if self._saving is not None:
             saving, self._saving = self._saving, None
             self._announce(saving.result())
 
     def close(self) -> None:
-        """Lets what is in flight end; only the next run announces it."""
+        """Waits for the checkpoint in flight, which only the next run announces."""
         self._pool.shutdown(wait=True)
         if self._saving is not None and (error := self._saving.exception()):
             log.warning("%s", error)
@@ -66,18 +66,18 @@ class CheckpointWriter:
                 self._write_together(unpublished(checkpoint), write)
         except (OSError, SafetensorError) as error:
             raise TrainerError(
-                f"{checkpoint}: cannot be saved ({error}); earlier checkpoints are intact, free some space "
-                "and run again"
+                f"{checkpoint}: cannot be saved ({error}). Earlier checkpoints are intact: free some space "
+                "and run again to resume"
             ) from error
         return checkpoint
 
     def _write_together(self, directory: Path, write: Callable[[Path], None]) -> None:
-        """Returns when all processes have written."""
+        """Returns when all processes have written. Raises OSError if one failed."""
         background = self._world.background
         if background is None:
             write(directory)
             return
-        dist.barrier(background)  # now the main process has made the directory
+        dist.barrier(background)  # by now the main process has made the directory
         failed = torch.ones(1)
         try:
             write(directory)

@@ -1,4 +1,4 @@
-"""From token shards to batches: each process reads its own part of each global batch, one step ahead."""
+"""Reads batches from token shards: each process its own part of each global batch, one step ahead."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +14,7 @@ from trainer.system.errors import TrainerError
 
 
 class TrainingData:
-    """The windows of each corpus, in the run's order. Packed rows are planned once and kept below
+    """The windows of each corpus in the run's order. Packed rows are planned once and stored in
     `index_dir`.
     """
 
@@ -39,18 +39,17 @@ class TrainingData:
 
     @property
     def padding(self) -> dict[str, float]:
-        """The share of each corpus' windows that holds nothing."""
+        """The share of each corpus' windows that is empty."""
         return {
             name: round(windows.padding, 6)
             for name, windows in zip(self.order.names, self.windows, strict=True)
         }
 
     def batch(self, step: int, rank: int, world_size: int) -> np.ndarray:
-        """This process's rows of the global batch of step `step` (from 0), int64 [global_batch_size /
-        world_size, seq_len + 1] as its stage says.
+        """This process's windows of the global batch of step `step` (from 0), int64 [global_batch_size /
+        world_size, seq_len + 1] with the sizes of its stage, as `trainer.data.windows` describes them.
 
-        What is in them, trainer.data.windows describes. TrainerError, with the document, when an id is
-        outside the vocabulary.
+        Raises TrainerError with the document if an id is outside the vocabulary.
         """
         stage = self._curriculum.stage(step)
         rows = stage.global_batch_size // world_size
@@ -64,15 +63,15 @@ class TrainingData:
         return batch
 
     def holding(self, corpus: int, begin: int, end: int) -> np.ndarray:
-        """The parts, as `order.times_seen` numbers them, that hold any of the tokens from `begin` to `end` -
-        1 of a corpus, int64.
+        """The parts, numbered as in `order.times_seen`, that hold any of the tokens from `begin` to `end` - 1
+        of a corpus, int64.
         """
         parts = self._cut[self.order.part_len][corpus].holding(begin, end)
         return parts[parts < self.windows[corpus].num_rows * (self.order.seq_len // self.order.part_len)]
 
 
 def check_ids(data: DataConfig) -> None:
-    """Reads all tokens. TrainerError names the first id outside the vocabulary and its document."""
+    """Reads all tokens. Raises TrainerError with the first id outside the vocabulary and its document."""
     for corpus in data.corpora:
         try:
             TokenStream([*corpus.train, *corpus.validation]).check_ids(data.vocab_size)
@@ -86,8 +85,8 @@ def _windows(
     if stream.num_tokens <= training.seq_len:
         raise TrainerError(
             f"corpus {corpus.name!r} has {stream.num_tokens} training tokens, too few for one window of "
-            f"seq_len + 1 = {training.seq_len + 1}; "
-            "lower training.seq_len, add text, or leave the corpus out"
+            f"seq_len + 1 = {training.seq_len + 1}. "
+            "Lower training.seq_len, add text, or leave the corpus out"
         )
     if training.packing == "windows":
         return StridedWindows(stream, training.seq_len)
@@ -98,7 +97,7 @@ def _windows(
 
 
 class Prefetcher:
-    """Reads the batch of the next step in one thread while the current one is computed."""
+    """Reads the next batch in a thread while the current step is computed."""
 
     def __init__(self, data: TrainingData, rank: int, world_size: int) -> None:
         self._data, self._rank, self._world_size = data, rank, world_size
@@ -106,7 +105,7 @@ class Prefetcher:
         self._next: tuple[int, Future[np.ndarray]] | None = None
 
     def batch(self, step: int) -> np.ndarray:
-        """As TrainingData.batch; asks for step + 1 before it returns."""
+        """As TrainingData.batch; starts to read step + 1 before it returns."""
         if self._next is None or self._next[0] != step:
             self._next = (step, self._submit(step))
         batch = self._next[1].result()

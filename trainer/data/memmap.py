@@ -1,5 +1,5 @@
-"""Files as read-only arrays, without a file descriptor for each: `mmap` of the standard library keeps one,
-and a corpus may have 10,000 shards.
+"""Maps files as read-only arrays without keeping a file descriptor, as the standard library's `mmap` does: a
+corpus may have 10,000 shards.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 def map_file(path: Path, dtype: np.dtype) -> np.ndarray:
-    """The whole file as one array, mapped until the last view of it is gone. OSError when it cannot be."""
+    """Maps a file as one array, until its last view is deleted. Raises OSError if that fails."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size

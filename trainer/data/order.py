@@ -1,9 +1,9 @@
-"""Which window is sample i of a run: a pure function of (seed, corpora, stages, i). Any position is reached
-at once, on any number of processes.
+"""The order of samples: the window of sample i is a pure function of (seed, corpora, stages, i), so that any
+position is reached at once, on any number of processes.
 
-Corpora take turns by largest sampling error, in a fixed cycle. Within a corpus, each epoch is a keyed
-permutation of its windows: a Feistel network over the next power of four, walked until it lands inside (Black
-and Rogaway 2002, "Ciphers with arbitrary finite domains").
+Corpora alternate in a fixed cycle by largest sampling error. Within a corpus, each epoch is a keyed
+permutation of its windows: a Feistel network over the next power of four, repeated until the result is in
+range (cycle walking; Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
 """
 
 import functools
@@ -22,14 +22,14 @@ ROUNDS = 4
 
 
 def permute(index: np.ndarray, size: int, key: bytes) -> np.ndarray:
-    """The images of `index` (int64, each in 0..size - 1) under the permutation of 0..size - 1 that `key`
-    names. No table, about 1 µs each.
+    """Permutes `index` (int64, each in 0..size - 1) by the permutation of 0..size - 1 that `key` selects.
+    Needs no table; about 1 µs per element.
     """
     return _walk(index, size, key, backwards=False)
 
 
 def unpermute(images: np.ndarray, size: int, key: bytes) -> np.ndarray:
-    """The index of each image: the inverse of `permute`."""
+    """The inverse of `permute`."""
     return _walk(images, size, key, backwards=True)
 
 
@@ -63,8 +63,8 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def mixture_cycle(weights: tuple[float, ...]) -> np.ndarray:
-    """CYCLE turns, each given to the corpus that is furthest behind its share; shares are rounded to 1/CYCLE,
-    at least one turn for each above 0.
+    """The corpus of each of CYCLE turns, int64: always the one that is furthest behind its share. Shares are
+    rounded to 1/CYCLE, and a share above 0 gets at least one turn.
     """
     shares = np.asarray(weights, dtype=np.float64) / np.sum(weights) * CYCLE
     quotas = np.maximum(shares > 0, np.floor(shares)).astype(np.int64)
@@ -84,7 +84,7 @@ def mixture_cycle(weights: tuple[float, ...]) -> np.ndarray:
 
 
 class MixtureCycle:
-    """Whose turn it is, sample by sample, when corpora are mixed by `weights`."""
+    """The corpus of each sample of a mixture by `weights`."""
 
     def __init__(self, weights: tuple[float, ...]) -> None:
         self._cycle = mixture_cycle(weights)
@@ -92,12 +92,12 @@ class MixtureCycle:
         self._before[1:] = np.cumsum(self._cycle[:, None] == np.arange(len(weights)), axis=0)
 
     def counts(self, samples: int) -> np.ndarray:
-        """How many of the first `samples` turns each corpus has, int64 [corpora]."""
+        """How many of the first `samples` turns belong to each corpus, int64 [corpora]."""
         cycles, rest = divmod(samples, CYCLE)
         return cycles * self._before[CYCLE] + self._before[rest]
 
     def at(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The corpus of each of `samples` and how many turns it had before, both int64 like `samples`."""
+        """The corpus of each of `samples`, and how many turns it had before; both int64 [samples]."""
         cycles, rest = np.divmod(samples, CYCLE)
         corpora = self._cycle[rest]
         return corpora, cycles * self._before[CYCLE, corpora] + self._before[rest, corpora]
@@ -105,8 +105,8 @@ class MixtureCycle:
 
 @dataclass(frozen=True)
 class Segment:
-    """From `first_sample` on, windows of `seq_len` tokens of corpora mixed by `weights`; a corpus of
-    weight 0 rests.
+    """From `first_sample` on, windows of `seq_len` tokens from corpora mixed by `weights`; weight 0 leaves a
+    corpus out.
     """
 
     first_sample: int
@@ -117,9 +117,9 @@ class Segment:
 class SampleOrder:
     """The order of a run's samples. Its whole state is the number of samples consumed.
 
-    An epoch of a corpus is its windows of `seq_len`, `sizes` of them, permuted; a segment of shorter windows,
-    whose length divides `seq_len`, takes them part by part, and each segment goes on where the one before
-    stopped. Where windows become longer, the rest of one may be left out.
+    An epoch of a corpus is a permutation of its windows of `seq_len` tokens; `sizes` are their counts. A
+    segment of shorter windows, whose length divides `seq_len`, reads them part by part. Each segment
+    continues where the previous one stopped; if its windows are longer, the rest of a window may be left out.
     """
 
     def __init__(
@@ -128,19 +128,18 @@ class SampleOrder:
         self.seed, self.names, self.sizes, self.seq_len = seed, list(names), list(sizes), seq_len
         self.part_len = math.gcd(*(segment.seq_len for segment in segments))
         self._segments, self._cycles = list(segments), [MixtureCycle(segment.weights) for segment in segments]
-        # Where the first turn of each segment is in each corpus, in tokens of its permuted windows, all
-        # epochs end to end.
+        # Where each segment begins in each corpus, in tokens of its permuted windows, epochs concatenated.
         self._begins = [np.zeros(len(sizes), dtype=np.int64)]
         for number, segment in enumerate(self._segments[1:]):
             end = self._begins[-1] + self._tokens(number, segment.first_sample)
             self._begins.append(-(-end // segment.seq_len) * segment.seq_len)
 
     def tokens(self, samples: int) -> np.ndarray:
-        """How many tokens of each corpus are in the first `samples` samples, int64 [corpora]."""
+        """The tokens of each corpus in the first `samples` samples, int64 [corpora]."""
         return np.sum([self._tokens(number, samples) for number in range(len(self._segments))], axis=0)
 
     def _tokens(self, number: int, samples: int) -> np.ndarray:
-        """Those of one segment."""
+        """The tokens of each corpus in one segment, within the first `samples` samples of the run."""
         segment = self._segments[number]
         end = (
             samples
@@ -150,10 +149,10 @@ class SampleOrder:
         return self._cycles[number].counts(max(0, end - segment.first_sample)) * segment.seq_len
 
     def windows(self, start: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Corpus and window of samples `start` to `start + count - 1`, which are of one segment, both
-        int64 [count].
+        """The corpus and the window of samples `start` to `start + count - 1`, both int64 [count]. They must
+        be in one segment.
 
-        Windows are numbered as the segment cuts them: window i begins at token i times its seq_len.
+        Windows are numbered in the segment's length: window i begins at token i times its seq_len.
         """
         number = bisect_right(self._segments, start, key=lambda segment: segment.first_sample) - 1
         segment = self._segments[number]
@@ -170,8 +169,8 @@ class SampleOrder:
         return corpora, windows * (self.seq_len // length) + part // length
 
     def times_seen(self, corpus: int, parts: np.ndarray, samples: int) -> np.ndarray:
-        """How often each of `parts` (int64 [n], windows of `part_len` tokens) of a corpus is in the first
-        `samples` samples, int64 [n].
+        """How often the first `samples` samples hold each of `parts`, windows of `part_len` tokens of a
+        corpus. Both int64 [n].
         """
         windows, part = np.divmod(parts, self.seq_len // self.part_len)
         times = np.zeros(len(parts), dtype=np.int64)
@@ -182,9 +181,7 @@ class SampleOrder:
         return times
 
     def _passed(self, corpus: int, windows: np.ndarray, part: np.ndarray, tokens: int) -> np.ndarray:
-        """How often each part has come after `tokens` tokens of all epochs end to end, if none was left
-        out.
-        """
+        """How often each part is in the first `tokens` tokens of the concatenated epochs."""
         epochs, rest = divmod(tokens, self.sizes[corpus] * self.seq_len)
         places = unpermute(windows, self.sizes[corpus], self._key(corpus, epochs))
         return epochs + (places * self.seq_len + part * self.part_len < rest)
@@ -194,7 +191,7 @@ class SampleOrder:
 
 
 def sample_order(training: TrainingConfig, weights: Mapping[str, float], sizes: Sequence[int]) -> SampleOrder:
-    """The order over corpora of `weights`, by name, that have `sizes` windows of the run's seq_len."""
+    """The order of a run over corpora with `weights` by name and `sizes` windows of the run's seq_len."""
     segments = []
     for stage in training.curriculum.stages:
         mixed = weights if stage.weights is None else stage.weights

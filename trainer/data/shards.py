@@ -1,4 +1,4 @@
-"""Token shards: Megatron's indexed dataset, written and read. One document is one sequence.
+"""Writes and reads token shards in the format of Megatron's indexed dataset; one document is one sequence.
 
 `.bin` holds the raw little-endian tokens. `.idx` holds 9 bytes `MMIDIDX\\0\\0`, u64 version 1, u8 dtype code,
 u64 sequences S, u64 documents + 1, i32[S] lengths in tokens, i64[S] byte offsets into `.bin`, i64[S + 1]
@@ -28,16 +28,16 @@ HEADER = struct.Struct("<9sQBQQ")
 DTYPE_CODES: dict[int, np.dtype] = {8: np.dtype("<u2"), 4: np.dtype("<u4")}
 MAX_ID = 2**31 - 1
 MAX_DOCUMENT_TOKENS = 2**31 - 1
-CHECKED_TOGETHER = 1 << 20  # documents or tokens, so that checking takes no more memory for a larger shard
+CHECKED_TOGETHER = 1 << 20  # documents or tokens; bounds the memory of a check
 
 
 class ShardError(TrainerError):
-    """A token shard that cannot be read as one; the message names the file and what is wrong with it."""
+    """A token shard is invalid; the message names the file and what is wrong with it."""
 
 
 def token_dtype(max_id: int) -> np.dtype:
-    """The smallest token type that holds ids up to `max_id`: uint16 or uint32. ValueError for a negative id
-    or one of 2^31 and more.
+    """The smallest token type that holds ids up to `max_id`: uint16 or uint32. Raises ValueError if the id is
+    negative or at least 2^31.
     """
     if not 0 <= max_id <= MAX_ID:
         raise ValueError(f"token id {max_id} cannot be stored: ids range from 0 to {MAX_ID}")
@@ -53,10 +53,10 @@ def idx_path(prefix: Path) -> Path:
 
 
 class ShardWriter:
-    """Writes `<prefix>.bin` and `<prefix>.idx`; both appear under these names only when the writer closes
-    without an error.
+    """Writes `<prefix>.bin` and `<prefix>.idx`; both get these names only when the writer closes without an
+    error.
 
-    `.bin` is renamed before `.idx`, so a shard whose `.idx` exists is whole.
+    `.bin` is renamed before `.idx`, so a shard with an `.idx` is complete.
     """
 
     def __init__(self, prefix: Path, dtype: np.dtype) -> None:
@@ -87,14 +87,14 @@ class ShardWriter:
             self.discard()
 
     def add(self, tokens: np.ndarray) -> None:
-        """One document, `tokens` [n] of any integer type. ValueError when empty or when an id does not
-        fit.
+        """Adds a document, `tokens` [n] of any integer type. Raises ValueError if it is empty or an id does
+        not fit.
         """
         self.add_documents(tokens, np.array([len(tokens)]))
 
     def add_documents(self, tokens_flat: np.ndarray, lengths: np.ndarray) -> None:
-        """Documents laid end to end: `tokens_flat` [sum of lengths], `lengths` [documents]. ValueError names
-        the document and the id.
+        """Adds concatenated documents: `tokens_flat` [sum of lengths], `lengths` [documents]. Raises
+        ValueError with the document and the id.
         """
         tokens_flat, lengths = np.asarray(tokens_flat), np.asarray(lengths, dtype=np.int64)
         self._check(tokens_flat, lengths)
@@ -123,7 +123,7 @@ class ShardWriter:
             )
 
     def close(self) -> None:
-        """Writes the index, makes both files durable and gives them their names."""
+        """Writes the index, syncs both files and renames them."""
         try:
             _sync_and_close(self._bin)
             lengths = np.concatenate([np.zeros(0, "<i4"), *self._lengths])
@@ -142,7 +142,7 @@ class ShardWriter:
         sync(self.prefix.parent)
 
     def discard(self) -> None:
-        """Leaves nothing behind."""
+        """Deletes the temporary files."""
         self._bin.close()
         for temporary in self._temporary.values():
             temporary.unlink(missing_ok=True)
@@ -155,10 +155,10 @@ def _sync_and_close(file: BinaryIO) -> None:
 
 
 class Shard:
-    """A shard on disk. ShardError when its files do not fit together by their header and sizes.
+    """A shard on disk. Raises ShardError if the header and the sizes of its files do not match.
 
-    Opening reads a few bytes, whatever the shard's size, and leaves no file open; `check_index` looks at
-    every document. `tokens` [num_tokens] and `lengths` [num_documents] int32 are mapped when first used.
+    Opening reads a few bytes, whatever the shard's size, and keeps no file open; `check_index` checks every
+    document. `tokens` [num_tokens] and `lengths` [num_documents] int32 are mapped when first used.
     """
 
     def __init__(self, prefix: Path) -> None:
@@ -184,7 +184,7 @@ class Shard:
             )
 
     def _count_tokens(self, descriptor: int) -> int:
-        """Where the last document ends, by its length and offset."""
+        """The end of the last document, from its offset and length."""
         if not self.num_documents:
             return 0
         (length,) = struct.unpack("<i", os.pread(descriptor, 4, HEADER.size + 4 * (self.num_documents - 1)))
@@ -214,15 +214,15 @@ class Shard:
 
     @cached_property
     def _offsets_to_search(self) -> memoryview:
-        """The same: they are not aligned in the file, and `np.searchsorted` would copy all of them first."""
+        """The offsets for bisection: they are not aligned, so `np.searchsorted` would copy all of them."""
         return self._offsets.view(np.uint8).data.cast("q")
 
     def document(self, i: int) -> np.ndarray:
-        """The tokens of document i. IndexError outside 0..num_documents - 1, ShardError when the index puts
-        it outside the shard.
+        """The tokens of document i. Raises IndexError outside 0..num_documents - 1, ShardError if the index
+        puts it outside the shard.
         """
         if not 0 <= i < self.num_documents:
-            raise IndexError(f"{self.prefix} has {self.num_documents} documents, there is no number {i}")
+            raise IndexError(f"{self.prefix} has {self.num_documents} documents; number {i} does not exist")
         start, length = int(self._offsets[i]) // self.dtype.itemsize, int(self.lengths[i])
         if not 0 <= start < start + length <= self.num_tokens:
             raise ShardError(
@@ -232,7 +232,7 @@ class Shard:
         return self.tokens[start : start + length]
 
     def check_index(self) -> None:
-        """Every length, offset and document start. ShardError names the first document that is wrong."""
+        """Checks every length, offset and document start. Raises ShardError with the first wrong document."""
         index, itemsize = idx_path(self.prefix), self.dtype.itemsize
         starts = self._index[HEADER.size + 12 * self.num_documents :].view("<i8")
         end = 0
@@ -257,8 +257,8 @@ class Shard:
                 )
 
     def check_ids(self, vocab_size: int) -> None:
-        """Every id is below `vocab_size`. ShardError names the first that is not, and its document. Reads
-        all tokens.
+        """Checks that every id is below `vocab_size`, reading all tokens. Raises ShardError with the first
+        that is not, and its document.
         """
         for first in range(0, self.num_tokens, CHECKED_TOGETHER):
             tokens = self.tokens[first : first + CHECKED_TOGETHER]
@@ -267,12 +267,12 @@ class Shard:
                 document = bisect_right(self._offsets_to_search, position * self.dtype.itemsize) - 1
                 raise ShardError(
                     f"{bin_path(self.prefix)}: document {document} holds id {int(self.tokens[position])}, "
-                    f"but the vocabulary has {vocab_size}; this shard is of another tokenizer"
+                    f"but the vocabulary has {vocab_size}; this shard was made with another tokenizer"
                 )
 
     def check_ends(self, bot_id: int, eot_id: int) -> None:
-        """Every document starts with `bot_id` and ends with `eot_id`. ShardError names the first that does
-        not. The index must be sound.
+        """Checks that every document starts with `bot_id` and ends with `eot_id`. Raises ShardError with the
+        first that does not. The index must be valid.
         """
         for first in range(0, self.num_documents, CHECKED_TOGETHER):
             begins = self._offsets[first : first + CHECKED_TOGETHER] // self.dtype.itemsize
@@ -283,7 +283,7 @@ class Shard:
                     raise ShardError(
                         f"{bin_path(self.prefix)}: document {first + bad} {what} with id {found[bad]}, not "
                         f"with {wanted}; "
-                        "this shard is of another tokenizer"
+                        "this shard was made with another tokenizer"
                     )
 
 
@@ -295,7 +295,7 @@ def _read_header(index: Path, descriptor: int) -> tuple[np.dtype, int]:
     if magic != MAGIC:
         raise ShardError(f"{index}: does not start with MMIDIDX; this is not a Megatron index")
     if version != VERSION:
-        raise ShardError(f"{index}: index version {version}; only version {VERSION} is known")
+        raise ShardError(f"{index}: index version {version}; only version {VERSION} is supported")
     if code not in DTYPE_CODES:
         raise ShardError(f"{index}: dtype code {code}; token shards hold uint16 (8) or int32 (4)")
     if document_starts != sequences + 1:
@@ -306,14 +306,14 @@ def _read_header(index: Path, descriptor: int) -> tuple[np.dtype, int]:
     expected = HEADER.size + 12 * sequences + 8 * document_starts
     if size != expected:
         raise ShardError(
-            f"{index}: {size} bytes, but {sequences} documents need {expected}; the file is truncated or has "
-            "been added to"
+            f"{index}: {size} bytes, but {sequences} documents need {expected}; the file is truncated or "
+            "has extra bytes"
         )
     return DTYPE_CODES[code], sequences
 
 
 class TokenStream:
-    """The shards of one corpus end to end. Finding a position costs O(log shards), wherever it is."""
+    """The concatenated shards of one corpus. Finding a position costs O(log shards)."""
 
     def __init__(self, prefixes: Sequence[Path]) -> None:
         self.shards = [Shard(prefix) for prefix in prefixes]
@@ -323,7 +323,7 @@ class TokenStream:
         self.num_tokens = int(self._begins[-1])
 
     def window(self, start: int, length: int) -> np.ndarray:
-        """`length` tokens from `start`, across shards if need be: a view within one shard, a copy otherwise.
+        """Returns `length` tokens from `start`: a view within one shard, a copy across shards. Raises
         IndexError outside the stream.
         """
         pieces = [shard.tokens[first:after] for shard, first, after in self._pieces(start, length)]
@@ -332,16 +332,15 @@ class TokenStream:
         return np.concatenate(pieces) if pieces else np.zeros(0, np.uint16)
 
     def gather(self, starts: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
-        """Fills row rows[i] of `out` [any, length] with the `length` tokens from starts[i]. IndexError when
-        one is outside the stream.
+        """Fills row rows[i] of `out` [any, length] with the `length` tokens from starts[i]. Raises
+        IndexError if one is outside the stream.
         """
         length = out.shape[1]
         for start in starts[(starts < 0) | (starts + length > self.num_tokens)][:1]:
             raise self._outside(start, length)
         found = np.searchsorted(self._begins, starts, side="right") - 1
         begins = starts - self._begins[found]
-        # Faster than one indexed copy for each shard: that needs room for the rows as they are stored, fresh
-        # each time.
+        # Faster than one indexed copy per shard, which allocates the rows in the stored type each time.
         for row, shard, begin, end in zip(
             rows.tolist(), found.tolist(), begins.tolist(), (begins + length).tolist(), strict=True
         ):
@@ -357,9 +356,7 @@ class TokenStream:
             shard.check_ids(vocab_size)
 
     def _pieces(self, start: int, length: int) -> Iterator[tuple[Shard, int, int]]:
-        """The shards that the window touches, each with the first of its tokens and the one after the
-        last.
-        """
+        """Yields the shards that the window overlaps, each with the start and end of the overlap."""
         if start < 0 or length < 0 or start + length > self.num_tokens:
             raise self._outside(start, length)
         number = bisect_right(self._begins_to_search, start) - 1

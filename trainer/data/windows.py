@@ -1,5 +1,5 @@
-"""What a run's samples are cut from: windows of seq_len + 1 tokens. In an array of them, a negative entry is
-no target: `~t` is token t read only.
+"""Windows of seq_len + 1 tokens, the samples of a run. A negative entry `~t` in an array of windows is token
+t, read but not a target.
 """
 
 from typing import Protocol
@@ -12,8 +12,8 @@ PADDING = ~0
 
 
 class Windows(Protocol):
-    """The windows of one corpus, by number: `num_rows` of them, of whose entries `padding` (0 to 1) hold
-    nothing.
+    """The windows of one corpus by number, 0 to `num_rows` - 1; `padding` is the share of empty entries, 0 to
+    1.
     """
 
     num_rows: int
@@ -24,15 +24,15 @@ class Windows(Protocol):
         ...
 
     def holding(self, begin: int, end: int) -> np.ndarray:
-        """The numbers of the windows that hold any of the tokens from `begin` to `end` - 1 of the corpus,
-        ascending, int64.
+        """The numbers of the windows that hold any of the corpus' tokens `begin` to `end` - 1, ascending,
+        int64.
         """
         ...
 
 
 class StridedWindows:
-    """The corpus end to end, cut at stride seq_len: each token but the first, and up to seq_len at the end,
-    is predicted in exactly one window.
+    """The concatenated corpus, cut at stride seq_len. Each token is predicted in exactly one window, except
+    the first and up to seq_len at the end.
     """
 
     padding = 0.0

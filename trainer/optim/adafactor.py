@@ -1,8 +1,8 @@
-"""Adafactor (Shazeer and Stern 2018) with the learning rate given: second moments of a matrix kept as row and
-column means.
+"""Adafactor (Shazeer and Stern 2018) with an external learning rate: the second moments of a matrix are kept
+as row and column means.
 
-torch's own multiplies the rate by the parameter's size and caps it by 1/sqrt(step), which is not the schedule
-that was asked for, waits for the device three times a parameter, and fails on sharded tensors.
+torch.optim.Adafactor is not used: it scales the rate by the parameter's size and caps it at 1/sqrt(step),
+which overrides the schedule; it waits for the device three times per parameter, and fails on sharded tensors.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ CLIP_THRESHOLD = 1.0
 
 
 class Adafactor(Optimizer):
-    """No momentum; updates clipped to a root mean square of 1, so that the learning rate means what it means
-    for AdamW. Decoupled weight decay.
+    """No momentum; updates are clipped to a root mean square of 1, so that learning rates are comparable with
+    AdamW's. Decoupled weight decay.
     """
 
     def __init__(self, groups: list[dict[str, Any]]) -> None:
@@ -44,8 +44,8 @@ class Adafactor(Optimizer):
 
 
 def _scaled(gradient: torch.Tensor, state: dict[str, torch.Tensor], forget: torch.Tensor) -> torch.Tensor:
-    """The gradient over the root of its second moment, which first moves by the share `forget` towards the
-    gradient's square.
+    """The gradient divided by the root of its second moment, after that moment moved by the share `forget`
+    towards the gradient's square.
     """
     square = gradient.square() + EPS
     if "exp_avg_sq" in state:

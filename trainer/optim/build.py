@@ -1,4 +1,4 @@
-"""From the configuration to optimizers, each parameter in exactly one group of one of them."""
+"""Builds the optimizers of a configuration; each parameter is in exactly one group of one optimizer."""
 
 from collections.abc import Collection
 from typing import Any
@@ -18,10 +18,11 @@ from trainer.system.errors import TrainerError
 
 
 def build(model: nn.Module, config: OptimizerConfig, names: Collection[str] = ()) -> list[Optimizer]:
-    """One optimizer, or with `muon` Muon and then AdamW; each group keeps its full learning rate as
-    `base_lr`. TrainerError as check_patterns.
+    """Returns one optimizer, or [Muon, AdamW] for `muon`. Each group keeps its peak learning rate as
+    `base_lr`.
 
-    `names` are those of the whole model's parameters where `model` is a part of it.
+    `names` are the parameters of the full model if `model` is one stage of a pipeline. Raises TrainerError
+    as check_patterns does.
     """
     parameters = dict(model.named_parameters())
     check_patterns(list(names or parameters), config.groups)
@@ -34,9 +35,7 @@ def build(model: nn.Module, config: OptimizerConfig, names: Collection[str] = ()
 
 
 def _groups(parameters: dict[str, nn.Parameter], config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Parameters of one learning rate and decay together, and of one mesh where they are split, in the order
-    of the model.
-    """
+    """Groups parameters by learning rate, decay and, if they are sharded, mesh, in the order of the model."""
     groups: dict[tuple[float, float, DeviceMesh | None], list[nn.Parameter]] = {}
     for name, parameter in parameters.items():
         # A fused update takes tensors of one mesh.
@@ -69,16 +68,17 @@ def _adamw_8bit(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimi
         from torchao.optim import AdamW8bit
     except ImportError as error:
         raise TrainerError(
-            "training.optimizer.kind adamw_8bit needs torchao: pip install 'groundwork[torchao]', or choose "
-            "adamw"
+            "training.optimizer.kind adamw_8bit needs torchao: pip install 'groundwork[torchao]', or set "
+            "it to adamw"
         ) from error
     return AdamW8bit(groups, betas=config.resolved_betas, eps=config.eps)
 
 
 def set_learning_rates(optimizers: list[Optimizer], factor: float) -> None:
+    """Sets the learning rate of each group to `factor` times its peak."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):  # a compiled step would be compiled again for another number
+            if isinstance(group["lr"], Tensor):  # a new float would recompile a compiled step
                 group["lr"].fill_(group["base_lr"] * factor)
             else:
                 group["lr"] = group["base_lr"] * factor

@@ -1,5 +1,5 @@
-"""Each parameter's learning rate and weight decay: by the optimizer's defaults, or by the first group whose
-pattern its name fits.
+"""The learning rate and weight decay of each parameter: the optimizer's, changed by the first group whose
+pattern matches its name.
 """
 
 import difflib
@@ -17,7 +17,7 @@ def is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
 
 
 def rate_and_decay(name: str, parameter: nn.Parameter, config: OptimizerConfig) -> tuple[float, float]:
-    """The full learning rate and the weight decay of one parameter."""
+    """The peak learning rate and the weight decay of one parameter."""
     group = next(
         (group for group in config.groups if fnmatchcase(name, group.pattern)), ParameterGroup(pattern=name)
     )
@@ -31,8 +31,8 @@ def rate_and_decay(name: str, parameter: nn.Parameter, config: OptimizerConfig) 
 
 
 def check_patterns(names: list[str], groups: list[ParameterGroup]) -> None:
-    """TrainerError when a group has no parameter: its pattern fits none, or only such as an earlier group
-    has.
+    """Raises TrainerError if a group has no parameter: its pattern matches none, or only parameters of
+    earlier groups.
     """
     taken: set[str] = set()
     for group in groups:
@@ -40,12 +40,12 @@ def check_patterns(names: list[str], groups: list[ParameterGroup]) -> None:
         if not fitting:
             near = difflib.get_close_matches(group.pattern, names, n=3, cutoff=0.0)
             raise TrainerError(
-                f"training.optimizer.groups: no parameter fits {group.pattern!r}; near it are "
+                f"training.optimizer.groups: no parameter matches {group.pattern!r}; the most similar are "
                 f"{', '.join(near)}"
             )
         if fitting <= taken:
             raise TrainerError(
-                f"training.optimizer.groups: every parameter that fits {group.pattern!r} is in an earlier "
-                "group; put it before them"
+                f"training.optimizer.groups: every parameter that matches {group.pattern!r} is in an "
+                "earlier group; move this group before it"
             )
         taken |= fitting

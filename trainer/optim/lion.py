@@ -12,8 +12,8 @@ from trainer.optim.trained import trained
 
 
 class Lion(Optimizer):
-    """Decoupled weight decay. One tensor of state for each parameter. Its learning rate is usually 3 to 10
-    times below AdamW's.
+    """Decoupled weight decay; one tensor of state per parameter. The learning rate is usually 3 to 10 times
+    lower than AdamW's.
     """
 
     def __init__(self, groups: list[dict[str, Any]], betas: tuple[float, float]) -> None:

@@ -1,4 +1,4 @@
-"""The learning rate's course, a pure function of tokens."""
+"""The learning rate schedule, a pure function of tokens."""
 
 import math
 
@@ -6,11 +6,11 @@ from trainer.config import ScheduleConfig, Stage
 
 
 def lr_factor(stage: Stage, tokens: int) -> float:
-    """What every learning rate is multiplied by in a step of a stage that ends at `tokens` of the run, 0 <
-    tokens <= max_tokens.
+    """The factor of every learning rate in a step of `stage` that ends at `tokens` of the run, 0 < tokens <=
+    max_tokens.
 
-    After steps skipped in fp16 the schedule waits, so `tokens` may be of before the stage: its own schedule
-    is then where it begins.
+    The schedule waits after steps skipped in fp16, so `tokens` may lie before the stage, whose own schedule
+    then is at its first token.
     """
     return stage.lr_multiplier * share_of_peak(
         stage.schedule, max(1, tokens - stage.schedule_begin), stage.schedule_tokens
@@ -18,7 +18,7 @@ def lr_factor(stage: Stage, tokens: int) -> float:
 
 
 def share_of_peak(config: ScheduleConfig, tokens: int, max_tokens: int) -> float:
-    """Of the learning rate, `tokens` after the schedule began, which ends at `max_tokens`. 0 < tokens <=
+    """The share of the peak learning rate after `tokens` of a schedule over `max_tokens`. 0 < tokens <=
     max_tokens.
     """
     warmup = config.warmup_tokens
@@ -38,7 +38,7 @@ def share_of_peak(config: ScheduleConfig, tokens: int, max_tokens: int) -> float
 
 
 def _left(shape: str, done: float) -> float:
-    """From 1 to 0 as `done` goes from 0 to 1. `sqrt` is the 1 - sqrt of Hägele et al. 2024."""
+    """Falls from 1 to 0 as `done` goes from 0 to 1. `sqrt` is the 1 - sqrt decay of Hägele et al. 2024."""
     if shape == "cosine":
         return 0.5 * (1 + math.cos(math.pi * done))
     return 1 - (math.sqrt(done) if shape == "sqrt" else done)

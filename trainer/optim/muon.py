@@ -1,8 +1,8 @@
 """Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon): the momentum of each matrix, orthogonalised
 by Newton-Schulz iterations.
 
-torch.optim.Muon iterates in bf16 everywhere; a CPU that only emulates bf16 takes 20 to 30 times as long for
-it as for fp32.
+torch.optim.Muon always iterates in bf16, which takes a CPU that only emulates bf16 20 to 30 times as long as
+fp32.
 """
 
 import math
@@ -17,17 +17,16 @@ from trainer.model.precision import multiplies_bf16
 from trainer.parallel.dtensor import full_tensor, local_slices, local_tensor
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-# Of matrices that are orthogonalised together: small ones keep neither cores nor a GPU busy alone, large ones
-# do and would take memory.
+# The most elements that are orthogonalised together: one small matrix does not keep a device busy, several
+# large ones take memory for nothing.
 STACKED_ELEMENTS = 2**24
 
 
 class Muon(Optimizer):
-    """Nesterov momentum and decoupled weight decay, for matrices only. One tensor of state for each
-    parameter.
+    """Nesterov momentum and decoupled weight decay, for matrices only; one tensor of state per parameter.
 
-    Of matrices that are split each process has its part of the state, but gathers them, a few at a time, and
-    orthogonalises them whole, as all others do.
+    Of sharded matrices each process keeps its part of the state. Every process gathers the full matrices, a
+    few at a time, and orthogonalises them.
     """
 
     def __init__(self, groups: list[dict[str, Any]], momentum: float, iterations: int) -> None:
@@ -59,7 +58,9 @@ class Muon(Optimizer):
 
 
 def stacks(parameters: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """Those that have a gradient, of one shape at a time: together at most STACKED_ELEMENTS, or one."""
+    """Yields the parameters with a gradient in groups of one shape and at most STACKED_ELEMENTS elements, or
+    of one parameter.
+    """
     shapes: dict[torch.Size, list[torch.Tensor]] = defaultdict(list)
     for parameter in parameters:
         if parameter.grad is not None:
@@ -71,8 +72,8 @@ def stacks(parameters: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 
 def orthogonalised(matrices: torch.Tensor, iterations: int) -> torch.Tensor:
-    """`matrices` [n, rows, columns], each with singular values near 1, in bf16 where the hardware multiplies
-    it, else in fp32.
+    """Moves the singular values of each of `matrices` [n, rows, columns] near 1. Computes in bf16 if the
+    hardware supports it, otherwise in fp32.
     """
     a, b, c = COEFFICIENTS
     tall = matrices.shape[1] > matrices.shape[2]

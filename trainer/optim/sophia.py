@@ -2,8 +2,8 @@
 element.
 
 Source of the update: the authors' github.com/Liuhong99/Sophia. The Gauss-Newton-Bartlett estimate (their
-algorithm 2) is B times the square of the gradient of the mean loss over B positions against tokens that the
-model itself draws.
+algorithm 2) is B times the square of the gradient of the mean loss over B positions whose targets the model
+draws itself.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ CHUNK_LOGITS = 2 * 1024 * 1024
 
 
 class SophiaG(Optimizer):
-    """`update_curvature` each `interval` steps, before `step`. Decoupled weight decay. Two tensors of state
-    for each parameter.
+    """Call `update_curvature` every `interval` steps, before `step`. Decoupled weight decay; two tensors of
+    state per parameter.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class SophiaG(Optimizer):
 
     @torch.no_grad()
     def update_curvature(self, positions: torch.Tensor) -> None:
-        """From gradients of the mean loss over `positions` positions against tokens drawn from the model."""
+        """Reads the gradients of the mean loss over `positions` targets that the model drew itself."""
         for group, parameter, state, gradient in trained(self):
             _prepare(state, parameter)
             state["curvature"].lerp_(gradient.square() * positions, 1 - group["betas"][1])
@@ -54,8 +54,8 @@ def _prepare(state: dict[str, torch.Tensor], parameter: torch.Tensor) -> None:
 
 
 def draws(seed: int, first_sample: int, samples: int, length: int) -> torch.Tensor:
-    """Uniform numbers [samples, length], each row a function of (seed, its sample's number): the same however
-    a batch is cut and whoever asks.
+    """Uniform numbers [samples, length]; each row is a function of (seed, sample number), so that it does not
+    depend on how a batch is divided.
     """
     rows = []
     for sample in range(first_sample, first_sample + samples):
@@ -74,10 +74,10 @@ def draw_tokens(
     vocab_size: int,
     soft_cap: float | None = None,
 ) -> torch.Tensor:
-    """A token for each position from the softmax of the, perhaps soft-capped, logits hidden head', by inverse
-    transform of `uniform`.
+    """Draws a token for each position from the softmax of the logits hidden head', soft-capped if `soft_cap`
+    is given, by inverse transform sampling.
 
-    `hidden` [n, d_model], `head` [padded vocabulary, d_model], `uniform` [n]; int64 [n].
+    `hidden` [n, d_model], `head` [padded vocabulary, d_model], `uniform` [n]; returns int64 [n].
     """
     drawn = torch.empty(len(hidden), dtype=torch.int64, device=hidden.device)
     rows = max(1, CHUNK_LOGITS // vocab_size)

@@ -1,5 +1,5 @@
-"""Optimizer state as named tensors, `<slot>/<parameter>`: what a checkpoint stores. Hyperparameters come from
-the configuration, never from here.
+"""Optimizer state as named tensors `<slot>/<parameter>`, as a checkpoint stores it. Hyperparameters always
+come from the configuration.
 """
 
 import torch
@@ -13,8 +13,8 @@ QUANTIZED = ("codes", "scale", "qmap")
 
 
 def state_tensors(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, torch.Tensor]:
-    """Every tensor that the optimizers keep, where it is. One in 8 bits is stored as its parts,
-    `<slot>.codes/<parameter>` and so on.
+    """Every tensor of the optimizers, not copied. A tensor in 8 bits gives its parts, such as
+    `<slot>.codes/<parameter>`.
     """
     names: dict[torch.Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
@@ -29,8 +29,8 @@ def state_tensors(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, to
 def load_state_tensors(
     model: nn.Module, optimizers: list[Optimizer], tensors: dict[str, torch.Tensor]
 ) -> None:
-    """The inverse, from what this process holds of each. ValueError when a tensor has no parameter or does
-    not fit it.
+    """Loads tensors named as by `state_tensors`, each this process's part. Raises ValueError if a tensor's
+    parameter is unknown or has another shape.
     """
     owners = {
         parameter: optimizer
@@ -42,7 +42,7 @@ def load_state_tensors(
     for key, value in tensors.items():
         slot, _, name = key.partition("/")
         if name not in parameters:
-            raise ValueError(f"optimizer state for unknown parameter {name}")
+            raise ValueError(f"optimizer state {key} belongs to the unknown parameter {name}")
         parameter = parameters[name]
         slot, _, part = slot.partition(".")
         if part in ("", "codes") and value.shape not in _shapes(local_tensor(parameter)):
@@ -54,13 +54,13 @@ def load_state_tensors(
             whole = {inner: tensors[f"{slot}.{inner}/{name}"].to(parameter.device) for inner in QUANTIZED}
             owners[parameter].state[parameter][slot] = _quantized(whole, parameter.dtype)
         elif not part:
-            # Only a fused update counts its steps on the device.
+            # Only a fused optimizer counts its steps on the device.
             stays = slot == "step" and not owners[parameter].defaults.get("fused")
             owners[parameter].state[parameter][slot] = value if stays else _placed(value, parameter)
 
 
 def _shapes(parameter: torch.Tensor) -> set[torch.Size]:
-    """Of a count, a whole moment, the means of rows and those of columns."""
+    """The valid shapes of its state: a count, a full moment, the means of rows and those of columns."""
     shape = parameter.shape
     return {torch.Size(()), shape, shape[:-1], shape[:-2] + shape[-1:]}
 

@@ -1,5 +1,5 @@
-"""Averages of the weights over the run. They lie in the optimizers' state, so that checkpoints keep them and
-processes share them as they do that.
+"""Averages of the weights over the run. They are kept in the optimizers' state, so that they are saved and
+sharded with it.
 """
 
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from torch.optim import Optimizer
 from trainer.config import AveragingConfig, ExponentialAverage
 
 AVERAGE, RECENT = "average", "recent_"
-# Where the weights in training are while the average is in their place.
+# The slot of the weights in training while the model has the averaged weights.
 TRAINED = "trained"
 
 
 def slots(averaging: AveragingConfig | None) -> list[str]:
-    """What the averages, one copy of the weights each, are called in an optimizer's state."""
+    """The slots of the averages in an optimizer's state, one copy of the weights each."""
     if averaging is None:
         return []
     return (
@@ -29,10 +29,9 @@ def slots(averaging: AveragingConfig | None) -> list[str]:
 
 @torch.no_grad()
 def update(averaging: AveragingConfig, optimizers: list[Optimizer], before: int, tokens: int) -> None:
-    """After a step that began at `before` tokens seen and ended at `tokens`."""
+    """Updates the averages after a step from `before` to `tokens` tokens of the run."""
     if isinstance(averaging, ExponentialAverage):
-        # At first the mean of all weights so far: the first ones would count for more than all after them
-        # until the half-life has passed.
+        # At first the plain mean: otherwise the first weights would dominate until the half-life has passed.
         share = max(1 - 0.5 ** ((tokens - before) / averaging.half_life_tokens), (tokens - before) / tokens)
         for parameter, state in _states(optimizers):
             if AVERAGE in state:
@@ -46,14 +45,14 @@ def update(averaging: AveragingConfig, optimizers: list[Optimizer], before: int,
 
 
 def fill(averaging: AveragingConfig, optimizers: list[Optimizer]) -> None:
-    """As `update`, until there are all copies that there will be."""
+    """Allocates all averages, as updates over a run would."""
     every = 1 if isinstance(averaging, ExponentialAverage) else averaging.every_tokens
     for number in range(len(slots(averaging))):
         update(averaging, optimizers, number * every, (number + 1) * every)
 
 
 def drop_others(averaging: AveragingConfig | None, optimizers: list[Optimizer]) -> None:
-    """Forgets averages of other settings, which nothing would follow any more."""
+    """Deletes averages of other settings, which would no longer be updated."""
     for _, state in _states(optimizers):
         for slot in set(_averages(state)) - set(slots(averaging)):
             del state[slot]
@@ -61,7 +60,7 @@ def drop_others(averaging: AveragingConfig | None, optimizers: list[Optimizer]) 
 
 @contextmanager
 def use_averaged_weights(optimizers: list[Optimizer]) -> Iterator[None]:
-    """The model has its average weights while entered, if there are any yet."""
+    """Gives the model its averaged weights, if there are any yet, while the context is entered."""
     with torch.no_grad():
         for parameter, state in _states(optimizers):
             copies = [state[slot] for slot in _averages(state)]
@@ -76,7 +75,7 @@ def use_averaged_weights(optimizers: list[Optimizer]) -> Iterator[None]:
 
 @torch.no_grad()
 def put_back(optimizers: list[Optimizer]) -> None:
-    """Gives the model the weights in training, where the average has taken their place."""
+    """Gives the model the weights in training back."""
     for parameter, state in _states(optimizers):
         if TRAINED in state:
             parameter.copy_(state.pop(TRAINED))

@@ -1,4 +1,4 @@
-"""When a run saves, and which of its checkpoints stay."""
+"""When a run saves, and which of its checkpoints are kept."""
 
 import logging
 import time
@@ -33,7 +33,7 @@ class Saver:
         self._last = time.monotonic()
 
     def is_due(self) -> bool:
-        """Whether a checkpoint follows the step just done. A collective."""
+        """Whether to save after the last step. A collective."""
         session, wanted = self._session, self._session.training.checkpoint
         if wanted.every_minutes is not None and session.world.any(
             time.monotonic() - self._last >= 60 * wanted.every_minutes
@@ -45,19 +45,19 @@ class Saver:
             if every is not None
         )
 
-    def save(self, whole: bool) -> None:
-        """Returns when the state is copied and the checkpoint before is committed. `whole` overrules
-        `model_only`.
+    def save(self, resumable: bool) -> None:
+        """Returns when the state is copied and the previous checkpoint is committed. `resumable` overrides
+        training.checkpoint.model_only.
         """
         self._last = time.monotonic()
         if self._writer is None:
             return
         session = self._session
         self._writer.wait()
-        # The metrics must be on disk before a checkpoint that vouches for them.
+        # The checkpoint holds the length of the metrics, so they must be on disk before it.
         metrics_bytes = self._metrics.sync() if self._metrics is not None else 0
         snapshot = session.snapshot(
-            self._staging, metrics_bytes, model_only=session.training.checkpoint.model_only and not whole
+            self._staging, metrics_bytes, model_only=session.training.checkpoint.model_only and not resumable
         )
         retire = partial(store.retire, keep_last=session.training.checkpoint.keep_last, stays=session.stays)
         self._writer.save(
@@ -65,12 +65,12 @@ class Saver:
         )
 
     def poll(self) -> None:
-        """Announces a checkpoint that has been committed. TrainerError when it could not be saved."""
+        """Reports a checkpoint that was committed since. Raises TrainerError if it could not be saved."""
         if self._writer is not None:
             self._writer.poll()
 
     def wait(self) -> None:
-        """As `poll`, once all are committed, for every process."""
+        """Waits until every process has committed its checkpoint, then does as `poll`."""
         if self._writer is not None:
             self._writer.wait()
         self._session.world.barrier()

@@ -1,4 +1,4 @@
-"""Messages to Dagster, when it launched this process. Training never depends on anyone listening."""
+"""Messages to Dagster if it launched this process. Training never depends on a listener."""
 
 import contextlib
 import logging
@@ -20,8 +20,8 @@ class Reporter:
     """Sends messages `{"kind": start | metrics | evaluation | sample | checkpoint | error | end, ...}`
     through Dagster Pipes.
 
-    Silent without DAGSTER_PIPES_CONTEXT and on all processes but the main one. When the other side is gone,
-    the rest of the run is silent too.
+    Does nothing without DAGSTER_PIPES_CONTEXT, in other processes than the main one, or after the connection
+    broke.
     """
 
     def __init__(self, is_main: bool) -> None:
@@ -43,7 +43,7 @@ class Reporter:
                 self._context.close()
 
     def send(self, kind: str, **message: Any) -> None:
-        """`message` must be JSON. Metrics are dropped when the last ones are less than 5 seconds old."""
+        """Sends a `message` of JSON values; metrics at most once in 5 seconds."""
         if self._context is None:
             return
         if kind == "metrics":
@@ -54,7 +54,7 @@ class Reporter:
         try:
             self._context.report_custom_message({"kind": kind, **message})
         except OSError as error:
-            log.warning("Dagster no longer listens (%s); training goes on", error)
+            log.warning("lost the connection to Dagster (%s); training continues", error)
             self._context = None
 
 
@@ -77,7 +77,9 @@ def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> No
 
 
 def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> None:
-    """`data_version` is that of the weights, so that a checkpoint announced twice is recognised."""
+    """Reports a committed checkpoint. `data_version` identifies its weights, so that a repeated message is
+    recognised.
+    """
     saved = state.read_state(checkpoint)
     evaluation = saved["evaluation"] or {}
     reporter.send(

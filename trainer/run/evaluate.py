@@ -1,6 +1,4 @@
-"""Validation: every held-out token once, weighted by tokens, in nats per token and bits per byte of the
-text.
-"""
+"""Validation: every held-out token once, in nats per token and bits per byte of text."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -25,12 +23,12 @@ from trainer.run.generate import written
 from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
 
-# The same continuations each time that a checkpoint is evaluated.
+# Fixed, so that evaluating a checkpoint again gives the same continuations.
 SAMPLE_SEED = 1
 
 
 class EvaluationStoppedError(Exception):
-    """It was given up before its end."""
+    """The evaluation was stopped before its end."""
 
 
 def evaluate(
@@ -41,14 +39,15 @@ def evaluate(
     world: World,
     gives_up: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any] | None:
-    """`loss`, `perplexity`, `bits_per_byte`, `validation_tokens` (those predicted), `validation_bytes`, and
-    the same under `per_corpus`.
+    """Returns `loss`, `perplexity`, `bits_per_byte`, `validation_tokens` (those predicted) and
+    `validation_bytes`, and the same for each corpus under `per_corpus`; None if no corpus has validation
+    shards.
 
-    None when no corpus has validation shards. A stream of n tokens gives n - 1 predictions, in windows of
-    seq_len; the last window is padded, not dropped. Bits per byte are all nats, those of [BOT] and [EOT]
-    included, over ln 2 and the UTF-8 bytes of the text.
+    A stream of n tokens gives n - 1 predictions, in windows of seq_len; the last window is padded, not
+    dropped. Bits per byte are all nats, including those of [BOT] and [EOT], over ln 2 and the UTF-8 bytes of
+    the text.
 
-    EvaluationStoppedError once `gives_up`, which all processes ask before each batch, says so.
+    Raises EvaluationStoppedError as soon as `gives_up`, which all processes call before each batch, is true.
     """
     corpora = [corpus for corpus in data.corpora if corpus.validation]
     if not corpora:
@@ -90,10 +89,10 @@ def evaluate(
 def _batches(
     stream: TokenStream, seq_len: int, batch_size: int, rank: int, world_size: int
 ) -> Iterator[np.ndarray]:
-    """Every world_size-th batch of windows [batch_size, seq_len + 1] int64, all of one shape: what is missing
-    at the end is no target.
+    """Yields every world_size-th batch of windows [batch_size, seq_len + 1] int64, the end padded without
+    targets.
 
-    All ranks get the same number, for where weights are gathered no process can do without the others.
+    All ranks get the same number of batches, because gathering weights takes all processes.
     """
     windows = -(-(stream.num_tokens - 1) // seq_len)
     for together in range(0, windows, world_size * batch_size):
@@ -120,10 +119,10 @@ def _summary(nats: float, tokens: float, text_bytes: int) -> dict[str, float | i
 def evaluate_checkpoint(
     checkpoint: Path, config: RunConfig, samples: SamplesConfig | None = None
 ) -> dict[str, Any]:
-    """A checkpoint directory on the validation shards of `config`; with `samples` also what it writes after
-    each of their prompts, as `samples`.
+    """Evaluates a checkpoint directory on the validation shards of `config`. With `samples` the result also
+    holds the continuation of each prompt under `samples`.
 
-    TrainerError when there are no such shards or the checkpoint cannot be read.
+    Raises TrainerError if there are no validation shards or the checkpoint cannot be read.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = load_model(checkpoint / "hf", device)
@@ -131,7 +130,7 @@ def evaluate_checkpoint(
         model, config.data, config.training, resolve(config.training.precision, device), World(0, 1, device)
     )
     if found is None:
-        raise TrainerError("no corpus of the configuration has validation shards")
+        raise TrainerError("no corpus has validation shards: set data.corpora.<number>.validation")
     if samples is not None:
         found["samples"] = written(model, checkpoint / "hf", samples, SAMPLE_SEED)
     return found

@@ -1,4 +1,4 @@
-"""Text from a model, one token at a time over a cache of keys and values."""
+"""Generates text with a model, one token at a time, with a cache of keys and values."""
 
 from pathlib import Path
 
@@ -15,15 +15,15 @@ from trainer.system.errors import TrainerError
 def generate(
     model: Llama, prompt: list[int], samples: SamplesConfig, eot_id: int, generator: torch.Generator
 ) -> list[int]:
-    """The tokens that follow `prompt`, up to `eot_id` (not returned), `max_new_tokens` or the model's
-    context, whichever comes first.
+    """Continues `prompt` to `eot_id` (not returned), `max_new_tokens` or the end of the model's context,
+    whichever comes first.
 
-    TrainerError when the prompt fills the context.
+    Raises TrainerError if the prompt is empty or fills the context.
     """
     if not 0 < len(prompt) < model.max_length:
         raise TrainerError(
-            f"the prompt has {len(prompt)} tokens; it must have at least 1 and leave room in the context of "
-            f"{model.max_length}"
+            f"the prompt has {len(prompt)} tokens; it must have 1 to {model.max_length - 1} to leave room in "
+            f"the model's context of {model.max_length}"
         )
     device = model.model.embed_tokens.weight.device
     cache, tokens = Cache(), torch.tensor([prompt], device=device)
@@ -39,8 +39,8 @@ def generate(
 
 
 def choose(logits: torch.Tensor, samples: SamplesConfig, generator: torch.Generator) -> int:
-    """A token by `logits` [vocab_size] on the CPU: temperature, then `top_k`, then `top_p` of what is
-    left.
+    """Draws a token from `logits` [vocab_size] on the CPU: temperature, then `top_k`, then `top_p` of the
+    rest.
     """
     if samples.temperature == 0:
         return int(logits.argmax())
@@ -62,7 +62,7 @@ def complete(
     samples: SamplesConfig,
     seed: int,
 ) -> str:
-    """`prompt` as the beginning of a document, and what the model writes after it."""
+    """Returns `prompt`, taken as the beginning of a document, with the model's continuation."""
     ids = [bot_id, *tokenizer.encode(prompt, add_special_tokens=False).ids]
     generator = torch.Generator().manual_seed(seed)
     written = generate(model, ids, samples, eot_id, generator)
@@ -70,23 +70,23 @@ def complete(
 
 
 def load_tokenizer(directory: Path) -> Tokenizer:
-    """tokenizer.json of `directory`, special strings in text taken as text. TrainerError when it cannot
-    be read.
+    """Reads tokenizer.json of `directory`; it encodes special strings in text as text. Raises TrainerError if
+    the file cannot be read.
     """
     path = directory / "tokenizer.json"
     if not path.is_file():
         raise TrainerError(f"{path}: no such file")
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # of no kind of its own
+    except Exception as error:  # tokenizers raises Exception itself
         raise TrainerError(f"{path}: cannot be read as a tokenizer: {error}") from error
     tokenizer.encode_special_tokens = True
     return tokenizer
 
 
 def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
-    """`prompt` and `text`, as `complete` writes it, for each of samples.prompts, with the tokenizer of an
-    exported model's directory.
+    """Completes each of samples.prompts with the tokenizer of an exported model's directory: `prompt` and
+    `text`.
     """
     config, tokenizer = hf.read_config(directory), load_tokenizer(directory)
     ends = config["bos_token_id"], config["eos_token_id"]

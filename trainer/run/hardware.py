@@ -1,4 +1,4 @@
-"""What the machine has and can do: memory, and the rate of its matrix products."""
+"""The machine's memory, and the rate of its matrix products."""
 
 import os
 import re
@@ -11,15 +11,15 @@ import torch
 from trainer.model.precision import AUTOCAST, Precision
 from trainer.system.gpus import GPUS
 
-# Products are measured with ever larger matrices until one takes this long; bf16 without hardware for it
-# takes a thousand times as long as with it.
+# Ever larger matrices are multiplied until a product takes this long: bf16 takes a thousand times as long
+# without hardware support.
 MEASURED_SECONDS, MEASURED_TIMES = 2e-3, 3
 CGROUP = Path("/sys/fs/cgroup")
 
 
 def peak_flops(device: torch.device, precision: Precision) -> float:
-    """FLOP/s of matrix products on one device: by the data sheet for bf16 and fp16 on a known GPU, else
-    measured here.
+    """FLOP/s of matrix products on one device: from the data sheet for bf16 and fp16 on a known GPU, or else
+    measured.
     """
     if device.type == "cuda" and precision in AUTOCAST:
         name = torch.cuda.get_device_name(device)
@@ -48,17 +48,17 @@ def _seconds_to_square(matrix: torch.Tensor) -> float:
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most bytes that this process has held: of the GPU where there is one, else resident memory."""
+    """The most bytes that this process has held: on the GPU, or resident on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    # Not ru_maxrss, which a process inherits from the one that started it.
+    # Not ru_maxrss, which a process inherits from its parent.
     status = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
 
 
 def free_memory(device: torch.device) -> int:
-    """The bytes that this process can still get: of the GPU, else its share of the host's within the
-    container's limit.
+    """The bytes that this process can still allocate: on the GPU, or its share of the host's memory within
+    the container's limit.
     """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
@@ -66,7 +66,7 @@ def free_memory(device: torch.device) -> int:
     free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     limit, used, parts = (CGROUP / name for name in ("memory.max", "memory.current", "memory.stat"))
     if limit.exists() and (allowed := limit.read_text().strip()) != "max":
-        # Files that were read count as used until somebody needs the room.
+        # The page cache counts as used, but is freed on demand.
         cached = sum(
             int(size)
             for name, size in map(str.split, parts.read_text().splitlines())

@@ -1,4 +1,4 @@
-"""A run from the configuration to the last checkpoint: prepare, resume, step, evaluate, save."""
+"""A run from the configuration to the last checkpoint: build, resume, step, evaluate, save."""
 
 import errno
 import logging
@@ -35,25 +35,24 @@ from trainer.system.errors import TrainerError
 from trainer.system.signals import StopSignals
 
 DONE = 0
-# EX_TEMPFAIL of sysexits.h: stopped on request with everything saved; run again to go on.
+# EX_TEMPFAIL of sysexits.h: stopped on request, everything saved; run again to resume.
 RESUMABLE = 75
 
 log = logging.getLogger("trainer")
 
 
 def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -> int:
-    """Trains to max_tokens or until SIGTERM or SIGINT: DONE or RESUMABLE. TrainerError for what the user can
-    correct.
+    """Trains to max_tokens (returns DONE) or until SIGTERM or SIGINT (returns RESUMABLE).
 
-    `allow_changes` goes on from a checkpoint of other settings; `profile` leaves a trace of a few steps in
-    the run's directory.
+    `allow_changes` resumes from a checkpoint with other settings; `profile` writes a trace of a few steps to
+    the run's directory. Raises TrainerError for what the user can correct.
     """
     with StopSignals() as stop, ExitStack() as to_the_end:
         world = join(config.training.parallel)
         to_the_end.callback(leave)
         reporter = to_the_end.enter_context(Reporter(world.is_main))
         try:
-            # What is closed writes its last lines, which a full disk has no room for either.
+            # Closing files writes their last lines, which fails on a full disk, too.
             with room_on_disk(config.run_dir), ExitStack() as stack:
                 return _run(config, world, reporter, stop, stack, allow_changes, profile)
         except TrainerError as error:
@@ -66,14 +65,14 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
 
 @contextmanager
 def room_on_disk(run_dir: Path) -> Iterator[None]:
-    """TrainerError for a full disk, whichever file met it first: metrics, a picture, an index."""
+    """Raises TrainerError if the disk is full, whichever file is written: metrics, a plot, an index."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise TrainerError(
-            f"{run_dir}: {error.strerror}; checkpoints are intact, free some space and run again to go on"
+            f"{run_dir}: {error.strerror}; checkpoints are intact. Free some space and run again to resume"
         ) from error
 
 
@@ -127,13 +126,11 @@ def _run(
 
 
 def _announce_again(reporter: Reporter, checkpoint: Path, session: Session) -> None:
-    """Whoever listens may have missed it. One that was damaged meanwhile is passed over: the run does not
-    need it.
-    """
+    """Reports a checkpoint that Dagster may have missed; skips a damaged one, which the run does not need."""
     try:
         send_checkpoint(reporter, checkpoint, session)
     except (CheckpointError, TrainerError) as error:
-        log.warning("left out: %s", error)
+        log.warning("not reported: %s", error)
 
 
 def _train(
@@ -169,7 +166,7 @@ def _train(
                 _evaluate(session, recorder, stop)
                 stopping = _is_stopped(session, stop)
             if stopping or saver.is_due():
-                saver.save(whole=stopping)
+                saver.save(resumable=stopping)
             saver.poll()
             if tracing is not None:
                 tracing.step()
@@ -177,20 +174,20 @@ def _train(
         batches.close()
     saver.wait()
     if stopping:
-        log.info("stopped at step %d of %d; run again to go on", session.step, training.steps)
+        log.info("stopped at step %d of %d; run again to resume", session.step, training.steps)
         return RESUMABLE
     return DONE
 
 
 def _is_stopped(session: Session, stop: StopSignals) -> bool:
-    """Whether any process got a signal. The last step is followed by everything that ends a run, signal or
-    not. A collective.
+    """Whether any process received a signal. After the last step the run is finished regardless. A
+    collective.
     """
     return not session.is_complete and session.world.any(stop.received)
 
 
 def _evaluate_late(session: Session, recorder: Recorder | None, stop: StopSignals) -> None:
-    """Makes up for an evaluation that a signal came before."""
+    """Runs the evaluation of the current step if a signal prevented it before."""
     if (
         session.step
         and session.passes(session.training.evaluation.every_tokens)
@@ -200,7 +197,7 @@ def _evaluate_late(session: Session, recorder: Recorder | None, stop: StopSignal
 
 
 def _evaluate(session: Session, recorder: Recorder | None, stop: StopSignals) -> None:
-    """A signal ends it, but for the last one, which belongs to the end: a run that goes on makes up for
+    """Evaluates the current step. A signal aborts it, unless the run is complete; the resumed run repeats
     it.
     """
     with use_averaged_weights(session.optimizers):

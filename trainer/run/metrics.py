@@ -1,4 +1,4 @@
-"""What a run writes down as it goes: metrics.jsonl, the truth; TensorBoard, for looking."""
+"""The metrics of a run: metrics.jsonl, which resuming and reports read, and TensorBoard for looking at."""
 
 import json
 import os
@@ -14,15 +14,15 @@ TIMING_FIELDS = ("tokens_per_second", "step_ms", "data_wait_ms", "mfu", "memory_
 
 
 class MetricsLog:
-    """Appends to metrics.jsonl. Opened on a resumed run, it first forgets what came after the `resumed_bytes`
-    that the checkpoint vouches for.
+    """Appends to metrics.jsonl. For a resumed run it first truncates the file to `resumed_bytes`, its length
+    at the checkpoint.
     """
 
     def __init__(self, path: Path, tensorboard: Path, resumed_step: int, resumed_bytes: int) -> None:
         self._path = path
         self._file = path.open("a", encoding="utf-8")
         self._file.truncate(min(resumed_bytes, self._file.tell()))
-        # `tell` would still say how long it was, and so would the next checkpoint
+        # `tell` would still return the old length, and the next checkpoint would store it.
         self._file.seek(0, os.SEEK_END)
         self._tensorboard = SummaryWriter(str(tensorboard), purge_step=resumed_step + 1)
 
@@ -31,12 +31,12 @@ class MetricsLog:
         self._tensorboard.close()
 
     def records(self) -> list[dict[str, Any]]:
-        """All of them, read back: a long run does not hold them in memory."""
+        """All records, read back from disk: a long run does not hold them in memory."""
         self._file.flush()
         return read_json_lines(self._path)
 
     def write(self, record: dict[str, Any]) -> None:
-        """`record` has `kind` and `step`; its other numbers become curves named `<kind>/<field>`."""
+        """Appends a record with `kind` and `step`; its other numbers become curves named `<kind>/<field>`."""
         self._file.write(json.dumps(record) + "\n")
         for field, value in record.items():
             if field not in ("kind", "step", "tokens") and isinstance(value, int | float):
@@ -46,9 +46,7 @@ class MetricsLog:
         self._tensorboard.add_text(tag, text, step)
 
     def sync(self) -> int:
-        """Makes the lines durable and says how many bytes they are: a checkpoint must not know more than
-        its metrics.
-        """
+        """Makes the lines durable and returns their length in bytes for the checkpoint."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._tensorboard.flush()

@@ -1,6 +1,4 @@
-"""What is left behind when a loss or a gradient is not finite: the batch, what is wrong in it, and what
-to try.
-"""
+"""The report on a loss or a gradient that is NaN or infinite: the batch, what is wrong, and what to try."""
 
 import json
 import math
@@ -24,11 +22,11 @@ LISTED = 8
 
 @dataclass(frozen=True)
 class Findings:
-    """Parameters that are not finite, and the losses of the batch's windows in nats per window: in the run's
+    """Parameters that are not finite, and the loss of each window of the batch in nats: in the run's
     precision and in fp32.
 
-    `losses_in_fp32` is None of a split model that hands out its weights in fewer bits: fp32 cannot be tried
-    there.
+    `losses_in_fp32` is None if the model is split and gathers its weights in fewer bits, so that fp32 cannot
+    be tried.
     """
 
     weights: list[str]
@@ -37,7 +35,7 @@ class Findings:
 
     @classmethod
     def of(cls, session: Session, windows: torch.Tensor) -> "Findings":
-        """Every process asks about the same windows [rows, seq_len + 1]: a forward pass may need them all."""
+        """Examines windows [rows, seq_len + 1], the same in every process: a forward pass may need all."""
         held = dict(session.model.named_parameters())
         weights = [
             name
@@ -57,8 +55,8 @@ class Findings:
                 f" and {len(self.weights) - LISTED} more" if len(self.weights) > LISTED else ""
             )
             return (
-                f"not finite already before this step: {named}. Remove the newest checkpoint if it has "
-                "them too, and lower the learning rate"
+                f"these weights were not finite before this step: {named}. Delete the newest checkpoint if "
+                "they are not finite in it either, and lower the learning rate"
             )
         if self.losses_in_fp32 is not None and not _all_finite(self.losses_in_fp32):
             return (
@@ -73,7 +71,7 @@ class Findings:
                 )
             return "in fp32 the loss is finite: train in bf16 or fp32"
         return (
-            "the loss is finite, its gradient is not: lower the learning rate, lengthen the warmup, or "
+            "the loss is finite, but its gradient is not: lower the learning rate, lengthen the warmup, or "
             "train in fp32"
         )
 
@@ -83,8 +81,8 @@ def _all_finite(losses: list[float]) -> bool:
 
 
 def explain(session: Session, error: NotFiniteError, run_dir: Path) -> str:
-    """What to tell the user. Leaves `not-finite/step-<step>.json` and the batch beside it in the run's
-    directory. All processes call it.
+    """The message for the user. Writes `not-finite/step-<step>.json` and the batch to the run's directory. A
+    collective.
     """
     session.model.zero_grad(set_to_none=True)
     windows = torch.from_numpy(session.data.batch(session.step, 0, 1))
@@ -94,7 +92,7 @@ def explain(session: Session, error: NotFiniteError, run_dir: Path) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file({"windows": windows.to(torch.int32)}, path.with_suffix(".safetensors"))
         write_atomically(path, json.dumps(_report(session, error, found, run_dir), indent=1) + "\n")
-    return f"{error}; {found.advice()}. The batch and what is known of it: {path}"
+    return f"{error}; {found.advice()}. Report and batch: {path}"
 
 
 def _report(session: Session, error: NotFiniteError, found: Findings, run_dir: Path) -> dict[str, Any]:
@@ -105,13 +103,13 @@ def _report(session: Session, error: NotFiniteError, found: Findings, run_dir: P
         "loss": str(error.loss),
         "grad_norm": str(error.grad_norm),
         "windows": "in the .safetensors file: one row of seq_len + 1 token ids for each window; ~id stands "
-        "for a token that is read, not predicted",
+        "for a token that is read but not predicted",
         "weights_not_finite": found.weights,
         "window_losses": [str(loss) for loss in found.losses],
         "window_losses_in_fp32": found.losses_in_fp32 and [str(loss) for loss in found.losses_in_fp32],
         "precision": session.precision,
         "loss_scale": session.loss_scale.value,
-        # Everything random is a function of the seed and the number of the sample.
+        # All randomness is a function of the seed and the sample number.
         "seed": session.training.seed,
         "newest_checkpoint": str(checkpoints[-1]) if checkpoints else None,
         "torch": version("torch"),

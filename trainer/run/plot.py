@@ -11,8 +11,8 @@ from trainer.system.durable import write_atomically
 
 
 def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
-    """Draws the records of metrics.jsonl. The light line is each step, the dark one a running mean over about
-    a fortieth of them.
+    """Plots the records of metrics.jsonl. The light line is each step, the dark one a running mean over about
+    a fortieth of the steps.
     """
     train = [record for record in records if record["kind"] == "train"]
     evaluations = [record for record in records if record["kind"] == "evaluation"]
@@ -50,10 +50,10 @@ def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
 
 
 def running_mean(values: np.ndarray, span: float) -> np.ndarray:
-    """Exponential over about `span` values, its start corrected for the missing past (as Adam does).
+    """The exponential moving average over about `span` values, bias-corrected at the start as in Adam.
 
-    Passes over what is not finite, which only the losses of steps that fp16 skipped are: others end a run
-    before they are recorded.
+    Ignores values that are not finite, which are the losses of steps that fp16 skipped: any other ends the
+    run before it is recorded.
     """
     decay = 1 - 1 / span
     total, weight, means = 0.0, 0.0, []

@@ -1,6 +1,4 @@
-"""What is checked before the first step, so that a run that cannot work says so at once and touches
-nothing.
-"""
+"""Checks before the first step, so that a run that cannot work fails at once and changes nothing."""
 
 import hashlib
 import logging
@@ -26,7 +24,7 @@ from trainer.run.step import add_gradients
 from trainer.system.errors import TrainerError, first_line
 
 BLOCK_TOKENS = 1 << 20
-# Of shards whose content is known, so many are looked into, so far.
+# Shards whose content is known are sampled: this many of them, this many tokens each.
 SAMPLED_SHARDS, SAMPLED_TOKENS = 64, 1 << 16
 SLOW_SECONDS = 10.0
 # Where this many times the upper bound is free, the estimate, which takes a second or two, is skipped.
@@ -36,12 +34,12 @@ log = logging.getLogger("trainer")
 
 
 def check(config: RunConfig, world: World) -> dict[str, str]:
-    """TrainerError for what cannot work; otherwise what names the content of each corpus' shards (train and
-    validation), by its name.
+    """Returns the content hash of each corpus' shards (train and validation) by corpus name. Raises
+    TrainerError for what cannot work.
 
-    For the main process alone. Reads every token of a corpus that does not say what its `content` is. Of one
-    that does, the sizes of all shards and some of their ids: an id outside the vocabulary that is met only
-    later ends the run with the name of its document (TrainingData.batch).
+    For the main process alone. Reads every token of a corpus without `content`. Of the others it checks the
+    sizes of all shards and some of their ids; an invalid id found later ends the run with the name of its
+    document (TrainingData.batch).
     """
     _check_batch(config, world.data_size)
     _check_tokenizer(config)
@@ -52,8 +50,8 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
 
 
 def contents(config: RunConfig) -> dict[str, str]:
-    """What names the content of each corpus' shards, by its name. TrainerError for shards that are damaged;
-    reads what `check` says.
+    """The content hash of each corpus' shards by corpus name, read as `check` says. Raises TrainerError if a
+    shard is damaged.
     """
     return {corpus.name: _check_shards(corpus, config.data) for corpus in config.data.corpora}
 
@@ -67,35 +65,35 @@ def _check_batch(config: RunConfig, data_size: int) -> None:
             raise TrainerError(
                 f"{where}training.global_batch_tokens {stage.global_batch_tokens} is not a multiple of "
                 "seq_len x micro_batch_size x processes "
-                f"({training.seq_len} x {training.micro_batch_size} x {data_size}); change one of them"
+                f"({training.seq_len} x {training.micro_batch_size} x {data_size}). Change one of them"
             )
         parallel, micro_batches = training.parallel, stage.global_batch_tokens // (micro * data_size)
         if micro_batches < parallel.pp or (parallel.pp_stages > 1 and micro_batches % parallel.pp):
             needed = "a multiple of" if parallel.pp_stages > 1 else "at least"
             raise TrainerError(
-                f"{where}training.parallel.pp {parallel.pp} needs {needed} {parallel.pp} micro-batches in a "
-                "step of each pipeline, and there are "
-                f"{micro_batches}; lower training.micro_batch_size, or raise training.global_batch_tokens"
+                f"{where}training.parallel.pp {parallel.pp} needs {needed} {parallel.pp} micro-batches per "
+                f"step in each pipeline, but there are {micro_batches}. Lower training.micro_batch_size, or "
+                "raise training.global_batch_tokens"
             )
 
 
 def _check_tokenizer(config: RunConfig) -> None:
     path = config.data.tokenizer / "tokenizer.json"
     if not path.is_file():
-        raise TrainerError(f"{path}: no such file; data.tokenizer is a directory with tokenizer.json")
+        raise TrainerError(f"{path}: no such file. Set data.tokenizer to a directory with tokenizer.json")
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != config.data.tokenizer_sha256:
         raise TrainerError(
-            f"{path} has sha256 {found}, but the token shards were made with {config.data.tokenizer_sha256}: "
-            "tokenize again, or point data.tokenizer at the tokenizer that made them"
+            f"{path} has sha256 {found}, but the token shards were made with {config.data.tokenizer_sha256}. "
+            "Tokenize again, or set data.tokenizer to the tokenizer that made them"
         )
     tokenizer, context = load_tokenizer(config.data.tokenizer), config.training.seq_len
     for number, prompt in enumerate(config.training.samples.prompts):
         tokens = len(tokenizer.encode(prompt, add_special_tokens=False).ids) + 1  # [BOT]
         if tokens >= context:
             raise TrainerError(
-                f"training.samples.prompts.{number} has {tokens} tokens, and training.seq_len {context} "
-                "leaves no room to go on from it"
+                f"training.samples.prompts.{number} has {tokens} tokens, which leaves no room to "
+                f"continue it within training.seq_len {context}. Shorten it"
             )
 
 
@@ -127,8 +125,8 @@ def _hash_shards(name: str, shards: list[Shard], data: DataConfig) -> str:
     seconds, found = time.monotonic() - started, digest.hexdigest()
     if seconds > SLOW_SECONDS:
         log.info(
-            "corpus %r: all tokens read and hashed in %.0f s; `content: %s` beside its shards saves that "
-            "next time",
+            "corpus %r: all tokens read and hashed in %.0f s. Set `content: %s` in its configuration to "
+            "skip this next time",
             name,
             seconds,
             found,
@@ -141,20 +139,20 @@ def _check_disk(config: RunConfig) -> None:
     checkpoint_bytes = _checkpoint_bytes(config)
     most = config.training.max_tokens
     made = min(config.training.steps, -(-most // (wanted.every_tokens or 1)))
-    # Retention comes after the commit, so one more than are kept exists for a moment.
+    # Old checkpoints are removed after the commit, so one more than is kept exists for a moment.
     kept = wanted.keep_last + 1 + most // (wanted.keep_every_tokens or most + 1)
     missing = max(1, min(kept, made) - len(store.existing(config.run_dir / "checkpoints")))
     free = shutil.disk_usage(_existing_parent(config.run_dir)).free
     if missing * checkpoint_bytes > free:
         raise TrainerError(
             f"{config.run_dir}: {free / 1e6:,.0f} MB free, but {missing} checkpoints of "
-            f"{checkpoint_bytes / 1e6:,.0f} MB are to be made; "
-            "free some space, lower training.checkpoint.keep_last, or choose another run_dir"
+            f"{checkpoint_bytes / 1e6:,.0f} MB will be written. "
+            "Free some space, lower training.checkpoint.keep_last, or use another run_dir"
         )
 
 
 def _checkpoint_bytes(config: RunConfig) -> int:
-    """All in fp32: the weights that are exported, at most two moments, and what averages take."""
+    """The size in fp32 of the exported weights, at most two moments, and the averages."""
     training = config.training
     copies = 1 if training.checkpoint.model_only else 3 + copies_with_averages(training)
     return 4 * copies * training.model.parameters(padded_vocab_size(config.data.vocab_size))
@@ -214,23 +212,20 @@ def compile_blocks(session: Session) -> None:
 
 @contextmanager
 def explained(training: TrainingConfig) -> Iterator[None]:
-    """Turns what the first batch fails with into TrainerError: memory that is not there, a model that cannot
-    be compiled.
-    """
+    """Turns the errors of the first batch into TrainerError: out of memory, or a failed compilation."""
     try:
         yield
     except TorchDynamoException as error:
         raise TrainerError(
-            f"the model cannot be compiled ({first_line(error)}); set training.compile to false, or, if it "
-            "is a file that a killed compiler left "
-            "broken, remove torch's cache (TORCHINDUCTOR_CACHE_DIR, else torchinductor_<user> in the "
-            "temporary directory)"
+            f"the model cannot be compiled ({first_line(error)}); set training.compile to false. If "
+            "a killed compiler left a broken file, delete torch's cache (TORCHINDUCTOR_CACHE_DIR, or "
+            "torchinductor_<user> in the temporary directory)"
         ) from error
     except RuntimeError as error:
         if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
             raise
         raise TrainerError(
             f"one micro-batch of {training.micro_batch_size} x {training.seq_len} tokens does not fit "
-            f"({first_line(error)}); "
-            "lower training.micro_batch_size or training.seq_len, or take a smaller model"
+            f"({first_line(error)}). "
+            "Lower training.micro_batch_size or training.seq_len, or use a smaller model"
         ) from error

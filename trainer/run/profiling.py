@@ -13,8 +13,8 @@ log = logging.getLogger("trainer")
 
 
 def profiler(directory: Path, step: int) -> profile:
-    """Entered at `step` and told of each step's end, it writes `steps-<first>-<last>.json`: every operator,
-    and kernels on a GPU.
+    """A profiler to enter at `step` and to step after each step. It writes `steps-<first>-<last>.json` with
+    every operator, and the kernels on a GPU.
     """
     first = step + SKIPPED + WARMUP + 1
     path = directory / f"steps-{first}-{first + TRACED - 1}.json"
@@ -24,7 +24,7 @@ def profiler(directory: Path, step: int) -> profile:
             trace.export_chrome_trace(str(temporary))
         log.info("traced %s", path)
 
-    # Without `activities`: all that this build of torch supports.
+    # Without `activities` it records all that this build of torch supports.
     return profile(
         schedule=schedule(wait=SKIPPED, warmup=WARMUP, active=TRACED, repeat=1), on_trace_ready=write
     )

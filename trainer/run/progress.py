@@ -1,4 +1,4 @@
-"""How far a run is, for whoever watches: a bar in a terminal, now and then a line in a log."""
+"""Progress of a run: a bar in a terminal, otherwise a line in the log every 10 seconds."""
 
 import logging
 import sys

@@ -1,6 +1,4 @@
-"""Everything a run tells: metrics, curve, progress, messages to Dagster. Only the main process has one to
-tell it to.
-"""
+"""Records a run's metrics, loss curve and progress, and reports them to Dagster. In the main process only."""
 
 import logging
 import time
@@ -22,7 +20,7 @@ log = logging.getLogger("trainer")
 
 
 class Recorder:
-    """Follows a session that starts or goes on at its current step."""
+    """Records a session from its current step on."""
 
     def __init__(self, session: Session, directory: RunDirectory, reporter: Reporter) -> None:
         self._session, self._directory, self._reporter = session, directory, reporter
@@ -51,7 +49,7 @@ class Recorder:
     def step(
         self, result: StepResult, weights: WeightSizes | None, step_seconds: float, wait_seconds: float
     ) -> None:
-        """Written down where there are `weights`."""
+        """Records the step if there are `weights`; warns of a skipped step or a spike in any case."""
         session, stage = self._session, self._session.curriculum.stage(self._session.step - 1)
         elapsed = time.monotonic() - self._started
         eta = (
@@ -65,9 +63,9 @@ class Recorder:
                 session.loss_scale.value,
             )
         if result.spike:
-            then = "its update is left out" if result.skipped else "logged only"
+            then = "update skipped" if result.skipped else "logged only"
             log.warning(
-                "step %d: loss %.3f, gradient norm %.3f: a spike, %s",
+                "step %d: spike: loss %.3f, gradient norm %.3f; %s",
                 session.step,
                 result.loss,
                 result.grad_norm,
@@ -116,7 +114,7 @@ class Recorder:
         )
 
     def samples(self, model: Llama) -> None:
-        """What the session's model, here whole, writes now; the same at the same step of the same run."""
+        """Records what the unsplit `model` writes; the text depends only on the run and its step."""
         session, samples, data = self._session, self._session.training.samples, self._session.config.data
         tokenizer = load_tokenizer(data.tokenizer)
         for prompt in samples.prompts:
@@ -128,5 +126,5 @@ class Recorder:
             log.info("step %d: %s", session.step, text.replace("\n", " / "))
 
     def draw(self) -> None:
-        """The loss curve so far."""
+        """Plots the loss so far."""
         plot.loss_curve(self.metrics.records(), self._directory.loss_curve)

@@ -1,4 +1,4 @@
-"""A run's directory: where things are, and that only one trainer works in it."""
+"""A run's directory: its paths, and the lock that lets only one trainer use it."""
 
 import fcntl
 import logging
@@ -26,28 +26,28 @@ class RunDirectory:
 
     @contextmanager
     def locked(self, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Iterator[None]:
-        """Holds the directory; a predecessor that is still saving gets `patience_seconds` to go. TrainerError
-        when it does not.
+        """Locks the directory. Waits `patience_seconds` for a trainer that is still saving, then raises
+        TrainerError.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("a")
         except OSError as error:
-            raise TrainerError(f"run_dir {self.path} cannot be written to: {error.strerror}") from error
-        deadline, told = time.monotonic() + patience_seconds, False
+            raise TrainerError(f"run_dir {self.path} is not writable: {error.strerror}") from error
+        deadline, logged = time.monotonic() + patience_seconds, False
         with lock as file:
             while not _try_lock(file.fileno()):
-                if not told:
+                if not logged:
                     log.info(
-                        "%s: another trainer works in this run directory; waiting %.0f s for it to end",
+                        "%s: another trainer is using this run directory; waiting %.0f s for it to exit",
                         self.path,
                         patience_seconds,
                     )
-                    told = True
+                    logged = True
                 if time.monotonic() > deadline:
                     raise TrainerError(
-                        f"{self.path}: another trainer works in this run directory; wait for it, stop it, or "
-                        "choose another run_dir"
+                        f"{self.path}: another trainer is using this run directory. Wait for it, stop it, or "
+                        "use another run_dir"
                     )
                 time.sleep(0.2)
             yield

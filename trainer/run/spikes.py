@@ -1,6 +1,4 @@
-"""Steps out of line with those before them, by the rule of OLMo-core's SkipStepOptimizer; training.spikes
-says what follows.
-"""
+"""Detects loss spikes by the rule of OLMo-core's SkipStepOptimizer; training.spikes says what to do."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -12,8 +10,8 @@ SIGMAS = 6.0
 
 
 class SpikeDetector:
-    """Knows the loss and gradient norm of the last STEPS steps. A run that goes on starts from `history`, so
-    that it flags the same steps.
+    """Holds the loss and gradient norm of the last STEPS steps. A resumed run starts from `history`, so that
+    it flags the same steps.
     """
 
     def __init__(self, history: Iterable[tuple[float, float]] = ()) -> None:
@@ -24,10 +22,10 @@ class SpikeDetector:
         return list(self._history)
 
     def is_spike(self, loss: float, grad_norm: float) -> bool:
-        """Whether one of them is more than SIGMAS standard deviations above its mean over the STEPS steps
-        before; never in the first STEPS.
+        """Whether the loss or the norm is more than SIGMAS standard deviations above its mean over the last
+        STEPS steps; never in the first STEPS steps.
 
-        A spike takes part in the next means and deviations, so that a lasting change is none for long.
+        A spike counts in the following means and deviations, so that a lasting change soon stops being one.
         """
         spike = False
         if len(self._history) == STEPS:

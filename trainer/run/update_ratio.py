@@ -1,4 +1,4 @@
-"""How far a step moves the weights, for a share of a step's time that does not grow with the model."""
+"""How far a step moves the weights, estimated from a sample so that the cost does not grow with the model."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ SAMPLED = 4096
 
 @dataclass(frozen=True)
 class WeightSizes:
-    """`param_norm` of all weights; `update_ratio` the norm of a step's change over it, None when the weights
-    before were not remembered.
+    """`param_norm` is the norm of all weights; `update_ratio` the norm of a step's change relative to it,
+    None if `remember` was not called before the step.
     """
 
     param_norm: float
@@ -22,16 +22,15 @@ class WeightSizes:
 
 
 class UpdateProbe:
-    """Looks at evenly spaced weights, at most SAMPLED of each parameter that a process holds, each standing
-    for those between.
+    """Samples evenly spaced weights, at most SAMPLED of each parameter that a process holds, each scaled to
+    stand for its neighbours.
     """
 
     def __init__(self, model: nn.Module, world: World) -> None:
         self._world = world
         self._parameters = [parameter.detach() for parameter in model.parameters()]
         self._parts = [local_tensor(parameter) for parameter in self._parameters]
-        # What several processes hold counts once when their sums are added up, which is where the model is
-        # split.
+        # In a split model the processes' sums are added up: weights that several hold must count once.
         holders = [
             1 if world.mesh is None else replication(parameter, world.holders)
             for parameter in self._parameters
@@ -49,11 +48,11 @@ class UpdateProbe:
         return [part.flatten()[:: max(1, -(-part.numel() // SAMPLED))].float() for part in self._parts]
 
     def remember(self) -> None:
-        """Before a step."""
+        """Call before a step."""
         self._before = torch.cat(self._samples())
 
     def sizes(self) -> "WeightSizes":
-        """After it. A collective where the model is split."""
+        """Call after the step. A collective if the model is split."""
         return WeightSizes(self._world.norm(self._parameters).item(), self._ratio())
 
     def _ratio(self) -> float | None:

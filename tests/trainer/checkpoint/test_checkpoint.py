@@ -48,8 +48,8 @@ def _flip(path: Path) -> None:
         (lambda newest: _flip(newest / "hf" / "weights"), "hf/weights: differs"),
         (lambda newest: (newest / "state").write_text("sta"), "state: differs"),
         (lambda newest: (newest / "hf" / "weights").unlink(), "hf/weights: missing"),
-        (lambda newest: (newest / "manifest.json").unlink(), "no readable manifest"),
-        (lambda newest: (newest / "manifest.json").write_text('{"files": '), "no readable manifest"),
+        (lambda newest: (newest / "manifest.json").unlink(), "manifest.json cannot be read"),
+        (lambda newest: (newest / "manifest.json").write_text('{"files": '), "manifest.json cannot be read"),
     ],
 )
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(

@@ -89,7 +89,7 @@ def test_a_disk_that_fills_up_costs_no_earlier_checkpoint(
     room = shutil.disk_usage(small_disk).free
     (small_disk / "ballast").write_bytes(b"x" * (room - 400_000))
     with pytest.raises(
-        TrainerError, match=r"0 MB free, but 3 checkpoints of .* are to be made; free some space"
+        TrainerError, match=r"0 MB free, but 3 checkpoints of .* will be written\. Free some space"
     ):
         run(config)
     assert not config.run_dir.exists()

@@ -53,7 +53,7 @@ def test_what_goes_wrong_in_the_thread_is_told_to_training(tmp_path: Path) -> No
 
     writer.save(tmp_path / "step-00000001", write, lambda saved: None)
     with pytest.raises(
-        TrainerError, match=r"step-00000001: cannot be saved .*No space left.*earlier checkpoints are intact"
+        TrainerError, match=r"step-00000001: cannot be saved .*No space left.*Earlier checkpoints are intact"
     ):
         writer.wait()
     assert list(tmp_path.iterdir()) == []

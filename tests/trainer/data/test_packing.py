@@ -208,7 +208,7 @@ def test_an_index_that_is_not_the_shards_is_named(packed: RunConfig, tmp_path: P
     TrainingData(packed.data, packed.training, tmp_path / "index")
     facts = next((tmp_path / "index").glob("*/index.json"))
     facts.write_text(json.dumps({**json.loads(facts.read_text()), "rows": 10**6}))
-    with pytest.raises(TrainerError, match=r"corpus '.*' cannot be packed: .*remove this directory"):
+    with pytest.raises(TrainerError, match=r"corpus '.*' cannot be packed: .*Delete this directory"):
         TrainingData(packed.data, packed.training, tmp_path / "index")
 
 
@@ -218,5 +218,5 @@ def test_lengths_that_do_not_add_up_are_named(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[34:38] = (11).to_bytes(4, "little")
     path.write_bytes(content)
-    with pytest.raises(packed_index.ShardError, match=r"a\.idx: its documents' lengths do not add up"):
+    with pytest.raises(packed_index.ShardError, match=r"a\.idx: the lengths of its documents do not add up"):
         PackedRows(TokenStream([tmp_path / "a"]), 32, BOT, tmp_path / "index")

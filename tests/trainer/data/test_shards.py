@@ -236,5 +236,5 @@ def test_a_document_that_the_index_puts_outside_the_shard_is_not_read(tmp_path: 
     _patch(tmp_path / "a.idx", HEADER.size + 4, struct.pack("<i", 9))
     with pytest.raises(ShardError, match="document 1 has 9 tokens from 2 on; the shard has 4"):
         Shard(tmp_path / "a").document(1)
-    with pytest.raises(IndexError, match="there is no number 3"):
+    with pytest.raises(IndexError, match="3 does not exist"):
         Shard(tmp_path / "a").document(3)

@@ -76,7 +76,7 @@ def test_what_is_not_finite_is_found_in_any_stage(deep: dict[str, Any], tmp_path
             "groups": [{"pattern": "model.layers.4.mlp.*", "lr_multiplier": 1e3}],
         }
     }
-    with pytest.raises(TrainerError, match="not finite already before this step"):
+    with pytest.raises(TrainerError, match="these weights were not finite before this step"):
         run(RunConfig.model_validate({**deep, "run_dir": str(tmp_path / "one")}))
     assert train(deep, tmp_path / "many", 2, parallel={"pp": 2}) == [1, 1]
     ours, theirs = (

@@ -64,6 +64,6 @@ def test_any_region_is_put_together_from_parts_and_what_is_missing_is_said(tmp_p
     (tmp_path / "b.safetensors").unlink()
     with (
         SavedTensors(tmp_path.glob("*.safetensors")) as saved,
-        pytest.raises(ValueError, match=r"moment: 6 of its numbers are in none of "),
+        pytest.raises(ValueError, match=r"moment: 6 of its elements are missing from "),
     ):
         saved.read("moment")

@@ -53,7 +53,7 @@ def _documents_of_another_tokenizer(settings: dict[str, Any], tmp_path: Path) ->
     [
         (
             _documents_of_another_tokenizer,
-            r"other\.bin: document 0 starts with id 1, not with 2; this shard is of another tok",
+            r"other\.bin: document 0 starts with id 1, not with 2; this shard was made with another tok",
         ),
         (
             lambda settings, _: settings["training"].update(samples={"prompts": ["a", "the " * 40]}),

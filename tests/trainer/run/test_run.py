@@ -234,7 +234,7 @@ def test_a_checkpoint_that_cannot_be_written_is_named(config: RunConfig) -> None
 
 def test_two_trainers_never_share_a_run_directory(config: RunConfig) -> None:
     directory = RunDirectory(config.run_dir)
-    refused = pytest.raises(TrainerError, match="another trainer works in this run directory")
+    refused = pytest.raises(TrainerError, match="another trainer is using this run directory")
     with directory.locked(), refused, directory.locked(patience_seconds=0.3):
         pass
     with directory.locked(patience_seconds=0):
@@ -340,5 +340,5 @@ def test_settings_given_relative_to_a_directory_hold_from_any(
 
 def test_a_run_directory_that_cannot_be_written_to_is_said(settings: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(TrainerError, match=r"run_dir .*file/run cannot be written to: Not a directory"):
+    with pytest.raises(TrainerError, match=r"run_dir .*file/run is not writable: Not a directory"):
         run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "file/run")}))

@@ -101,8 +101,8 @@ def test_what_was_not_finite_is_told_with_the_batch_beside(
     monkeypatch.setattr(Session, "take_step", take_step)
     with pytest.raises(
         TrainerError,
-        match=r"step 6: loss nan.*not finite already before this step: "
-        r"model\.layers\.1\.mlp\.up_proj\.weight\. Remove",
+        match=r"step 6: loss nan.*these weights were not finite before this step: "
+        r"model\.layers\.1\.mlp\.up_proj\.weight\. Delete",
     ):
         run(config)
     assert [path.name for path in (config.run_dir / "checkpoints").iterdir()] == ["step-00000004"]

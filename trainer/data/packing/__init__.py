@@ -1,1 +1,1 @@
-"""Rows of whole documents, planned once: which pieces of which documents share a window."""
+"""Packing of documents into windows, planned once: which pieces of documents share a window."""

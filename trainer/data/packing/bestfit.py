@@ -1,9 +1,9 @@
-"""Best-fit decreasing: documents into rows of one capacity, nothing cut that fits (Ding et al. 2024, "Fewer
-Truncations Improve Language Modeling").
+"""Best-fit-decreasing packing of documents into rows; no document that fits a row is cut (Ding et al. 2024,
+"Fewer Truncations Improve Language Modeling").
 
-A document of n tokens gives n - 1 predictions. One that does not fit becomes rows of its own, seq_len + 1
-tokens at stride seq_len, and a rest that begins at the last row's last token, so that each of its tokens but
-the first is predicted exactly once.
+A document of n tokens gives n - 1 predictions. A longer one becomes rows of its own, seq_len + 1 tokens at
+stride seq_len, and a rest that begins at the last row's last token, so that each of its tokens but the first
+is predicted exactly once.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,9 @@ from numba import njit
 
 @dataclass(frozen=True)
 class Rows:
-    """Row r holds pieces ends[r - 1] to ends[r] - 1; a piece is `lengths` tokens from `starts`. int64, int32
-    [pieces], int64 [rows].
+    """Row r holds pieces ends[r - 1] to ends[r] - 1; piece p is lengths[p] tokens from starts[p].
+
+    `starts` int64 [pieces], `lengths` int32 [pieces], `ends` int64 [rows].
     """
 
     starts: np.ndarray
@@ -24,10 +25,10 @@ class Rows:
 
 
 def pack(starts: np.ndarray, lengths: np.ndarray, seq_len: int) -> Rows:
-    """Rows of at most seq_len + 1 tokens for the documents of `lengths` tokens (int32) from `starts` (int64),
-    both [documents].
+    """Packs documents of `lengths` tokens (int32) from `starts` (int64), both [documents], into rows of at
+    most seq_len + 1 tokens.
 
-    A document's start comes before any rest in its row. Documents of one token, which predict nothing, are
+    In a row, beginnings of documents come before rests. Documents of one token, which give no prediction, are
     left out. About 5 M documents/s.
     """
     capacity = seq_len + 1
@@ -52,13 +53,13 @@ def pack(starts: np.ndarray, lengths: np.ndarray, seq_len: int) -> Rows:
 
 @njit(cache=True, no_cfunc_wrapper=True)
 def _rows(lengths: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
-    """The pieces row by row, each row's in their given order, and where each row ends, both int64."""
+    """The pieces row by row, in their given order within a row, and the end of each row; both int64."""
     pieces = len(lengths)
     row_of = np.empty(pieces, np.int32)
     counts = np.zeros(pieces + 1, np.int64)
     rows = 0
-    # Rows with r tokens free are a stack: its top in `top[r]`, the next below in `below`. `tree` says which
-    # stacks hold any, by halves.
+    # Rows with r free tokens form a stack: its top is top[r], the row below a row is in `below`. `tree` is a
+    # binary tree over the stacks that are not empty.
     top = np.full(capacity + 1, -1, np.int32)
     below = np.empty(pieces, np.int32)
     leaves = 1
@@ -97,7 +98,7 @@ def _rows(lengths: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 def _longest_first(lengths: np.ndarray, capacity: int) -> np.ndarray:
-    """A stable counting sort."""
+    """The pieces by descending length: a stable counting sort."""
     place = np.zeros(capacity + 2, np.int64)
     for length in lengths:
         place[capacity - length + 1] += 1
@@ -112,7 +113,7 @@ def _longest_first(lengths: np.ndarray, capacity: int) -> np.ndarray:
 
 @njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 def _first_set(tree: np.ndarray, leaves: int, at_least: int) -> int:
-    """The first set leaf from `at_least` on, -1 when there is none."""
+    """The first set leaf from `at_least` on; -1 if there is none."""
     node = leaves + at_least
     while not tree[node]:
         while node & 1:
@@ -127,7 +128,7 @@ def _first_set(tree: np.ndarray, leaves: int, at_least: int) -> int:
 
 @njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 def _clear(tree: np.ndarray, leaf: int) -> None:
-    """Clears a leaf, and the nodes above that have none left."""
+    """Clears a leaf, and its ancestors without another set leaf."""
     tree[leaf] = False
     node = leaf // 2
     while node and not (tree[2 * node] or tree[2 * node + 1]):

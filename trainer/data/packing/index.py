@@ -1,9 +1,9 @@
-"""The packed rows of one corpus on disk: made once, mapped after, found by what they were made from.
+"""The packed rows of one corpus on disk: made once, then mapped; the directory's name identifies the input.
 
-starts.i64   where in the corpus' token stream each piece begins
-lengths.i32  its tokens
-ends.i64     the number of pieces up to and with each row
-index.json   seq_len, rows, pieces, and the tokens placed
+starts.i64   start of each piece in the corpus' token stream
+lengths.i32  tokens of each piece
+ends.i64     number of pieces up to and including each row
+index.json   seq_len, and the numbers of rows, pieces and tokens in them
 """
 
 import fcntl
@@ -23,7 +23,7 @@ from trainer.data.windows import PADDING
 from trainer.system.durable import atomic_directory
 
 VERSION = "best-fit-1"
-# What is packed together bounds the memory.
+# Documents are packed in blocks of this size, to bound the memory.
 BLOCK_DOCUMENTS = 1 << 20
 BLOCK_TOKENS = 1 << 30
 READ_TOGETHER = 1 << 14  # documents
@@ -33,11 +33,11 @@ log = logging.getLogger("trainer")
 
 
 class PackedRows:
-    """Windows of whole documents, which start with `bot_id`, as far as they fit; longer ones are cut, see
+    """Windows of complete documents, which start with `bot_id`; documents longer than a window are cut as in
     bestfit.
 
-    The index lies below `directory`. Many processes may ask for it at once: one of them makes it. ShardError
-    when a shard's index does not add up.
+    The index is stored in `directory`; of several processes one makes it and the others wait. Raises
+    ShardError if a shard's index is inconsistent.
     """
 
     def __init__(self, stream: TokenStream, seq_len: int, bot_id: int, directory: Path) -> None:
@@ -56,21 +56,21 @@ class PackedRows:
             map_file(path / f"{name}.{_suffix(dtype)}", dtype) for name, dtype in FILES.items()
         )
         if not self.num_rows:
-            raise ShardError("no document has two tokens, so there is nothing to predict")
+            raise ShardError("no document has two or more tokens, so there is nothing to predict")
         if len(self._ends) != self.num_rows or not len(self._starts) == len(self._lengths) == facts["pieces"]:
             raise ShardError(
-                f"{path}: its files are not as long as index.json says; remove this directory, it will be "
+                f"{path}: the sizes of its files do not match index.json. Delete this directory; it will be "
                 "made again"
             )
 
     def pieces(self, row: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where the pieces of a row start in the stream, and their lengths."""
+        """The starts of a row's pieces in the stream, and their lengths."""
         first = int(self._ends[row - 1]) if row else 0
         return self._starts[first : self._ends[row]], self._lengths[first : self._ends[row]]
 
     def read(self, numbers: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
-        """As Windows.read. A rest that follows another piece begins with a token that is not predicted: what
-        comes before is another document.
+        """As Windows.read. The first token of a rest that follows another piece is not a target, because it
+        follows another document.
         """
         for number, row in zip(numbers.tolist(), rows.tolist(), strict=True):
             at = 0
@@ -88,7 +88,7 @@ class PackedRows:
 
 
 def _identity(stream: TokenStream, seq_len: int) -> str:
-    """The rows follow from the documents' lengths alone, wherever shards end."""
+    """Identifies the rows: they depend on the documents' lengths alone, not on the ends of shards."""
     digest = hashlib.sha256(f"{VERSION}/{seq_len}".encode())
     for shard in stream.shards:
         for first in range(0, shard.num_documents, CHECKED_TOGETHER):
@@ -97,7 +97,7 @@ def _identity(stream: TokenStream, seq_len: int) -> str:
 
 
 def _make(stream: TokenStream, seq_len: int, path: Path) -> None:
-    # Compiled kernels: loaded only by who needs them.
+    # Imported here because it loads compiled kernels.
     from trainer.data.packing.bestfit import pack
 
     started = time.perf_counter()
@@ -129,7 +129,7 @@ def _make(stream: TokenStream, seq_len: int, path: Path) -> None:
 
 
 def _blocks(stream: TokenStream) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Starts (int64) and lengths (int32) of documents, block by block, whatever shards they are in."""
+    """Yields the starts (int64) and lengths (int32) of documents in blocks, across shards."""
     held: list[np.ndarray] = []
     documents = begin = position = 0
     for shard in stream.shards:
@@ -143,8 +143,8 @@ def _blocks(stream: TokenStream) -> Iterator[tuple[np.ndarray, np.ndarray]]:
                 held, documents, begin = [], 0, position
         if position != expected:
             raise ShardError(
-                f"{idx_path(shard.prefix)}: its documents' lengths do not add up to the {shard.num_tokens} "
-                "tokens of the shard"
+                f"{idx_path(shard.prefix)}: the lengths of its documents do not add up to the "
+                f"{shard.num_tokens} tokens of the shard"
             )
     if held:
         yield _starts(begin, np.concatenate(held))
