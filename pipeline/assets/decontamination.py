@@ -32,7 +32,11 @@ def _ngrams(params: decontamination_flow.Decontamination) -> dg.AssetsDefinition
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe = workshop.recipe
         version = decontamination_flow.index(
-            workshop.store, workshop.engine, recipe.decontamination or params, recipe.scrub
+            workshop.store,
+            workshop.engine,
+            recipe.decontamination or params,
+            recipe.scrub,
+            recipe.transform_chains,
         )
         return materialized(
             version,

@@ -208,6 +208,16 @@ class Recipe(Params):
         """Whether transforms rewrite the texts of a corpus."""
         return bool(of_corpus(self.transforms, corpus))
 
+    @property
+    def transform_chains(self) -> list[list[Transform]]:
+        """The different chains of transforms that corpora pass, in the order of the corpora."""
+        chains: list[list[Transform]] = []
+        for name in self.corpus_names:
+            chain = of_corpus(self.transforms, name)
+            if chain and chain not in chains:
+                chains.append(chain)
+        return chains
+
     def made_before_dedup(self, corpus: str) -> list[str]:
         """The keys of what this recipe makes of a corpus for dedup, in order."""
         optional = {"transformed": self.is_transformed(corpus), "languages": bool(self.quality.languages)}

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.plugins.transforms import Transform
 from pipeline.recipe.decontamination import Decontamination
 from pipeline.stages import decontamination, pii
 from pipeline.steps.corpus.ingest import collect
@@ -32,16 +34,25 @@ class DecontaminationError(PipelineError):
     """Evaluation sets that documents cannot be compared with."""
 
 
-def index(store: Store, engine: Engine, params: Decontamination, scrubbing: pii.PiiParams) -> Version:
+def index(
+    store: Store,
+    engine: Engine,
+    params: Decontamination,
+    scrubbing: pii.PiiParams,
+    chains: Sequence[Sequence[Transform]] = (),
+) -> Version:
     """The n-grams of all sets. Evaluation texts are scrubbed like the documents, else a quote with an address
-    in it would not be found.
+    in it would not be found; for the same reason they are also read as each of the `chains` of transforms
+    rewrites them.
     """
     # A corpus has no '.' in its name, so that a set may be called like one.
     versions = [
         collect(store, engine, f"evaluation.{one.name}", one.source, PART_BYTES) for one in params.sets
     ]
     names = [one.name for one in params.sets]
-    settings = {"ngrams": params.ngrams, "scrub": scrubbing, "sets": names}
+    settings: dict[str, Any] = {"ngrams": params.ngrams, "scrub": scrubbing, "sets": names}
+    if chains:
+        settings["transforms"] = [[one.identity for one in chain] for chain in chains]
     work = Work(
         keys.EVALUATION_NGRAMS,
         f"{decontamination.VERSION} {pii.VERSION}",
@@ -51,7 +62,7 @@ def index(store: Store, engine: Engine, params: Decontamination, scrubbing: pii.
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
-        found = decontamination.ngrams(_texts(versions, scrubbing), params.ngrams)
+        found = decontamination.ngrams(_texts(versions, scrubbing, chains), params.ngrams)
         _check_all_say_something(names, np.bincount(found.sets, minlength=len(names)), params)
         path = draft.path / "ngrams.arrow"
         table = pa.table(
@@ -82,11 +93,18 @@ def _check_all_say_something(names: Sequence[str], ngrams: np.ndarray, params: D
             )
 
 
-def _texts(versions: Sequence[Version], scrubbing: pii.PiiParams) -> Iterator[tuple[int, pa.Array]]:
+def _texts(
+    versions: Sequence[Version], scrubbing: pii.PiiParams, chains: Sequence[Sequence[Transform]]
+) -> Iterator[tuple[int, pa.Array]]:
     for number, version in enumerate(versions):
         for path in version.files("documents"):
             for batch in batches(path):
                 yield number, pii.scrub(batch, scrubbing)[0].column("text")
+                for chain in chains:
+                    documents = batch
+                    for one in chain:
+                        documents, _ = one.apply(documents)
+                    yield number, pii.scrub(documents, scrubbing)[0].column("text")
 
 
 def find(store: Store, engine: Engine, corpus: str, params: Decontamination) -> Version:

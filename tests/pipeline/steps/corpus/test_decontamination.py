@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from pipeline.cli import main
+from pipeline.plugins.settings import TransformParams
+from pipeline.plugins.transforms import Transform
 from pipeline.recipe.decontamination import Decontamination
 from pipeline.recipe.recipe import RecipeError, load_recipe
 from pipeline.stages.dedup import DedupParams
@@ -22,6 +24,7 @@ from pipeline.store.engine import LocalEngine
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.versions import Store, Version
 from tests.integration.project import TRAINING
+from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import TEXTS
 from tests.pipeline.steps.stored import put
 
@@ -92,6 +95,25 @@ def test_reported_only_nothing_is_removed_for_it_and_dedup_is_as_without(
     before = deduplicate(store, ENGINE, ["docs"], DedupParams())
     assert searched(store, params(tmp_path, action="report")).counts["contaminated/exam"] == 1
     assert deduplicate(store, ENGINE, ["docs"], DedupParams()).fingerprint == before.fingerprint
+
+
+def test_a_quote_that_transforms_rewrite_is_found(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write(
+        tmp_path,
+        "swap",
+        "def swap(documents):\n    return [t.replace('how', 'just how') for t in "
+        "documents['text'].to_pylist()]\n",
+    )
+    chain = [Transform(TransformParams(python="swap:swap", version="1"))]
+    put(store, "docs", {"p": {"d1": f"{TEXTS[1]} {SCRUBBED.replace('how', 'just how')}"}})
+    strict = params(tmp_path, ngram=20, min_words=20)
+    index(store, ENGINE, strict, PiiParams())
+    assert find(store, ENGINE, "docs", strict).counts["contaminated"] == 0
+    index(store, ENGINE, strict, PiiParams(), [chain])
+    assert find(store, ENGINE, "docs", strict).counts["contaminated"] == 1
 
 
 def test_inspect_shows_what_a_document_quotes(
