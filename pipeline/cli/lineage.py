@@ -126,6 +126,9 @@ def _corpus(one: "Checkpoint", corpus: Mapping[str, Any]) -> Iterator[str]:
     for stage in ("raw", "transformed", "scrubbed", "quality", "contamination"):
         if keys.of_corpus(name, stage) in assets:
             yield _stage(f"  {stage}", assets[keys.of_corpus(name, stage)])
+    for key in assets:
+        if key.startswith(keys.filtered(name, "")):
+            yield _stage(f"  {key.rpartition('/')[2]}", assets[key])
     decided = one.lineage.get("dedup", {}).get(name)
     if decided:
         yield f"  {'dedup':<16} {_counts(decided)}"

@@ -30,7 +30,7 @@ class FailureLimits:
             self.check(parts, draft.path)
         except PluginError:
             for part in parts:
-                if part.counts["failed"]:
+                if any(name.startswith("failed/") for name in part.counts):
                     draft.forget(part)
             raise
 
@@ -53,10 +53,11 @@ class FailureLimits:
 
 def _first(failures: Path, name: str) -> str:
     rows = pq.read_table(failures).to_pylist()
-    return described(next(row for row in rows if row["name"] == name))
+    row = next(row for row in rows if row["name"] == name)
+    return f"document {row['id']}: {described(row)}"
 
 
 def described(failure: dict[str, str]) -> str:
-    """A row of the table `failures` in one line."""
+    """A row of the table `failures` in one line, without the document's id."""
     place = f" ({failure['place']})" if failure["place"] else ""
-    return f"document {failure['id']}: {failure['error']}: {failure['message']}{place}"
+    return f"{failure['error']}: {failure['message']}{place}"

@@ -55,7 +55,7 @@ def judging(built_in: BatchStep, filters: Sequence[Filter]) -> BatchStep:
     return BatchStep(
         partial(_judge, built_in=built_in, filters=filters),
         {"verdicts": REASONS_SCHEMA, "failures": FAILURES_SCHEMA},
-        (*built_in.counted, "failed"),
+        built_in.counted,
     )
 
 
@@ -85,7 +85,6 @@ def _judge(*tables: pa.RecordBatch, built_in: BatchStep, filters: Sequence[Filte
         "kept": kept,
         "rejected": len(keep) - kept,
         **tally(verdicts.column("rule"), "rejected"),
-        "failed": len(failures),
         **tally(table.column("name"), "failed"),
     }
     return {"verdicts": verdicts, "failures": table}, counts

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -9,10 +10,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
+from pipeline.cli import main
 from pipeline.plugins import loading
 from pipeline.plugins.loading import PluginError
 from pipeline.plugins.settings import FilterParams, TransformParams
+from pipeline.recipe.recipe import RecipeError, load_recipe
 from pipeline.sources.errors import SourceError
 from pipeline.sources.python_code import PythonConfig
 from pipeline.stages.pii import PiiParams
@@ -23,6 +27,7 @@ from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.corpus.transform import transform
 from pipeline.store.engine import Engine, LocalEngine
 from pipeline.store.versions import Store, Version
+from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE
 
@@ -298,6 +303,78 @@ def test_a_source_that_breaks_off_names_its_last_document_and_publishes_nothing(
     ):
         collect(store, ENGINE, "more", source(broken_after=12), 40_000)
     assert not store.has("corpora/more/raw")
+
+
+def test_inspect_shows_reasons_signals_and_errors(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = [a_filter("fails_on", share=1, numbers=[4]), a_filter("even"), a_filter("Long", least=5000)]
+    recipe = {
+        "name": "own",
+        "corpora": [{"name": "notes", "source": source().model_dump()}],
+        "quality": {"profile": "none", "filters": [one.model_dump() for one in own]},
+        "training": TRAINING,
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
+    judged(store, *own)
+
+    def shown(*arguments: str) -> str:
+        assert main(["inspect", *arguments]) == 0
+        return capsys.readouterr().out
+
+    assert [line.split()[1] for line in shown().splitlines()[1:]][:2] == ["kept", "even"]
+    assert "\nodd\n" in shown("even")
+    assert re.search(r"\nlength = \d+, least = 5000\n", shown("Long"))
+    assert re.search(r"\nValueError: .*\(own\.py, line \d+\)\n", shown("fails_on.error"))
+    assert main(["inspect", "odd"]) == 2
+    assert "there is no rule 'odd'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"quality": {"filters": [{"python": "nowhere_at_all:f", "version": "1"}]}},
+            "quality.filters.0: there is no module 'nowhere_at_all': put it beside the recipe",
+        ),
+        (
+            {"quality": {"filters": [{"python": "own:even", "version": "1", "params": {"off": 2}}]}},
+            "quality.filters.0: own:even does not fit its `params`",
+        ),
+        (
+            {"transforms": [{"python": "own:shuot", "version": "1"}]},
+            "transforms.0: 'own:shuot': own .* has no 'shuot': did you mean 'shout'",
+        ),
+        (
+            {"transforms": [{"python": "own:shout", "version": "1", "corpora": ["note"]}]},
+            "transform 'shout': there is no corpus 'note'; there are notes",
+        ),
+        (
+            {"quality": {"filters": [{"python": "own:even", "version": "1", "name": "min_words"}]}},
+            "the name 'min_words' is in use already: give 'own:even' another `name`",
+        ),
+        (
+            {
+                "corpora": [
+                    {"name": "notes", "source": {"kind": "python", "object": "own:Long", "version": "1"}}
+                ]
+            },
+            "corpora.0.source: own:Long has no method 'documents'",
+        ),
+    ],
+)
+def test_a_mistake_is_found_when_the_recipe_is_loaded(tmp_path: Path, changes: dict, said: str) -> None:
+    recipe = {
+        "name": "own",
+        "corpora": [{"name": "notes", "source": source().model_dump()}],
+        "training": TRAINING,
+    }
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe | changes))
+    with pytest.raises(RecipeError, match=said):
+        load_recipe(path)
 
 
 def test_fingerprints_without_code_of_ones_own_stay_as_they_were() -> None:
