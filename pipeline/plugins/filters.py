@@ -1,4 +1,4 @@
-"""The user's filters: what is measured of each document, and from it the verdict."""
+"""Runs the user's filters: measures each document, then judges what was measured."""
 
 import inspect
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from pipeline.plugins.loading import FILTERS, Code, PluginError, arguments, chec
 from pipeline.plugins.settings import FilterParams
 
 SIGNAL_TYPES = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
-ID, FAILED, KEEP, REASON = "id", "failed", "keep", "reason"  # the columns beside the signals
+ID, FAILED, KEEP, REASON = "id", "failed", "keep", "reason"  # the columns other than signals
 Columns = dict[str, Any]
 
 
@@ -31,7 +31,7 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter of a recipe. A class measures and judges apart, a function does both at once."""
+    """A filter of a recipe. A class measures and judges in two steps, a function in one."""
 
     entry: FilterParams
 
@@ -43,13 +43,13 @@ class Filter:
         return Filter, (self.entry,)  # a worker process loads the code itself
 
     @property
-    def judges_apart(self) -> bool:
+    def judges_later(self) -> bool:
         return inspect.isclass(self.code)
 
     @property
     def measured_with(self) -> dict[str, Any]:
-        """The parameters that what is measured depends on."""
-        if not self.judges_apart:
+        """The parameters that decide what is measured."""
+        if not self.judges_later:
             return self.entry.params
         constructor, judge = self.code, self._judge
         taken, judged = arguments(constructor), arguments(judge)[2:]
@@ -61,8 +61,8 @@ class Filter:
 
     @property
     def judged_with(self) -> dict[str, Any]:
-        """The thresholds: what only the verdict depends on, or the verdict too."""
-        if not self.judges_apart:
+        """The parameters that `keep` takes, such as thresholds."""
+        if not self.judges_later:
             return {}
         judged, measured = arguments(self._judge)[2:], self.measured_with
         return {
@@ -71,7 +71,7 @@ class Filter:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the verdict depends on beside what was measured."""
+        """What the verdict depends on, in addition to what was measured."""
         return self.entry.model_dump(include={"name", "python", "version", "params"})
 
     def check(self) -> None:
@@ -82,7 +82,7 @@ class Filter:
         taken = [name for name in self._mark.signals if name in (ID, FAILED, KEEP, REASON)]
         if taken:
             raise PluginError(f"{self._reference}: a signal cannot be called {taken[0]!r}")
-        if not self.judges_apart:
+        if not self.judges_later:
             check_arguments(self.code, self.entry.params, 1, self._reference)
             return
         missing = [name for name in ("signals", "keep") if not callable(getattr(self.code, name, None))]
@@ -109,7 +109,7 @@ class Filter:
     @cached_property
     def schema(self) -> pa.Schema:
         """What is stored of each document: `failed`, the signals, and of a function its verdict."""
-        verdict = [] if self.judges_apart else [pa.field(KEEP, pa.bool_()), pa.field(REASON, pa.string())]
+        verdict = [] if self.judges_later else [pa.field(KEEP, pa.bool_()), pa.field(REASON, pa.string())]
         return pa.schema(
             [
                 pa.field(ID, pa.string(), nullable=False),
@@ -149,7 +149,7 @@ class Filter:
     def judge(self, measured: pa.RecordBatch) -> Verdicts:
         """The verdict on each row that `measure` gave."""
         failed = measured.column(FAILED).to_numpy(zero_copy_only=False).astype(bool)
-        if not self.judges_apart:
+        if not self.judges_later:
             keep = measured.column(KEEP).fill_null(False).to_numpy(zero_copy_only=False).astype(bool)
             return Verdicts(keep, failed, measured.column(REASON).to_pylist(), [])
         keep, failures = np.zeros(len(failed), bool), []
@@ -179,7 +179,7 @@ class Filter:
         return judge
 
     def _call(self) -> Code:
-        if not self.judges_apart:
+        if not self.judges_later:
             return lambda documents: self.code(documents, **self.entry.params)
         signals: Code = constructed(self.code, self.measured_with, self._reference).signals
         return signals
@@ -192,14 +192,14 @@ class Filter:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _columns(self, result: Any, rows: int) -> Columns:
-        if self.judges_apart:
+        if self.judges_later:
             return self._signals(result)
         keep, reasons, signals = _three(result)
         return {KEEP: keep, REASON: [None] * rows if reasons is None else reasons, **self._signals(signals)}
 
     def _of_one(self, result: Any) -> Columns:
         """The columns of one document. Raises TypeError."""
-        if self.judges_apart:
+        if self.judges_later:
             verdict, signals = {}, self._signals(result)
         else:
             keep, reason, given = _three(result)

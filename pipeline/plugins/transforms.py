@@ -1,4 +1,4 @@
-"""The user's transforms: new texts for documents, one transform after another."""
+"""Runs the user's transforms: each gives the documents new texts."""
 
 import inspect
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class Transform:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the new texts depend on beside the old ones."""
+        """What the new texts depend on, in addition to the old ones."""
         return self.entry.model_dump(include={"name", "python", "version", "params"})
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Failure]]:

@@ -50,7 +50,7 @@ def _measure(documents: pa.RecordBatch, one: Filter) -> BatchResult:
 
 def judging(built_in: BatchStep, filters: Sequence[Filter]) -> BatchStep:
     """As `built_in`, followed by the filters in their order: takes a table of each filter after its own, and
-    gives a reason beside each verdict, and `failures`.
+    gives a reason with each verdict, and `failures`.
     """
     return BatchStep(
         partial(_judge, built_in=built_in, filters=filters),
