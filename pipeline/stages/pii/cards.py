@@ -1,13 +1,15 @@
 """Payment card numbers.
 
-Precision choices: an issuer's range, a length that issuer uses, Luhn, the printed grouping or none, no digit
-beside it. 12 and 13 digits, which product codes have too, digits inside a path or a query, and those in 35
-that no issuer has been assigned, which payment test data is full of, need a word such as "card" near them.
+Precision choices: a range and a length of an issuer, Luhn, the printed grouping or none, no digit directly
+before or after. Some numbers also need a word such as "card" near them: 12 and 13 digits, because product
+codes have them too; digits inside a path or a query; and the numbers from 35 that no issuer has, because
+payment test data is full of them.
 """
 
 import numpy as np
 
 from pipeline.stages.compiled import part
+from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
     DASH,
     SPACE,
@@ -19,7 +21,8 @@ from pipeline.stages.pii.characters import (
 )
 from pipeline.stages.pii.context import CARD_WORDS, word_near_after, word_near_before
 
-_REACH = 48
+_REACH = 48  # bytes
+_IN_PATH_OR_QUERY = byte.byte_set(b"/=#&")
 
 # (first, last) six digits, shortest and longest number, from the issuers' published ranges (ISO/IEC 7812).
 _ISSUERS = np.array(
@@ -66,10 +69,10 @@ def _is_issued(first_six: int, digits: int) -> bool:
 
 @part
 def _is_unassigned(data: np.ndarray, p: int) -> bool:
-    """Whether the number at `p` begins with 35 but is outside of JCB's range."""
+    """Whether the number at `p` begins with 35 but lies outside JCB's range."""
     prefix = 0
-    for i in range(p, p + 4):  # whatever the grouping, the first four digits stand together
-        prefix = prefix * 10 + (data[i] - 48)
+    for i in range(p, p + 4):  # no grouping splits the first four digits
+        prefix = prefix * 10 + (data[i] - byte.ZERO)
     return 3500 <= prefix < 3528 or 3589 < prefix < 3600
 
 
@@ -81,11 +84,11 @@ def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
         if is_digit(data[i]):
             count += 1
             if count <= 6:
-                first_six = first_six * 10 + (data[i] - 48)
+                first_six = first_six * 10 + (data[i] - byte.ZERO)
     left = count
     for i in range(p, end):
         if is_digit(data[i]):
-            digit = data[i] - 48
+            digit = data[i] - byte.ZERO
             if left % 2 == 0:
                 digit = digit * 2 - 9 if digit > 4 else digit * 2
             total += digit
@@ -95,26 +98,29 @@ def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
 
 @part
 def _grouped_card_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
-    """Where the printed groups 4-4-4-4, 4-4-4-4-3, 4-6-5 or 4-6-4 at `p` end; 0 for other groups."""
+    """Where the printed groups 4-4-4-4, 4-4-4-4-3, 4-6-5 or 4-6-4 at `p` end; 0 for other groups.
+
+    An expiry month or a security code of 1 to 3 digits may follow them.
+    """
     _, kind = separator(data, p + 4, hi)
-    if (kind != SPACE and kind != DASH) or (p > lo and data[p - 1] == 32 and digit_before(data, p - 1, lo)):
+    if kind != SPACE and kind != DASH:
         return 0
-    q, shape, end, before_last = p, 0, 0, 0
+    if p > lo and data[p - 1] == byte.SPACE and digit_before(data, p - 1, lo):
+        return 0
+    q, widths, end, before_last = p, 0, 0, 0
     for _ in range(6):
         digits = digit_run(data, q, hi)
-        shape = shape * 16 + min(digits, 15)
+        widths = widths * 10 + min(digits, 9)
         before_last, end = end, q + digits
         width, next_kind = separator(data, end, hi)
-        if next_kind != kind:
-            break
-        if not (end + width < hi and is_digit(data[end + width])):
-            break
         q = end + width
-    if shape == 0x44443 and _is_card_number(data, p, end):
+        if next_kind != kind or not (q < hi and is_digit(data[q])):
+            break
+    if widths == 44443 and _is_card_number(data, p, end):
         return end
-    if 0x44441 <= shape <= 0x44443 or 0x4651 <= shape <= 0x4654 or 0x4641 <= shape <= 0x4643:
-        return before_last  # an expiry month or a security code follows
-    return end if shape in (0x4444, 0x465, 0x464) else 0
+    if 44441 <= widths <= 44443 or 4651 <= widths <= 4654 or 4641 <= widths <= 4643:
+        return before_last
+    return end if widths in (4444, 465, 464) else 0
 
 
 @part
@@ -123,14 +129,7 @@ def card_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
     end = _grouped_card_end(data, p, lo, hi) if digits == 4 else p + digits
     if end == 0 or not _is_card_number(data, p, end) or not stands_alone(data, p, end, lo, hi):
         return 0
-    weak = (
-        end - p < 14
-        or _is_unassigned(data, p)
-        or (p > lo and (data[p - 1] == 47 or data[p - 1] == 61 or data[p - 1] == 35 or data[p - 1] == 38))
-    )
-    if weak and not (
-        word_near_before(data, p, lo, CARD_WORDS, _REACH)
-        or word_near_after(data, end, hi, CARD_WORDS, _REACH)
-    ):
-        return 0
-    return end
+    weak = end - p < 14 or _is_unassigned(data, p) or (p > lo and _IN_PATH_OR_QUERY[data[p - 1]])
+    if not weak or word_near_before(data, p, lo, CARD_WORDS, _REACH):
+        return end
+    return end if word_near_after(data, end, hi, CARD_WORDS, _REACH) else 0

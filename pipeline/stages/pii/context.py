@@ -1,19 +1,25 @@
-"""Words near a number that say what it is: some shapes (seven digits, an unbroken run) are personal only
-beside such a word.
+"""Words near a number that say what it is. Seven digits or an unbroken run are personal only near such a
+word.
 
-The search stops at a digit, at "@" and at a bracket: a word before another value speaks of that one.
+The search stops at a digit, at "@" and at a square bracket, because a word before another value describes
+that value.
 """
 
 import numpy as np
 
 from pipeline.stages.compiled import part
-from pipeline.stages.pii.characters import DIGIT, FLAGS, LETTER, is_digit
+from pipeline.stages.pii import byte
+from pipeline.stages.pii.characters import FLAGS, LETTER, is_digit
 
 _KEY_BYTES = 7
+_ENDS_SEARCH = byte.byte_set(b"0123456789@[]")
+_ENDS_SEARCH_AFTER = byte.byte_set(b"0123456789@\n")
+_BEFORE_LABEL = byte.byte_set(b" -(")
+_BEFORE_VERSION = byte.byte_set(b" =:\"',.(#")
 
 
 def _keys(words: str) -> np.ndarray:
-    """One integer for each word: its first 7 UTF-8 bytes, lower case, big-endian."""
+    """One integer for each lower-case word: its first 7 UTF-8 bytes, big-endian."""
     return np.array(
         sorted({int.from_bytes(word.encode()[:_KEY_BYTES], "big") for word in words.split()}), dtype=np.int64
     )
@@ -21,31 +27,29 @@ def _keys(words: str) -> np.ndarray:
 
 PHONE_WORDS = _keys(
     "phone phones telephone tel teleph ph mobile mob cell cellphone cellular fax telefax desk office contact "
-    "call called calling calls caller dial "
-    "dialed dialing sms text texted whatsapp viber signal voicemail message messages answer answering "
-    "hotline helpline landline reach ring rang "
-    "pager callback telefon telefonnummer handy mobil mobilnummer rufnummer anruf anrufen rufen festnetz tél "
-    "téléphone portable "
-    "appelez appeler teléfono telefono móvil movil celular llame llamar telefone "
-    "telemóvel ligue ligar cellulare chiamare chiama fisso telefoon mobiel bellen "
-    "puhelin gsm numer komórka телефон тел звоните звонить позвоните моб мобильный 电话 手机 電話 携帯 전화"
+    "call called calling calls caller dial dialed dialing sms text texted whatsapp viber signal voicemail "
+    "message messages answer answering hotline helpline landline reach ring rang pager callback telefon "
+    "telefonnummer handy mobil mobilnummer rufnummer anruf anrufen rufen festnetz tél téléphone portable "
+    "appelez appeler teléfono telefono móvil movil celular llame llamar telefone telemóvel ligue ligar "
+    "cellulare chiamare chiama fisso telefoon mobiel bellen puhelin gsm numer komórka телефон тел звоните "
+    "звонить позвоните моб мобильный 电话 手机 電話 携帯 전화"
 )
 PHONE_LABELS_AFTER = _keys("office fax mobile cell phone tel telephone desk home work voice landline")
 SSN_WORDS = _keys("ssn ssns social security socialsecurity")
 CARD_WORDS = _keys(
     "card cards cc ccn credit debit visa mastercard amex maestro discover diners jcb unionpay pan cvv cvc "
-    "pay paid payment payments bill billing "
-    "charge charged charges declined expires expiry kreditkarte karte carte tarjeta cartão carta karta kort"
+    "pay paid payment payments bill billing charge charged charges declined expires expiry kreditkarte karte "
+    "carte tarjeta cartão carta karta kort"
 )
 IP_WORDS = _keys(
     "ip ips ipv4 address addresses addr dns nameserver resolver host hosts hostname server servers gateway "
-    "router proxy subnet netmask ping pinged "
-    "pinging traceroute ssh telnet curl connect connected connection blocked banned"
+    "router proxy subnet netmask ping pinged pinging traceroute ssh telnet curl connect connected connection "
+    "blocked banned"
 )
 VERSION_WORDS = _keys(
     "version versions ver vers release releases released firmware driver build rev revision section sections "
-    "sec chapter table figure fig appendix "
-    "clause paragraph oid oids patch update article annex item rule step kernel linux"
+    "sec chapter table figure fig appendix clause paragraph oid oids patch update article annex item rule "
+    "step kernel linux"
 )
 _CONNECTIVES = _keys("and or to through from than before after until is of number no nr")
 
@@ -57,10 +61,11 @@ def _is_letter(c: int) -> bool:
 
 @part
 def _key(data: np.ndarray, start: int, end: int) -> int:
+    """The key, as `_keys` makes it, of the word `data[start:end]` in any case."""
     key = 0
     for i in range(start, min(end, start + _KEY_BYTES)):
         c = data[i]
-        key = key * 256 + (c | 32 if c < 0x80 else c)
+        key = key * 256 + (c | byte.CASE if c < 0x80 else c)
     return key
 
 
@@ -87,9 +92,9 @@ def word_near_before(data: np.ndarray, i: int, lo: int, words: np.ndarray, reach
             if not cut and _member(words, _key(data, i, end)):
                 return True
             continue
-        if c == 10:
+        if c == byte.NEWLINE:
             lines += 1
-        if lines > 1 or FLAGS[c] & DIGIT or c == 64 or c == 91 or c == 93:
+        if lines > 1 or _ENDS_SEARCH[c]:
             return False
         i -= 1
     return False
@@ -97,8 +102,8 @@ def word_near_before(data: np.ndarray, i: int, lo: int, words: np.ndarray, reach
 
 @part
 def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach: int) -> bool:
-    """Whether one of `words` begins in the `reach` bytes from `i`, on the same line, before another value or
-    sentence.
+    """Whether one of `words` begins in the `reach` bytes from `i`, before the end of the line or sentence and
+    before another value.
     """
     stop = min(hi, i + reach)
     while i < stop:
@@ -110,7 +115,8 @@ def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach:
             if _member(words, _key(data, start, i)):
                 return True
             continue
-        if c == 10 or c == 64 or (c == 46 and i + 1 < hi and data[i + 1] == 32) or FLAGS[c] & DIGIT:
+        sentence_ends = c == byte.DOT and i + 1 < hi and data[i + 1] == byte.SPACE
+        if sentence_ends or _ENDS_SEARCH_AFTER[c]:
             return False
         i += 1
     return False
@@ -118,9 +124,9 @@ def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach:
 
 @part
 def label_after(data: np.ndarray, i: int, hi: int) -> bool:
-    """Whether a word such as `office` or `fax` follows at once: "555 1234 (fax)", "555 1234-Office"."""
+    """Whether a word such as "office" or "fax" follows directly: "555 1234 (fax)", "555 1234-Office"."""
     steps = 0
-    while i < hi and steps < 3 and (data[i] == 32 or data[i] == 45 or data[i] == 40):
+    while i < hi and steps < 3 and _BEFORE_LABEL[data[i]]:
         i += 1
         steps += 1
     end = i
@@ -131,20 +137,21 @@ def label_after(data: np.ndarray, i: int, hi: int) -> bool:
 
 @part
 def names_a_version(data: np.ndarray, i: int, lo: int) -> bool:
-    """Whether the dotted number at `i` is announced as a version or a section: "version 1.2.3.4", "sections
-    1.2.3.4 and 1.2.3.5".
+    """Whether words before the dotted number at `i` call it a version or a section.
+
+    "version 1.2.3.4", "sections 1.2.3.4 and 1.2.3.5".
     """
     floor = max(lo, i - 64)
     while i > floor:
         c = data[i - 1]
-        if c == 32 or c == 61 or c == 58 or c == 34 or c == 39 or c == 44 or c == 46 or c == 40 or c == 35:
+        if _BEFORE_VERSION[c]:
             i -= 1
         elif is_digit(c):
             run = dots = 0
-            while i > floor and (is_digit(data[i - 1]) or data[i - 1] == 46):
+            while i > floor and (is_digit(data[i - 1]) or data[i - 1] == byte.DOT):
                 i -= 1
-                run = run + 1 if data[i] != 46 else 0
-                dots += data[i] == 46
+                run = run + 1 if data[i] != byte.DOT else 0
+                dots += data[i] == byte.DOT
                 if run > 3 or dots > 3:
                     return False
         elif FLAGS[c] & LETTER:
@@ -156,7 +163,7 @@ def names_a_version(data: np.ndarray, i: int, lo: int) -> bool:
                 return True
             if not _member(_CONNECTIVES, key):
                 return False
-        elif c == 0xA7:
+        elif c == 0xA7:  # the second byte of "§"
             return i - 2 >= lo and data[i - 2] == 0xC2
         else:
             return False

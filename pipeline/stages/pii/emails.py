@@ -1,36 +1,30 @@
 """E-mail addresses, found from their "@".
 
-Precision choices: the domain needs a dot and an alphabetic last label that is no common file type
-(`icon@2x.png`); `git@...`, scp paths (`me@host.org:dir/file`), `scheme://user@host` and `@name@host` handles
-name services and files, not people. Letters of two UTF-8 bytes count as letters (`jürgen@müller.de`);
-three-byte scripts end an address, because Chinese and Japanese text has no space before one.
+Precision choices: the domain needs a dot and an alphabetic last label that is not a common file type
+(`icon@2x.png`). `git@...`, scp paths (`me@host.org:dir/file`), `scheme://user@host` and `@name@host` handles
+name services and files, not people. Letters of two UTF-8 bytes count as letters (`jürgen@müller.de`). Letters
+of three end an address, because Chinese and Japanese text has no space before one.
 """
 
 import numpy as np
 
 from pipeline.stages.compiled import part
-from pipeline.stages.pii.characters import FLAGS, LABEL, LETTER, LOCAL, is_alnum
+from pipeline.stages.pii import byte
+from pipeline.stages.pii.characters import FLAGS, LABEL, LETTER, LOCAL, equals, is_alnum, is_lower, is_upper
 
 _MAX_LOCAL = 64  # RFC 5321 section 4.5.3.1
 _MAX_DOMAIN = 255
 _MAX_TLD = 24
 _SCP_REACH = 128
 
-_FILE_TYPES = np.array(
-    sorted(
-        int.from_bytes(name, "big")
-        for name in b"png jpg jpeg gif svg webp css js html htm php json xml yaml".split()
-    ),
-    dtype=np.int64,
-)
-_SERVICES = np.array(
-    sorted(int.from_bytes(name, "big") for name in b"git hg svn bzr".split()), dtype=np.int64
-)
+
+def _packed(names: bytes) -> np.ndarray:
+    return np.array(sorted(int.from_bytes(name, "big") for name in names.split()), dtype=np.int64)
 
 
-@part
-def _lower(c: int) -> int:
-    return c | 32 if 65 <= c <= 90 else c
+_FILE_TYPES = _packed(b"png jpg jpeg gif svg webp css js html htm php json xml yaml")
+_SERVICES = _packed(b"git hg svn bzr")
+_PUNYCODE = np.frombuffer(b"xn--", dtype=np.uint8).copy()
 
 
 @part
@@ -40,7 +34,7 @@ def _is_one_of(data: np.ndarray, start: int, end: int, names: np.ndarray) -> boo
         return False
     key = 0
     for i in range(start, end):
-        key = key * 256 + _lower(data[i])
+        key = key * 256 + (data[i] | byte.CASE if is_upper(data[i]) else data[i])
     for i in range(len(names)):  # noqa: SIM110 - any() over a generator does not compile
         if names[i] == key:
             return True
@@ -48,7 +42,7 @@ def _is_one_of(data: np.ndarray, start: int, end: int, names: np.ndarray) -> boo
 
 
 @part
-def _wide(data: np.ndarray, i: int, hi: int) -> bool:
+def _is_wide(data: np.ndarray, i: int, hi: int) -> bool:
     """Whether a letter of two bytes (Latin with marks, Greek, Cyrillic, Hebrew, Arabic) starts at `i`."""
     return i + 1 < hi and 0xC3 <= data[i] <= 0xDF and 0x80 <= data[i + 1] < 0xC0
 
@@ -61,16 +55,16 @@ def _local_start(data: np.ndarray, at: int, lo: int) -> int:
     while start > floor:
         c = data[start - 1]
         if FLAGS[c] & LOCAL:
-            if c == 46 and start < at and data[start] == 46:
+            if c == byte.DOT and start < at and data[start] == byte.DOT:
                 break
             start -= 1
-        elif start - 2 >= floor and _wide(data, start - 2, at):
+        elif start - 2 >= floor and _is_wide(data, start - 2, at):
             start -= 2
         else:
             break
     if at - start > _MAX_LOCAL:
         return at
-    while start < at and not (is_alnum(data[start]) or data[start] == 95 or data[start] >= 0x80):
+    while start < at and not (is_alnum(data[start]) or data[start] == byte.UNDERSCORE or data[start] >= 0x80):
         start += 1
     return start
 
@@ -79,13 +73,7 @@ def _local_start(data: np.ndarray, at: int, lo: int) -> int:
 def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
     if end - start < 2 or end - start > _MAX_TLD or _is_one_of(data, start, end, _FILE_TYPES):
         return False
-    if (
-        end - start > 4
-        and data[start] == 120
-        and data[start + 1] == 110
-        and data[start + 2] == 45
-        and data[start + 3] == 45
-    ):
+    if end - start > 4 and equals(data, start, end, _PUNYCODE):
         return True
     for i in range(start, end):  # noqa: SIM110 - all() over a generator does not compile
         if not (FLAGS[data[i]] & LETTER or data[i] >= 0x80):
@@ -95,13 +83,10 @@ def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
 
 @part
 def _starts_a_sentence(data: np.ndarray, label: int, hi: int) -> bool:
-    """Whether the label at `label` is rather the next sentence: "write to me@host.org.Then wait"."""
-    return (
-        label + 1 < hi
-        and 65 <= data[label] <= 90
-        and 97 <= data[label + 1] <= 122
-        and 97 <= data[label - 2] <= 122
-    )
+    """Whether the next sentence, not a label, starts at `label`: "write to me@host.org.Then wait"."""
+    if label + 1 >= hi or not is_upper(data[label]):
+        return False
+    return is_lower(data[label + 1]) and is_lower(data[label - 2])
 
 
 @part
@@ -116,21 +101,21 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
         while end < limit:
             if FLAGS[data[end]] & LABEL:
                 end += 1
-            elif _wide(data, end, limit):
+            elif _is_wide(data, end, limit):
                 end += 2
             else:
                 break
         last = end
-        while last > label and data[last - 1] == 45:
+        while last > label and data[last - 1] == byte.HYPHEN:
             last -= 1
-        if last == label or end - label > 63 or data[label] == 45:
+        if last == label or end - label > 63 or data[label] == byte.HYPHEN:
             return good
         if not first:
-            if good > 0 and 97 <= data[at + 1] <= 122 and _starts_a_sentence(data, label, hi):
+            if good > 0 and is_lower(data[at + 1]) and _starts_a_sentence(data, label, hi):
                 return good
             if _is_tld(data, label, last):
                 good = last
-        if last < end or end + 1 >= limit or data[end] != 46:
+        if last < end or end + 1 >= limit or data[end] != byte.DOT:
             return good
         first = False
         label = end + 1
@@ -138,29 +123,27 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
 
 @part
 def _is_scp_path(data: np.ndarray, end: int, hi: int) -> bool:
-    if end + 1 >= hi or data[end] != 58:
+    if end + 1 >= hi or data[end] != byte.COLON:
         return False
     for i in range(end + 1, min(hi, end + 1 + _SCP_REACH)):
-        if data[i] <= 32:
+        if data[i] <= byte.SPACE:
             return False
-        if data[i] == 47:
+        if data[i] == byte.SLASH:
             return True
     return False
 
 
 @part
 def email_at(data: np.ndarray, at: int, lo: int, hi: int) -> tuple[int, int]:
-    """(start, end) of the address around the "@" at `at`, or (0, 0). Reads at most 64 bytes before and
-    383 after.
-    """
+    """(start, end) of the address around the "@" at `at`, or (0, 0). Reads 64 bytes before and 383 after."""
     if at == lo or at + 3 >= hi:
         return 0, 0
     start = _local_start(data, at, lo)
     if start == at:
         return 0, 0
-    if start > lo and (
-        data[start - 1] == 64 or (data[start - 1] == 47 and start - 1 > lo and data[start - 2] == 47)
-    ):
+    if start > lo and data[start - 1] == byte.AT:
+        return 0, 0
+    if start - 1 > lo and data[start - 1] == byte.SLASH and data[start - 2] == byte.SLASH:
         return 0, 0
     end = _domain_end(data, at, hi)
     if end == 0 or _is_one_of(data, start, at, _SERVICES) or _is_scp_path(data, end, hi):

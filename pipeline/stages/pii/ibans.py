@@ -3,24 +3,23 @@
 import numpy as np
 
 from pipeline.stages.compiled import part
+from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import DASH, SPACE, is_alnum, is_digit, separator, word_at, word_before
 
 # Country and length: SWIFT IBAN registry, release 99.
 _IBAN_LENGTHS = (
     "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 "
-    "EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 "
-    "GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 "
-    "LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 "
-    "MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 "
-    "SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 "
-    "UA29 VA22 VG24 XK20 YE30"
+    "EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 IE22 IL23 IQ23 IS26 "
+    "IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 "
+    "NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 "
+    "SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30"
 )
 
 
 def _iban_table() -> np.ndarray:
     table = np.zeros(26 * 26, np.int64)
     for entry in _IBAN_LENGTHS.split():
-        table[(ord(entry[0]) - 65) * 26 + ord(entry[1]) - 65] = int(entry[2:])
+        table[(ord(entry[0]) - byte.UPPER_A) * 26 + ord(entry[1]) - byte.UPPER_A] = int(entry[2:])
     return table
 
 
@@ -29,27 +28,24 @@ _IBAN_LENGTH = _iban_table()
 
 @part
 def _mod_97(remainder: int, c: int) -> int:
-    """One more character of the number that ISO 13616 builds (A = 10 ... Z = 35)."""
+    """The remainder after one more character of the number that ISO 13616 builds (A = 10 ... Z = 35)."""
     if is_digit(c):
-        return (remainder * 10 + (c - 48)) % 97
-    return (remainder * 100 + ((c | 32) - 87)) % 97
+        return (remainder * 10 + (c - byte.ZERO)) % 97
+    return (remainder * 100 + ((c | byte.CASE) - byte.A + 10)) % 97
 
 
 @part
 def iban_at(data: np.ndarray, p: int, lo: int, hi: int) -> tuple[int, int]:
-    """(start, end) of the IBAN whose check digits are at `p`, or (0, 0): unbroken or in groups of four, in
-    either case.
+    """(start, end) of the IBAN whose check digits are at `p`, or (0, 0).
+
+    Unbroken or in groups of four, in upper or lower case.
     """
     start = p - 2
-    if (
-        start < lo
-        or p + 11 > hi
-        or is_digit(data[start])
-        or not is_alnum(data[start])
-        or not is_digit(data[p + 1])
-    ):
+    if start < lo or p + 11 > hi or not is_digit(data[p + 1]):
         return 0, 0
-    first, second = (data[start] | 32) - 97, (data[p - 1] | 32) - 97
+    if is_digit(data[start]) or not is_alnum(data[start]):
+        return 0, 0
+    first, second = (data[start] | byte.CASE) - byte.A, (data[p - 1] | byte.CASE) - byte.A
     length = _IBAN_LENGTH[first * 26 + second]
     if length == 0 or word_before(data, start, lo):
         return 0, 0

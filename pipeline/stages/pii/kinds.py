@@ -1,6 +1,4 @@
-"""What the stage can be asked for, what it writes in place of a value, and the schema of the spans it
-reports.
-"""
+"""The kinds of personal data, what replaces them, and the schema of the reported spans."""
 
 from enum import StrEnum
 from typing import Literal
@@ -44,11 +42,14 @@ SPANS_SCHEMA = pa.schema(
     ]
 )
 
-# A form is what a matcher reports: one for each kind, and a second for IP addresses, whose two families have
-# different formats.
+# Columns of a span inside the stage: row of the document, pattern, first byte, byte after the last.
+DOCUMENT, PATTERN, START, END = range(4)
+
+# Patterns that matchers report: one for each kind, two for IP addresses, whose families have different
+# formats.
 EMAIL, PHONE, SSN, IPV4, CREDIT_CARD, IBAN, SECRET, IPV6 = range(8)
 
-KIND_OF_FORM = (
+KIND_OF_PATTERN = (
     PiiKind.EMAIL,
     PiiKind.PHONE,
     PiiKind.SSN,
@@ -59,7 +60,7 @@ KIND_OF_FORM = (
     PiiKind.IP,
 )
 
-PLACEHOLDERS = tuple(f"[{kind.upper()}]".encode() for kind in KIND_OF_FORM)
+PLACEHOLDERS = tuple(f"[{kind.upper()}]".encode() for kind in KIND_OF_PATTERN)
 
 EXAMPLES = (
     b"user@example.com",

@@ -1,43 +1,49 @@
-"""The text with its spans replaced, spans found in it as spans of the original, and spans in characters."""
+"""Replaces spans in the text, maps spans of the result to the original, and counts them in characters."""
 
 import numpy as np
 
 from pipeline.stages.compiled import kernel, part
+from pipeline.stages.pii.kinds import DOCUMENT, END, PATTERN, START
 
 
 @part
 def _copy(source: np.ndarray, start: int, end: int, out: np.ndarray, written: int) -> int:
-    """Where writing goes on after `source[start:end]` is copied to `out` at `written`."""
+    """Copies `source[start:end]` to `out` at `written`; returns the position after it."""
     for i in range(end - start):
         out[written + i] = source[start + i]
     return written + end - start
 
 
+@part
+def _growth(span: np.ndarray, starts: np.ndarray) -> int:
+    """Bytes by which the text grows when the span is replaced."""
+    return starts[span[PATTERN] + 1] - starts[span[PATTERN]] - (span[END] - span[START])
+
+
 @kernel
 def replace(
-    data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, literals: np.ndarray, starts: np.ndarray
+    data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, placeholders: np.ndarray, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes and offsets (from 0) of the documents, each span replaced by
-    `literals[starts[form]:starts[form + 1]]`.
+    """The bytes and offsets (from 0) of the documents with each span replaced.
+
+    The placeholder of pattern i is `placeholders[starts[i]:starts[i + 1]]`.
     """
     size = offsets[-1] - offsets[0]
-    for k in range(len(spans)):
-        form = spans[k, 1]
-        size += starts[form + 1] - starts[form] - (spans[k, 3] - spans[k, 2])
+    for span in spans:
+        size += _growth(span, starts)
     out = np.empty(size, np.uint8)
     out_offsets = np.empty(len(offsets), np.int64)
     out_offsets[0] = 0
     read, written, k = offsets[0], 0, 0
     for document in range(len(offsets) - 1):
-        while k < len(spans) and spans[k, 0] == document:
-            form, start, end = spans[k, 1], spans[k, 2], spans[k, 3]
-            written = _copy(data, read, start, out, written)
-            written = _copy(literals, starts[form], starts[form + 1], out, written)
-            read = end
+        while k < len(spans) and spans[k, DOCUMENT] == document:
+            pattern = spans[k, PATTERN]
+            written = _copy(data, read, spans[k, START], out, written)
+            written = _copy(placeholders, starts[pattern], starts[pattern + 1], out, written)
+            read = spans[k, END]
             k += 1
-        end = offsets[document + 1]
-        written = _copy(data, read, end, out, written)
-        read = end
+        written = _copy(data, read, offsets[document + 1], out, written)
+        read = offsets[document + 1]
         out_offsets[document + 1] = written
     return out, out_offsets
 
@@ -46,42 +52,47 @@ def replace(
 def merge(
     offsets: np.ndarray, spans: np.ndarray, out_offsets: np.ndarray, found: np.ndarray, starts: np.ndarray
 ) -> np.ndarray:
-    """`spans` and the spans `found` in the text that `replace` made of them, in bytes of the original; what
-    `found` overlaps becomes part of it.
+    """The union of `spans` and of the spans `found` in the text that `replace` made of them.
+
+    In bytes of the original. A found span absorbs the spans that it overlaps.
     """
     merged = np.empty((len(spans) + len(found), 4), np.int64)
     count, k, f = 0, 0, 0
     document, shift = -1, 0
     while k < len(spans) or f < len(found):
-        row = min(
-            spans[k, 0] if k < len(spans) else found[f, 0], found[f, 0] if f < len(found) else spans[k, 0]
-        )
+        if k == len(spans):
+            row = found[f, DOCUMENT]
+        elif f == len(found):
+            row = spans[k, DOCUMENT]
+        else:
+            row = min(spans[k, DOCUMENT], found[f, DOCUMENT])
         if row != document:
             document, shift = row, out_offsets[row] - offsets[row]
-        has_span = k < len(spans) and spans[k, 0] == document
-        has_found = f < len(found) and found[f, 0] == document
-        if has_span and not (
-            has_found and found[f, 2] < spans[k, 2] + shift + starts[spans[k, 1] + 1] - starts[spans[k, 1]]
-        ):
-            for column in range(4):
-                merged[count, column] = spans[k, column]
-            count += 1
-            shift += starts[spans[k, 1] + 1] - starts[spans[k, 1]] - (spans[k, 3] - spans[k, 2])
-            k += 1
-            continue
-        form, out_start, out_end = found[f, 1], found[f, 2], found[f, 3]
+        has_span = k < len(spans) and spans[k, DOCUMENT] == document
+        has_found = f < len(found) and found[f, DOCUMENT] == document
+        if has_span:
+            growth = _growth(spans[k], starts)
+            if not has_found or found[f, START] >= spans[k, END] + shift + growth:
+                for column in range(4):
+                    merged[count, column] = spans[k, column]
+                count += 1
+                shift += growth
+                k += 1
+                continue
+        pattern, out_start, out_end = found[f, PATTERN], found[f, START], found[f, END]
         start, end = out_start - shift, out_end - shift
-        while k < len(spans) and spans[k, 0] == document and spans[k, 2] + shift < out_end:
-            width = starts[spans[k, 1] + 1] - starts[spans[k, 1]]
-            literal_start = spans[k, 2] + shift
-            if literal_start <= out_start:
-                start = spans[k, 2]
-                if literal_start + width == out_end and literal_start == out_start:
-                    form = spans[k, 1]
-            shift += width - (spans[k, 3] - spans[k, 2])
-            end = max(out_end - shift, spans[k, 3])
+        while k < len(spans) and spans[k, DOCUMENT] == document and spans[k, START] + shift < out_end:
+            growth = _growth(spans[k], starts)
+            placeholder_start, placeholder_end = spans[k, START] + shift, spans[k, END] + shift + growth
+            if placeholder_start <= out_start:
+                start = spans[k, START]
+            if placeholder_start == out_start and placeholder_end == out_end:
+                pattern = spans[k, PATTERN]
+            shift += growth
+            end = max(out_end - shift, spans[k, END])
             k += 1
-        merged[count, 0], merged[count, 1], merged[count, 2], merged[count, 3] = document, form, start, end
+        merged[count, DOCUMENT], merged[count, PATTERN] = document, pattern
+        merged[count, START], merged[count, END] = start, end
         count += 1
         f += 1
     return merged[:count].copy()
@@ -93,11 +104,11 @@ def in_characters(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray) -> n
     result = np.empty((len(spans), 2), np.int64)
     document, position, characters = -1, 0, 0
     for k in range(len(spans)):
-        if spans[k, 0] != document:
-            document, characters = spans[k, 0], 0
+        if spans[k, DOCUMENT] != document:
+            document, characters = spans[k, DOCUMENT], 0
             position = offsets[document]
         for edge in range(2):
-            target = spans[k, 2 + edge]
+            target = spans[k, START + edge]
             for i in range(position, target):
                 characters += (data[i] & 0xC0) != 0x80
             position = target

@@ -1,4 +1,4 @@
-"""The one pass over the bytes of a batch: rare bytes trigger the matchers, everything else is skipped."""
+"""One pass over the bytes of a batch: rare bytes trigger the matchers, all others are skipped."""
 
 import hashlib
 from collections.abc import Callable
@@ -7,19 +7,33 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.stages.compiled import inlined, kernel
+from pipeline.stages.pii import byte
 from pipeline.stages.pii.cards import card_end
 from pipeline.stages.pii.characters import digit_run, is_alnum, is_digit
 from pipeline.stages.pii.credentials import TRIGGERS, secret_at, url_credentials_at
 from pipeline.stages.pii.emails import email_at
 from pipeline.stages.pii.ibans import iban_at
 from pipeline.stages.pii.ip_addresses import ipv4_end, ipv6_at
-from pipeline.stages.pii.kinds import CREDIT_CARD, EMAIL, IBAN, IPV4, IPV6, PHONE, SECRET, SSN
+from pipeline.stages.pii.kinds import (
+    CREDIT_CARD,
+    DOCUMENT,
+    EMAIL,
+    END,
+    IBAN,
+    IPV4,
+    IPV6,
+    PATTERN,
+    PHONE,
+    SECRET,
+    SSN,
+    START,
+)
 from pipeline.stages.pii.phones import phone_end
 from pipeline.stages.pii.ssns import ssn_end
 
 _SKIP, _ON_DIGIT, _ON_AT, _ON_COLON, _ON_OPENING, _ON_SECRET = range(6)
-_PHONE_LIST_GAP = 8
-_SHORTEST = 6  # bytes that a match takes up with what must surround it: a@b.co
+_PHONE_LIST_GAP = 8  # most bytes between two numbers of a list
+_SHORTEST = 6  # bytes of the shortest match: a@b.co
 
 
 def _actions() -> np.ndarray:
@@ -42,15 +56,13 @@ _ACTIONS = _actions()
 def _number(
     data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool
 ) -> tuple[int, int, int]:
-    """(start, end, form) of what the digits at `p` belong to; end is 0 if to nothing. `digits` of them
-    stand there.
-    """
+    """(start, end, pattern) of the value that the `digits` digits at `p` belong to; end is 0 if none."""
     if p > lo and is_alnum(data[p - 1]):
         if wanted[IBAN] and digits >= 2:
             start, end = iban_at(data, p, lo, hi)
             return start, end, IBAN
         return 0, 0, 0
-    if wanted[IPV4] and digits <= 3 and p + digits < hi and data[p + digits] == 46:
+    if wanted[IPV4] and digits <= 3 and p + digits < hi and data[p + digits] == byte.DOT:
         end = ipv4_end(data, p, lo, hi)
         if end > 0:
             return p, end, IPV4
@@ -71,9 +83,7 @@ def _number(
 def _match(
     data: np.ndarray, i: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool
 ) -> tuple[int, int, int]:
-    """(start, end, form) of the value that the trigger byte at `i`, not a digit, belongs to; end is 0 if
-    there is none.
-    """
+    """(start, end, pattern) of the value that the non-digit trigger at `i` belongs to; end is 0 if none."""
     action = _ACTIONS[data[i]]
     if action == _ON_SECRET:
         if wanted[SECRET]:
@@ -91,7 +101,7 @@ def _match(
         if wanted[IPV6]:
             start, end = ipv6_at(data, i, lo, hi)
             return start, end, IPV6
-    elif wanted[PHONE] and i + 7 < hi and (is_digit(data[i + 1]) or data[i + 1] == 43):
+    elif wanted[PHONE] and i + 7 < hi and (is_digit(data[i + 1]) or data[i + 1] == byte.PLUS):
         return i, phone_end(data, i, lo, hi, after_phone), PHONE
     return 0, 0, 0
 
@@ -100,8 +110,9 @@ def _match(
 def _scan_region(
     data: np.ndarray, region: np.ndarray, lo: int, hi: int, wanted: np.ndarray, spans: np.ndarray, count: int
 ) -> int:
-    """Write the spans whose trigger is in `region` (document, start, end) to `spans` from row `count`; return
-    the row after the last.
+    """Writes the spans whose trigger is in `region` (document, start, end) to `spans` from row `count`.
+
+    Returns the row after the last.
     """
     document, i, stop = region
     while i < stop:
@@ -109,38 +120,41 @@ def _scan_region(
         if action == _SKIP:
             i += 1
             continue
-        follows = count > 0 and spans[count - 1, 0] == document
-        after_phone = follows and spans[count - 1, 1] == PHONE and i - spans[count - 1, 3] <= _PHONE_LIST_GAP
+        follows = count > 0 and spans[count - 1, DOCUMENT] == document
+        previous, gap = spans[count - 1, PATTERN], i - spans[count - 1, END]
+        after_phone = follows and previous == PHONE and gap <= _PHONE_LIST_GAP
         step = 1
         if action == _ON_DIGIT:
             step = digit_run(data, i, hi)
-            start, end, form = _number(data, i, step, lo, hi, wanted, after_phone)
+            start, end, pattern = _number(data, i, step, lo, hi, wanted, after_phone)
         else:
-            start, end, form = _match(data, i, lo, hi, wanted, after_phone)
+            start, end, pattern = _match(data, i, lo, hi, wanted, after_phone)
         if end == 0:
             i += step
             continue
-        if form == EMAIL and follows and spans[count - 1, 1] == SECRET and spans[count - 1, 3] == i:
+        if pattern == EMAIL and follows and previous == SECRET and gap == 0:
             i += 1  # the host after "user:password@"
             continue
-        while count > 0 and spans[count - 1, 0] == document and spans[count - 1, 3] > start:
+        while count > 0 and spans[count - 1, DOCUMENT] == document and spans[count - 1, END] > start:
             count -= 1
-            start = min(start, spans[count, 2])
-        spans[count, 0], spans[count, 1], spans[count, 2], spans[count, 3] = document, form, start, end
+            start = min(start, spans[count, START])
+        spans[count, DOCUMENT], spans[count, PATTERN] = document, pattern
+        spans[count, START], spans[count, END] = start, end
         count += 1
         i = end
     return count
 
 
 def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
-    """The pass, compiled. numba's cache keys a function by its own file and closure, not by what it calls, so
-    the sources are in the closure.
+    """The compiled pass. `sources` is in its closure because numba's cache keys a function by its own file
+    and closure, not by the functions that it calls.
     """
 
     @kernel
     def find(data: np.ndarray, offsets: np.ndarray, regions: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Rows of (document, form, start, end), ordered and disjoint, in bytes of `data`, for triggers in
-        `regions` (document, start, end).
+        """Rows of (document, pattern, start, end) for triggers in `regions` (document, start, end).
+
+        Ordered and disjoint, in bytes of `data`.
         """
         len(sources)
         spans = np.empty((1024, 4), np.int64)

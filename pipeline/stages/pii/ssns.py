@@ -1,35 +1,35 @@
 """US social security numbers.
 
-Precision choices: 3-2-4 with hyphens stands alone; with spaces or dots, or unbroken, it needs a word such as
-"ssn" before it.
+Precision choices: 3-2-4 with hyphens needs nothing else. With spaces or dots, or unbroken, it needs a word
+such as "ssn" before it.
 """
 
 import numpy as np
 
 from pipeline.stages.compiled import part
+from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import DASH, digit_run, separator, stands_alone
 from pipeline.stages.pii.context import SSN_WORDS, word_near_before
 
-_REACH = 40
+_REACH = 40  # bytes
 
 
 @part
 def _number(data: np.ndarray, start: int, end: int) -> int:
     value = 0
     for i in range(start, end):
-        value = value * 10 + (data[i] - 48)
+        value = value * 10 + (data[i] - byte.ZERO)
     return value
 
 
 @part
 def ssn_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
-    """Where the number at `p`, whose first run has `digits` digits, ends, or 0. Rules: SSA POMS RM 10201.035
-    and the two published in error.
+    """Where the number at `p`, whose first run has `digits` digits, ends, or 0.
+
+    Rules: SSA POMS RM 10201.035, and the two numbers that were published by mistake.
     """
-    if digits == 9:
-        end, kind = p + 9, 0
-        area, group, serial = _number(data, p, p + 3), _number(data, p + 3, p + 5), _number(data, p + 5, end)
-    else:
+    middle, last, kind = p + 3, p + 5, 0
+    if digits != 9:
         width, kind = separator(data, p + 3, hi)
         middle = p + 3 + width
         if width == 0 or digit_run(data, middle, hi) != 2:
@@ -38,23 +38,12 @@ def ssn_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
         last = middle + 2 + second_width
         if second_kind != kind or digit_run(data, last, hi) != 4:
             return 0
-        end = last + 4
-        area, group, serial = (
-            _number(data, p, p + 3),
-            _number(data, middle, middle + 2),
-            _number(data, last, end),
-        )
-    if (
-        area == 0
-        or area == 666
-        or area >= 900
-        or group == 0
-        or serial == 0
-        or not stands_alone(data, p, end, lo, hi)
-    ):
+    end = last + 4
+    area, group, serial = _number(data, p, p + 3), _number(data, middle, middle + 2), _number(data, last, end)
+    if area == 0 or area == 666 or area >= 900 or group == 0 or serial == 0:
         return 0
     if (area == 78 and group == 5 and serial == 1120) or (area == 219 and group == 9 and serial == 9999):
         return 0
-    if kind != DASH and not word_near_before(data, p, lo, SSN_WORDS, _REACH):
+    if not stands_alone(data, p, end, lo, hi):
         return 0
-    return end
+    return end if kind == DASH or word_near_before(data, p, lo, SSN_WORDS, _REACH) else 0
