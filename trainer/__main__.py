@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from trainer.config import SamplesConfig, load_run_config, told
+from trainer.config import SamplesConfig, format_validation_error, load_run_config
 from trainer.system import launch
 from trainer.system.errors import NOT_PASSED, USER_ERROR, TrainerError
 from trainer.system.signals import stop_with_parent
@@ -131,7 +131,7 @@ def _samples(given: Callable[[], SamplesConfig]) -> SamplesConfig:
     try:
         return given()
     except ValidationError as error:
-        raise TrainerError(f"samples: {told(error)}") from error
+        raise TrainerError(f"samples: {format_validation_error(error)}") from error
 
 
 def _check(arguments: list[str]) -> int:

@@ -242,7 +242,7 @@ def test_bad_settings_are_refused_with_the_reason_before_anything_runs(
     assert not result.success
     assert not [event for event in result.all_events if event.is_step_start]
     said = str([event.event_specific_data for event in result.all_events if event.is_failure])
-    assert "max_tokens 1000 is not a whole number of steps of global_batch_tokens 512; set it to 1024" in said
+    assert "max_tokens 1000 is not a multiple of global_batch_tokens 512; set it to 1024" in said
 
 
 def test_each_checkpoint_that_is_kept_is_evaluated_once(

@@ -1,13 +1,18 @@
-"""What a run is told: model, training settings, data. Frozen; an unknown key is an error that names the
-nearest one. Never imports torch.
-"""
+"""The configuration of a run: model, training and data. Never imports torch."""
 
 from trainer.config.base import Config
 from trainer.config.data import CorpusShards, DataConfig
 from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import OptimizerConfig, ParameterGroup, ScheduleConfig
 from trainer.config.parallel import ParallelConfig
-from trainer.config.run import OPERATIONAL, RunConfig, config_hash, load_run_config, run_identity, told
+from trainer.config.run import (
+    OPERATIONAL,
+    RunConfig,
+    config_hash,
+    format_validation_error,
+    load_run_config,
+    run_identity,
+)
 from trainer.config.stability import AveragingConfig, ExponentialAverage, LastAverage, SpikesConfig
 from trainer.config.stages import Curriculum, Stage, StageConfig
 from trainer.config.training import CheckpointConfig, EvaluationConfig, SamplesConfig, TrainingConfig
@@ -37,7 +42,7 @@ __all__ = [
     "StageConfig",
     "TrainingConfig",
     "config_hash",
+    "format_validation_error",
     "load_run_config",
     "run_identity",
-    "told",
 ]

@@ -1,6 +1,4 @@
-"""What all of a run's configuration has in common: frozen, and an unknown key is an error that names the
-nearest one.
-"""
+"""The base class of a run's configuration."""
 
 import difflib
 from pathlib import Path
@@ -8,12 +6,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
-# Absolute, so that what a run writes down of its settings holds from any directory.
+# Absolute, so that a stored configuration can be used from any directory.
 Place = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
 
 
 class Config(BaseModel):
-    """Frozen and strict about its keys."""
+    """Frozen. An unknown key is an error that names the nearest key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,10 +21,6 @@ class Config(BaseModel):
         if isinstance(values, dict):
             for key in values.keys() - cls.model_fields.keys():
                 nearest = difflib.get_close_matches(str(key), cls.model_fields, n=1, cutoff=0.5)
-                hint = (
-                    f"did you mean {nearest[0]!r}?"
-                    if nearest
-                    else f"the keys here are {', '.join(cls.model_fields)}"
-                )
-                raise ValueError(f"unknown key {key!r}: {hint}")
+                known = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(cls.model_fields)}"
+                raise ValueError(f"unknown key {key!r}: {known}")
         return values

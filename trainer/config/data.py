@@ -30,8 +30,8 @@ class CorpusShards(Config):
     def _validation_has_bytes(self) -> Self:
         if self.validation and not self.validation_bytes:
             raise ValueError(
-                f"corpus {self.name!r} has validation shards: set validation_bytes, the UTF-8 bytes of their "
-                "text"
+                f"corpus {self.name!r} has validation shards: set validation_bytes to the number of UTF-8 "
+                "bytes of their text"
             )
         return self
 
@@ -51,8 +51,10 @@ class DataConfig(Config):
         names = [corpus.name for corpus in self.corpora]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"two corpora are called {name!r}")
+                raise ValueError(f"two corpora are named {name!r}: rename one of them")
         for key, token in (("bot_id", self.bot_id), ("eot_id", self.eot_id)):
             if token >= self.vocab_size:
-                raise ValueError(f"{key} {token} is outside the vocabulary of {self.vocab_size}")
+                raise ValueError(
+                    f"{key} {token} is outside the vocabulary of {self.vocab_size}: set it below vocab_size"
+                )
         return self

@@ -1,4 +1,4 @@
-"""The shape of the model and how its weights begin."""
+"""The shape of the model and its first weights."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 from trainer.config.base import Config
 from trainer.config.rope import RopeScaling
 
-# 171m is counted with a vocabulary of 50,000; 1b has the blocks of Llama 3.2 1B, 7b those of Llama 2 7B.
+# 171m has so many parameters with a vocabulary of 50,000; 1b has the blocks of Llama 3.2 1B, 7b those of
+# Llama 2 7B.
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"n_layers": 4, "d_model": 256, "n_heads": 4, "n_kv_heads": 4, "d_ff": 688},
     "small": {"n_layers": 6, "d_model": 384, "n_heads": 6, "n_kv_heads": 6, "d_ff": 1024},
@@ -87,7 +88,7 @@ class ModelConfig(Config):
         if isinstance(values, dict) and "size" in values:
             size = values["size"]
             if size not in SIZES:
-                raise ValueError(f"no size is called {size!r}; there are {', '.join(SIZES)}")
+                raise ValueError(f"unknown size {size!r}: use {', '.join(SIZES)}, or give the shape")
             return {**SIZES[size], **{key: value for key, value in values.items() if key != "size"}}
         return values
 
@@ -95,44 +96,43 @@ class ModelConfig(Config):
     def _heads_divide(self) -> Self:
         if "head_dim" not in self.model_fields_set and self.d_model % self.n_heads:
             raise ValueError(
-                f"d_model {self.d_model} must be a multiple of n_heads {self.n_heads}, unless head_dim is set"
+                f"d_model {self.d_model} must be a multiple of n_heads {self.n_heads}: change one, or set "
+                "head_dim"
             )
         if self.head_dim % 2:
-            raise ValueError(f"head_dim is {self.head_dim}; rotary embeddings need an even number")
+            raise ValueError(
+                f"head_dim {self.head_dim} must be even for rotary embeddings: set head_dim, or change "
+                "d_model or n_heads"
+            )
         if self.n_heads % self.n_kv_heads:
-            raise ValueError(f"n_heads {self.n_heads} must be a multiple of n_kv_heads {self.n_kv_heads}")
+            raise ValueError(
+                f"n_heads {self.n_heads} must be a multiple of n_kv_heads {self.n_kv_heads}: change one"
+            )
         return self
 
     @property
     def not_stock(self) -> list[str]:
-        """The settings that transformers' Llama and Qwen3 do not compute."""
+        """The settings in use that Llama and Qwen3 in `transformers` do not have."""
         return [name for name in ("logit_soft_cap", "attention_sinks") if getattr(self, name)]
 
     def parameters(self, vocab_size: int) -> int:
-        """Trainable parameters, the padding of the vocabulary not counted."""
-        embeddings = vocab_size * self.d_model
-        norms = self.d_model * (2 * self.n_layers + 1) + (
-            2 * self.head_dim * self.n_layers if self.qk_norm else 0
-        )
-        sinks = self.n_heads * self.n_layers if self.attention_sinks else 0
-        return (
-            self._block_matrices() * self.n_layers
-            + norms
-            + sinks
-            + embeddings * (1 if self.tie_embeddings else 2)
-        )
+        """Trainable parameters, without the padding of the vocabulary."""
+        embeddings = vocab_size * self.d_model * (1 if self.tie_embeddings else 2)
+        block = self._block_matrices() + 2 * self.d_model
+        block += 2 * self.head_dim if self.qk_norm else 0
+        block += self.n_heads if self.attention_sinks else 0
+        return embeddings + block * self.n_layers + self.d_model
 
     def flops_per_token(self, vocab_size: int, seq_len: int) -> int:
-        """Forward and backward, 6 per weight of a matrix product plus 12 * layers * heads * head_dim *
-        seq_len for attention (PaLM, appendix B).
+        """Of forward and backward pass: 6 for each weight of a matrix product, and 12 * n_layers * n_heads *
+        head_dim * seq_len for attention (PaLM, appendix B).
         """
         matrices = self._block_matrices() * self.n_layers + vocab_size * self.d_model
         return 6 * matrices + 12 * self.n_layers * self.n_heads * self.head_dim * seq_len
 
     def _block_matrices(self) -> int:
-        return (
-            2 * self.d_model * (self.n_heads + self.n_kv_heads) * self.head_dim + 3 * self.d_model * self.d_ff
-        )
+        heads = self.n_heads + self.n_kv_heads
+        return 2 * self.d_model * heads * self.head_dim + 3 * self.d_model * self.d_ff
 
 
 class InitConfig(Config):
@@ -167,9 +167,9 @@ class PretrainedConfig(Config):
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if (self.path is None) == (self.repo is None):
-            raise ValueError("set either path (a directory) or repo (a name on the hub)")
-        if (self.repo is None) != (self.revision is None):
             raise ValueError(
-                "repo and revision belong together: name the branch, tag or commit of the repository"
+                "set either path (a directory) or repo (a model on the Hugging Face hub), not both"
             )
+        if (self.repo is None) != (self.revision is None):
+            raise ValueError("set repo and revision together: revision is a branch, tag or commit of repo")
         return self

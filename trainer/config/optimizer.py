@@ -1,4 +1,4 @@
-"""The optimizer, and its learning rate over the run."""
+"""The optimizer and the schedule of its learning rate."""
 
 from typing import Literal, Self
 
@@ -11,7 +11,7 @@ USUAL_BETAS = {"lion": (0.9, 0.99), "sophia": (0.965, 0.99)}
 
 
 class ParameterGroup(Config):
-    """What is different for the parameters whose name matches a pattern."""
+    """Other settings for the parameters whose names match a pattern."""
 
     pattern: str = Field(
         min_length=1,
@@ -135,20 +135,17 @@ class ScheduleConfig(Config):
     @model_validator(mode="after")
     def _inverse_sqrt_has_a_warmup(self) -> Self:
         if self.kind == "inverse_sqrt" and not self.warmup_tokens:
-            raise ValueError("inverse_sqrt falls from the end of the warmup: set schedule.warmup_tokens")
+            raise ValueError(
+                "schedule.kind inverse_sqrt needs a warmup to fall from: set schedule.warmup_tokens"
+            )
         return self
 
     def check(self, tokens: int, where: str = "") -> None:
-        """ValueError when the course does not fit into `tokens`."""
+        """Raises ValueError when warmup and decay do not fit into `tokens`; `where` begins the message."""
         decay = int(self.decay_fraction * tokens) if self.kind == "wsd" else 0
         if self.warmup_tokens + decay > tokens:
-            then = (
-                f" and a decay over {decay} of them (schedule.decay_fraction {self.decay_fraction})"
-                if decay
-                else ""
-            )
+            fall = f" and a decay of {decay} tokens (schedule.decay_fraction {self.decay_fraction})"
             raise ValueError(
-                f"{where}schedule.warmup_tokens {self.warmup_tokens}{then} do not fit into the {tokens} "
-                f"tokens of {self.kind}, which would never "
-                "reach its peak; shorten them or train longer"
+                f"{where}schedule.warmup_tokens {self.warmup_tokens}{fall if decay else ''} do not fit into "
+                f"the {tokens} tokens of the {self.kind} schedule: lower them, or train on more tokens"
             )

@@ -5,11 +5,11 @@ from pydantic import Field
 from trainer.config.base import Config
 from trainer.config.model import ModelConfig
 
-# Why an optimizer cannot update a model of which each process has a part.
-NOT_SPLIT = {
-    "lion": "its signs follow the last bits of sums, and were not compared with those of one process yet",
-    "adafactor": "its moments are means of whole rows and columns",
-    "adamw_8bit": "its moments are quantised in blocks that a part may cut",
+# Optimizers that cannot update a model that is split over processes, and why.
+UNSPLITTABLE = {
+    "lion": "rounding can flip the signs that it applies, and results were not compared with one process",
+    "adafactor": "its moments are means over entire rows and columns",
+    "adamw_8bit": "its moments are quantised in blocks that a split may cut",
 }
 
 
@@ -63,11 +63,11 @@ class ParallelConfig(Config):
 
     @property
     def splits_model(self) -> bool:
-        """Whether no process holds the whole model."""
+        """Whether each process holds only a part of the model."""
         return self.dp_shard > 1 or self.tp > 1 or self.pp > 1
 
     def check(self, model: ModelConfig, seq_len: int, optimizer: str, dropout: float) -> None:
-        """ValueError when a run of this shape cannot be split like this."""
+        """Raises ValueError when this model and optimizer cannot be split like this."""
         for name, size in (
             ("n_heads", model.n_heads),
             ("n_kv_heads", model.n_kv_heads),
@@ -76,30 +76,30 @@ class ParallelConfig(Config):
         ):
             if size % self.tp:
                 raise ValueError(
-                    f"parallel.tp {self.tp} must divide n_heads, n_kv_heads, d_ff and seq_len, and {name} is "
-                    f"{size}"
+                    f"parallel.tp {self.tp} does not divide {name} {size}: choose a tp that divides n_heads, "
+                    "n_kv_heads, d_ff and seq_len"
                 )
         if self.tp > 1 and (dropout or model.attention_sinks):
             raise ValueError(
-                "parallel.tp does not split dropout or attention sinks: leave tp at 1, or both of them off"
+                "parallel.tp cannot split dropout or model.attention_sinks: leave tp at 1, or turn both off"
             )
         if self.pp_stages > 1 and self.pp == 1:
             raise ValueError(
-                "parallel.pp_stages are those of each of several processes: set parallel.pp too, or leave it "
-                "at 1"
+                f"parallel.pp_stages {self.pp_stages} needs several pipeline processes: set parallel.pp too, "
+                "or leave pp_stages at 1"
             )
         if self.pp * self.pp_stages > model.n_layers:
             raise ValueError(
-                f"parallel.pp {self.pp} x pp_stages {self.pp_stages} stages need a block each, and n_layers "
-                f"is {model.n_layers}"
+                f"parallel.pp {self.pp} x pp_stages {self.pp_stages} is more than n_layers {model.n_layers}, "
+                "and each pipeline stage needs a block: lower pp or pp_stages"
             )
         if self.pp > 1 and model.tie_embeddings:
             raise ValueError(
-                "parallel.pp has the embedding in the first stage and the head in the last: set "
-                "tie_embeddings false, or leave pp at 1"
+                "parallel.pp puts the embedding and the head on different processes, so they cannot share "
+                "weights: set model.tie_embeddings to false, or leave pp at 1"
             )
-        if self.splits_model and optimizer in NOT_SPLIT:
+        if self.splits_model and optimizer in UNSPLITTABLE:
             raise ValueError(
-                f"optimizer.kind {optimizer} cannot update parts of matrices ({NOT_SPLIT[optimizer]}): "
+                f"optimizer.kind {optimizer} cannot update a split model ({UNSPLITTABLE[optimizer]}): "
                 "choose adamw, sophia or muon, or leave parallel.dp_shard, tp and pp at 1"
             )

@@ -1,4 +1,4 @@
-"""How rotary embeddings are stretched to longer contexts, in the words of Hugging Face's config.json."""
+"""Methods that stretch rotary embeddings to longer contexts, with the keys of Hugging Face's config.json."""
 
 from typing import Annotated, Literal, Self
 
@@ -39,7 +39,7 @@ class Llama3Scaling(Config):
         if self.high_freq_factor <= self.low_freq_factor:
             raise ValueError(
                 f"high_freq_factor {self.high_freq_factor} must be greater than low_freq_factor "
-                f"{self.low_freq_factor}"
+                f"{self.low_freq_factor}: change one"
             )
         return self
 

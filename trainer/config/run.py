@@ -1,4 +1,4 @@
-"""One run's configuration as a whole: read from YAML, and what of it decides the weights."""
+"""The complete configuration of a run: reading it from YAML, and the part of it that decides the weights."""
 
 import hashlib
 import json
@@ -25,12 +25,12 @@ class RunConfig(Config):
     )
 
     @model_validator(mode="after")
-    def _stages_read_what_is_there(self) -> Self:
+    def _stages_read_known_corpora(self) -> Self:
         self.training.check_corpora([corpus.name for corpus in self.data.corpora])
         return self
 
 
-# Where and how a run is carried out: up to rounding, none of these changes what is learnt.
+# Settings of `training` that do not change the weights, up to rounding.
 OPERATIONAL = {
     "micro_batch_size",
     "compile",
@@ -48,9 +48,10 @@ OPERATIONAL = {
 def run_identity(
     config: RunConfig, precision: str, shard_hashes: dict[str, str], pretrained: str | None = None
 ) -> dict[str, Any]:
-    """What decides the weights, as plain JSON: settings without places, the `precision` that `auto` stands
-    for on this machine, the content of the shards (`shard_hashes`, by corpus name) and of the `pretrained`
-    weights.
+    """What decides the weights, as plain JSON: the settings without paths, and instead the content of the
+    shards (`shard_hashes`, by corpus name) and the hash of the `pretrained` weights.
+
+    `precision` is the one in use, which `auto` stands for.
     """
     data = config.data
     return {
@@ -64,7 +65,7 @@ def run_identity(
             "vocab_size": data.vocab_size,
             "bot_id": data.bot_id,
             "eot_id": data.eot_id,
-            # the first of two that lag behind equally gives the sample
+            # Order breaks ties between corpora that are equally far behind their weights.
             "order": [corpus.name for corpus in data.corpora],
             "corpora": {
                 corpus.name: {"weight": corpus.weight, "shards": shard_hashes[corpus.name]}
@@ -74,31 +75,32 @@ def run_identity(
     }
 
 
-def config_hash(meaning: dict[str, Any]) -> str:
-    """sha256 over canonical JSON."""
-    return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def config_hash(identity: dict[str, Any]) -> str:
+    """SHA-256 over canonical JSON."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
-    """Reads a YAML file and applies `a.b=value` overrides (values are YAML). TrainerError names the file, the
-    key and what to change.
+    """Reads a YAML file and applies `a.b=value` overrides, whose values are YAML.
+
+    Raises TrainerError with the file, the key and what to change.
     """
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise TrainerError(f"{path}: cannot be read as YAML: {error}") from error
     if not isinstance(values, dict):
-        raise TrainerError(f"{path}: must hold the keys {', '.join(RunConfig.model_fields)}")
+        raise TrainerError(f"{path}: is not a mapping with the keys {', '.join(RunConfig.model_fields)}")
     for override in overrides or []:
         _override(values, override)
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
-        raise TrainerError(f"{path}: {told(error)}") from error
+        raise TrainerError(f"{path}: {format_validation_error(error)}") from error
 
 
-def told(error: ValidationError) -> str:
-    """What is wrong with which key, in one line."""
+def format_validation_error(error: ValidationError) -> str:
+    """Each key with what is wrong, in one line."""
     problems = (problem for problem in error.errors() if problem["type"] != "default_factory_not_called")
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or 'top level'}: {problem['msg'].removeprefix('Value error, ')}"
@@ -117,7 +119,7 @@ def _override(values: dict[str, Any], override: str) -> None:
             place: Any = int(parent) if isinstance(at, list) else parent
             if isinstance(at, dict) and at.get(parent) is None:
                 at[parent] = {}
-            elif parent == "model" and isinstance(at[parent], str):  # a size, to differ from in something
+            elif parent == "model" and isinstance(at[parent], str):  # the name of a size
                 at[parent] = {"size": at[parent]}
             at = at[place]
         at[int(last) if isinstance(at, list) else last] = yaml.safe_load(text)

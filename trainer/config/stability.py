@@ -1,4 +1,4 @@
-"""What a run does about steps out of line, and which weights it gives away."""
+"""Loss spikes, and averages of the weights."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,8 +6,8 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from trainer.config.base import Config
 
-# Settings of the removed action `rollback`, at their defaults: the fingerprint and the identity of each run
-# made before hold them, so they stay in the dump.
+# Settings of the removed action `rollback`, at their defaults. They stay in the dump because the fingerprints
+# and identities of earlier runs contain them.
 REMOVED_KEYS = {"rollback_steps": 100, "max_rollbacks": 5}
 
 
@@ -33,9 +33,7 @@ class SpikesConfig(Config):
     @classmethod
     def _rollback_was_removed(cls, action: Any) -> Any:
         if action == "rollback":
-            raise ValueError(
-                "rollback was removed: set it to skip, which leaves out the update of the step that spikes"
-            )
+            raise ValueError("rollback was removed: set it to skip, which leaves out the update of a spike")
         return action
 
     @model_serializer(mode="wrap")

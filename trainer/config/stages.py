@@ -1,6 +1,4 @@
-"""The stages of a run: stretches of its tokens that differ in data, length of windows, batch or learning
-rate. A run without any is one stage.
-"""
+"""The stages of a run: consecutive segments that differ in data, seq_len, batch or learning rate."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -14,7 +12,7 @@ from trainer.config.optimizer import ScheduleConfig
 
 class StageConfig(Config):
     """One stage of a run. Its end is set by `share` or `until_tokens`, except for the last stage, which may
-    leave out both; all else that is left out is as in the run.
+    leave out both. Other settings that are left out are those of the run.
     """
 
     name: str = Field(min_length=1, description="Name of the stage in reports and plots.")
@@ -53,18 +51,18 @@ class StageConfig(Config):
         for corpus, weight in (weights or {}).items():
             if not weight > 0:
                 raise ValueError(
-                    f"the weight of {corpus!r} is {weight}: leave out a corpus that is not to be read"
+                    f"the weight of {corpus!r} is {weight}: set it above 0, or leave {corpus!r} out"
                 )
         return weights
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage with everything filled in: `tokens` tokens after `first_step` steps, `first_token` tokens and
+    """A stage with all settings: `tokens` tokens after `first_step` steps, `first_token` tokens and
     `first_sample` windows of the run.
 
-    Its `schedule` began at token `schedule_begin` and lasts for `schedule_tokens`. `weights` None: the
-    corpora's own.
+    Its `schedule` begins at token `schedule_begin` and lasts `schedule_tokens`. `weights` None: those of the
+    corpora.
     """
 
     name: str
@@ -91,16 +89,14 @@ class Stage:
 
 
 class Curriculum:
-    """Which stage a step is of, and how much was seen before it: pure functions of the configuration. Steps
-    count from 0.
-    """
+    """The stage of a step, and the tokens and samples before it. Steps count from 0."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = tuple(stages)
         self._first_steps = [stage.first_step for stage in stages]
 
     def stage(self, step: int) -> Stage:
-        """The stage of step `step`; the last one has no end."""
+        """The stage of `step`; the last stage has no end."""
         return self.stages[bisect_right(self._first_steps, step) - 1]
 
     @property
@@ -108,7 +104,7 @@ class Curriculum:
         return self.stages[-1].first_step + self.stages[-1].steps
 
     def tokens(self, steps: int) -> int:
-        """In the first `steps` steps."""
+        """Tokens in the first `steps` steps."""
         stage = self.stage(steps)
         return stage.first_token + (steps - stage.first_step) * stage.global_batch_tokens
 
@@ -123,13 +119,10 @@ class Curriculum:
 
 
 def resolve(configs: Sequence[StageConfig], run: Stage) -> Curriculum:
-    """The stages of a run that is `run` where they say nothing. ValueError when they do not make up the
-    run.
-    """
+    """Fills what the stages leave out from `run`. Raises ValueError when they do not add up to the run."""
     names = [config.name for config in configs]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ValueError(f"two stages are called {twice[0]!r}")
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"two stages are named {repeated[0]!r}: rename one of them")
     stages: list[Stage] = []
     before = replace(run, tokens=0)
     for number, config in enumerate(configs, start=1):
@@ -151,8 +144,8 @@ def resolve(configs: Sequence[StageConfig], run: Stage) -> Curriculum:
         )
         if run.seq_len % before.seq_len:
             raise ValueError(
-                f"stage {config.name!r}: seq_len {before.seq_len} does not divide the run's {run.seq_len}, "
-                "the longest"
+                f"stage {config.name!r}: seq_len {before.seq_len} must divide training.seq_len "
+                f"{run.seq_len}: change one"
             )
         stages.append(before)
     return Curriculum(stages or [run])
@@ -160,20 +153,21 @@ def resolve(configs: Sequence[StageConfig], run: Stage) -> Curriculum:
 
 def _end(config: StageConfig, begin: int, max_tokens: int, is_last: bool) -> int:
     if config.share is not None and config.until_tokens is not None:
-        raise ValueError(f"stage {config.name!r}: set either share or until_tokens")
+        raise ValueError(f"stage {config.name!r} has both share and until_tokens: leave one out")
     if config.share is not None:
         end = begin + round(config.share * max_tokens)
     elif config.until_tokens is not None or is_last:
         end = config.until_tokens or max_tokens
     else:
-        raise ValueError(f"stage {config.name!r}: set share or until_tokens, so that the next one can begin")
+        raise ValueError(f"stage {config.name!r} is not the last and has no end: set share or until_tokens")
     if not begin < end <= max_tokens:
         raise ValueError(
-            f"stage {config.name!r} would go from token {begin} to {end} of a run of max_tokens {max_tokens}"
+            f"stage {config.name!r} would run from token {begin} to {end}, but must end later than it begins "
+            f"and within max_tokens {max_tokens}: change share or until_tokens"
         )
     if is_last and end != max_tokens:
         raise ValueError(
-            f"the last stage, {config.name!r}, ends at token {end}, not at max_tokens {max_tokens}: leave "
-            "its end out, or make them equal"
+            f"the last stage, {config.name!r}, ends at token {end}, not at max_tokens {max_tokens}: make "
+            "them equal, or leave out its share and until_tokens"
         )
     return end

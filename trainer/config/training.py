@@ -1,4 +1,4 @@
-"""A recipe's `training` section: everything about a run but its data."""
+"""A recipe's `training` section: everything about a run except its data."""
 
 from collections.abc import Collection
 from typing import Literal, Self
@@ -38,7 +38,7 @@ class CheckpointConfig(Config):
     )
 
     @model_validator(mode="after")
-    def _comes_now_and_then(self) -> Self:
+    def _has_an_interval(self) -> Self:
         if self.every_tokens is None and self.every_minutes is None:
             raise ValueError("set every_tokens or every_minutes")
         return self
@@ -186,7 +186,7 @@ class TrainingConfig(Config):
     )
 
     @model_validator(mode="after")
-    def _steps_are_whole_and_schedules_fit(self) -> Self:
+    def _steps_and_schedules_fit(self) -> Self:
         micro = self.micro_batch_tokens
         for stage in self.curriculum.stages:
             where = f"stage {stage.name!r}: " if self.stages else ""
@@ -198,32 +198,28 @@ class TrainingConfig(Config):
                     f"{_nearest(batch, micro)} or change micro_batch_size"
                 )
             if stage.tokens % batch:
-                to = stage.first_token + _nearest(stage.tokens, batch)
-                told = f"until_tokens: {to}" if self.stages else f"it to {to}"
-                what = f"{stage.tokens} tokens are" if self.stages else f"max_tokens {stage.tokens} is"
+                length = f"its {stage.tokens} tokens are" if self.stages else f"max_tokens {stage.tokens} is"
+                key = "until_tokens" if self.stages else "it"
+                end = stage.first_token + _nearest(stage.tokens, batch)
                 raise ValueError(
-                    f"{where}{what} not a whole number of steps of global_batch_tokens {batch}; set {told}"
+                    f"{where}{length} not a multiple of global_batch_tokens {batch}; set {key} to {end}"
                 )
             if self.packing == "best_fit" and stage.seq_len != self.seq_len:
                 raise ValueError(
-                    f"{where}packing best_fit fills windows of one seq_len: leave the stage's out, or set "
-                    "packing: windows"
+                    f"{where}packing best_fit needs the same seq_len in the entire run: leave out the "
+                    "stage's seq_len, or set packing to windows"
                 )
             stage.schedule.check(stage.schedule_tokens, where)
         return self
 
     @model_validator(mode="after")
-    def _averages_are_of_a_part_of_the_run(self) -> Self:
-        key = (
-            {"ema": "half_life_tokens", "last_k": "every_tokens"}[self.averaging.kind]
-            if self.averaging
-            else None
-        )
-        if key and getattr(self.averaging, key) > self.max_tokens:
-            raise ValueError(
-                f"averaging.{key} {getattr(self.averaging, key)} is more than max_tokens {self.max_tokens}: "
-                "set it below"
-            )
+    def _averaging_fits_into_the_run(self) -> Self:
+        for key in ("half_life_tokens", "every_tokens"):
+            tokens = getattr(self.averaging, key, 0)
+            if tokens > self.max_tokens:
+                raise ValueError(
+                    f"averaging.{key} {tokens} is more than max_tokens {self.max_tokens}: lower it"
+                )
         return self
 
     @model_validator(mode="after")
@@ -233,22 +229,22 @@ class TrainingConfig(Config):
         return self
 
     def check_corpora(self, names: Collection[str]) -> None:
-        """ValueError when a stage weighs a corpus that is not of these `names`."""
+        """Raises ValueError when a stage has a weight for a corpus that is not in `names`."""
         for stage in self.stages:
             for unknown in [corpus for corpus in stage.weights or () if corpus not in names]:
                 raise ValueError(
-                    f"stage {stage.name!r} reads {unknown!r}, which is no corpus with text to train on; "
-                    f"there are {', '.join(names)}"
+                    f"stage {stage.name!r}: weights has {unknown!r}, which is not a corpus with training "
+                    f"text; use {', '.join(names)}"
                 )
 
     @property
     def micro_batch_tokens(self) -> int:
-        """What is computed at a time in one process, however long the windows of a stage are."""
+        """Tokens that one process computes at a time, in every stage."""
         return self.micro_batch_size * self.seq_len
 
     @property
     def curriculum(self) -> Curriculum:
-        """The stages of the run; one when `stages` has none."""
+        """The stages of the run; a single one when `stages` is empty."""
         run = Stage(
             "",
             self.max_tokens,

@@ -60,7 +60,7 @@ def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
         ),
         (
             {"training": TRAINING | {"stages": [{"name": "all", "weights": {"note": 1}}]}},
-            "stage 'all' reads 'note', .*; there are notes",
+            "stage 'all': weights has 'note', .*; use notes",
         ),
         (
             {"training": STAGED, "mixture": {"max_epochs": 4}},

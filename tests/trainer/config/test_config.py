@@ -64,7 +64,7 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
         ("rundir=x", "top level: unknown key 'rundir': did you mean 'run_dir'"),
         ("training.model.n_heads=5", "d_model 32 must be a multiple of n_heads 5"),
         ("training.model.n_kv_heads=3", "n_heads 4 must be a multiple of n_kv_heads 3"),
-        ("training.model.d_model=4", "even number"),
+        ("training.model.d_model=4", "head_dim 1 must be even for rotary embeddings: set head_dim"),
         ("training.global_batch_tokens=100", "set it to 128"),
         ("training.max_tokens=1300", "set it to 1280"),
         ("training.precision=fp4", "training.precision"),

@@ -35,7 +35,7 @@ def test_a_size_is_named_alone_or_with_what_differs() -> None:
     assert ModelConfig.model_validate("171m") == ModelConfig.model_validate(SIZES["171m"])
     config = ModelConfig.model_validate({"size": "171m", "n_layers": 14, "qk_norm": True})
     assert (config.n_layers, config.d_model, config.qk_norm) == (14, 768, True)
-    with pytest.raises(ValueError, match="no size is called '170m'; there are tiny, small, 171m, 1b, 7b"):
+    with pytest.raises(ValueError, match="unknown size '170m': use tiny, small, 171m, 1b, 7b, or give"):
         ModelConfig.model_validate({"size": "170m"})
 
 

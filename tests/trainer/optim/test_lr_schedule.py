@@ -55,14 +55,20 @@ def test_without_a_warmup_the_first_step_is_at_full_rate(kind: str) -> None:
     [
         (
             {"kind": "wsd", "warmup_tokens": 410},
-            r"warmup_tokens 410 and a decay over 600 of them .* do not fit into the 1000 tokens of wsd",
+            r"warmup_tokens 410 and a decay of 600 tokens .* do not fit into the 1000 tokens of the wsd",
         ),
-        ({"kind": "wsd", "decay_fraction": 1, "warmup_tokens": 1}, "warmup_tokens 1 and a decay over 1000"),
+        (
+            {"kind": "wsd", "decay_fraction": 1, "warmup_tokens": 1},
+            "warmup_tokens 1 and a decay of 1000 tokens",
+        ),
         (
             {"kind": "cosine", "warmup_tokens": 1001},
-            "warmup_tokens 1001 do not fit into the 1000 tokens of cosine",
+            "warmup_tokens 1001 do not fit into the 1000 tokens of the cosine",
         ),
-        ({"kind": "inverse_sqrt", "warmup_tokens": 2000}, "do not fit into the 1000 tokens of inverse_sqrt"),
+        (
+            {"kind": "inverse_sqrt", "warmup_tokens": 2000},
+            "do not fit into the 1000 tokens of the inverse_sqrt",
+        ),
     ],
 )
 def test_what_is_longer_than_the_run_is_refused(schedule: dict[str, object], says: str) -> None:

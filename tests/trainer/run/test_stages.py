@@ -164,31 +164,40 @@ def test_stages_of_one_length_leave_nothing_out_and_go_on_where_the_last_one_sto
     ("stages", "says"),
     [
         ([{"name": "a", "share": 0.5}], r"the last stage, 'a', ends at token 1536, not at max_tokens 3072"),
-        ([{"name": "a"}, {"name": "b"}], r"stage 'a': set share or until_tokens"),
-        ([{"name": "a", "share": 0.5, "until_tokens": 512}], "either share or until_tokens"),
-        ([{"name": "a", "share": 0.5}, {"name": "a"}], "two stages are called 'a'"),
+        (
+            [{"name": "a"}, {"name": "b"}],
+            "stage 'a' is not the last and has no end: set share or until_tokens",
+        ),
+        (
+            [{"name": "a", "share": 0.5, "until_tokens": 512}],
+            "stage 'a' has both share and until_tokens: leave one out",
+        ),
+        ([{"name": "a", "share": 0.5}, {"name": "a"}], "two stages are named 'a': rename"),
         (
             [{"name": "a", "until_tokens": 512}, {"name": "b", "until_tokens": 512}],
-            "'b' would go from token 512 to 512",
+            "'b' would run from token 512 to 512",
         ),
         (
             [{"name": "a", "until_tokens": 600}, {"name": "b"}],
-            r"stage 'a': 600 tokens are not a whole number of steps .*; set until_tokens: 512",
+            r"'a': its 600 tokens are not a multiple of global_batch_tokens \d+; set until_tokens to 512",
         ),
-        ([{"name": "a", "share": 1, "seq_len": 12}], "seq_len 12 does not divide the run's 32"),
+        ([{"name": "a", "share": 1, "seq_len": 12}], r"seq_len 12 must divide training\.seq_len 32"),
         (
             [{"name": "a", "share": 1, "global_batch_tokens": 64}],
             r"stage 'a': global_batch_tokens 64 is not a multiple .*; set it to 128",
         ),
         (
             [{"name": "a", "weights": {"proes": 1}}],
-            "stage 'a' reads 'proes', which is no corpus with text to train on; there are prose, code",
+            "stage 'a': weights has 'proes', which is not a corpus with training text; use prose, code",
         ),
-        ([{"name": "a", "weights": {"prose": 0}}], "the weight of 'prose' is 0.0: leave out a corpus"),
+        (
+            [{"name": "a", "weights": {"prose": 0}}],
+            r"the weight of 'prose' is 0\.0: set it above 0, or leave 'prose' out",
+        ),
         ([{"name": "a", "length": 3}], "unknown key 'length'"),
         (
             [{"name": "a", "schedule": {"kind": "wsd", "warmup_tokens": 2000}}],
-            r"stage 'a': schedule\.warmup_tokens 2000 and a decay over 1843",
+            r"stage 'a': schedule\.warmup_tokens 2000 and a decay of 1843 tokens",
         ),
     ],
 )
@@ -202,7 +211,7 @@ def test_stages_that_cannot_be_are_refused_with_what_to_change(
 
 def test_packed_windows_have_one_length(staged: dict[str, Any]) -> None:
     staged["training"]["packing"] = "best_fit"
-    with pytest.raises(ValidationError, match="packing best_fit fills windows of one seq_len"):
+    with pytest.raises(ValidationError, match="packing best_fit needs the same seq_len in the entire run"):
         RunConfig.model_validate(staged)
 
 

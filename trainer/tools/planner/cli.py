@@ -9,7 +9,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import ValidationError
 
-from trainer.config import ModelConfig, TrainingConfig, told
+from trainer.config import ModelConfig, TrainingConfig, format_validation_error
 from trainer.config.optimizer import OptimizerKind
 from trainer.model.activation_checkpointing import Recompute
 from trainer.system.errors import TrainerError
@@ -171,7 +171,7 @@ def _configured(path: str) -> tuple[TrainingConfig, int | None]:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         training = TrainingConfig.model_validate(values["training"])
     except ValidationError as error:
-        raise TrainerError(f"{path}: training: {told(error)}") from error
+        raise TrainerError(f"{path}: training: {format_validation_error(error)}") from error
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
         raise TrainerError(f"{path}: has no `training` section that can be read: {error}") from error
     vocabulary = values.get("data") or values.get("tokenizer") or {}

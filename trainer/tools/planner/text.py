@@ -2,7 +2,7 @@
 
 from dataclasses import astuple, fields
 
-from trainer.config.parallel import NOT_SPLIT
+from trainer.config.parallel import UNSPLITTABLE
 from trainer.system.gpus import PRICES_AS_OF
 from trainer.tools.planner import law
 from trainer.tools.planner.gpu_memory import Footprint, GpuMemory
@@ -46,7 +46,7 @@ def _memory(machine: Machine, footprint: Footprint) -> str:
     """A row for `ddp` and, where the optimizer can update split weights, one for `dp_shard` over all GPUs."""
     training = footprint.training
     ways = {"ddp": 1}
-    if machine.gpus > 1 and training.optimizer.kind not in NOT_SPLIT:
+    if machine.gpus > 1 and training.optimizer.kind not in UNSPLITTABLE:
         ways[f"dp_shard: {machine.gpus}"] = machine.gpus
     rows = []
     for name, shards in ways.items():
