@@ -27,9 +27,7 @@ A recipe is one YAML file that describes an experiment from corpora to model. Th
 def page() -> str:
     """The page as Markdown."""
     by_path = [(path, list(group)) for path, group in groupby(sections(), key=lambda one: one.path)]
-    contents = [f"- [{path}](#{_anchor(path)})" for path, _ in by_path if path and "." not in path]
-    body = [_chapter(path, variants) for path, variants in by_path]
-    return "\n".join([HEAD, *contents, "", *body]).rstrip() + "\n"
+    return "\n".join([HEAD, *(_chapter(path, variants) for path, variants in by_path)]).rstrip() + "\n"
 
 
 def _chapter(path: str, variants: list[Section]) -> str:
