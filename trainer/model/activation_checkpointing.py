@@ -1,6 +1,4 @@
-"""Activation checkpointing of one block: what its forward pass keeps for the backward pass, and what is
-computed again.
-"""
+"""Activation checkpointing of one block: which results the backward pass keeps, and which it recomputes."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -8,10 +6,10 @@ from typing import Any, Literal
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-Recompute = Literal["none", "selective", "full"]
+ActivationCheckpointing = Literal["none", "selective", "full"]
 
-# The products that cost most to make again; norms, rotations and activations, most of the memory, cost
-# little.
+# The operations that cost most to recompute. Norms, rotations and activations take most of the memory and
+# cost little.
 _KEPT = {
     torch.ops.aten.mm.default,
     torch.ops.aten.addmm.default,
@@ -25,14 +23,14 @@ _KEPT = {
 
 
 def activation_checkpointed(
-    forward: Callable[..., torch.Tensor], kind: Recompute, *inputs: Any
+    forward: Callable[..., torch.Tensor], kind: ActivationCheckpointing, *inputs: Any
 ) -> torch.Tensor:
-    """`forward(*inputs)`, keeping for the backward pass everything (none), the matrix products (selective),
-    or only the inputs (full).
+    """`forward(*inputs)`. Its backward pass keeps everything (none), matrix products (selective) or only the
+    inputs (full).
     """
     if kind == "none" or not torch.is_grad_enabled():
         return forward(*inputs)
-    # Nothing in a block is random. The compiler wants each context_fn as a constant.
+    # Nothing in a block is random. Two calls, because the compiler needs context_fn to be a constant.
     output: torch.Tensor
     if kind == "selective":
         output = checkpoint(

@@ -1,6 +1,4 @@
-"""Causal attention behind one signature; the backend follows from the device, the type, the length and
-whether documents are masked.
-"""
+"""Causal attention: one function over four backends, and the choice of the backend."""
 
 import functools
 import importlib.util
@@ -14,17 +12,16 @@ from torch.nn.attention.flex_attention import AuxRequest, BlockMask, create_bloc
 from trainer.system.errors import TrainerError
 
 Backend = Literal["math", "sdpa", "flex", "flash"]
-# What may attend to what beyond the causal order: booleans [batch, 1, length, total], or blocks of them for
-# flex.
+# Which positions a query may attend to: booleans [batch, 1, length, total], or a BlockMask for flex.
 Mask = torch.Tensor | BlockMask
 
-# Up to here softmax(QK')V by plain matrix products is faster than SDPA's CPU kernel. bf16, Zen 5: 1.65 to 2.1
-# times up to 512. fp32, Zen 3, forward and backward, compiled, 6 heads of 64: 1.1 times at 128, 1.2 at 256,
-# 1.5 at 512, 1.0 at 1024. But SDPA keeps no scores: at 512 in fp32 a step of
-# 16 windows and 6 layers took 2.8 GB by products instead of 2.1, and was at most 9% faster.
+# Up to this length plain matrix products are faster than SDPA's CPU kernel. bf16, Zen 5: 1.65 to 2.1 times
+# up to 512. fp32, Zen 3, forward and backward, compiled, 6 heads of 64: 1.1 times at 128, 1.2 at 256, 1.5 at
+# 512, 1.0 at 1024. fp32 stops at 256 because SDPA does not store the scores: at 512 a step of 16 windows and
+# 6 layers took 2.1 GB with SDPA and 2.8 GB with products, which were at most 9% faster.
 MATH_MAX_LENGTH = {torch.bfloat16: 512, torch.float16: 512, torch.float32: 256}
-# Queries that are multiplied at once, with the keys up to the last of them: what the causal order hides from
-# all of them is never computed.
+# Queries multiplied at a time, with the keys up to the last query: later keys, which the causal order hides
+# from all of these queries, are left out.
 MATH_QUERIES = 128
 
 
@@ -36,22 +33,21 @@ def choose(
     masked: bool,
     sinks: bool = False,
 ) -> Backend:
-    """The backend for queries of `dtype`; `masked` when documents are kept apart. TrainerError when `wanted`
-    cannot do that here.
+    """The backend for queries of `dtype`; `masked` when documents are kept apart.
 
-    On a GPU masked documents go to flex, which skips what they hide, and the rest to flash-attn where it is
-    installed, else SDPA. Neither of those two can have attention `sinks`: they keep the sum of a softmax to
-    themselves.
+    On a GPU, `auto` is flex for masked documents, because it skips hidden blocks; otherwise flash-attn where
+    installed, else SDPA. Neither of these two supports attention `sinks`, because they do not return the sums
+    of the softmax. Raises TrainerError when `wanted` cannot be used here.
     """
     if sinks and wanted in ("sdpa", "flash"):
         raise TrainerError(
             f"training.attention {wanted} cannot be used with model.attention_sinks; set attention: auto"
         )
     flash_fits = device.type == "cuda" and dtype in (torch.bfloat16, torch.float16) and not masked
-    flash_is_there = importlib.util.find_spec("flash_attn") is not None
-    if wanted == "flash" and not (flash_fits and flash_is_there):
+    flash_installed = importlib.util.find_spec("flash_attn") is not None
+    if wanted == "flash" and not (flash_fits and flash_installed):
         reason = (
-            "it needs a GPU, bf16 and document_masking: false"
+            "it needs a GPU, bf16 or fp16, and document_masking: false"
             if not flash_fits
             else "the package flash-attn is not installed"
         )
@@ -64,29 +60,26 @@ def choose(
         return "flex"
     if sinks or (device.type == "cpu" and seq_len <= MATH_MAX_LENGTH[dtype]):
         return "math"
-    return "flash" if flash_fits and flash_is_there else "sdpa"
+    return "flash" if flash_fits and flash_installed else "sdpa"
 
 
 def masks_documents(wanted: bool | Literal["auto"], device: torch.device) -> bool:
-    """Whether documents in a window are kept apart. `auto`: on a GPU, where it costs little; on a CPU a mask
-    makes attention slower.
+    """Whether attention keeps the documents of a window apart. `auto`: on a GPU, where it costs little, but
+    not on a CPU, where a mask makes attention slower.
     """
     return device.type == "cuda" if wanted == "auto" else wanted
 
 
 def document_numbers(tokens: torch.Tensor, bot_id: int) -> torch.Tensor:
-    """The document that each token of `tokens` [batch, length] belongs to, counted in its row: one more from
-    each [BOT] on.
-    """
+    """For each of `tokens` [batch, length], the number of [BOT]s in its row so far: its document."""
     return (tokens == bot_id).cumsum(dim=1)
 
 
 def document_mask(documents: torch.Tensor | None, length: int, backend: Backend) -> Mask | None:
-    """What keeps `documents` [batch, total] apart for the last `length` positions; made once for all layers.
-    None when they are not masked.
+    """The causal mask that also keeps `documents` [batch, total] apart, for the last `length` positions.
 
-    Its shapes follow from the batch alone, so other boundaries never compile anything anew. Making it takes
-    batch * length * total bytes.
+    None without documents. Its shape does not depend on the boundaries of documents, so nothing is recompiled
+    for other boundaries. Takes batch * length * total bytes, once for all layers.
     """
     if documents is None:
         return None
@@ -148,21 +141,14 @@ def _math(
     visible: torch.Tensor,
     sinks: torch.Tensor | None,
 ) -> torch.Tensor:
-    length, before = query.shape[2], key.shape[2] - query.shape[2]
+    length, cached = query.shape[2], key.shape[2] - query.shape[2]
     bias = torch.zeros(visible.shape, dtype=query.dtype, device=query.device).masked_fill(~visible, -math.inf)
     mixed = []
     for start in range(0, length, MATH_QUERIES):
         stop = min(start + MATH_QUERIES, length)
-        seen = before + stop
-        mixed.append(
-            _products(
-                query[:, :, start:stop],
-                key[:, :, :seen],
-                value[:, :, :seen],
-                bias[..., start:stop, :seen],
-                sinks,
-            )
-        )
+        keys, values = key[:, :, : cached + stop], value[:, :, : cached + stop]
+        part = bias[..., start:stop, : cached + stop]
+        mixed.append(_products(query[:, :, start:stop], keys, values, part, sinks))
     return torch.cat(mixed, dim=2)
 
 
@@ -175,8 +161,7 @@ def _products(
 ) -> torch.Tensor:
     batch, heads, length, head_dim = query.shape
     kv_heads, total = key.shape[1:3]
-    # The heads that share a key head lie below each other, so that one matrix product serves them; scale and
-    # mask are part of it.
+    # Heads that share a key head are stacked: one matrix product serves them and applies scale and mask.
     stacked = (batch * kv_heads, heads // kv_heads * length)
     key, value = key.reshape(stacked[0], total, head_dim), value.reshape(stacked[0], total, head_dim)
     bias = bias.expand(batch, heads, length, total).reshape(*stacked, total)
@@ -203,17 +188,17 @@ def _flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch
 def _flex(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: BlockMask, sinks: torch.Tensor | None
 ) -> torch.Tensor:
-    # Uncompiled, flex holds all scores. Inside a compiled block it is compiled with the block.
+    # Uncompiled, flex stores all scores. Inside a compiled block it is compiled with the block.
     flex: Any = _compiled_flex() if query.is_cuda and not torch.compiler.is_compiling() else flex_attention
     grouped = query.shape[1] != key.shape[1]
     mixed: torch.Tensor
     if sinks is None:
         mixed = flex(query, key, value, block_mask=mask, enable_gqa=grouped)
         return mixed
-    mixed, of_sums = flex(
+    mixed, auxiliary = flex(
         query, key, value, block_mask=mask, enable_gqa=grouped, return_aux=AuxRequest(lse=True)
     )
-    return mixed * torch.sigmoid(of_sums.lse - sinks[:, None]).unsqueeze(-1).to(mixed.dtype)
+    return mixed * torch.sigmoid(auxiliary.lse - sinks[:, None]).unsqueeze(-1).to(mixed.dtype)
 
 
 @functools.cache

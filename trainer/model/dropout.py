@@ -1,5 +1,5 @@
-"""Dropout whose choices are a pure function of (seed, sample, place, element): nothing random to save, the
-same on any number of processes.
+"""Dropout as a pure function of (seed, sample, place, element): there is no random state to save, and any
+number of processes drop the same elements.
 """
 
 import hashlib
@@ -7,24 +7,20 @@ import hashlib
 import torch
 from torch import nn
 
-# Of the finaliser of MurmurHash3 (Appleby), as signed integers of 32 bits.
+# The factors of MurmurHash3's finaliser (Appleby), as signed integers of 32 bits.
 FACTORS = (0x85EBCA6B - 2**32, 0xC2B2AE35 - 2**32)
 BETWEEN_PLACES = 0x1E3779B9
 
 
 class Dropout(nn.Module):
-    """Sets a `share` of the elements to zero and scales the others up; `place` tells the dropouts of one
-    model apart.
-    """
+    """Zeroes a `share` of the elements and scales the others up; `place` numbers a model's dropouts."""
 
     def __init__(self, share: float, place: int) -> None:
         super().__init__()
         self.share, self.place = share, place
 
     def forward(self, x: torch.Tensor, keys: torch.Tensor | None) -> torch.Tensor:
-        """`x` [batch, length, d_model]; `keys` [batch, 2] int32 of `sample_keys`, None where nothing is
-        dropped.
-        """
+        """`x` [batch, length, d_model]; `keys` [batch, 2] from `sample_keys`, or None to drop nothing."""
         if keys is None:
             return x
         numbers = torch.arange(x.shape[1] * x.shape[2], dtype=torch.int32, device=x.device).view(
@@ -41,7 +37,7 @@ class Dropout(nn.Module):
 
 
 def sample_keys(seed: int, first_sample: int, samples: int) -> torch.Tensor:
-    """A key [2] for each sample, int32 [samples, 2]."""
+    """A key of two numbers for each sample: int32 [samples, 2]."""
     digests = [
         hashlib.blake2b(f"{seed}/dropout/{sample}".encode(), digest_size=8).digest()
         for sample in range(first_sample, first_sample + samples)

@@ -1,6 +1,4 @@
-"""Matrix products in 8-bit floating point by torchao: scaled tensor by tensor, over weights that stay what
-they are.
-"""
+"""Matrix products in 8-bit floating point by torchao, one scale per tensor; weights keep their type."""
 
 import importlib.util
 
@@ -15,7 +13,7 @@ FIRST_CAPABILITY = (8, 9)
 
 
 def check(device: torch.device) -> None:
-    """TrainerError where the hardware or torchao is missing."""
+    """Raises TrainerError where the hardware or torchao is missing."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < FIRST_CAPABILITY:
         raise TrainerError(
             "training.precision fp8 is for NVIDIA GPUs of compute capability 8.9 or later (L4, H100 and "
@@ -28,9 +26,7 @@ def check(device: torch.device) -> None:
 
 
 def convert(blocks: nn.Module, emulated: bool = False) -> None:
-    """Makes the products of these blocks fp8 ones, where the sides of the matrix allow it. `emulated` runs
-    anywhere, slowly.
-    """
+    """Converts the linear layers whose sides are multiples of 16. `emulated` runs on any device, slowly."""
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
     convert_to_float8_training(blocks, module_filter_fn=_fits, config=Float8LinearConfig(emulate=emulated))

@@ -1,5 +1,5 @@
-"""The Llama-style decoder. Parameter names and the rotary layout are Hugging Face's, so that export and
-import copy tensors as they are.
+"""The Llama-style decoder. Parameter names and rotary layout are those of Hugging Face, so that export and
+import copy tensors unchanged.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from trainer.config import InitConfig, ModelConfig
-from trainer.model.activation_checkpointing import Recompute, activation_checkpointed
+from trainer.model.activation_checkpointing import ActivationCheckpointing, activation_checkpointed
 from trainer.model.attention import Backend, Mask, attention, document_mask
 from trainer.model.dropout import Dropout
 from trainer.model.loss import soft_capped
@@ -18,22 +18,18 @@ from trainer.model.rope import rotary_tables, rotate
 
 VOCAB_MULTIPLE = 64
 HEAD = "lm_head.weight"
-# Parameters with a row for each token.
+# Parameters with a row for each token of the vocabulary.
 WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
 
 
 def padded_vocab_size(vocab_size: int) -> int:
-    """The rows of the embedding and the head: a multiple of 64, which matrix kernels like. The added rows
-    stay zero for ever.
-    """
+    """Rows of embedding and head: a multiple of 64, for faster matrix kernels. Added rows stay zero."""
     return -(-vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
 
 
 @dataclass
 class Cache:
-    """Keys and values of the positions seen so far, one entry for each layer, [batch, kv_heads, positions,
-    head_dim].
-    """
+    """Keys and values of earlier positions, [batch, kv_heads, positions, head_dim] for each layer."""
 
     keys: list[torch.Tensor] = field(default_factory=list)
     values: list[torch.Tensor] = field(default_factory=list)
@@ -61,7 +57,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         normed = nn.functional.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
-        # Cast once here: under autocast, each matrix product that reads it would cast its own copy.
+        # Cast once: under autocast, each matrix product that reads it would cast its own copy.
         device = x.device.type
         return normed.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else normed
 
@@ -112,18 +108,16 @@ class MLP(nn.Module):
 
 class Block(nn.Module):
     def __init__(
-        self, config: ModelConfig, backend: Backend, layer: int, recompute: Recompute, dropout: float
+        self, config: ModelConfig, backend: Backend, layer: int, kind: ActivationCheckpointing, dropout: float
     ) -> None:
         super().__init__()
-        self.recompute = recompute
+        self.activation_checkpointing = kind
         self.input_layernorm = RMSNorm(config.d_model, config.norm_eps)
         self.self_attn = Attention(config, backend, layer)
         self.post_attention_layernorm = RMSNorm(config.d_model, config.norm_eps)
         self.mlp = MLP(config)
-        self.attention_dropout, self.mlp_dropout = (
-            Dropout(dropout, 2 * layer + 1),
-            Dropout(dropout, 2 * layer + 2),
-        )
+        self.attention_dropout = Dropout(dropout, 2 * layer + 1)
+        self.mlp_dropout = Dropout(dropout, 2 * layer + 2)
 
     def forward(
         self,
@@ -134,7 +128,8 @@ class Block(nn.Module):
         cache: Cache | None = None,
         dropout_keys: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        return activation_checkpointed(self._forward, self.recompute, x, cos, sin, mask, cache, dropout_keys)
+        kind = self.activation_checkpointing
+        return activation_checkpointed(self._forward, kind, x, cos, sin, mask, cache, dropout_keys)
 
     def _forward(
         self,
@@ -145,9 +140,8 @@ class Block(nn.Module):
         cache: Cache | None,
         dropout_keys: torch.Tensor | None,
     ) -> torch.Tensor:
-        x = x + self.attention_dropout(
-            self.self_attn(self.input_layernorm(x), cos, sin, mask, cache), dropout_keys
-        )
+        attended = self.self_attn(self.input_layernorm(x), cos, sin, mask, cache)
+        x = x + self.attention_dropout(attended, dropout_keys)
         return x + self.mlp_dropout(self.mlp(self.post_attention_layernorm(x)), dropout_keys)
 
 
@@ -161,14 +155,15 @@ class Decoder(nn.Module):
         vocab_size: int,
         max_length: int,
         backend: Backend,
-        recompute: Recompute = "none",
+        activation_checkpointing: ActivationCheckpointing = "none",
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(padded_vocab_size(vocab_size), config.d_model)
         self.embed_dropout = Dropout(dropout, 0)
         self.layers = nn.ModuleList(
-            Block(config, backend, layer, recompute, dropout) for layer in range(config.n_layers)
+            Block(config, backend, layer, activation_checkpointing, dropout)
+            for layer in range(config.n_layers)
         )
         self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.backend = backend
@@ -198,14 +193,14 @@ class Decoder(nn.Module):
         cache: Cache | None,
         dropout_keys: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Hidden states of `length` tokens, of which tensor parallel has a part here, after some of the
-        blocks.
+        """The hidden states `x` after `layers`. `length` counts all tokens, of which `x` holds a part under
+        tensor parallelism.
         """
         start = cache.length if cache is not None else 0
         cos, sin = self.cos[start : start + length], self.sin[start : start + length]
         mask = document_mask(documents, length, self.backend)
         for layer in layers:
-            # A cache grows with each token: compiled blocks, which want one shape, are for training.
+            # A cache grows with each token, and compiled blocks need one shape: they are for training.
             apply = layer if cache is None else layer.forward
             x = apply(x, cos, sin, mask, cache, dropout_keys)
         return x
@@ -215,8 +210,8 @@ class Llama(nn.Module):
     """A decoder and its head. `forward` gives the final hidden states [batch, length, d_model]; the loss
     applies the head itself.
 
-    `shapes` are those of all its parameters by name, wherever they are. Built under `torch.device("meta")` it
-    takes no memory until `materialise`.
+    `shapes` has the full shape of each parameter by name, also of those that other processes hold. Built
+    under `torch.device("meta")`, the model takes no memory until `materialise`.
     """
 
     def __init__(
@@ -225,12 +220,12 @@ class Llama(nn.Module):
         vocab_size: int,
         max_length: int,
         backend: Backend,
-        recompute: Recompute = "none",
+        activation_checkpointing: ActivationCheckpointing = "none",
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.config, self.vocab_size, self.max_length = config, vocab_size, max_length
-        self.model = Decoder(config, vocab_size, max_length, backend, recompute, dropout)
+        self.model = Decoder(config, vocab_size, max_length, backend, activation_checkpointing, dropout)
         self.lm_head = nn.Linear(config.d_model, padded_vocab_size(vocab_size), bias=False)
         self._tie()
         self.shapes = {name: tuple(parameter.shape) for name, parameter in self.named_parameters()}
@@ -240,9 +235,7 @@ class Llama(nn.Module):
             self.lm_head.weight = self.model.embed_tokens.weight
 
     def materialise(self, device: torch.device) -> None:
-        """Gives a model that was built on the meta device memory on `device`; its weights are to be
-        initialised or loaded then.
-        """
+        """Allocates a model built on the meta device; its weights must then be initialised or loaded."""
         self.to_empty(device=device)
         self._tie()
         cos, sin = rotary_tables(self.config, self.max_length)
@@ -255,10 +248,8 @@ class Llama(nn.Module):
         cache: Cache | None = None,
         dropout_keys: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """`tokens` [batch, length] int64; `documents` [batch, length] masks documents from each other;
-        `cache` continues a generation.
-
-        `dropout_keys` [batch, 2] are those of the samples; without them nothing is dropped.
+        """`tokens` [batch, length] int64; `documents` [batch, length] numbers the documents to keep apart;
+        `cache` holds earlier positions; `dropout_keys` [batch, 2] from sample_keys, or None to drop nothing.
         """
         return self.model(tokens, documents, cache, dropout_keys)
 
@@ -268,8 +259,8 @@ class Llama(nn.Module):
 
     @torch.no_grad()
     def initialise(self, config: InitConfig, seed: int) -> None:
-        """Each parameter from its own generator, keyed by (seed, name): the same weights on any device and
-        number of processes.
+        """Draws each parameter from its own generator, seeded by (seed, name), for the same weights on any
+        device and number of processes.
         """
         for name, parameter in self.named_parameters():
             if parameter.ndim == 1:
@@ -277,10 +268,8 @@ class Llama(nn.Module):
             elif config.zero_output and name.endswith(("o_proj.weight", "down_proj.weight")):
                 parameter.zero_()
             else:
-                key = int.from_bytes(
-                    hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest(), "little"
-                )
-                generator = torch.Generator().manual_seed(key >> 1)
+                digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+                generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
                 parameter.copy_(torch.empty(parameter.shape).normal_(0.0, config.std, generator=generator))
             if name in WITH_VOCABULARY:
                 parameter[self.vocab_size :] = 0.0

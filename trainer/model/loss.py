@@ -1,4 +1,4 @@
-"""Summed cross-entropy of a linear head, without ever holding all logits in fp32."""
+"""Summed cross-entropy of a linear head, chunk by chunk, so that all logits never exist at once in fp32."""
 
 from typing import Any
 
@@ -11,9 +11,7 @@ MIN_CHUNK_ROWS = 128
 
 
 def soft_capped(logits: torch.Tensor, cap: float | None) -> torch.Tensor:
-    """cap * tanh(logits / cap), which stays within -cap and cap (Gemma 2, section 2); `logits` themselves
-    without a cap.
-    """
+    """cap * tanh(logits / cap), within -cap and cap (Gemma 2, section 2). Without a cap, `logits`."""
     return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
@@ -25,16 +23,15 @@ def summed_cross_entropy(
     z_loss: float = 0.0,
     soft_cap: float | None = None,
 ) -> torch.Tensor:
-    """Sum over all positions of -log p(target), in nats, fp32; divide it by the global number of targets,
-    never by a batch's.
+    """The sum over all positions of -log p(target), in nats, fp32. Divide it by the number of targets in the
+    global batch, not in one micro-batch.
 
     `hidden` [n, d_model], `head` [padded vocabulary, d_model], `targets` [n] int64, -100 to ignore a
-    position. Rows of `head` from `vocab_size` on have probability and gradient zero. The gradients are made
-    in the forward pass, chunk by chunk, so that logits are computed once.
+    position. Rows of `head` from `vocab_size` on have probability and gradient zero. The forward pass also
+    computes the gradients, chunk by chunk, so that logits are computed once.
 
-    With `z_loss` the gradients, but not the value, are also those of z_loss * log(Z)^2, Z the sum of
-    exp(logits): it keeps logits from drifting (PaLM, section 5). With `soft_cap` all of it is of soft-capped
-    logits.
+    `z_loss` adds the gradients of z_loss * log(Z)^2, but not its value; Z is the sum of exp(logits). It keeps
+    logits from drifting (PaLM, section 5). `soft_cap` caps the logits first.
     """
     return _HeadLoss.apply(hidden, head, targets, vocab_size, z_loss, soft_cap, torch.is_grad_enabled())
 
@@ -90,8 +87,8 @@ def _chunk(
     soft_cap: float | None,
     with_gradient: bool,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The loss of some rows and, if wanted, its gradient by their logits (softmax minus one-hot), in the type
-    of `inputs`.
+    """The loss of some rows and, `with_gradient`, its gradient with respect to their logits (softmax minus
+    one-hot), in the type of `inputs`.
     """
     logits = soft_capped((inputs @ weight.T).float(), soft_cap)
     slope = None if soft_cap is None else 1 - (logits / soft_cap).square()
@@ -99,8 +96,8 @@ def _chunk(
     index = targets.clamp(min=0)[:, None]
     largest, aimed = logits.amax(dim=-1, keepdim=True), logits.gather(1, index)
     probabilities = logits.softmax(dim=-1)
-    # log(sum of exp(logits - largest)) is -log of the largest probability, so the softmax, which the gradient
-    # needs anyway, is the only pass of exp.
+    # log(sum of exp(logits - largest)) is -log of the largest probability, so the softmax that the gradient
+    # needs anyway is the only pass of exp.
     log_likeliest = probabilities.amax(dim=-1, keepdim=True).log()
     loss = (largest - aimed - log_likeliest)[:, 0].where(targets != IGNORED, 0.0).sum()
     if not with_gradient:

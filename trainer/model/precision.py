@@ -1,5 +1,6 @@
-"""The numbers that matrix products are computed in, over fp32 weights: autocast, TF32, and what fp16 needs
-beside; of fp8, see trainer.model.fp8.
+"""The precision of matrix products over fp32 weights: autocast, TF32, and loss scaling for fp16.
+
+For fp8, see trainer.model.fp8.
 """
 
 from contextlib import AbstractContextManager
@@ -20,16 +21,15 @@ GROWTH_STEPS = 2000
 
 
 def resolve(wanted: Precision | Literal["auto"], device: torch.device) -> Precision:
-    """What `auto` means here; bf16 where the hardware multiplies it itself, else fp32. Sets TF32 for the
-    process.
+    """The precision for `device`; `auto` is bf16 where the hardware multiplies it, else fp32.
 
-    TrainerError for TF32 and fp8 where there is no hardware for them.
+    Turns TF32 on or off for the process. Raises TrainerError for TF32 and fp8 without the hardware for them.
     """
     if wanted == "fp8":
         fp8.check(device)
     if wanted == "tf32" and device.type != "cuda":
         raise TrainerError(
-            "training.precision tf32 is for NVIDIA GPUs, and there is none: choose auto, fp32 or bf16"
+            "training.precision tf32 is for NVIDIA GPUs, but this run is on a CPU: choose auto, fp32 or bf16"
         )
     if device.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if wanted == "tf32" else "ieee"
@@ -39,7 +39,7 @@ def resolve(wanted: Precision | Literal["auto"], device: torch.device) -> Precis
 
 
 def multiplies_bf16(device: torch.device) -> bool:
-    """Whether the hardware multiplies bf16 itself; emulated, it is many times slower than fp32."""
+    """Whether the hardware multiplies bf16; emulation is many times slower than fp32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
@@ -53,11 +53,11 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 @dataclass
 class LossScale:
-    """What the loss is multiplied by before, and gradients are divided by after the backward pass, so that
-    small ones survive in fp16.
+    """The factor on the loss in the backward pass, by which gradients are divided afterwards: it keeps small
+    gradients from becoming zero in fp16.
 
-    All of it belongs in a checkpoint. `skipped_steps`: those whose gradients overflowed; they consumed their
-    batch, and the schedule waits.
+    All fields are saved in a checkpoint. `skipped_steps` counts the steps whose gradients overflowed: their
+    tokens count as seen, and the schedule waits.
     """
 
     value: float = 1.0
@@ -70,18 +70,16 @@ class LossScale:
         return cls(FIRST_SCALE, in_use=True) if precision == "fp16" else cls()
 
     def resumed_from(self, saved: "LossScale") -> "LossScale":
-        """What a run takes over from a checkpoint: of another precision only how long the schedule has
-        waited.
-        """
+        """The scale after a checkpoint; one of another precision only passes on `skipped_steps`."""
         return saved if saved.in_use == self.in_use else replace(self, skipped_steps=saved.skipped_steps)
 
     @property
     def can_shrink(self) -> bool:
-        """False where nothing is scaled: what is not finite then is so without it."""
+        """Whether a smaller scale could make the gradients finite."""
         return self.value > 1
 
     def adapt(self, finite: bool) -> None:
-        """After each step."""
+        """Updates the scale after a step; `finite` says whether its gradients were."""
         if not finite:
             self.value, self.good_steps, self.skipped_steps = self.value / 2, 0, self.skipped_steps + 1
         elif self.in_use:

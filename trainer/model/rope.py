@@ -1,6 +1,4 @@
-"""Rotary embeddings: the tables of angles, plain or stretched to longer contexts, equal to those of Hugging
-Face's modeling_rope_utils.
-"""
+"""Rotary embeddings, plain or stretched to longer contexts, equal to Hugging Face's modeling_rope_utils."""
 
 import math
 
@@ -11,9 +9,7 @@ from trainer.config.rope import LinearScaling, Llama3Scaling, YarnScaling
 
 
 def rotary_tables(config: ModelConfig, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin [length, head_dim] in fp32, in Hugging Face's rotate-half layout (the two halves
-    repeat).
-    """
+    """cos and sin [length, head_dim], fp32, in Hugging Face's rotate-half layout (two equal halves)."""
     periods = config.rope_theta ** (
         torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
     )
@@ -33,15 +29,14 @@ def rotary_tables(config: ModelConfig, length: int) -> tuple[torch.Tensor, torch
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """`x` [..., length, head_dim] turned by the angles of its positions, in the type of `x`."""
+    """Rotates `x` [..., length, head_dim] by the angles of its positions, in the type of `x`."""
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat([-second, first], dim=-1) * sin
 
 
 def _llama3(frequencies: torch.Tensor, scaling: Llama3Scaling) -> torch.Tensor:
-    # The order of the operations is Hugging Face's: one rounding here is 0.001 in the cosine at position
-    # 20,000.
+    # In Hugging Face's order of operations: one rounding changes the cosine at position 20,000 by 0.001.
     turns = scaling.original_max_position_embeddings / (2 * math.pi / frequencies)
     kept = ((turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)).clamp(
         0, 1
@@ -53,7 +48,7 @@ def _yarn(periods: torch.Tensor, scaling: YarnScaling, theta: float) -> torch.Te
     dimensions = 2 * len(periods)
 
     def dimension_with(turns: float) -> float:
-        """The dimension that makes so many turns within the original context."""
+        """The dimension that makes `turns` turns within the original context."""
         return (
             dimensions
             * math.log(scaling.original_max_position_embeddings / (turns * 2 * math.pi))

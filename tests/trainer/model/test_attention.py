@@ -186,7 +186,7 @@ def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:
         choose("flex", torch.device("cpu"), torch.float32, 64, masked=True)
     with pytest.raises(TrainerError, match="sdpa cannot be used with model"):
         choose("sdpa", torch.device("cpu"), torch.float32, 64, masked=True, sinks=True)
-    with pytest.raises(TrainerError, match="needs a GPU, bf16 and document_masking: false"):
+    with pytest.raises(TrainerError, match="needs a GPU, bf16 or fp16, and document_masking: false"):
         choose("flash", torch.device("cuda"), torch.bfloat16, 64, masked=True)
 
 

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from trainer import hf
 from trainer.config import InitConfig, ModelConfig, RunConfig
 from trainer.config.model import SIZES
-from trainer.model.activation_checkpointing import Recompute
+from trainer.model.activation_checkpointing import ActivationCheckpointing
 from trainer.model.attention import document_numbers
 from trainer.model.llama import Llama
 from trainer.run.loop import DONE, run
@@ -65,9 +65,9 @@ def test_a_model_built_without_memory_becomes_the_same_model(tied: bool) -> None
         assert torch.equal(ours, theirs)
 
 
-def gradients(recompute: Recompute, compiled: bool = False) -> dict[str, torch.Tensor]:
+def gradients(kind: ActivationCheckpointing, compiled: bool = False) -> dict[str, torch.Tensor]:
     """Gradients on masked documents."""
-    model = Llama(ModelConfig(**SHAPE), 300, 64, "sdpa", recompute)
+    model = Llama(ModelConfig(**SHAPE), 300, 64, "sdpa", kind)
     model.initialise(INIT, seed=1)
     if compiled:
         for block in model.model.layers:
@@ -94,9 +94,9 @@ def test_activation_checkpointing_changes_no_bit_of_the_gradients_and_selective_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-def test_compiled_blocks_have_the_gradients_of_plain_ones(recompute: Recompute) -> None:
-    plain, compiled = gradients("none"), gradients(recompute, compiled=True)
+@pytest.mark.parametrize("kind", ["none", "selective", "full"])
+def test_compiled_blocks_have_the_gradients_of_plain_ones(kind: ActivationCheckpointing) -> None:
+    plain, compiled = gradients("none"), gradients(kind, compiled=True)
     for name, gradient in compiled.items():
         torch.testing.assert_close(
             gradient, plain[name], rtol=1e-4, atol=1e-5 * plain[name].abs().max().item(), msg=name

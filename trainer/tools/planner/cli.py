@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from trainer.config import ModelConfig, TrainingConfig, format_validation_error
 from trainer.config.optimizer import OptimizerKind
-from trainer.model.activation_checkpointing import Recompute
+from trainer.model.activation_checkpointing import ActivationCheckpointing
 from trainer.system.errors import TrainerError
 from trainer.system.gpus import GPUS, PRICES_AS_OF
 from trainer.tools.planner import law
@@ -124,7 +124,11 @@ def _parser() -> argparse.ArgumentParser:
         help=f"windows on one GPU at a time; default: the file's, or {MICRO_BATCH_SIZE}",
     )
     add("--optimizer", choices=get_args(OptimizerKind), help="default: the file's, or adamw")
-    add("--activation-checkpointing", choices=get_args(Recompute), help="default: the file's, or none")
+    add(
+        "--activation-checkpointing",
+        choices=get_args(ActivationCheckpointing),
+        help="default: the file's, or none",
+    )
     return parser
 
 

@@ -10,7 +10,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainer.config import InitConfig, ModelConfig, OptimizerConfig, ParallelConfig, TrainingConfig
-from trainer.model.activation_checkpointing import Recompute
+from trainer.model.activation_checkpointing import ActivationCheckpointing
 from trainer.model.llama import Llama
 from trainer.model.loss import summed_cross_entropy
 from trainer.optim.build import build
@@ -67,8 +67,10 @@ def test_activations_are_what_autograd_keeps_of_the_model(qk_norm: bool) -> None
     assert Footprint.measure(training(shape), VOCAB).on_gpu(3).activations == pytest.approx(kept, rel=0.01)
 
 
-@pytest.mark.parametrize("kind", get_args(Recompute))
-def test_activations_of_larger_micro_batches_are_those_of_a_step_of_the_trainer(kind: Recompute) -> None:
+@pytest.mark.parametrize("kind", get_args(ActivationCheckpointing))
+def test_activations_of_larger_micro_batches_are_those_of_a_step_of_the_trainer(
+    kind: ActivationCheckpointing,
+) -> None:
     wanted = training(micro_batch_size=6, precision="bf16", attention="sdpa", activation_checkpointing=kind)
     kept = estimate(wanted, VOCAB, 1, torch.device("cpu")).activations
     assert Footprint.measure(wanted, VOCAB).on_gpu(6).activations == pytest.approx(kept, rel=0.01)
@@ -104,8 +106,10 @@ def test_moments_in_8_bits_take_a_quarter_of_those_in_32() -> None:
     assert eight_bits.optimizer == pytest.approx(adamw.optimizer / 4, rel=0.001)
 
 
-@pytest.mark.parametrize("kind", get_args(Recompute))
-def test_dp_shard_splits_weights_gradients_and_optimizer_state_among_the_gpus(kind: Recompute) -> None:
+@pytest.mark.parametrize("kind", get_args(ActivationCheckpointing))
+def test_dp_shard_splits_weights_gradients_and_optimizer_state_among_the_gpus(
+    kind: ActivationCheckpointing,
+) -> None:
     footprint = Footprint.measure(training(activation_checkpointing=kind), VOCAB)
     alone, split = footprint.on_gpu(4), footprint.on_gpu(4, shards=8)
     assert [split.weights, split.gradients, split.optimizer] == [
