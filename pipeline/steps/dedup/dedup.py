@@ -1,9 +1,9 @@
 """The documents of all corpora -> dedup: one decision for each, with its evidence.
 
-Incremental: signatures, their sorted runs and verified clusters are found again where nothing changed, and so
-are the decisions of each part. What a change costs is the signatures of the parts that changed, one pass over
-the runs (396 bytes for each document), and the text of the clusters that it touches. In memory are 32 bytes
-for each document, and for each of those that have candidates about 100 and the id.
+Incremental: signatures, their sorted runs, verified clusters and the decisions of each part are reused where
+nothing changed. A change costs the signatures of the changed parts, one pass over the runs (396 bytes for
+each document), and the text of the clusters that it touches. Memory: 32 bytes for each document, and for each
+one that has candidates about 100 bytes and the id.
 """
 
 import hashlib
@@ -37,11 +37,11 @@ def deduplicate(
     params: dedup.DedupParams,
     decontaminated: bool = False,
 ) -> Version:
-    """Table `decisions`, in one part for each part of each corpus. Of duplicates the one in the earlier
-    corpus stays, then the longer, then by id.
+    """Makes the table `decisions`, with one part for each part of each corpus. Of duplicates the document of
+    the earlier corpus stays, then the longer one, then the one with the smaller id.
 
-    With `decontaminated`, documents that quote an evaluation set are removed first: no other goes because it
-    is like one of them.
+    With `decontaminated`, documents that quote an evaluation set are removed first, so that they remove no
+    duplicates.
     """
     if decontaminated:
         staleness.check({key: store.current(key) for key in decontamination.searched_keys(corpora)})
@@ -49,13 +49,11 @@ def deduplicate(
 
 
 def decide(store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupParams) -> Version:
-    """Table `decisions`, as `deduplicate`: of the text of each corpus, but for what its verdict tables leave
-    out.
-    """
+    """As `deduplicate`, for the text of each corpus that its verdict tables keep."""
     versions = [sign(store, engine, corpus, tables, params) for corpus, tables in corpora.items()]
     inputs = {version.key: version.data_version for version in versions}
-    # The order decides which of two duplicates stays. An input and no setting, since most parts remain as
-    # they are when a corpus is added.
+    # The order decides which of two duplicates stays. It is an input, not a setting: when a corpus is added,
+    # most parts keep their fingerprint.
     work = Work(keys.DEDUP, dedup.VERSION, params, {"corpora in order": ", ".join(corpora), **inputs})
     with store.making(work) as draft:
         if isinstance(draft, Version):
@@ -68,78 +66,65 @@ def decide(store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupPa
 
 def _parts(draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.RecordBatch) -> list[Part]:
     rows = decided.column("row").to_numpy()
-    # Rows are counted in the part, so that it is the same wherever it lies.
-    homes = np.searchsorted(
-        [piece.start + piece.rows for piece in signed], decided.column("survivor").to_numpy(), side="right"
-    )
-    decided = decided.drop_columns("survivor").append_column(
-        "home", pa.array([signed[home].corpus for home in homes], pa.string())
-    )
+    ends = [piece.start + piece.rows for piece in signed]
+    homes = np.searchsorted(ends, decided.column("survivor").to_numpy(), side="right")
+    corpora = pa.array([signed[home].corpus for home in homes], pa.string())
+    decided = decided.drop_columns("survivor").append_column("home", corpora)
     parts, todo = [], []
     for piece in signed:
         here = piece.among(rows)
+        # Local rows: the content of a part does not depend on the parts before it.
         local = decided.slice(here.start, here.stop - here.start)
         local = local.set_column(0, "row", pc.subtract(local.column("row"), piece.start))
-        task = _Decisions(
-            piece,
-            local,
-            draft.work.part_fingerprint(
-                [piece.part.fingerprint, piece.part.files["signatures"].sha256, _content(local)]
-            ),
-        )
-        part = draft.finished(task.name, task.fingerprint)
+        inputs = [piece.part.fingerprint, piece.part.files["signatures"].sha256, _sha256(local)]
+        task = _Decisions(piece, local, draft.work.part_fingerprint(inputs))
+        part = draft.finished(piece.name, task.fingerprint)
         if part is None:
             todo.append(task)
         else:
             parts.append(part)
     input_bytes = sum(task.piece.signatures.stat().st_size for task in todo)
-    for part in engine.map(
-        partial(_Decisions.part, directory=draft.path), todo, input_bytes=input_bytes, what="dedup decisions"
-    ):
+    write = partial(_Decisions.part, directory=draft.path)
+    for part in engine.map(write, todo, input_bytes=input_bytes, what="dedup decisions"):
         draft.keep(part)
         parts.append(part)
     return parts
 
 
-def _content(decided: pa.RecordBatch) -> str:
+def _sha256(decided: pa.RecordBatch) -> str:
+    # A slice would be written with its neighbours, so copy it.
+    copied = decided.take(pa.array(range(decided.num_rows), pa.int64()))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, decided.schema) as writer:
-        # a slice would bring its neighbours
-        writer.write_batch(decided.take(pa.array(range(decided.num_rows), pa.int64())))
+        writer.write_batch(copied)
     return hashlib.sha256(sink.getvalue()).hexdigest()
 
 
 @dataclass(frozen=True)
 class _Decisions:
-    """The decisions on one part; `decided` those of its linked documents: `row` counts the documents of the
-    part, `home` is the survivor's corpus.
+    """The decisions on one part. `decided`: those on its linked documents; `row` counts the documents of the
+    part, `home` is the corpus of the survivor.
     """
 
     piece: Signed
     decided: pa.RecordBatch
     fingerprint: str
 
-    @property
-    def name(self) -> str:
-        return keys.decisions(self.piece.corpus, self.piece.part.name)
-
     def part(self, directory: Path) -> Part:
-        """Writes the table, row group by row group of the signatures."""
+        """Writes the table, one row group for each row group of the signatures."""
         counts = {"documents": 0, "kept": 0, "removed": 0}
         start = 0
-        with PartWriter(directory, self.name, {"decisions": dedup.DECISION_SCHEMA}) as writer:
+        with PartWriter(directory, self.piece.name, {"decisions": dedup.DECISION_SCHEMA}) as writer:
             for batch in batches(self.piece.signatures, ["id"]):
                 self._write(writer, counts, dedup.decisions(batch.column("id"), self.decided, start))
                 start += batch.num_rows
             for verdicts in self.piece.sources[2:]:
                 for batch in batches(verdicts):
-                    removed = batch.filter(pc.invert(batch.column("keep")))
-                    self._write(
-                        writer, counts, dedup.without_comparison(removed.column("id"), decontamination.REASON)
-                    )
+                    ids = batch.filter(pc.invert(batch.column("keep"))).column("id")
+                    self._write(writer, counts, dedup.without_comparison(ids, decontamination.REASON))
         removed = self.decided.filter(pc.invert(self.decided.column("keep")))
         add(counts, tally(removed.column("home"), DUPLICATES_OF))
-        return Part(self.name, self.fingerprint, writer.files, counts)
+        return Part(self.piece.name, self.fingerprint, writer.files, counts)
 
     def _write(self, writer: PartWriter, counts: dict[str, int], decisions: pa.RecordBatch) -> None:
         writer.write("decisions", decisions)

@@ -1,5 +1,5 @@
-"""Which corpora and clusters lose more to deduplication than `dedup_guard` allows, with examples. The limits
-change no decision.
+"""Reports the corpora and clusters that lose more to deduplication than `dedup_guard` allows, with examples.
+The limits change no decision.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ REPORT = "largest-1"
 
 
 def alarms(version: Version, guard: DedupGuard) -> list[str]:
-    """One sentence for each corpus above its limit, and for each of the largest clusters above theirs."""
+    """One sentence for each corpus and each of the largest clusters that is above its limit."""
     return [*_lost(version, guard.max_lost_share), *_clusters(version, guard.max_cluster_size)]
 
 
@@ -33,13 +33,9 @@ def _lost(version: Version, max_share: float) -> Iterator[str]:
     for corpus, counts in by_corpus(version).items():
         share = counts["removed"] / max(counts["documents"], 1)
         if share > max_share:
-            removed = pc.field("keep") == pc.scalar(False)
-            parts = [
-                part
-                for part in version.parts
-                if keys.decided_corpus(part.name) == corpus and part.counts["removed"]
-            ]
-            ids = _ids(version, parts[0], removed)
+            parts = [part for part in version.parts if keys.decided_corpus(part.name) == corpus]
+            first = next(part for part in parts if part.counts["removed"])
+            ids = _ids(version, first, pc.field("keep") == pc.scalar(False))
             yield (
                 f"corpus {corpus!r} loses {counts['removed']:,} of {counts['documents']:,} documents "
                 f"({share:.0%}, the limit is {max_share:.0%}), "
@@ -59,34 +55,27 @@ def _clusters(version: Version, max_size: int) -> Iterator[str]:
 
 
 def largest_clusters(version: Version, number: int) -> list[tuple[int, str, str]]:
-    """The documents that stand for most others: how many each stands for, its id and its corpus."""
-    found: list[tuple[int, str, str]] = []
+    """The kept documents that stand for the most documents: how many each stands for, its id, its corpus."""
+    largest: list[tuple[int, str, str]] = []
+    shared = pc.field("keep") & (pc.field("cluster") > 1)
     for part in version.parts:
-        table = pq.read_table(
-            version.file(part, "decisions"),
-            columns=["id", "cluster"],
-            filters=pc.field("keep") & (pc.field("cluster") > 1),
-        )
+        table = pq.read_table(version.file(part, "decisions"), columns=["id", "cluster"], filters=shared)
         corpus = keys.decided_corpus(part.name)
-        found += [(row["cluster"], row["id"], corpus) for row in table.to_pylist()]
-        found = sorted(found, reverse=True)[:number]
-    return found
+        largest += [(row["cluster"], row["id"], corpus) for row in table.to_pylist()]
+        largest = sorted(largest, reverse=True)[:number]
+    return largest
 
 
 def _largest(version: Version) -> list[tuple[int, str, str, str]]:
-    """The largest clusters, each with ids of some that were removed."""
+    """The largest clusters, each with the ids of some removed documents from one part."""
     clusters = []
     for size, kept, corpus in largest_clusters(version, EXAMPLES):
         same = pc.field("duplicate_of") == kept
-        holder = next(
-            part
-            for part in version.parts
-            if pq.read_table(version.file(part, "decisions"), columns=["id"], filters=same).num_rows
-        )
-        clusters.append((size, kept, corpus, _ids(version, holder, same)))
+        removed = (_ids(version, part, same) for part in version.parts)
+        clusters.append((size, kept, corpus, next(filter(None, removed))))
     return clusters
 
 
 def _ids(version: Version, part: Part, where: pc.Expression) -> str:
-    found = pq.read_table(version.file(part, "decisions"), columns=["id"], filters=where).column("id")
-    return ", ".join(found.slice(0, EXAMPLES).to_pylist())
+    ids = pq.read_table(version.file(part, "decisions"), columns=["id"], filters=where).column("id")
+    return ", ".join(ids.slice(0, EXAMPLES).to_pylist())

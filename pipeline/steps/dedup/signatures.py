@@ -1,6 +1,4 @@
-"""The documents of a corpus that dedup looks at -> corpora/<name>/signatures, part by part: what they are
-compared by, without their text.
-"""
+"""The documents of a corpus that dedup compares -> corpora/<name>/signatures, part by part."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,8 +28,8 @@ RUN_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Signed:
-    """A part of a corpus with its signatures; `start` is the global row of its first document, `sources` its
-    text and what leaves some of it out.
+    """A part of a corpus with its signatures. `start`: the global row of its first document. `sources`: its
+    text, then its verdict tables.
     """
 
     corpus: str
@@ -44,17 +42,18 @@ class Signed:
     rows: int
 
     @property
-    def here(self) -> str:
-        return f"{self.corpus}.{self.part.name}"
+    def name(self) -> str:
+        """The name of the decisions on this part."""
+        return keys.decisions(self.corpus, self.part.name)
 
     def among(self, rows: np.ndarray) -> slice:
-        """Where the rows of this part lie in ascending global rows."""
+        """Where the rows of this part are in ascending global rows."""
         return slice(*np.searchsorted(rows, [self.start, self.start + self.rows]))
 
 
 def sign(store: Store, engine: Engine, corpus: str, tables: Tables, params: dedup.DedupParams) -> Version:
-    """Table `signatures` (id, exact hash, length) and `runs`: the keys of the exact hash and of each band,
-    ascending, with their rows.
+    """Makes the table `signatures` (id, exact hash, length) and `runs`: the keys of the exact hash and of
+    each band, ascending, with their rows.
     """
     inputs = {version.key: version.data_version for version, _ in tables}
     work = Work(keys.signatures(corpus), dedup.VERSION, params, inputs)
@@ -62,12 +61,11 @@ def sign(store: Store, engine: Engine, corpus: str, tables: Tables, params: dedu
 
 
 def sources(store: Store, corpus: str, decontaminated: bool) -> Tables:
-    """The documents of a corpus in the store, quality's verdicts and, if asked for, decontamination's."""
-    found = [
-        (store.current(keys.scrubbed(corpus)), "documents"),
-        (store.current(keys.quality(corpus)), "verdicts"),
-    ]
-    return [*found, (store.current(keys.contamination(corpus)), "verdicts")] if decontaminated else found
+    """The documents of a corpus in the store, the verdicts of quality and, on request, decontamination."""
+    documents, *verdicts = map(store.current, keys.judged(corpus))
+    if decontaminated:
+        verdicts.append(store.current(keys.contamination(corpus)))
+    return [(documents, "documents"), *((version, "verdicts") for version in verdicts)]
 
 
 def laid_out(corpora: Corpora, versions: Sequence[Version]) -> list[Signed]:
@@ -75,49 +73,33 @@ def laid_out(corpora: Corpora, versions: Sequence[Version]) -> list[Signed]:
     signed: list[Signed] = []
     start = 0
     for priority, (corpus, version) in enumerate(zip(corpora, versions, strict=True)):
-        tables = [
-            (source, {part.name: part for part in source.parts}, table) for source, table in corpora[corpus]
-        ]
+        by_name = [{part.name: part for part in source.parts} for source, _ in corpora[corpus]]
         for part in version.parts:
-            files = tuple(source.file(parts[part.name], table) for source, parts, table in tables)
+            tables = zip(corpora[corpus], by_name, strict=True)
+            files = tuple(source.file(parts[part.name], table) for (source, table), parts in tables)
+            signatures, runs = version.file(part, "signatures"), version.file(part, "runs")
             rows = part.counts["documents"]
-            signed.append(
-                Signed(
-                    corpus,
-                    priority,
-                    part,
-                    version.file(part, "signatures"),
-                    version.file(part, "runs"),
-                    files,
-                    start,
-                    rows,
-                )
-            )
+            signed.append(Signed(corpus, priority, part, signatures, runs, files, start, rows))
             start += rows
     return signed
 
 
 class Runs:
-    """The sorted runs of a part, mapped and not read."""
+    """The sorted runs of a part, memory-mapped."""
 
     def __init__(self, path: Path):
         self._file = pa.ipc.open_file(pa.memory_map(str(path)))
 
     def __getitem__(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Keys (uint64, ascending) and local rows (uint32). Number 0 is the exact hash's, then come those
-        of the bands.
-        """
+        """Keys (uint64, ascending) and local rows (uint32): of the exact hash for 0, of band n - 1 for n."""
         batch = self._file.get_batch(number)
         return batch.column("key").to_numpy(), batch.column("row").to_numpy()
 
 
 def _sign_part(task: PartTask, directory: Path, params: dedup.DedupParams) -> Part:
     counts = {"documents": 0, "truncated": 0}
-    exact, rows, keys = (
-        [np.zeros(0, np.uint64)],
-        [np.zeros(0, np.int64)],
-        [np.zeros((0, params.bands), np.uint64)],
-    )
+    exact, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+    keys = [np.zeros((0, params.bands), np.uint64)]
     schema = pa.schema([dedup.signature_schema(params).field(name) for name in SCALARS])
     with PartWriter(directory, task.name, {"signatures": schema}) as writer:
         for batch in kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]):
@@ -129,29 +111,19 @@ def _sign_part(task: PartTask, directory: Path, params: dedup.DedupParams) -> Pa
             keys.append(dedup.band_keys(signed, params)[first])
             counts["documents"] += batch.num_rows
             counts["truncated"] += pc.sum(signed.column("truncated")).as_py()
-    files = writer.files | {
-        "runs": _write_runs(
-            directory, task.name, np.concatenate(exact), np.concatenate(rows), np.concatenate(keys)
-        )
-    }
-    return Part(task.name, task.fingerprint, files, counts)
+    runs = _write_runs(directory, task.name, *map(np.concatenate, (exact, rows, keys)))
+    return Part(task.name, task.fingerprint, writer.files | {"runs": runs}, counts)
 
 
 def _write_runs(directory: Path, name: str, exact: np.ndarray, rows: np.ndarray, keys: np.ndarray) -> File:
     path = directory / "runs" / f"{name}.arrow"
-    # of equal text in other batches of the part, too, the first row stands for all
+    # Across the batches of the part too, the first row of equal texts stands for all of them.
     _, first = np.unique(exact[rows], return_index=True)
     first.sort()
-    columns = [
-        (exact, np.arange(len(exact))),
-        *((keys[first, band], rows[first]) for band in range(keys.shape[1])),
-    ]
+    bands = ((keys[first, band], rows[first]) for band in range(keys.shape[1]))
     with atomic_file(path) as temporary, pa.ipc.new_file(str(temporary), RUN_SCHEMA) as writer:
-        for column in columns:
+        for column in ((exact, np.arange(len(exact))), *bands):
             key, row = dedup.sort_band(*column)
-            writer.write_batch(
-                pa.RecordBatch.from_arrays(
-                    [pa.array(key), pa.array(row.astype(np.uint32))], schema=RUN_SCHEMA
-                )
-            )
+            arrays = [pa.array(key), pa.array(row.astype(np.uint32))]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=RUN_SCHEMA))
     return File.of(path, directory)

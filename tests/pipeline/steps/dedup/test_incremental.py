@@ -93,7 +93,7 @@ def small_slices() -> Iterator[None]:
     """Ranges of keys and shards of clusters as small as these corpora, so that there are several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "RANGE_KEYS", 11)
-        patch.setattr(verification, "SHARD_CHARACTERS", 1500)
+        patch.setattr(verification, "RANGE_CHARACTERS", 1500)
         yield
 
 
