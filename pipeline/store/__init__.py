@@ -1,1 +1,1 @@
-"""Versions on disk: content-addressed, published whole, reused. What every layer above stands on."""
+"""Versions on disk: content-addressed, published atomically, reused. Every layer above builds on this one."""

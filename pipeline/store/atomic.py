@@ -16,11 +16,12 @@ class OutputError(PipelineError):
 
 @contextmanager
 def output_directory(out: Path) -> Iterator[Path]:
-    """Yields a directory to fill. On a clean exit it is on disk and called `out`, otherwise it is gone.
+    """Yields a directory to fill. On a clean exit it is on disk under the name `out`, otherwise it is
+    deleted.
 
-    Unlike the trainer's `atomic_directory` it replaces nothing, and two processes with the same `out` do not
-    disturb each other: the second fails. Raises OutputError when `out` is a file or a directory that is not
-    empty, and when it cannot be written.
+    Unlike the trainer's `atomic_directory` it replaces nothing. Of two processes with the same `out` the
+    second to finish fails. Raises OutputError when `out` is a file or a directory that is not empty, and when
+    it cannot be written.
     """
     out = out.absolute()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -1,5 +1,5 @@
-"""Maps a function over parts: in this process when the work is small, else in local worker processes. The
-results are the same bytes either way.
+"""Maps a function over parts: in this process when the work is small, else in local worker processes. Both
+give the same bytes.
 """
 
 import logging
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
-# bytes of input: two workers take about a second to start, the kernels do 50 MB/s and more
+# Bytes of input. Two workers take about a second to start; the kernels process 50 MB/s and more.
 PROCESSES_PAY_ABOVE = 32_000_000
 REPORT_EVERY_SECONDS = 5.0
 
@@ -33,7 +33,7 @@ class WorkerLostError(PipelineError):
 
 
 class EngineParams(Params):
-    """How many processes prepare the data. Changes no result."""
+    """How many processes prepare the data. The results do not depend on it."""
 
     workers: int | None = Field(
         None,
@@ -44,7 +44,7 @@ class EngineParams(Params):
 
 
 class Engine(Protocol):
-    """What a flow needs: results in the order of the tasks, and the first error raised as it is."""
+    """What a step needs: results in the order of the tasks, and the first error unchanged."""
 
     def map(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
@@ -52,8 +52,8 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """Worker processes on this machine, started once they pay and kept until `close`. They end with this
-    process, even when it is killed.
+    """Worker processes on this machine, started when the work is large enough and kept until `close`. They
+    end with this process, even when it is killed.
     """
 
     def __init__(self, workers: int | None = None, processes_pay_above: int = PROCESSES_PAY_ABOVE):
@@ -64,10 +64,10 @@ class LocalEngine:
     def map(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
     ) -> Iterator[Result]:
-        """`function` (importable, not a closure) of each task; `input_bytes` decides whether processes pay,
-        `what` names the work in the log.
+        """Yields `function(task)` for each task. `function` must be importable, not a closure. `input_bytes`
+        decides whether processes are worth starting; `what` names the work in the log.
 
-        Raises WorkerLostError when a worker process is killed, as the system does when memory runs out.
+        Raises WorkerLostError when a worker process is killed, as the kernel does when memory runs out.
         """
         progress = _Progress(what, len(tasks))
         if self.workers == 1 or len(tasks) < 2 or input_bytes < self.processes_pay_above:
@@ -114,8 +114,8 @@ class LocalEngine:
 
 
 def _end_with_parent() -> None:
-    """In a worker: Ctrl-C is the parent's business, and its death, however it came, is the end; the pool
-    alone would wait for work for ever.
+    """In a worker: leaves Ctrl-C to the parent and exits when the parent dies, however it died. Without this
+    the pool would wait for work for ever.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -129,7 +129,7 @@ def _end_with_parent() -> None:
 
 
 class _Progress:
-    """Says now and then how far the work is and what is left."""
+    """Logs every few seconds how many parts are done and how long the rest will take."""
 
     def __init__(self, what: str, total: int):
         self.what = what

@@ -1,4 +1,4 @@
-"""What the pipeline tells a user who can set it right."""
+"""Errors that a user can correct."""
 
 from trainer.system.errors import first_line
 
@@ -6,6 +6,4 @@ __all__ = ["PipelineError", "first_line"]
 
 
 class PipelineError(Exception):
-    """A mistake in a recipe, a corpus or a file: the message says what was wrong, where, and what to
-    change.
-    """
+    """A mistake in a recipe, a corpus or a file. The message says what was wrong, where, and what to do."""

@@ -1,6 +1,4 @@
-"""Hashes of files on this machine, remembered beside the store, so that an unchanged corpus is not read again
-to find that out.
-"""
+"""Hashes of files on this machine, cached in the store, so that an unchanged corpus is not read again."""
 
 import sqlite3
 import time
@@ -22,32 +20,29 @@ TABLE = (
 
 @dataclass(frozen=True)
 class FileHashes:
-    """As git's index does it: a file of the same size, time and inode has the content it had.
+    """Like git's index: a file whose size, modification time and inode are unchanged has the same content.
 
-    A file that was modified in the last two seconds is hashed each time: another change could leave its time
-    as it is.
+    A file that was modified in the last two seconds is always hashed: another change could leave its time
+    unchanged.
     """
 
     root: Path
 
     def sha256(self, path: Path) -> str:
-        """Raises OSError when the file cannot be read."""
+        """The sha256 of the file, in hex. Raises OSError when the file cannot be read."""
         began = time.time_ns()
         stat = path.stat()
-        known = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-        place = str(path.resolve())
+        row = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino)
         with self._table() as table:
-            found = table.execute(
-                "select sha256 from hashes where path = ? and (size, modified, inode) = (?, ?, ?)",
-                (place, *known),
-            ).fetchone()
-        if found:
-            with path.open("rb"):  # what may no longer be read is no longer known
-                return str(found[0])
+            query = "select sha256 from hashes where (path, size, modified, inode) = (?, ?, ?, ?)"
+            cached = table.execute(query, row).fetchone()
+        if cached:
+            with path.open("rb"):  # raises when the file is no longer readable
+                return str(cached[0])
         digest = file_sha256(path)
         if stat.st_mtime_ns < began - RACY_NANOSECONDS:
             with self._table() as table:
-                table.execute("insert or replace into hashes values (?, ?, ?, ?, ?)", (place, *known, digest))
+                table.execute("insert or replace into hashes values (?, ?, ?, ?, ?)", (*row, digest))
         return digest
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Names for content and for work: what the bytes are, and what would make them."""
+"""Hashes of content, and fingerprints of the work that makes it."""
 
 import hashlib
 import json
@@ -12,12 +12,10 @@ READ_SIZE = 1 << 20
 
 
 def canonical_json(value: Any) -> str:
-    """One text per value: keys sorted, no spaces, ASCII. Raises TypeError on anything without a stable
-    encoding (sets, paths, NaN).
+    """The same text for the same value: keys sorted, no spaces, ASCII. Raises TypeError on anything without a
+    stable encoding (sets, paths, NaN).
     """
-    return json.dumps(
-        _stable(value, "value"), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
+    return json.dumps(_stable(value, "value"), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _stable(value: Any, where: str) -> Any:

@@ -1,8 +1,8 @@
-"""Versions that nothing names any more: found, weighed, and removed on request.
+"""Garbage collection: finds versions that nothing refers to, and removes them on request.
 
-What is in use stays, and what the lineage of a training run names: each run's configuration holds the lineage
-that its checkpoints carry. Tokenizers are frozen, so they stay; so do training runs, trained models,
-evaluations and exports.
+Versions in use stay, and so do those in the lineage of a training run, which its configuration and
+checkpoints hold. Tokenizers (which are frozen), training runs, trained models, evaluations and exports always
+stay.
 """
 
 import json
@@ -21,14 +21,14 @@ from pipeline.store.training_runs import RUNS
 from pipeline.store.versions import Store, reports_on
 
 DATA = (keys.CORPORA, keys.DEDUP, keys.DEDUP_EVIDENCE, keys.EVALUATION_NGRAMS, keys.TOKEN_SHARDS)
-# a killed stage resumes from its partial directory; after a day nobody came back for it
+# A killed stage resumes from its partial directory; one that was not touched for a day is abandoned.
 UNFINISHED_AFTER_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """A directory that nothing names, and what removing it together with all the rest frees: files that
-    others share are not counted.
+    """A directory that nothing refers to. `bytes`: what removing it together with all other garbage frees, so
+    without files that versions in use share.
     """
 
     path: Path
@@ -36,81 +36,70 @@ class Garbage:
 
 
 def find(store: Store) -> list[Garbage]:
-    """What could be removed now, ordered by path."""
-    named = _named(store)
-    unnamed = [path for path in _versions(store) if path not in named]
-    freed = _freed(unnamed)
-    return [Garbage(path, freed[path]) for path in unnamed]
+    """The garbage that could be removed now, ordered by path."""
+    kept = _referenced(store)
+    garbage = [path for path in _versions(store) if path not in kept]
+    freed = _freed(garbage)
+    return [Garbage(path, freed[path]) for path in garbage]
 
 
 def remove(store: Store, garbage: list[Garbage]) -> list[Garbage]:
-    """Removes what nobody is working on and nobody took into use since it was found; what was removed."""
+    """Removes garbage that no process works on and that was not taken into use since. Returns what it
+    removed.
+    """
     removed = []
-    for one in garbage:
-        with store.idle(one.path.parent.relative_to(store.root).as_posix()) as idle:
-            if idle and not _in_use(one.path):
-                # The manifest goes first, so that a version that is half removed is not taken for whole.
-                (one.path / "manifest.json").unlink(missing_ok=True)
-                shutil.rmtree(one.path)
-                shutil.rmtree(reports_on(one.path), ignore_errors=True)
-                removed.append(one)
+    for item in garbage:
+        with store.idle(item.path.parent.relative_to(store.root).as_posix()) as idle:
+            if idle and item.path not in _in_use(item.path.parent):
+                # The manifest goes first, so that nobody opens a version that is half removed.
+                (item.path / "manifest.json").unlink(missing_ok=True)
+                shutil.rmtree(item.path)
+                shutil.rmtree(reports_on(item.path), ignore_errors=True)
+                removed.append(item)
     return removed
 
 
-def _in_use(path: Path) -> bool:
-    pointer = path.with_name("current")
-    return pointer.exists() and pointer.read_text().strip() == path.name
+def _in_use(directory: Path) -> set[Path]:
+    """The versions in use below a directory."""
+    return {path.with_name(path.read_text().strip()) for path in directory.rglob("current")}
 
 
 def _versions(store: Store) -> Iterator[Path]:
-    """Whole versions, and attempts that were given up."""
-    for path in sorted(found for family in DATA for found in (store.root / family).rglob("*")):
-        whole = (path / "manifest.json").is_file()
-        given_up = (
-            path.name.endswith(".partial")
-            and path.is_dir()
-            and time.time() - path.stat().st_mtime > UNFINISHED_AFTER_SECONDS
-        )
-        if whole or given_up:
+    """Published versions and abandoned attempts."""
+    abandoned_before = time.time() - UNFINISHED_AFTER_SECONDS
+    for path in sorted(path for family in DATA for path in (store.root / family).rglob("*")):
+        partial = path.name.endswith(".partial") and path.is_dir()
+        if (path / "manifest.json").is_file() or (partial and path.stat().st_mtime < abandoned_before):
             yield path
 
 
-def _named(store: Store) -> set[Path]:
-    named = {
-        pointer.with_name(pointer.read_text().strip())
-        for family in DATA
-        for pointer in (store.root / family).rglob("current")
-    }
-    for lineage in _lineages(store):
-        named |= {store.root / asset["path"] for asset in lineage.get("assets", {}).values()}
-    return named
-
-
-def _lineages(store: Store) -> Iterator[dict[str, Any]]:
+def _referenced(store: Store) -> set[Path]:
+    """Versions in use, and those in the lineage of a run, a checkpoint or an export."""
+    referenced = {path for family in DATA for path in _in_use(store.root / family)}
     for path in (store.root / RUNS).glob("*/config.yaml"):
-        yield yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader).get("lineage", {})
-    for path in (store.root / RUNS).glob("*/checkpoints/*/lineage.json"):
-        yield json.loads(path.read_text(encoding="utf-8"))
-    for path in (store.root / keys.EXPORTED_MODEL).glob("*/lineage.json"):
-        yield json.loads(path.read_text(encoding="utf-8"))
+        config = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        referenced |= _assets(store, config.get("lineage", {}))
+    for pattern in (f"{RUNS}/*/checkpoints/*/lineage.json", f"{keys.EXPORTED_MODEL}/*/lineage.json"):
+        for path in store.root.glob(pattern):
+            referenced |= _assets(store, json.loads(path.read_text(encoding="utf-8")))
+    return referenced
+
+
+def _assets(store: Store, lineage: dict[str, Any]) -> set[Path]:
+    return {store.root / asset["path"] for asset in lineage.get("assets", {}).values()}
 
 
 def _freed(directories: list[Path]) -> dict[Path, int]:
-    """Bytes on disk of each directory's files all of whose hard links are in one of `directories`; each file
-    is counted once.
+    """Bytes that removing all `directories` frees, by directory: files all of whose hard links are in them,
+    each counted once.
     """
-    files = [
-        (directory, found.stat())
-        for directory in directories
-        for found in directory.rglob("*")
-        if found.is_file()
-    ]
+    paths = [(directory, path) for directory in directories for path in directory.rglob("*")]
+    files = [(directory, path.stat()) for directory, path in paths if path.is_file()]
     links = Counter((stat.st_dev, stat.st_ino) for _, stat in files)
     freed = dict.fromkeys(directories, 0)
-    counted = set()
     for directory, stat in files:
-        inode = (stat.st_dev, stat.st_ino)
-        if links[inode] == stat.st_nlink and inode not in counted:
-            counted.add(inode)
+        # None once the file is counted.
+        if links.get(inode := (stat.st_dev, stat.st_ino)) == stat.st_nlink:
+            del links[inode]
             freed[directory] += stat.st_size
     return freed

@@ -1,4 +1,4 @@
-"""The documents that quality and dedup keep, read through their tables: text is not copied."""
+"""The documents that quality and dedup keep, selected by their tables while reading: no copy is stored."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from pipeline.store.versions import Store
 def kept_documents(
     store: Store, corpus: str, columns: Sequence[str] = ("id", "text")
 ) -> Iterator[pa.RecordBatch]:
-    """What remains of a corpus, batch by batch, in a fixed order. `columns` must have `id`."""
+    """The kept documents of a corpus, batch by batch, in a fixed order. `columns` must include `id`."""
     scrubbed, quality, dedup = map(store.current, (*keys.judged(corpus), keys.DEDUP))
     verdicts = {part.name: quality.file(part, "verdicts") for part in quality.parts}
     decisions = {part.name: dedup.file(part, "decisions") for part in dedup.parts}

@@ -1,4 +1,4 @@
-"""What each asset is called in the store. Dagster's asset keys are the same names, split at the slashes.
+"""The name of each asset in the store. Dagster's asset keys are the same names, split at the slashes.
 
 A key is a path below the store's root: changing one abandons every version made under it.
 """
@@ -18,8 +18,8 @@ CORPORA = "corpora"
 TOKEN_SHARDS = "token_shards"
 TRAIN, VALIDATION = SPLITS = ("train", "validation")  # directories in a version of token shards
 
-# The stages of a corpus that have a key of their own, in the order in which they are made. The optional ones
-# are made only where a recipe asks for them, and so is a key below `filters` for each filter of its own.
+# The stages of a corpus with a key of their own, in the order in which they are made. A recipe has the
+# optional stages only on request, and one key below `filters` for each of its own filters.
 CORPUS_STAGES = (
     "raw",
     "transformed",
@@ -40,7 +40,7 @@ def of_corpus(corpus: str, stage: str) -> str:
 
 
 def source(corpus: str) -> str:
-    """An asset without versions in the store: it stands for what the source holds."""
+    """An asset without versions in the store: it stands for the content of the source."""
     return of_corpus(corpus, "source")
 
 
@@ -95,8 +95,8 @@ def judged(corpus: str) -> tuple[str, str]:
 
 
 def before_dedup(corpus: str, optional: Iterable[str] = (), filters: Iterable[str] = ()) -> list[str]:
-    """What a recipe makes of a corpus for dedup, in order: the stages of every recipe, the `optional` ones
-    that this one asks for, and its own filters by name.
+    """The keys of a corpus that a recipe makes before dedup, in order: the stages of every recipe, the given
+    `optional` ones, and the recipe's own filters by name.
     """
     left_out = {*OPTIONAL_STAGES} - {*optional}
     stages = [of_corpus(corpus, stage) for stage in CORPUS_STAGES if stage not in left_out]
@@ -106,12 +106,12 @@ def before_dedup(corpus: str, optional: Iterable[str] = (), filters: Iterable[st
 
 
 def is_of_corpus(key: str, corpus: str) -> bool:
-    """Whether this is a stage of the corpus, or what one of the recipe's own filters measured."""
+    """Whether a key is of a stage of the corpus, or of one of the recipe's own filters on it."""
     return key.startswith(of_corpus(corpus, ""))
 
 
 def stage(key: str) -> str:
-    """What kind of thing a key names: one of the CORPUS_STAGES, TOKEN_SHARDS, or the key itself."""
+    """The stage of a key: one of the CORPUS_STAGES, TOKEN_SHARDS, or the key itself."""
     family, _, rest = key.partition("/")
     return rest.partition("/")[2] if family == CORPORA else family
 
@@ -122,12 +122,12 @@ def decisions(corpus: str, part: str) -> str:
 
 
 def decided_corpus(name: str) -> str:
-    """The corpus that the decisions of this name are about."""
+    """The corpus of the decisions with this name."""
     return name.partition(".")[0]
 
 
 def dedup_part(name: str) -> str:
-    """How a version that is made from some of dedup's parts names one of them among its inputs."""
+    """The name of a part of DEDUP among the inputs of a version that is made from some of its parts."""
     return f"{DEDUP}/{name}"
 
 
@@ -141,5 +141,5 @@ def corpus_of_shards(key: str) -> str:
 
 
 def corpora_with_shards(keys: Iterable[str]) -> list[str]:
-    """The corpora whose token shards are among `keys`, in their order."""
+    """The corpora whose token shards are among `keys`, in the order of `keys`."""
     return [corpus_of_shards(key) for key in keys if key.startswith(f"{TOKEN_SHARDS}/")]

@@ -1,4 +1,4 @@
-"""What all stage parameters have in common, and the schema of a document."""
+"""The base of all stage parameters, and the schema of a document."""
 
 import pyarrow as pa
 
@@ -16,6 +16,6 @@ DOCUMENT_SCHEMA = pa.schema(
 
 
 class Params(Config):
-    """A stage's parameters: frozen, since they are part of its fingerprint; an unknown key is an error that
-    names the nearest one.
+    """The parameters of a stage: frozen, since they are part of its fingerprint. An unknown key is an error
+    that suggests the nearest known one.
     """

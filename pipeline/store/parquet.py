@@ -1,5 +1,5 @@
-"""Reading and writing the Parquet files of a part: zstd, whole under their final name or absent, memory
-bounded by a batch.
+"""Reads and writes the Parquet files of a part: zstd, complete under their final name or absent. Memory is
+that of a batch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 from pipeline.store.versions import File
 from trainer.system.durable import atomic_file
 
-# hardly a value occurs twice: a dictionary and the extremes cost time and save nothing
+# Hardly any value occurs twice, so dictionaries and minimum and maximum would cost time and save nothing.
 UNIQUE = frozenset({"id", "text", "url", "metadata"})
 COMPRESSION_LEVEL = 1  # zstd-1 writes 388 MB/s and zstd-3 220, for 5% smaller files
 
 
 class PartWriter:
-    """Writes the tables of one part below `directory`; on a clean exit `files` holds what was published."""
+    """Writes the tables of one part below `directory`. After a clean exit `files` lists them."""
 
     def __init__(self, directory: Path, name: str, schemas: Mapping[str, pa.Schema]):
         self.directory = directory
@@ -47,7 +47,7 @@ class PartWriter:
         return self
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
-        """One row group per batch."""
+        """Writes a batch as one row group."""
         if batch.num_rows:
             self._writers[table].write_batch(batch)
             self.rows[table] += batch.num_rows
@@ -76,7 +76,7 @@ def kept_batches(
     for batch in batches(documents, columns):
         chosen = [pc.is_in(batch.column("id"), value_set=ids) for ids in keep]
         kept = reduce(pc.and_, chosen) if chosen else pa.repeat(True, batch.num_rows)
-        # Filtering copies the text: once, and not where everything stays.
+        # Filtering copies the text, so do it once, and not where every document stays.
         remaining = batch if pc.all(kept).as_py() else batch.filter(kept)
         if remaining.num_rows:
             yield remaining

@@ -1,9 +1,10 @@
-"""One version made part by part: finished parts are reused, the engine makes the others, and all of them are
-published together.
+"""Makes a version part by part: reuses finished parts, makes the others with the engine, publishes all of
+them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,9 +20,7 @@ BatchResult = tuple[Mapping[str, pa.RecordBatch], Counts]  # the rows of each ta
 
 @dataclass(frozen=True)
 class PartTask:
-    """What one part is made from: `fingerprint` names the result, `inputs` are the files to read, `bytes`
-    their size.
-    """
+    """The work for one part: the files to read, their size in bytes and the fingerprint of the result."""
 
     name: str
     fingerprint: str
@@ -43,7 +42,7 @@ class BatchStep:
     columns: list[str] | None = None
 
     def write_part(self, task: PartTask, directory: Path) -> Part:
-        """The part of a version: reads the files of `task` side by side, one batch of each at a time."""
+        """Writes one part of a version. Reads the files of `task` in step, one batch of each at a time."""
         counts = dict.fromkeys(self.counted, 0)
         with PartWriter(directory, task.name, self.schemas) as writer:
             for inputs in zip(*(batches(path, self.columns) for path in task.inputs), strict=True):
@@ -63,11 +62,11 @@ def derive(
     watch: Callable[[Sequence[Part], Draft], None] | None = None,
     slower: int = 1,
 ) -> Version:
-    """The version of `work`: `function(task, directory)` writes the files of one part below `directory` and
-    returns it.
+    """Makes the version of `work`, or finds it. `function(task, directory)` writes the files of one part
+    below `directory` and returns the part.
 
-    `watch` is given the parts so far, after each one; what it raises ends the work before anything is
-    published. `slower`: how many times the engine's usual seconds per byte `function` takes.
+    `watch` gets the parts finished so far after each part; an exception from it ends the work before anything
+    is published. `slower`: how many times the engine's usual seconds per byte `function` takes.
     """
     with store.making(work) as draft:
         if isinstance(draft, Version):
@@ -75,8 +74,9 @@ def derive(
         finished = {task.name: draft.finished(task.name, task.fingerprint) for task in tasks}
         todo = [task for task in tasks if finished[task.name] is None]
         parts = [part for part in finished.values() if part is not None]
+        write = partial(function, directory=draft.path)
         input_bytes = slower * sum(task.bytes for task in todo)
-        for part in engine.map(_Into(function, draft.path), todo, input_bytes=input_bytes, what=work.key):
+        for part in engine.map(write, todo, input_bytes=input_bytes, what=work.key):
             draft.keep(part)
             parts.append(part)
             if watch is not None:
@@ -85,28 +85,21 @@ def derive(
 
 
 def part_tasks(work: Work, sources: Sequence[tuple[Version, str]]) -> list[PartTask]:
-    """One task for each part of the first (version, table), reading the parts of the same name from all
-    of them.
+    """One task for each part of the first (version, table), which reads the parts of that name from all
+    (version, table).
     """
-    by_name = [({part.name: part for part in version.parts}, version, table) for version, table in sources]
+    by_name = [{part.name: part for part in version.parts} for version, _ in sources]
     tasks = []
-    for name in [name for name, part in by_name[0][0].items() if sources[0][1] in part.files]:
-        found = [(version, parts[name], table) for parts, version, table in by_name]
-        files = [part.files[table] for _, part, table in found]
-        inputs = tuple(version.file(part, table) for version, part, table in found)
-        tasks.append(
-            PartTask(
-                name,
-                work.part_fingerprint([file.sha256 for file in files]),
-                inputs,
-                sum(file.bytes for file in files),
-            )
-        )
+    for name in [part.name for part in sources[0][0].parts if sources[0][1] in part.files]:
+        files = [parts[name].files[table] for parts, (_, table) in zip(by_name, sources, strict=True)]
+        paths = tuple(version.path / file.path for file, (version, _) in zip(files, sources, strict=True))
+        fingerprint = work.part_fingerprint([file.sha256 for file in files])
+        tasks.append(PartTask(name, fingerprint, paths, sum(file.bytes for file in files)))
     return tasks
 
 
 def tally(column: pa.Array | pa.ChunkedArray, prefix: str) -> Counts:
-    """How often each value occurs, as counts named `prefix/value`, sorted by name."""
+    """How often each value but null occurs, as counts named `prefix/value` and sorted by name."""
     counted = pc.value_counts(column.drop_null())
     return dict(sorted((f"{prefix}/{entry['values']}", entry["counts"]) for entry in counted.to_pylist()))
 
@@ -120,14 +113,3 @@ def add(totals: Counts, counts: Counts) -> None:
 def text_bytes(documents: pa.RecordBatch) -> int:
     """UTF-8 bytes of the text column."""
     return pc.sum(pc.binary_length(documents.column("text"))).as_py() or 0
-
-
-@dataclass(frozen=True)
-class _Into:
-    """`function` with its directory, picklable for worker processes."""
-
-    function: Callable[[PartTask, Path], Part]
-    directory: Path
-
-    def __call__(self, task: PartTask) -> Part:
-        return self.function(task, self.directory)

@@ -1,4 +1,4 @@
-"""Reading and working at the same time."""
+"""Reads the next item while the caller works on this one."""
 
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,7 @@ Item = TypeVar("Item")
 
 
 def ahead(items: Iterator[Item]) -> Generator[Item]:
-    """The same items; a thread reads the next one while the caller works on this one."""
+    """Yields the same items; a thread reads one item ahead of the caller."""
     with ThreadPoolExecutor(1) as thread:
         coming = thread.submit(next, items, None)
         while (item := coming.result()) is not None:

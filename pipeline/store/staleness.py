@@ -8,17 +8,15 @@ from pipeline.store.versions import Version
 
 
 class StaleError(PipelineError):
-    """Versions in the store that were not made from each other: what one decides is not about what the
-    other holds.
-    """
+    """Versions in use that were not made from each other, so that they contradict each other."""
 
 
 def check(in_use: Mapping[str, Version]) -> None:
-    """Raises StaleError when a version, by key, was made from another version of one of the others. A
-    tokenizer is frozen, so it may be.
+    """Raises StaleError when one of the versions (by key) was not made from the others. The tokenizer is
+    exempt, since it is frozen.
 
-    Shards are made from the decisions on their own documents, so they hold when dedup decides otherwise on
-    others only.
+    Token shards depend only on the decisions on their own documents, so they stay valid when dedup decides
+    otherwise on documents of other parts.
     """
     now = {key: version.data_version for key, version in in_use.items()}
     if keys.DEDUP in in_use:
@@ -29,14 +27,13 @@ def check(in_use: Mapping[str, Version]) -> None:
             if known and now.get(name) != data_version:
                 raise StaleError(
                     f"{version.key} was made from another version of {name} ({data_version[:12]}) than the "
-                    "one in use now "
-                    f"({now.get(name, 'none')[:12]}): run the job `retokenize` first"
+                    f"one in use ({now.get(name, 'none')[:12]}): run the job `retokenize` first"
                 )
 
 
 def _made_from(version: Version) -> Iterator[tuple[str, str]]:
-    """What a version was made from, and at which data version. Token shards name the decisions on their parts
-    without the corpus: it is put back in.
+    """The keys that a version was made from, with their data versions. The inputs of token shards name parts
+    of dedup without the corpus, which is added here.
     """
     if version.key == keys.TOKENIZER:
         return

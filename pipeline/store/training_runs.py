@@ -1,4 +1,4 @@
-"""Checkpoints by the name that they have in the UI: `<training run>-<step>`."""
+"""Finds checkpoints by their name in the UI: `<training run>-<step>`."""
 
 from pathlib import Path
 
@@ -10,30 +10,31 @@ NAME_LENGTH = 8  # hex digits of a training run's fingerprint in the name
 
 
 class CheckpointGoneError(PipelineError):
-    """No such checkpoint is on disk."""
+    """The checkpoint is not on disk."""
 
 
 def saved_steps(store: Store) -> list[str]:
-    """The names of the whole checkpoints on disk, run by run."""
-    found = sorted((store.root / RUNS).glob("*/checkpoints/step-*/manifest.json"))
-    return [
-        f"{path.parents[2].name[:NAME_LENGTH]}-{path.parent.name.removeprefix('step-')}" for path in found
+    """The names of the complete checkpoints on disk, ordered by run and step."""
+    complete = [
+        (path.parents[1].name, path.name.removeprefix("step-")) for path in _complete(store, "*", "*")
     ]
+    return [f"{run[:NAME_LENGTH]}-{step}" for run, step in complete]
 
 
 def checkpoint_path(store: Store, name: str) -> Path:
-    """Where a checkpoint is. Raises CheckpointGoneError when it was deleted, as all but the newest
-    `keep_last` are, or never was.
+    """The directory of a checkpoint. Raises CheckpointGoneError when it was deleted, as all but the newest
+    `keep_last` are, or never existed.
     """
     run, _, step = name.rpartition("-")
-    found = (
-        sorted((store.root / RUNS).glob(f"{run}*/checkpoints/step-{step}/manifest.json"))
-        if run.isalnum() and step.isdigit()
-        else []
-    )
-    if not found:
+    paths = _complete(store, f"{run}*", step) if run.isalnum() and step.isdigit() else []
+    if not paths:
         kept = ", ".join(saved_steps(store)[-5:]) or "none"
         raise CheckpointGoneError(
-            f"checkpoint {name!r} is not on disk: `checkpoint.keep_last` says how many stay. There are {kept}"
+            f"checkpoint {name!r} is not on disk: `checkpoint.keep_last` sets how many stay. On disk: {kept}"
         )
-    return found[0].parent
+    return paths[0]
+
+
+def _complete(store: Store, run: str, step: str) -> list[Path]:
+    manifests = (store.root / RUNS).glob(f"{run}/checkpoints/step-{step}/manifest.json")
+    return sorted(manifest.parent for manifest in manifests)

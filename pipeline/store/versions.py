@@ -1,10 +1,10 @@
 """Versions on disk: fingerprints, manifests, atomic publishing.
 
-<root>/<key>/<fingerprint>/manifest.json    written last; a directory under this name is whole
+<root>/<key>/<fingerprint>/manifest.json    written last: a directory with this name is complete
 <root>/<key>/<fingerprint>/<table>/<part>   the files that the manifest lists
-<root>/<key>/.<fingerprint>.reports/        what was found out about a version since; beside it, so that it
-can be given away as it is <root>/<key>/.<fingerprint>.partial/        work in progress; whole parts in it
-survive a kill <root>/<key>/current                        the fingerprint of the version in use
+<root>/<key>/.<fingerprint>.reports/        reports made later, outside of the version, which never changes
+<root>/<key>/.<fingerprint>.partial/        work in progress; its finished parts survive a kill
+<root>/<key>/current                        the fingerprint of the version in use
 """
 
 import fcntl
@@ -36,7 +36,7 @@ RECORDED_TOOLS = ("groundwork", "numpy", "numba", "pyarrow", "tokenizers", "torc
 
 
 class StoreError(PipelineError):
-    """Something expected in the store is not there or not whole."""
+    """Something expected in the store is missing or incomplete."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class File:
         return cls(path.relative_to(directory).as_posix(), path.stat().st_size, file_sha256(path))
 
     def is_whole(self, directory: Path) -> bool:
-        """Whether the file is there at its full size."""
+        """Whether the file exists with its full size."""
         path = directory / self.path
         return path.exists() and path.stat().st_size == self.bytes
 
 
 @dataclass(frozen=True)
 class Part:
-    """The unit of work: one file per table, made from `fingerprint`, with its counts."""
+    """The unit of work: one file per table. `fingerprint`: of its inputs, code and parameters."""
 
     name: str
     fingerprint: str
@@ -75,17 +75,13 @@ class Part:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Part":
-        return cls(
-            record["name"],
-            record["fingerprint"],
-            {table: File(**file) for table, file in record["files"].items()},
-            record["counts"],
-        )
+        files = {table: File(**file) for table, file in record["files"].items()}
+        return cls(record["name"], record["fingerprint"], files, record["counts"])
 
 
 @dataclass(frozen=True)
 class Version:
-    """A published, whole version of `key`."""
+    """A published version of `key`."""
 
     key: str
     path: Path
@@ -98,9 +94,7 @@ class Version:
 
     @property
     def data_version(self) -> str:
-        """sha256 over the content hashes of the parts: the same bytes have the same data version,
-        whatever made them.
-        """
+        """sha256 over the content hashes of the parts: the same bytes have the same data version."""
         return self.manifest["data_version"]
 
     @property
@@ -109,7 +103,7 @@ class Version:
 
     @property
     def seconds(self) -> float:
-        """How long the work took when it was done."""
+        """How long making it took."""
         return self.manifest["seconds"]
 
     @cached_property
@@ -127,27 +121,27 @@ class Version:
         return [self.file(part, table) for part in self.parts if table in part.files]
 
     def report(self, name: str, made_from: Any, make: Callable[[], Any]) -> Any:
-        """What `make` says of this version, as JSON gives it back: made once and kept with the version, and
-        again for another `made_from`.
+        """The result of `make`, through JSON. It is stored with the version and made again when `made_from`
+        changes.
         """
         path, wanted = reports_on(self.path) / f"{name}.json", fingerprint(made_from)
         if path.exists():
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            if kept["fingerprint"] == wanted:
-                return kept["report"]
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if stored["fingerprint"] == wanted:
+                return stored["report"]
         content = json.dumps({"fingerprint": wanted, "report": make()})
         write_atomically(path, content)
         return json.loads(content)["report"]
 
 
 def reports_on(version: Path) -> Path:
-    """The directory of what was found out about the version at this path."""
+    """The directory of the reports on the version at this path."""
     return version.with_name(f".{version.name}.reports")
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is about to be made, and from what: its fingerprint names the version."""
+    """What to make, and from what. Its fingerprint is the name of the version."""
 
     key: str
     code_version: str
@@ -156,31 +150,19 @@ class Work:
 
     @cached_property
     def fingerprint(self) -> str:
-        return fingerprint(
-            {
-                "stage": self.key,
-                "code_version": self.code_version,
-                "params": self.params,
-                "inputs": self.inputs,
-            }
-        )
+        return fingerprint(self._recipe | {"inputs": self.inputs})
 
     def part_fingerprint(self, inputs: Sequence[str]) -> str:
-        """Names a part by what makes it: an unchanged part is recognised in an older version, whatever
-        changed around it.
-        """
-        return fingerprint(
-            {
-                "stage": self.key,
-                "code_version": self.code_version,
-                "params": self.params,
-                "part_inputs": list(inputs),
-            }
-        )
+        """The fingerprint of a part, by which an unchanged part is recognised in an older version."""
+        return fingerprint(self._recipe | {"part_inputs": list(inputs)})
+
+    @property
+    def _recipe(self) -> dict[str, Any]:
+        return {"stage": self.key, "code_version": self.code_version, "params": self.params}
 
 
 class Store:
-    """A directory of versions. Readers see a whole version or none."""
+    """A directory of versions. Readers see a complete version or none."""
 
     def __init__(self, root: Path):
         self.root = root
@@ -188,36 +170,33 @@ class Store:
     def directory(self, key: str) -> Path:
         if not KEY.fullmatch(key):
             raise StoreError(
-                f"{key!r} cannot name anything in the store: letters, digits, '_', '-' and '.' between "
-                "slashes"
+                f"{key!r} is not a valid key: use letters, digits, '_', '-' and '.' between single slashes"
             )
         return self.root / key
 
     def has(self, key: str) -> bool:
-        """Whether a version of `key` was ever made."""
+        """Whether `key` has a version in use."""
         return (self.directory(key) / "current").exists()
 
     def current(self, key: str) -> Version:
         """The version in use. Raises StoreError when the asset was never made."""
-        pointer = self.directory(key) / "current"
         if not self.has(key):
             raise StoreError(f"{key} has not been made yet: materialize it first")
-        return self.open(key, pointer.read_text().strip())
+        return self.open(key, (self.directory(key) / "current").read_text().strip())
 
     def before(self, version: Version) -> Version | None:
-        """The version of the same key that was made last before this one, if it is still there."""
-        made = {
-            path: path.stat().st_mtime_ns for path in self.directory(version.key).glob("[!.]*/manifest.json")
-        }
-        earlier = [path for path, when in made.items() if when < made[version.path / "manifest.json"]]
-        return self.open(version.key, max(earlier, key=made.__getitem__).parent.name) if earlier else None
+        """The last version of the same key that was made before this one and is still on disk."""
+        manifests = self.directory(version.key).glob("[!.]*/manifest.json")
+        made = {path.parent.name: path.stat().st_mtime_ns for path in manifests}
+        earlier = [name for name, when in made.items() if when < made[version.path.name]]
+        return self.open(version.key, max(earlier, key=made.__getitem__)) if earlier else None
 
     def in_use_since(self, key: str) -> int:
-        """When the version in use became it, in nanoseconds since 1970; it may have been made long before."""
+        """When the version in use was taken into use, in nanoseconds since 1970. It may be much older."""
         return (self.directory(key) / "current").stat().st_mtime_ns
 
     def find(self, work: Work) -> Version | None:
-        """The version that this work would make, if it is there with every file at its full size."""
+        """The version that this work would make, if it exists with every file at its full size."""
         path = self.directory(work.key) / work.fingerprint[:NAME_LENGTH]
         if not (path / "manifest.json").exists():
             return None
@@ -225,7 +204,7 @@ class Store:
         return version if all(part.is_whole(path) for part in version.parts) else None
 
     def reuse(self, work: Work) -> Version | None:
-        """As `find`; what is found becomes the version in use."""
+        """As `find`, and makes the version the one in use."""
         version = self.find(work)
         if version:
             self._point(version)
@@ -233,9 +212,9 @@ class Store:
 
     @contextmanager
     def making(self, work: Work) -> Iterator["Version | Draft"]:
-        """The version itself when it is there already, else a draft to fill and publish.
+        """Yields the version if it exists already, else a draft to fill and publish.
 
-        One process at a time per key: a second one waits, and the lock dies with its holder.
+        Takes the lock of the key: a second process waits. The lock ends with the process that holds it.
         """
         directory = self.directory(work.key)
         directory.mkdir(parents=True, exist_ok=True)
@@ -245,7 +224,7 @@ class Store:
 
     @contextmanager
     def idle(self, key: str) -> Iterator[bool]:
-        """Whether nobody is making `key`; if so, nobody can while this is held."""
+        """Yields whether no process is making `key`. If so, none can start before this exits."""
         with (self.directory(key) / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -255,32 +234,31 @@ class Store:
                 yield True
 
     def open(self, key: str, name: str, reused: bool = False) -> Version:
-        """The version in the directory `name` of `key`. Raises StoreError when it is not whole."""
+        """The version in the directory `name` of `key`. Raises StoreError when it is incomplete."""
         path = self.directory(key) / name
         try:
             manifest = json.loads((path / "manifest.json").read_text())
         except (OSError, json.JSONDecodeError) as error:
             raise StoreError(
-                f"{path} is not a whole version ({error}): delete it and materialize {key} again"
+                f"{path} is not a complete version ({error}): delete it and materialize {key} again"
             ) from error
         return Version(key, path, manifest, reused)
 
     def _point(self, version: Version) -> None:
         pointer = self.directory(version.key) / "current"
-        if pointer.exists() and pointer.read_text().strip() == version.path.name:
-            return
-        write_atomically(pointer, version.path.name + "\n")
+        if not pointer.exists() or pointer.read_text().strip() != version.path.name:
+            write_atomically(pointer, version.path.name + "\n")
 
 
 def default_store() -> Store:
-    """GROUNDWORK_STORE, else `store` beside Dagster's own records."""
+    """The store at GROUNDWORK_STORE, else `store` in Dagster's home."""
     home = Path(os.environ.get("DAGSTER_HOME") or Path(__file__).parents[2] / "dagster_home")
     return Store(Path(os.environ.get(STORE_VARIABLE) or home / "store").absolute())
 
 
 class Draft:
-    """A version in the making. Parts are whole or absent at any moment; `publish` makes the version
-    visible at once.
+    """A version in the making. A part is complete or absent at any moment; `publish` makes the version
+    visible atomically.
     """
 
     def __init__(self, store: Store, work: Work):
@@ -291,8 +269,8 @@ class Draft:
         self.path.mkdir(exist_ok=True)
 
     def finished(self, name: str, part_fingerprint: str) -> Part | None:
-        """The part if an earlier, interrupted attempt finished it, or if the current version holds the very
-        same part (hard-linked, not copied).
+        """The part if an interrupted attempt finished it, or if the version in use holds the same part, which
+        is then hard-linked.
         """
         record = self._record(name)
         if record.exists():
@@ -312,7 +290,7 @@ class Draft:
         return part
 
     def keep(self, part: Part) -> None:
-        """Records a part whose files are complete."""
+        """Records a finished part, so that it survives a kill."""
         write_atomically(self._record(part.name), json.dumps(asdict(part)))
 
     def forget(self, part: Part) -> None:
@@ -320,7 +298,7 @@ class Draft:
         self._record(part.name).unlink(missing_ok=True)
 
     def publish(self, parts: Sequence[Part], counts: dict[str, int] | None = None) -> Version:
-        """Writes the manifest, renames the directory to its final name and makes it the current version."""
+        """Writes the manifest, renames the directory to its final name and makes it the version in use."""
         ordered = sorted(parts, key=lambda part: part.name)
         manifest = {
             "key": self.work.key,
@@ -338,11 +316,11 @@ class Draft:
         self._remove_strays(ordered)
         write_atomically(self.path / "manifest.json", json.dumps(manifest, indent=1))
         final = self.path.with_name(self.work.fingerprint[:NAME_LENGTH])
-        if final.exists():  # found incomplete by `find`: a file was deleted or cut
+        if final.exists():  # `find` rejected it: a file was deleted or truncated
             shutil.rmtree(final)
             shutil.rmtree(reports_on(final), ignore_errors=True)
         rename_directory(self.path, final)
-        # kept until now, so that a kill just before the rename loses nothing
+        # Deleted only now, so that a kill just before the rename loses no part.
         shutil.rmtree(final / ".parts", ignore_errors=True)
         version = Version(self.work.key, final, manifest)
         self.store._point(version)
@@ -370,7 +348,7 @@ def _wait_for(lock: IO[str], key: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        log.info("%s: another run is making it, waiting for that", key)
+        log.info("%s: another process is making it, waiting for that process", key)
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
@@ -380,7 +358,7 @@ def _tool_versions() -> dict[str, str]:
 
 
 def total_counts(parts: Sequence[Part]) -> dict[str, int]:
-    """Counts summed over parts, keys in order of first appearance."""
+    """Counts summed over parts, in order of first appearance."""
     totals: dict[str, int] = {}
     for part in parts:
         for name, count in part.counts.items():
