@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +27,12 @@ class PartTask:
     fingerprint: str
     inputs: tuple[Path, ...]
     bytes: int
+
+
+class PartFunction(Protocol):
+    """Writes the files of one part below `directory` and returns the part."""
+
+    def __call__(self, task: PartTask, directory: Path) -> Part: ...
 
 
 @dataclass(frozen=True)
@@ -58,12 +65,11 @@ def derive(
     engine: Engine,
     work: Work,
     tasks: Sequence[PartTask],
-    function: Callable[[PartTask, Path], Part],
+    function: PartFunction,
     watch: Callable[[Sequence[Part], Draft], None] | None = None,
     slower: int = 1,
 ) -> Version:
-    """Makes the version of `work`, or finds it. `function(task, directory)` writes the files of one part
-    below `directory` and returns the part.
+    """Makes the version of `work` with `function`, or finds it.
 
     `watch` gets the parts finished so far after each part; an exception from it ends the work before anything
     is published. `slower`: how many times the engine's usual seconds per byte `function` takes.

@@ -111,7 +111,8 @@ def _sign_part(task: PartTask, directory: Path, params: dedup.DedupParams) -> Pa
             keys.append(dedup.band_keys(signed, params)[first])
             counts["documents"] += batch.num_rows
             counts["truncated"] += pc.sum(signed.column("truncated")).as_py()
-    runs = _write_runs(directory, task.name, *map(np.concatenate, (exact, rows, keys)))
+    columns = np.concatenate(exact), np.concatenate(rows), np.concatenate(keys)
+    runs = _write_runs(directory, task.name, *columns)
     return Part(task.name, task.fingerprint, writer.files | {"runs": runs}, counts)
 
 
