@@ -1,6 +1,4 @@
-"""In and out of Hugging Face's format: names and layouts are the same, so tensors are copied, never
-permuted.
-"""
+"""Import and export in Hugging Face's format: names and layouts are the same, so tensors are only copied."""
 
 from trainer.hf.check import check_export, check_with_transformers
 from trainer.hf.config import config_json, model_config, read_config

@@ -1,6 +1,4 @@
-"""Whether an exported model is read back as what it was made from, and computes the same in
-`transformers`.
-"""
+"""Checks that an exported model computes the same as the trained one, here and in `transformers`."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -14,14 +12,14 @@ from trainer.model.llama import Cache, Llama
 from trainer.system.errors import TrainerError
 
 TOKENS = 64
-# Of logits in fp32, as a share of the largest.
+# Between logits in fp32, as a share of the largest.
 ALLOWED_DIFFERENCE = 1e-4
 
 
 @dataclass(frozen=True)
 class ExportCheck:
-    """What was read, whether all of it is finite, and how far its logits are from the reference's at most;
-    None without a reference.
+    """What was read, whether all of it is finite, and the largest `difference` of its logits from the
+    reference's; None without a reference.
     """
 
     tensors: int
@@ -36,35 +34,32 @@ class ExportCheck:
 
 
 def check_export(model: Llama, directory: Path) -> None:
-    """TrainerError when what is read from `directory` does not compute the logits of `model`. Takes the
-    memory of a second model.
+    """Raises TrainerError when the export in `directory` does not compute the logits of `model`.
+
+    Takes the memory of a second model.
     """
-    again = load_model(directory, model.lm_head.weight.device)
-    found = _compare(again, _logits(model, _tokens(again)))
-    if not found.passed:
+    exported = load_model(directory, model.lm_head.weight.device)
+    result = _compare(exported, _logits(model, _tokens(exported)))
+    if not result.passed:
         raise TrainerError(
-            f"{directory}: the exported model's logits differ from the trained one's by "
-            f"{found.difference:g}; do not use it"
+            f"{directory}: the logits of the export differ from those of the trained model by "
+            f"{result.difference:g}, more than {result.allowed_difference:g}; do not use this export"
         )
 
 
 def check_with_transformers(directory: Path) -> ExportCheck:
-    """The reference is what `transformers` makes of the same files, where it is installed and knows such
-    a model.
-    """
-    ours = load_model(directory, torch.device("cpu"))
-    comparable = find_spec("transformers") and not ours.config.not_stock
-    return _compare(ours, _logits_of_transformers(directory, _tokens(ours)) if comparable else None)
+    """Compares with `transformers`, where it is installed and supports the model."""
+    model = load_model(directory, torch.device("cpu"))
+    comparable = find_spec("transformers") and not model.config.not_stock
+    return _compare(model, _logits_of_transformers(directory, _tokens(model)) if comparable else None)
 
 
 def _compare(model: Llama, reference: torch.Tensor | None) -> ExportCheck:
     tensors = weights(model).values()
     difference, largest = None, 0.0
     if reference is not None:
-        difference, largest = (
-            (_logits(model, _tokens(model)) - reference).abs().max().item(),
-            reference.abs().max().item(),
-        )
+        difference = (_logits(model, _tokens(model)) - reference).abs().max().item()
+        largest = reference.abs().max().item()
     return ExportCheck(
         tensors=len(tensors),
         parameters=sum(tensor.numel() for tensor in tensors),
@@ -75,16 +70,13 @@ def _compare(model: Llama, reference: torch.Tensor | None) -> ExportCheck:
 
 
 def _tokens(model: Llama) -> torch.Tensor:
-    return (
-        torch.arange(min(TOKENS, model.max_length), device=model.lm_head.weight.device)[None]
-        * 37
-        % model.vocab_size
-    )
+    numbers = torch.arange(min(TOKENS, model.max_length), device=model.lm_head.weight.device)
+    return numbers[None] * 37 % model.vocab_size
 
 
 @torch.no_grad()
 def _logits(model: Llama, tokens: torch.Tensor) -> torch.Tensor:
-    # With a cache, blocks run as they are written, so no other shape is compiled.
+    # With a cache, blocks run uncompiled, so that no other shape is compiled.
     return model.logits(model(tokens, cache=Cache())).float()
 
 
@@ -92,7 +84,6 @@ def _logits(model: Llama, tokens: torch.Tensor) -> torch.Tensor:
 def _logits_of_transformers(directory: Path, tokens: torch.Tensor) -> torch.Tensor:
     from transformers import AutoModelForCausalLM
 
-    logits: torch.Tensor = (
-        AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()(tokens).logits
-    )
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+    logits: torch.Tensor = model(tokens).logits
     return logits

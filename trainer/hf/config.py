@@ -1,4 +1,4 @@
-"""config.json and the shape it stands for, both ways."""
+"""Conversion between ModelConfig and config.json."""
 
 import json
 from pathlib import Path
@@ -6,21 +6,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainer.config import ModelConfig
+from trainer.config import ModelConfig, format_validation_error
 from trainer.system.errors import TrainerError
 
-# A model that no stock architecture computes: a name that transformers refuses, and the settings that
-# config.json has for it alone.
+# The model_type for what no architecture in transformers computes, so that transformers refuses it, and the
+# keys that config.json has for it only.
 OWN = "groundwork"
 _OWN_KEYS = {
     "final_logit_softcapping": "logit_soft_cap",
     "attention_sinks": "attention_sinks",
     "qk_norm": "qk_norm",
 }
-# What transformers takes where config.json does not say.
+# The defaults of transformers where config.json has no value.
 _DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}, OWN: {}}
-# Variants of the two families that this model does not compute: the key, and the values that mean it is not
-# used.
+# Keys of the two families that our model does not support, and the values that turn them off.
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "attention_bias": (False, None),
     "mlp_bias": (False, None),
@@ -34,9 +33,7 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 def config_json(
     config: ModelConfig, vocab_size: int, seq_len: int, bot_id: int, eot_id: int
 ) -> dict[str, Any]:
-    """config.json of a Llama, of a Qwen3 when queries and keys are normalised, or of neither:
-    ModelConfig.not_stock.
-    """
+    """config.json of a Llama, of a Qwen3 (with `qk_norm`), or of our own type (ModelConfig.not_stock)."""
     architecture, family = ("Qwen3ForCausalLM", "qwen3") if config.qk_norm else ("LlamaForCausalLM", "llama")
     own: dict[str, Any] = {}
     if config.not_stock:
@@ -72,34 +69,32 @@ def config_json(
 
 
 def read_config(directory: Path) -> dict[str, Any]:
-    """config.json of a model's directory. TrainerError when it is not there or not a JSON object."""
+    """config.json of a model's directory. Raises TrainerError when it is missing or not a JSON object."""
     path = directory / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise TrainerError(f"{path}: cannot be read: {error}") from error
     if not isinstance(config, dict):
-        raise TrainerError(f"{path}: must hold a JSON object")
+        raise TrainerError(f"{path}: is not a JSON object")
     return config
 
 
 def model_config(directory: Path) -> ModelConfig:
-    """The shape of the model in `directory`, of the Llama or Qwen3 family. TrainerError names what this model
-    does not compute.
-    """
+    """The shape of the model in `directory`. Raises TrainerError with the setting that our model lacks."""
     path, values = directory / "config.json", read_config(directory)
     family = values.get("model_type")
     if family not in _DEFAULTS:
         raise TrainerError(
-            f"{path}: model_type {family!r} is not supported; there are {', '.join(_DEFAULTS)}"
+            f"{path}: model_type {family!r} is not supported; use one of {', '.join(_DEFAULTS)}"
         )
     values = {**_DEFAULTS[family], **values}
     own = {field: values.get(key) for key, field in _OWN_KEYS.items()} if family == OWN else {}
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
     for key, unused in _UNSUPPORTED.items():
-        found = rope.get(key, values.get(key))
-        if found not in unused:
-            raise TrainerError(f"{path}: {key} {found!r} is not supported")
+        value = rope.get(key, values.get(key))
+        if value not in unused:
+            raise TrainerError(f"{path}: {key} {value!r} is not supported; use a model without it")
     shape = {
         "n_layers": values.get("num_hidden_layers"),
         "d_model": values.get("hidden_size"),
@@ -117,23 +112,15 @@ def model_config(directory: Path) -> ModelConfig:
     try:
         return ModelConfig.model_validate({key: value for key, value in shape.items() if value is not None})
     except ValidationError as error:
-        problems = [
-            f"{'.'.join(map(str, problem['loc']))} {problem['msg'].removeprefix('Value error, ')}".strip()
-            for problem in error.errors()
-        ]
-        raise TrainerError(f"{path}: is not a shape of this model: {'; '.join(problems)}") from error
+        raise TrainerError(f"{path}: invalid model shape: {format_validation_error(error)}") from error
 
 
 def _rope_scaling(rope: dict[str, Any], max_position_embeddings: int | None) -> dict[str, Any] | None:
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind == "default":
         return None
-    known = (
-        {"original_max_position_embeddings": max_position_embeddings} if kind in ("llama3", "yarn") else {}
-    )
-    given = {
-        key: value
-        for key, value in rope.items()
-        if key not in ("type", "rope_theta", "partial_rotary_factor") and value is not None
-    }
-    return {**known, **given, "rope_type": kind}
+    unused = ("type", "rope_theta", "partial_rotary_factor")
+    scaling = {key: value for key, value in rope.items() if key not in unused and value is not None}
+    if kind in ("llama3", "yarn"):
+        scaling.setdefault("original_max_position_embeddings", max_position_embeddings)
+    return {**scaling, "rope_type": kind}

@@ -1,4 +1,4 @@
-"""A trained model as a directory that transformers opens, and back."""
+"""Exports a model to a directory that `transformers` opens, and loads it again."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_ma
 
 
 def export(model: Llama, tokenizer: Path, bot_id: int, eot_id: int, destination: Path) -> None:
-    """A directory that `AutoModelForCausalLM`, `AutoModel` and `AutoTokenizer` open."""
+    """Writes a directory that `AutoModelForCausalLM`, `AutoModel` and `AutoTokenizer` open."""
     destination.mkdir(parents=True)
     save_file(weights(model), destination / SINGLE, metadata={"format": "pt"})
     config = config_json(model.config, model.vocab_size, model.max_length, bot_id, eot_id)
@@ -35,7 +35,7 @@ def export(model: Llama, tokenizer: Path, bot_id: int, eot_id: int, destination:
 
 
 def load_model(directory: Path, device: torch.device) -> Llama:
-    """The model of a directory, ready to run on `device`."""
+    """Loads the model of a directory for inference on `device`."""
     config, shape = read_config(directory), model_config(directory)
     seq_len = config["max_position_embeddings"]
     with torch.device("meta"):

@@ -1,4 +1,4 @@
-"""Weights to go on from: where they are, whether they fit, and what identifies them."""
+"""Pretrained weights: finds them, checks that they fit, and identifies them."""
 
 import hashlib
 import json
@@ -22,7 +22,10 @@ class Pretrained:
 
     @classmethod
     def find(cls, source: PretrainedConfig, model: ModelConfig, data: DataConfig) -> "Pretrained":
-        """TrainerError when the weights cannot be had, or do not fit `model` or the vocabulary of `data`."""
+        """Finds the weights, downloading them if need be, and checks them.
+
+        Raises TrainerError when they cannot be read, or do not fit `model` or the vocabulary of `data`.
+        """
         directory = _locate(source)
         _check_shape(directory, model)
         _check_vocabulary(directory, data)
@@ -48,21 +51,22 @@ def _locate(source: PretrainedConfig) -> Path:
         )
     except (OSError, ValueError) as error:
         raise TrainerError(
-            f"training.pretrained: {source.repo} at {source.revision} cannot be fetched from the hub: {error}"
+            f"training.pretrained: {source.repo} at {source.revision} cannot be downloaded from the Hugging "
+            f"Face hub: {error}"
         ) from error
 
 
 def _check_shape(directory: Path, model: ModelConfig) -> None:
-    found = model_config(directory)
-    if found != model:
-        theirs, ours = found.model_dump(mode="json"), model.model_dump(mode="json")
-        changes = ", ".join(
-            f"{key}: {json.dumps(theirs[key])} (is {json.dumps(ours[key])})"
-            for key in theirs
-            if theirs[key] != ours[key]
-        )
+    theirs, ours = model_config(directory).model_dump(mode="json"), model.model_dump(mode="json")
+    changes = [
+        f"{key}: {json.dumps(theirs[key])} (now {json.dumps(ours[key])})"
+        for key in theirs
+        if theirs[key] != ours[key]
+    ]
+    if changes:
         raise TrainerError(
-            f"{directory / 'config.json'}: training.model must have the pretrained model's shape: {changes}"
+            f"{directory / 'config.json'}: training.model must have the pretrained model's shape; set "
+            f"{', '.join(changes)}"
         )
 
 
@@ -70,8 +74,8 @@ def _check_vocabulary(directory: Path, data: DataConfig) -> None:
     rows = read_config(directory).get("vocab_size", 0)
     if data.vocab_size > rows:
         raise TrainerError(
-            f"{directory}: has {rows} tokens, the data's tokenizer {data.vocab_size}; tokenize the data with "
-            "the model's own tokenizer"
+            f"{directory}: the model has {rows} tokens, but the data's tokenizer has {data.vocab_size}; "
+            "tokenize the data with the model's own tokenizer"
         )
     path = directory / "tokenizer.json"
     if not path.is_file():
@@ -82,7 +86,6 @@ def _check_vocabulary(directory: Path, data: DataConfig) -> None:
     for token, number in ours.items():
         if theirs.get(token) != number:
             raise TrainerError(
-                f"{path}: token {token!r} is {theirs.get(token, 'unknown')} there and {number} in "
-                f"{data.tokenizer}; "
-                "tokenize the data with the model's own tokenizer"
+                f"{path}: token {token!r} has id {theirs.get(token, 'none')}, but {number} in "
+                f"{data.tokenizer}; tokenize the data with the model's own tokenizer"
             )

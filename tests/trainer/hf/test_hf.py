@@ -134,7 +134,7 @@ def test_an_export_that_computes_something_else_is_found(tmp_path: Path, corpus_
     hf.check_export(model, tmp_path / "hf")
     path = tmp_path / "hf" / "config.json"
     path.write_text(path.read_text().replace("10000.0", "20000.0"))
-    with pytest.raises(TrainerError, match="logits differ from the trained one's"):
+    with pytest.raises(TrainerError, match="logits of the export differ from those of the trained model by"):
         hf.check_export(model, tmp_path / "hf")
 
 

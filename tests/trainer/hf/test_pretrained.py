@@ -106,17 +106,17 @@ def test_the_identity_of_weights_is_their_content(config: RunConfig, tmp_path: P
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"model_type": "mistral"}, "model_type 'mistral' is not supported; there are llama, qwen3"),
+        ({"model_type": "mistral"}, "model_type 'mistral' is not supported; use one of llama, qwen3"),
         ({"attention_bias": True}, "attention_bias True is not supported"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
         ({"use_sliding_window": True}, "use_sliding_window True is not supported"),
         (
             {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
-            "rope_scaling .*'dynamic'",
+            "rope_scaling: .*'dynamic'",
         ),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
-        ({"num_hidden_layers": 3}, r"must have the pretrained model's shape: n_layers: 3 \(is 2\)"),
-        ({"vocab_size": 200}, "has 200 tokens, the data's tokenizer 300"),
+        ({"num_hidden_layers": 3}, r"must have the pretrained model's shape; set n_layers: 3 \(now 2\)"),
+        ({"vocab_size": 200}, "the model has 200 tokens, but the data's tokenizer has 300"),
     ],
 )
 def test_what_would_be_computed_otherwise_is_refused_by_name(
@@ -135,7 +135,7 @@ def test_another_tokenizer_than_the_datas_is_refused(config: RunConfig, tmp_path
     (tmp_path / "from" / "tokenizer.json").write_text(text, encoding="utf-8")
     find(config, tmp_path / "from", ours("llama", False))
     (tmp_path / "from" / "tokenizer.json").write_text(text.replace("[EOT]", "[END]"), encoding="utf-8")
-    with pytest.raises(TrainerError, match=r"token '\[EOT\]' is unknown there and 3 in"):
+    with pytest.raises(TrainerError, match=r"token '\[EOT\]' has id none, but 3 in"):
         find(config, tmp_path / "from", ours("llama", False))
 
 
@@ -147,6 +147,6 @@ def test_files_that_are_missing_or_cut_short_are_named(config: RunConfig, tmp_pa
         hf.load_model(tmp_path / "from", torch.device("cpu"))
     weights.rename(weights.with_name("pytorch_model.bin"))
     with pytest.raises(
-        TrainerError, match=r"holds neither model\.safetensors nor .*; other formats are not read"
+        TrainerError, match=r"holds neither model\.safetensors nor .*; convert other formats to safetensors"
     ):
         find(config, tmp_path / "from", ours("llama", False))
