@@ -1,4 +1,4 @@
-"""The code location: the graph of the recipe in use, its jobs and its resources. Nothing but composition."""
+"""The Dagster code location: puts together the assets, jobs, sensors and resources of the recipe in use."""
 
 import gc
 from typing import Any
@@ -38,30 +38,31 @@ model = [pretrained_model_asset(recipe), evaluation_asset(), exported_model_asse
 
 evaluated = checkpoint_evaluation_asset()
 
-# `console` in the terminal instead of Dagster's own format, and the recipe's main settings to change in the
-# Launchpad.
+# The log format of `console` in the terminal, and the recipe's main settings as fields of the Launchpad.
 CONFIG: dict[str, Any] = {"loggers": {"console": {"config": {}}}, "resources": launchpad(recipe)}
 jobs = [
     dg.define_asset_job(
         "pretrain",
         [*to_shards, *model],
         config=CONFIG,
-        description="Everything that is out of date, then training.",
+        description="Updates everything that is out of date, then trains.",
     ),
-    dg.define_asset_job("corpus", to_dedup, config=CONFIG, description="Every corpus up to dedup."),
+    dg.define_asset_job(
+        "corpus", to_dedup, config=CONFIG, description="Updates every corpus up to deduplication."
+    ),
     dg.define_asset_job(
         "retokenize",
         to_shards,
         config=CONFIG,
-        description="Corpora to token shards, with the tokenizer as it is.",
+        description="Updates the corpora and their token shards, and keeps the tokenizer.",
     ),
     dg.define_asset_job(
         "evaluate",
         [evaluated],
         config={"loggers": CONFIG["loggers"]},
-        # there can be many, and a training that is started again does not queue behind them
+        # there can be many, and a retried training run should not queue behind them
         tags={"dagster/priority": "-1"},
-        description="Evaluation of one saved step: choose it under Partition.",
+        description="Evaluates one saved step: choose it as the partition.",
     ),
 ]
 
@@ -76,10 +77,10 @@ defs = dg.Definitions(
     schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards], beside="evaluate")],
     resources={"workshop": PipelineResources()},
     loggers={"console": console},
-    # The stages use every core themselves; a process for each step would only cost its start.
+    # Each stage uses every core itself, so a process for each step would only add its start-up time.
     executor=dg.in_process_executor,
 )
 
-# All that was imported stays: the collector need not look through it again, half a second of a run in which
-# everything is up to date.
+# Exempts what was imported from garbage collection, which saves half a second of a run in which everything
+# is up to date.
 gc.freeze()

@@ -1,1 +1,1 @@
-"""One thin file for each part of the graph: wiring and metadata, no logic."""
+"""The Dagster assets, one thin file for each part of the graph: wiring and metadata, no logic."""

@@ -1,6 +1,4 @@
-"""How good a saved step is, on all held-out text: of any checkpoint on request, and of each new one by
-itself.
-"""
+"""Evaluates single checkpoints on all held-out text: any one on request, and each new one automatically."""
 
 import dagster as dg
 
@@ -17,7 +15,7 @@ KEY = dg.AssetKey(keys.CHECKPOINT_EVALUATION)
 
 
 def checkpoint_evaluation_asset() -> dg.AssetsDefinition:
-    """One entry for each checkpoint that was evaluated."""
+    """An asset with one entry for each evaluated checkpoint."""
 
     @dg.asset(
         key=KEY,
@@ -32,22 +30,21 @@ def checkpoint_evaluation_asset() -> dg.AssetsDefinition:
     @user_errors_as_failures
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         version = evaluate_flow.evaluate_checkpoint(workshop.store, context.partition_key)
-        found = evaluate_flow.read(version)
+        scores = evaluate_flow.read(version)
         figures = {
-            "bits per byte": found["bits_per_byte"],
-            "loss": found["loss"],
-            "held-out tokens": found["validation_tokens"],
+            "bits per byte": scores["bits_per_byte"],
+            "loss": scores["loss"],
+            "held-out tokens": scores["validation_tokens"],
         }
-        return materialized(
-            version, {**checkpoints.rounded(figures), "per corpus": checkpoints.per_corpus(found)}
-        )
+        facts = {**checkpoints.rounded(figures), "per corpus": checkpoints.per_corpus(scores)}
+        return materialized(version, facts)
 
     return _asset
 
 
 def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
-    """Waits while a training is under way: it validates as it goes, and its older checkpoints are about to be
-    deleted.
+    """Waits while a training run is in progress: it measures the validation loss itself, and its older
+    checkpoints are about to be deleted.
     """
 
     @dg.sensor(
@@ -55,27 +52,27 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
         job_name=job,
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Starts `evaluate` for each checkpoint that is kept once its training has ended.",
+        description="Starts `evaluate` for each checkpoint that is still there when training has ended.",
     )
     def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
         if any(_trains(run, training_job) for run in orphaned_runs.under_way(context.instance)):
-            return dg.SensorResult(skip_reason="a training is under way")
+            return dg.SensorResult(skip_reason="a training run is in progress")
         known = set(context.instance.get_dynamic_partitions(checkpoints.CHECKPOINTS.name or ""))
-        evaluated = context.instance.get_materialized_partitions(KEY)
-        found = [key for key in saved_steps(workshop.store) if key in known - evaluated]
-        # The run key is the checkpoint: one that cannot be evaluated is not tried over and over.
-        requests = [dg.RunRequest(run_key=key, partition_key=key) for key in found]
-        return (
-            dg.SensorResult(requests)
-            if requests
-            else dg.SensorResult(skip_reason="every checkpoint that is kept has been evaluated")
-        )
+        waiting = known - context.instance.get_materialized_partitions(KEY)
+        # The checkpoint is the run key, so that a failed evaluation is not repeated at every tick.
+        requests = [
+            dg.RunRequest(run_key=key, partition_key=key)
+            for key in saved_steps(workshop.store)
+            if key in waiting
+        ]
+        reason = None if requests else "every checkpoint on disk has been evaluated"
+        return dg.SensorResult(requests, skip_reason=reason)
 
     return _sensor
 
 
 def _trains(run: dg.DagsterRun, job: str) -> bool:
-    """Whether a run trains. A run of chosen assets has no job of ours: its selection decides."""
+    """Whether a run trains. An ad-hoc asset selection has no job name, so its selection decides."""
     if run.asset_selection:
         return dg.AssetKey(keys.PRETRAINED_MODEL) in run.asset_selection
     return run.job_name == job

@@ -1,4 +1,4 @@
-"""Each saved step as an entry of the `checkpoint` asset, recorded while training goes on."""
+"""Records each saved step as an entry of the `checkpoint` asset, while training continues."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ SCORES = {"loss": "training loss", "validation_loss": "validation loss", "bits_p
 
 
 def checkpoint_spec(recipe: Recipe) -> dg.AssetSpec:
-    """Never materialized by itself: training adds an entry for each step that it saves."""
+    """The asset `checkpoint`: training adds an entry for each saved step, nothing else materializes it."""
     return dg.AssetSpec(
         KEY,
         deps=[keys.TOKENIZER, *(asset_key(keys.token_shards(name)) for name in recipe.corpus_names)],
@@ -26,8 +26,8 @@ def checkpoint_spec(recipe: Recipe) -> dg.AssetSpec:
         group_name="model",
         kinds={"pytorch"},
         code_version=train_flow.VERSION,
-        description="One entry for each saved step of each training run, with the data that it was made "
-        "from.",
+        description="One entry for each saved step of each training run, with its scores, its text samples "
+        "and the data that it was trained on.",
     )
 
 
@@ -37,8 +37,8 @@ def record(
     message: Mapping[str, Any],
     samples: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Adds the entry of a checkpoint that the trainer reports, with what it writes; one recorded already with
-    the same content is left alone.
+    """Adds the entry of a checkpoint that the trainer reports, with its text samples, unless it is recorded
+    already with the same content.
     """
     key = f"{run.name}-{message['step']:08d}"
     context.instance.add_dynamic_partitions(CHECKPOINTS.name or "", [key])
@@ -74,30 +74,30 @@ def record(
 
 
 def _as_saved(run: train_flow.Run, message: Mapping[str, Any]) -> Checkpoint:
-    """The checkpoint's own lineage; what was planned for its step if it has been retired meanwhile."""
+    """The checkpoint with its own lineage, or with the planned lineage if it has been deleted meanwhile."""
     path = Path(message["path"])
     return read(path) if (path / "lineage.json").is_file() else planned(run.config, message["step"])
 
 
-def scores(found: Mapping[str, Any]) -> dict[str, float]:
-    """How good a model is, as far as that was looked at."""
-    return rounded({shown: found[name] for name, shown in SCORES.items() if found.get(name) is not None})
+def scores(message: Mapping[str, Any]) -> dict[str, float]:
+    """Those of the SCORES that were measured."""
+    return rounded({label: message[name] for name, label in SCORES.items() if message.get(name) is not None})
 
 
 def rounded(figures: Mapping[str, float]) -> dict[str, float]:
-    """To so many digits as a person compares."""
+    """Four decimals, as many as a person compares."""
     return {name: round(value, 4) for name, value in figures.items()}
 
 
 def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:
-    """What a model writes after each prompt."""
+    """The text that a model writes after each prompt."""
     return dg.MetadataValue.md(
         "\n\n".join(f"**{sample['prompt']}**\n\n```text\n{sample['text']}\n```" for sample in samples)
     )
 
 
 def per_corpus(evaluation: Mapping[str, Any]) -> dg.TableMetadataValue:
-    """How good a model is on each corpus."""
+    """The scores of a model on each corpus."""
     return dg.MetadataValue.table(
         [
             dg.TableRecord({"corpus": name, **rounded(numbers)})
@@ -106,35 +106,34 @@ def per_corpus(evaluation: Mapping[str, Any]) -> dg.TableMetadataValue:
     )
 
 
-def _lineage(one: Checkpoint) -> dict[str, Any]:
-    """What `python -m pipeline lineage` says, in short."""
-    recipe = one.lineage["recipe"]
-    rows = [_corpus(one, corpus["name"]) for corpus in recipe["corpora"]]
+def _lineage(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The output of `python -m pipeline lineage` in short."""
+    recipe = checkpoint.lineage["recipe"]
+    rows = [_corpus(checkpoint, corpus["name"]) for corpus in recipe["corpora"]]
+    libraries = ", ".join(f"{name} {version}" for name, version in checkpoint.libraries.items())
     return {
         "corpora": dg.MetadataValue.table([dg.TableRecord(row) for row in rows]),
         "recipe": dg.MetadataValue.json(recipe),
-        "code": one.lineage["git_commit"] or "not in a git checkout",
-        "libraries": ", ".join(f"{name} {version}" for name, version in one.libraries.items())
-        or "not known of a deleted step",
-        "lineage": f"python -m pipeline lineage {one.name}",
+        "code": checkpoint.lineage["git_commit"] or "unknown, not a git checkout",
+        "libraries": libraries or "unknown, the step was deleted",
+        "lineage": f"python -m pipeline lineage {checkpoint.name}",
     }
 
 
-def _corpus(one: Checkpoint, name: str) -> dict[str, str | int | float]:
-    """A corpus at that step: what it was read from, how many documents each stage left, what was trained on
-    until then.
+def _corpus(checkpoint: Checkpoint, name: str) -> dict[str, str | int | float]:
+    """A corpus at the step of a checkpoint: its source, the documents that each stage kept, and how much of
+    it was trained on by then.
     """
-    raw, quality, shards = (
-        one.lineage["assets"][key] for key in (keys.raw(name), keys.quality(name), keys.token_shards(name))
-    )
+    assets = checkpoint.lineage["assets"]
+    raw, quality, shards = assets[keys.raw(name)], assets[keys.quality(name)], assets[keys.token_shards(name)]
     return {
         "corpus": name,
         "raw": raw["data_version"][:12],
         "revision": raw["inputs"].get("revision", "-"),
         "documents": raw["counts"]["documents"],
         "kept by quality": quality["counts"]["kept"],
-        "kept by dedup": one.lineage["dedup"].get(name, {}).get("kept", 0),
+        "kept by dedup": checkpoint.lineage["dedup"].get(name, {}).get("kept", 0),
         "train tokens": shards["counts"]["train_tokens"],
-        "tokens until then": one.corpus_tokens.get(name, 0),
-        "epochs until then": round(one.epochs(name), 4),
+        "tokens until then": checkpoint.corpus_tokens.get(name, 0),
+        "epochs until then": round(checkpoint.epochs(name), 4),
     }

@@ -1,6 +1,6 @@
-"""The checks of pipeline.steps.checks as Dagster's.
+"""The checks of pipeline.steps.checks as Dagster asset checks.
 
-Each is part of its asset's step: a step of its own would take half as long again.
+Each runs inside the step of its asset, because a separate step would take half as long again.
 """
 
 import logging
@@ -27,7 +27,7 @@ def specs(key: str) -> list[dg.AssetCheckSpec]:
 
 
 def results(workshop: PipelineResources, version: Version) -> Iterator[dg.AssetCheckResult]:
-    """What the checks of a version find. A failure is logged, too."""
+    """Runs the checks of a version, and also logs each failure."""
     subject = Subject(version, workshop.store, workshop.recipe)
     return (_result(check, subject) for check in of_key(version.key))
 

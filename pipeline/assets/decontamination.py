@@ -1,4 +1,4 @@
-"""Evaluation sets, and the documents of each corpus that quote them."""
+"""The n-grams of the evaluation sets, and the documents of each corpus that quote them."""
 
 import dagster as dg
 
@@ -11,7 +11,7 @@ from pipeline.store import keys
 
 
 def decontamination_assets(recipe: Recipe) -> list[dg.AssetsDefinition]:
-    """None unless the recipe names evaluation sets."""
+    """One asset for the n-grams and one for each corpus; none if the recipe names no evaluation sets."""
     if recipe.decontamination is None:
         return []
     return [
@@ -26,7 +26,7 @@ def _ngrams(params: decontamination_flow.Decontamination) -> dg.AssetsDefinition
         group_name="mixture",
         kinds={"numba"},
         code_version=decontamination.VERSION,
-        description="The word n-grams of the evaluation sets, to look for in the corpora.",
+        description="The word n-grams of the evaluation sets, which are then searched for in the corpora.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
@@ -38,13 +38,9 @@ def _ngrams(params: decontamination_flow.Decontamination) -> dg.AssetsDefinition
             recipe.scrub,
             recipe.transform_chains,
         )
-        return materialized(
-            version,
-            {
-                "n-grams": version.counts["ngrams"],
-                "documents by set": breakdown(version.counts, "documents", "set"),
-            },
-        )
+        counts = version.counts
+        facts = {"n-grams": counts["ngrams"], "documents by set": breakdown(counts, "documents", "set")}
+        return materialized(version, facts)
 
     return _asset
 
@@ -56,17 +52,18 @@ def _contamination(params: decontamination_flow.Decontamination, corpus: str) ->
         group_name=corpus,
         kinds={"numba", "parquet"},
         code_version=decontamination.VERSION,
-        description="Documents that share words in a row with an evaluation set: which set, which words, "
-        "where.",
+        description="The documents that share a run of words with an evaluation set: which set, which words "
+        "and where.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
-        asked = workshop.recipe.decontamination or params
-        version = decontamination_flow.find(workshop.store, workshop.engine, corpus, asked)
-        found = {"contaminated": version.counts[decontamination_flow.REASON], "action": asked.action}
-        return materialized(
-            version,
-            {**found, "contaminated by set": breakdown(version.counts, decontamination_flow.REASON, "set")},
-        )
+        settings = workshop.recipe.decontamination or params
+        version = decontamination_flow.find(workshop.store, workshop.engine, corpus, settings)
+        facts = {
+            "contaminated": version.counts[decontamination_flow.REASON],
+            "action": settings.action,
+            "contaminated by set": breakdown(version.counts, decontamination_flow.REASON, "set"),
+        }
+        return materialized(version, facts)
 
     return _asset

@@ -1,6 +1,5 @@
-"""One decision for each document of all corpora: kept, or a duplicate of which."""
+"""Deduplicates all corpora: keeps each document, or removes it as a duplicate of another."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -31,60 +30,51 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
         kinds={"numba", "parquet"},
         code_version=dedup.VERSION,
         check_specs=checks.specs(keys.DEDUP),
-        description="Exact and MinHash-LSH duplicates across all corpora, each verified by its exact Jaccard "
-        "before it is removed.",
+        description="Exact and near duplicates across all corpora. MinHash-LSH finds candidates; a document "
+        "is removed only after its exact Jaccard similarity was computed.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
-        made = workshop.recipe
+        recipe, store = workshop.recipe, workshop.store
+        corpora = recipe.corpus_names
         version = dedup_flow.deduplicate(
-            workshop.store, workshop.engine, made.corpus_names, made.dedup, made.removes_contaminated
+            store, workshop.engine, corpora, recipe.dedup, recipe.removes_contaminated
         )
-        return materialized(
-            version,
-            {
-                **_facts(version.counts),
-                "quality's verdicts": reasons_table(
-                    {name: reasons(workshop.store.current(keys.quality(name))) for name in made.corpus_names}
-                ),
-                **_state(workshop.store, version, made.corpus_names),
-                **_pictures(workshop.store, version, made.corpus_names),
-            },
-            checks.results(workshop, version),
-        )
+        verdicts = {name: reasons(store.current(keys.quality(name))) for name in corpora}
+        facts = {
+            "kept": version.counts["kept"],
+            "removed": version.counts["removed"],
+            "removed by reason": breakdown(version.counts, "removed", "reason"),
+            "quality's verdicts": reasons_table(verdicts),
+            **_reusable(store, version, corpora),
+            **_pictures(store, version, corpora),
+        }
+        return materialized(version, facts, checks.results(workshop, version))
 
     return _asset
 
 
-def _facts(counts: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        "kept": counts["kept"],
-        "removed": counts["removed"],
-        "removed by reason": breakdown(counts, "removed", "reason"),
-    }
-
-
-def _state(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
-    """What the next run finds again, on disk."""
-    kept = {
+def _reusable(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
+    """Bytes per document of the tables on disk that the next run reuses."""
+    tables = {
         "signatures": sum(store.current(keys.signatures(name)).bytes for name in corpora),
         "evidence": store.current(keys.DEDUP_EVIDENCE).bytes,
         "decisions": version.bytes,
     }
     return {
         f"{table} bytes per document": round(size / max(version.counts["documents"], 1), 1)
-        for table, size in kept.items()
+        for table, size in tables.items()
     }
 
 
 def _pictures(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
-    found = report.report(store, version, corpora)
+    figures = report.report(store, version, corpora)
     tables = {
         name: dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
-        for name, rows in found["tables"].items()
+        for name, rows in figures["tables"].items()
         if rows
     }
     return {
-        "duplicates": inline(found["png"], "near duplicates by similarity, duplicates between corpora"),
+        "duplicates": inline(figures["png"], "near duplicates by similarity, duplicates between corpora"),
         **tables,
     }

@@ -1,4 +1,4 @@
-"""How good the trained model is."""
+"""Evaluates the trained model."""
 
 import dagster as dg
 
@@ -11,7 +11,7 @@ from pipeline.store import keys
 
 
 def evaluation_asset() -> dg.AssetsDefinition:
-    """Evaluates the final checkpoint."""
+    """The evaluation of the final checkpoint."""
 
     @dg.asset(
         key=keys.EVALUATION,
@@ -21,22 +21,22 @@ def evaluation_asset() -> dg.AssetsDefinition:
         code_version=evaluate_flow.VERSION,
         pool=GPU_POOL,
         check_specs=checks.specs(keys.EVALUATION),
-        description="Bits per byte on all held-out text, for each corpus and beside `xz -9`, and samples "
-        "that the model writes.",
+        description="Bits per byte on all held-out text, for each corpus and compared with `xz -9`, and "
+        "samples of the model's text.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         version = evaluate_flow.evaluate(workshop.store, workshop.recipe.training.samples)
-        found = evaluate_flow.read(version)
+        scores = evaluate_flow.read(version)
         figures = {
-            "bits per byte": found["bits_per_byte"],
-            "loss": found["loss"],
-            **found["compressors"],
-            "held-out bytes": found["held_out_bytes"],
+            "bits per byte": scores["bits_per_byte"],
+            "loss": scores["loss"],
+            **scores["compressors"],
+            "held-out bytes": scores["held_out_bytes"],
         }
         tables = {
-            "per corpus": checkpoints.per_corpus(found),
-            "samples": checkpoints.samples_shown(found["samples"]),
+            "per corpus": checkpoints.per_corpus(scores),
+            "samples": checkpoints.samples_shown(scores["samples"]),
         }
         facts = {**checkpoints.rounded(figures), **tables}
         return materialized(version, facts, checks.results(workshop, version))

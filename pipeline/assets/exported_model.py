@@ -1,4 +1,4 @@
-"""The model as others use it."""
+"""Exports the trained model for others to use."""
 
 import dagster as dg
 
@@ -20,7 +20,8 @@ def exported_model_asset() -> dg.AssetsDefinition:
         kinds={"huggingface"},
         code_version=export_flow.VERSION,
         check_specs=checks.specs(keys.EXPORTED_MODEL),
-        description="The final checkpoint as `transformers` opens it, with a model card and its lineage.",
+        description="The final checkpoint as files that `transformers` loads, with a model card and its "
+        "lineage.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:

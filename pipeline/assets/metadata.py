@@ -1,4 +1,4 @@
-"""What an asset reports: its data version and the numbers that an operator asks for."""
+"""What an asset reports: its data version, and the numbers that an operator needs."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ Outcome = TypeVar("Outcome")
 
 
 def asset_key(key: str) -> dg.AssetKey:
-    """Dagster's name for what the store keeps under `key`."""
+    """Dagster's key of the asset that the store keeps under `key`."""
     return dg.AssetKey(key.split("/"))
 
 
@@ -27,9 +27,7 @@ def materialized(
     version: Version, metadata: Mapping[str, Any], checked: Iterable[dg.AssetCheckResult] = ()
 ) -> dg.MaterializeResult:
     """The result of a stage: rows, bytes, seconds and MB/s of the work that made this version, and whether
-    this run reused it.
-
-    What is `checked` of it is looked at last.
+    this run reused it. The checks in `checked` run last.
     """
     counts = version.counts
     facts = dict(metadata)
@@ -47,15 +45,8 @@ def materialized(
         "fingerprint": version.fingerprint[:16],
     }
     outcome = "up to date, nothing to do" if version.reused else f"done in {version.seconds:.1f} s"
-    log.info(
-        "%s",
-        ", ".join(
-            [
-                outcome,
-                *(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if "/" not in name),
-            ]
-        ),
-    )
+    totals = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if "/" not in name]
+    log.info("%s", ", ".join([outcome, *totals]))
     return dg.MaterializeResult(
         metadata=facts, data_version=dg.DataVersion(version.data_version), check_results=list(checked)
     )
@@ -80,7 +71,7 @@ def chart(version: Version, prefix: str, title: str) -> dict[str, dg.MarkdownMet
 
 
 def user_errors_as_failures(function: Callable[Arguments, Outcome]) -> Callable[Arguments, Outcome]:
-    """A mistake that the user can set right fails the step with its message, and no retry."""
+    """Makes a mistake that the user can correct a failure of the step, with its message and no retry."""
 
     @wraps(function)
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Outcome:

@@ -1,4 +1,4 @@
-"""The training run: what it is made from, its training, and what it ended in."""
+"""Trains the model, and reports the mixture, the result and the curves of the run."""
 
 import time
 from dataclasses import asdict
@@ -22,7 +22,7 @@ GPU_POOL = "gpu"  # one at a time: dagster.yaml
 
 
 def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
-    """The finished run. An interrupted one goes on from its newest whole checkpoint."""
+    """The finished training run. An interrupted run resumes from its newest complete checkpoint."""
 
     @dg.asset(
         key=keys.PRETRAINED_MODEL,
@@ -32,13 +32,13 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         code_version=train_flow.VERSION,
         check_specs=checks.specs(keys.PRETRAINED_MODEL),
         pool=GPU_POOL,
-        description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in a "
-        "process of its own.",
+        description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in its own "
+        "process.",
     )
     @user_errors_as_failures
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         run = train_flow.plan(workshop.store, workshop.recipe)
-        # of the shards that are trained on, which need not be those in use afterwards
+        # before training: afterwards, other shards may be in use
         mixture = _mixture(workshop)
         version = train_flow.finished(workshop.store, run)
         if version is None:
@@ -47,20 +47,16 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             )
             started = time.monotonic()
             trainer_process.train()
-            version = train_flow.finish(
-                workshop.store, run, trainer_process.last_checkpoint, time.monotonic() - started
-            )
+            seconds = time.monotonic() - started
+            version = train_flow.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
         result = train_flow.result(workshop.store, version)
         facts = {
             "step": result["step"],
             "tokens": result["tokens"],
             **checkpoints.scores(result),
             "mixture": mixture,
-        }
-        loss_curve = inline_png(run.config.run_dir / "loss.png", "loss curve")
-        facts |= {
             "checkpoint": dg.MetadataValue.path(result["checkpoint"]),
-            "loss curve": loss_curve,
+            "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
             **_pictures(run, version),
         }
         return materialized(version, facts, checks.results(workshop, version))
@@ -76,9 +72,8 @@ def _pictures(run: train_flow.Run, version: Version) -> dict[str, dg.MarkdownMet
             "from source to tokens": as_text(funnel.draw(funnel.of_lineage(run.config.lineage))),
         }
 
-    return {
-        title: inline(png, title) for title, png in version.report("training", "training-2", draw).items()
-    }
+    pictures = version.report("training", "training-2", draw)
+    return {title: inline(png, title) for title, png in pictures.items()}
 
 
 def _mixture(workshop: PipelineResources) -> dg.TableMetadataValue:

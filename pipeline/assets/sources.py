@@ -1,6 +1,4 @@
-"""What each corpus is read from, observed: the UI shows a corpus as out of date once its source has
-changed.
-"""
+"""Observes the source of each corpus: once it has changed, the UI shows the corpus as out of date."""
 
 import dagster as dg
 
@@ -17,13 +15,12 @@ def source_asset(corpus: Corpus) -> dg.SourceAsset:
     @dg.observable_source_asset(
         key=asset_key(keys.source(corpus.name)),
         group_name=corpus.name,
-        description=f"Where the documents of `{corpus.name}` come from. Its version changes when they may "
-        "have.",
+        description=f"Where the documents of `{corpus.name}` come from. The version changes when the "
+        "documents may have changed.",
     )
     @user_errors_as_failures
     def _source(workshop: PipelineResources) -> dg.DataVersion:
-        return dg.DataVersion(
-            observe_flow.observe(workshop.store, workshop.recipe.corpus(corpus.name)).version
-        )
+        state = observe_flow.observe(workshop.store, workshop.recipe.corpus(corpus.name))
+        return dg.DataVersion(state.version)
 
     return _source

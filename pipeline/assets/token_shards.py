@@ -11,19 +11,17 @@ from pipeline.store import keys
 
 
 def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
-    """Megatron `.bin`/`.idx`, train and validation."""
-
-    key = asset_key(keys.token_shards(corpus.name))
+    """The train and validation shards of one corpus, as Megatron `.bin` and `.idx` files."""
 
     @dg.asset(
-        key=key,
+        key=asset_key(keys.token_shards(corpus.name)),
         deps=[*map(asset_key, keys.judged(corpus.name)), keys.DEDUP, keys.TOKENIZER],
         group_name="token_shards",
         kinds={"memmap"},
         code_version=shards_flow.VERSION,
         check_specs=checks.specs(keys.token_shards(corpus.name)),
-        description="What is kept of this corpus as token ids: memory-mapped Megatron shards, held-out "
-        "documents apart.",
+        description="The kept documents of this corpus as token ids, in memory-mapped Megatron shards. "
+        "Held-out documents have their own shards.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:

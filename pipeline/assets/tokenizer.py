@@ -1,4 +1,4 @@
-"""The tokenizer: trained once on what is kept of all corpora, then frozen."""
+"""The tokenizer: trained once on the kept documents of all corpora, then frozen."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,13 +17,13 @@ from pipeline.store import keys
 
 
 class TokenizerConfig(dg.Config):
-    """A new tokenizer invalidates every shard and checkpoint, so it must be asked for."""
+    """A new tokenizer invalidates every shard and checkpoint, so it is trained only on request."""
 
     retrain: bool = Field(default=False, description="Train a new tokenizer on the corpora as they are now.")
 
 
 def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
-    """Frozen: it is reused when the corpora change."""
+    """The frozen tokenizer, which is reused when the corpora change."""
 
     @dg.asset(
         key=keys.TOKENIZER,
@@ -31,8 +31,8 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
         group_name="mixture",
         kinds={"huggingface"},
         code_version=bpe.VERSION,
-        description="Byte-level BPE in `tokenizer.json`. Frozen: it stays when the corpora change, until "
-        "`retrain` asks for a new one.",
+        description="A byte-level BPE tokenizer, `tokenizer.json`. It is frozen: when the corpora change it "
+        "stays the same, until a run sets `retrain`.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources, config: TokenizerConfig) -> dg.MaterializeResult:
@@ -44,21 +44,19 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
         facts = {"entries": version.counts["entries"], "sha256": tokenizer_flow.frozen(version.path).sha256}
         if "documents" in version.counts:
             facts["documents sampled"] = version.counts["documents"]
-        return materialized(
-            version, {**facts, **_fit(report.report(store, recipe.corpus_names, version, fraction))}
-        )
+        fit = _fit(report.report(store, recipe.corpus_names, version, fraction))
+        return materialized(version, {**facts, **fit})
 
     return _asset
 
 
-def _fit(found: Mapping[str, Any]) -> dict[str, Any]:
-    if not found:
+def _fit(measured: Mapping[str, Any]) -> dict[str, Any]:
+    if not measured:
         return {}
+    title = "bytes per token, and the share of the text that the most frequent entries cover"
     return {
-        "fit": inline(
-            found["png"], "bytes per token, and how much of the text the most frequent entries make"
-        ),
-        "fit by corpus": dg.MetadataValue.table([dg.TableRecord(row) for row in found["rows"]]),
-        "entries in no held-out text": found["unused"],
-        "longest entries": ", ".join(map(repr, found["longest"])),
+        "fit": inline(measured["png"], title),
+        "fit by corpus": dg.MetadataValue.table([dg.TableRecord(row) for row in measured["rows"]]),
+        "entries in no held-out text": measured["unused"],
+        "longest entries": ", ".join(map(repr, measured["longest"])),
     }

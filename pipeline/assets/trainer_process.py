@@ -1,4 +1,4 @@
-"""Launches the trainer, follows it, and records its checkpoints while it works."""
+"""Starts the trainer, follows its messages, and records its checkpoints as they are saved."""
 
 import sys
 import time
@@ -14,20 +14,17 @@ from pipeline.steps.training.process_group import RetriableError, TrainerKilledE
 from pipeline.steps.training.stderr_tail import ErrorOutput
 from trainer.system.errors import USER_ERROR
 
-# Each goes on from the newest checkpoint. Dagster's own retry policy would also start a run again that a
-# person stops.
+# Each resumes from the newest checkpoint. Dagster's own retry policy would also restart a run that a person
+# has stopped.
 ATTEMPTS = 3
-# between questions to Dagster's database, and until one that was not answered is asked again
-ASK_SECONDS = 5.0
-PATIENCE_SECONDS = 600.0  # how long the last messages of a trainer wait for a database that does not answer
+ASK_SECONDS = 5.0  # between queries to Dagster's database, and before a failed one is repeated
+PATIENCE_SECONDS = 600.0  # how long the trainer's last messages wait for a database that does not respond
 SHOWN_LINES = 20
 
 
 class TrainerProcess:
-    """Runs the trainer through Dagster Pipes and turns its messages into log lines and checkpoint entries, as
-    they come.
-
-    A training of days outlives a database that is away for a while: messages wait for it.
+    """Runs the trainer through Dagster Pipes, and turns its messages into log lines and checkpoint entries as
+    they arrive. Training continues while the database is unavailable, and messages wait for it.
     """
 
     def __init__(self, context: dg.AssetExecutionContext, run: train_flow.Run, launcher: Launcher):
@@ -36,14 +33,14 @@ class TrainerProcess:
         self.launcher = launcher
         self.last_checkpoint: Mapping[str, Any] = {}
         self._samples: list[Mapping[str, Any]] = []  # written since the last checkpoint
-        self._reasons: list[str] = []  # that the trainer gave for its end
-        self._handled = 0  # messages of this attempt
+        self._reasons: list[str] = []  # errors that the trainer reported in this attempt
+        self._handled = 0  # how many messages of this attempt
         self._wanted = True
         self._ask_at = self._catch_up_at = 0.0
 
     def train(self) -> None:
-        """Returns when training is done, started again where it ended early. TrainingError or RetriableError
-        with the reason when it is not.
+        """Trains to the last step, in up to ATTEMPTS attempts. Raises TrainingError or RetriableError with
+        the reason when training does not get there.
         """
         for left in reversed(range(ATTEMPTS)):
             try:
@@ -52,7 +49,7 @@ class TrainerProcess:
             except RetriableError as error:
                 if not left or not self._is_wanted():
                     raise
-                self.context.log.warning(f"started again: {error}")
+                self.context.log.warning(f"restarting the trainer: {error}")
 
     def _attempt(self) -> None:
         config = self.run.write_config()
@@ -77,31 +74,31 @@ class TrainerProcess:
                 raise failure(f"the trainer ended with exit status {status}{self._reason(lines)}")
         if self.last_checkpoint.get("tokens") != self.run.config.training.max_tokens:
             raise train_flow.TrainingError(
-                "the trainer ended before the last step: run the job again to go on from the newest "
+                "the trainer ended before the last step: run the job again to resume from the newest "
                 "checkpoint"
             )
 
     def _reason(self, lines: Sequence[str]) -> str:
-        """As the trainer gave it or, where it could not, in its last lines."""
+        """The errors that the trainer reported or, if it reported none, its last lines."""
         if self._reasons:
             return f". {' '.join(self._reasons)}"
-        return "\n".join([". It wrote:", *lines[-SHOWN_LINES:]]) if lines else ""
+        return "\n".join([". Its last lines:", *lines[-SHOWN_LINES:]]) if lines else ""
 
     def _follow(self, messages: Sequence[Mapping[str, Any]]) -> bool:
-        """Handles new messages; whether training is still wanted."""
+        """Handles new messages. Returns False once the run was terminated."""
         now = time.monotonic()
         if now >= self._catch_up_at:
             try:
                 self._catch_up(messages)
-            except Exception as error:  # each kind of database has its own
-                _tell("what the trainer reports cannot be recorded now", error)
+            except Exception as error:  # each kind of database raises its own
+                _report("the trainer's messages cannot be recorded now, they will be later", error)
                 self._catch_up_at = now + ASK_SECONDS
         if now >= self._ask_at:
             self._wanted, self._ask_at = self._is_wanted(), now + ASK_SECONDS
         return self._wanted
 
     def _finish(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Handles the last messages, if need be when the database is back."""
+        """Handles the last messages, and waits for the database if necessary."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
@@ -109,75 +106,63 @@ class TrainerProcess:
             except Exception as error:
                 if time.monotonic() > deadline:
                     raise
-                _tell("what the trainer reported cannot be recorded now", error)
+                _report("the trainer's last messages cannot be recorded, trying again", error)
                 time.sleep(ASK_SECONDS)
 
     def _catch_up(self, messages: Sequence[Mapping[str, Any]]) -> None:
         for message in messages[self._handled :]:
             self._handle(message)
-            # once a checkpoint is recorded, whether or not the line about it can be written
+            # before the log line, so that a failure to log does not record the checkpoint again
             self._handled += 1
             self.context.log.info(_line(message, self.run.config.training.max_tokens))
 
     def _is_wanted(self) -> bool:
-        """A run that was force-terminated in the UI must not train on. While the database does not
-        answer, it does.
-        """
+        """False once the run was force-terminated in the UI. True while the database does not respond."""
         try:
             state = self.context.instance.get_run_by_id(self.context.run.run_id)
         except Exception as error:
-            _tell("whether this run was terminated cannot be seen now", error)
+            _report("cannot look up whether this run was terminated, so training continues", error)
             return True
         return state is not None and not state.is_finished
 
     def _handle(self, message: Mapping[str, Any]) -> None:
         kind, step = message["kind"], message.get("step")
         if kind == "checkpoint":
-            checkpoints.record(
-                self.context,
-                self.run,
-                message,
-                [sample for sample in self._samples if sample["step"] == step],
-            )
+            samples = [sample for sample in self._samples if sample["step"] == step]
+            checkpoints.record(self.context, self.run, message, samples)
             self.last_checkpoint = message
-            # Those of later steps can come first: a checkpoint is written while training goes on.
+            # Samples of later steps can arrive first: a checkpoint is written while training continues.
             self._samples = [sample for sample in self._samples if sample["step"] > message["step"]]
         elif kind == "sample":
             self._samples.append(message)
-        # once, however often torchrun tries
+        # Each error once, however often torchrun restarts.
         elif kind == "error" and message["message"] not in self._reasons:
             self._reasons.append(message["message"])
 
 
-def _tell(what: str, error: Exception) -> None:
-    """Past Dagster's log, which is in the same database."""
-    print(f"{what}: {type(error).__name__}: {error}", file=sys.stderr)
+def _report(problem: str, error: Exception) -> None:
+    """Prints to standard error, because Dagster's log is in the same database."""
+    print(f"{problem}: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def _line(message: Mapping[str, Any], max_tokens: int) -> str:
-    """A message of the trainer as one line for people."""
+    """A message of the trainer as a line of the log."""
     tokens = f"{message['tokens']:,} of {max_tokens:,} tokens" if "tokens" in message else ""
     match message["kind"]:
         case "metrics":
+            speed = f"{message['tokens_per_second']:,.0f} tokens/s"
             left = f"{message['eta_seconds'] / 60:.1f} min left"
-            return (
-                f"{tokens}: loss {message['loss']:.3f}, {message['tokens_per_second']:,.0f} tokens/s, {left}"
-            )
+            return f"{tokens}: loss {message['loss']:.3f}, {speed}, {left}"
         case "evaluation":
-            return (
-                f"{tokens}: validation loss {message['loss']:.4f}, {message['bits_per_byte']:.4f} bits "
-                "per byte"
-            )
+            bits = f"{message['bits_per_byte']:.4f} bits per byte"
+            return f"{tokens}: validation loss {message['loss']:.4f}, {bits}"
         case "checkpoint":
             return f"{tokens}: checkpoint {message['path']}"
         case "sample":
             return f"sample: {message['text']!r}"
-    shown = {
-        name: value
+    facts = [
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in message.items()
         if name != "kind" and not isinstance(value, dict | list)
-    }
-    return f"{message['kind']}: " + ", ".join(
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in shown.items()
-    )
+    ]
+    return f"{message['kind']}: {', '.join(facts)}"

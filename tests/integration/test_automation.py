@@ -67,7 +67,7 @@ def ids_in(project: Project, corpus: str) -> set[bytes]:
 
 def test_nothing_is_started_while_every_corpus_is_as_it_was_read(site: Site) -> None:
     tick = site.tick()
-    assert not tick.run_requests and "as it was read" in str(tick.skip_reason)
+    assert not tick.run_requests and "no corpus has changed since it was read" in str(tick.skip_reason)
     assert isinstance(site.night(), dg.SkipReason)
 
 
@@ -84,7 +84,7 @@ def test_a_changed_corpus_is_made_again_once_and_the_other_is_not_read(site: Sit
     assert {key for key in before if before[key] != after[key]} == {"token_shards/topics"}
     assert len(documents - ids_in(site.project, "topics")) >= 1  # the document that vanished
     again = site.tick()
-    assert not again.run_requests and "as it was read" in str(again.skip_reason)
+    assert not again.run_requests and "no corpus has changed since it was read" in str(again.skip_reason)
 
 
 def test_one_change_starts_one_run_whoever_sees_it(site: Site) -> None:
@@ -92,7 +92,7 @@ def test_one_change_starts_one_run_whoever_sees_it(site: Site) -> None:
     (request,) = site.tick().run_requests or []
     raw = dg.RunRequest(asset_selection=[dg.AssetKey(["corpora", "topics", "raw"])], tags=request.tags)
     assert site.retokenize(raw) == {"corpora/topics/raw"}  # and not further
-    assert "started for this change" in str(site.tick().skip_reason)
+    assert "a run was already started for this change" in str(site.tick().skip_reason)
     night = site.night()
     assert isinstance(night, dg.RunRequest) and night.tags[CHANGE_TAG] == request.tags[CHANGE_TAG]
 
@@ -112,7 +112,7 @@ def test_the_data_of_a_run_is_not_changed_under_it(site: Site) -> None:
         tick, night = site.tick(), site.night()
         assert (
             not tick.run_requests
-            and f"waits until this run has ended, which works with the data in use: {job.name}"
+            and f"waiting until this run, which uses the current data, has ended: {job.name}"
             in str(tick.skip_reason)
         )
         assert isinstance(night, dg.SkipReason)

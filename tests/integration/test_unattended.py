@@ -267,7 +267,7 @@ def test_each_checkpoint_that_is_kept_is_evaluated_once(
         ):
             started = {"status": dg.DagsterRunStatus.STARTED, "job_code_origin": from_a_terminal}
             training = instance.create_run_for_job(job, asset_selection=chosen, **started)
-            assert "training is under way" in str(tick(instance).skip_reason)
+            assert "a training run is in progress" in str(tick(instance).skip_reason)
             instance.report_run_canceled(training)
         requests = tick(instance).run_requests or []
         keys = [request.partition_key for request in requests]

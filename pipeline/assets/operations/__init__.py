@@ -1,3 +1,1 @@
-"""Around the graph: sensors, alerts, orphaned runs, the Launchpad, the log in a terminal, the resources of a
-run.
-"""
+"""Operating the graph: sensors, alerts, orphaned runs, the Launchpad, the terminal log, run resources."""

@@ -1,4 +1,4 @@
-"""What went wrong, told where somebody reads it: the daemon's log, and a webhook if there is one."""
+"""Reports failed runs in the daemon's log, and to a webhook if one is set."""
 
 import json
 import logging
@@ -14,15 +14,15 @@ TIMEOUT_SECONDS = 10.0
 
 
 def failure_sensor() -> dg.SensorDefinition:
-    """Also sees runs that were started in a terminal, which Dagster's own default leaves out."""
+    """Also reports runs that were started in a terminal, which Dagster leaves out by default."""
 
     @dg.run_failure_sensor(
         name="run_failed",
         monitor_all_code_locations=True,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Logs each failed run with its reason, and posts it as JSON to the address in "
-        f"{WEBHOOK_VARIABLE}.",
+        description="Logs each failed run with its reason, and posts both as JSON to the URL in "
+        f"{WEBHOOK_VARIABLE}, if it is set.",
     )
     def _sensor(context: dg.RunFailureSensorContext) -> None:
         run, why = context.dagster_run, reason(context)
@@ -30,33 +30,32 @@ def failure_sensor() -> dg.SensorDefinition:
         address = os.environ.get(WEBHOOK_VARIABLE)
         if address:
             text = f"Groundwork: {run.job_name} failed: {why}"
-            _post(
-                address, {"text": text, "job": run.job_name, "run_id": run.run_id, "reason": why}, context.log
-            )
+            message = {"text": text, "job": run.job_name, "run_id": run.run_id, "reason": why}
+            _post(address, message, context.log)
 
     return _sensor
 
 
 def reason(context: dg.RunFailureSensorContext) -> str:
-    """What the failed steps say; of a run that failed outside its steps, what Dagster says."""
-    said = []
+    """The messages of the failed steps, or Dagster's message if the run failed outside its steps."""
+    reasons = []
     for event in context.get_step_failure_events():
         failure = event.step_failure_data
         described = failure.user_failure_data and failure.user_failure_data.description
-        # A step that never ran because another failed gives no reason of its own.
+        # A step that never ran because another failed has no reason of its own.
         text = described or (failure.error.message.strip() if failure.error else "")
-        said.append(f"{(event.step_key or '').replace('__', '/')}: {text}")
-    return "; ".join(said) or context.failure_event.message or "no reason was given"
+        reasons.append(f"{(event.step_key or '').replace('__', '/')}: {text}")
+    return "; ".join(reasons) or context.failure_event.message or "Dagster recorded no reason"
 
 
 def _post(address: str, message: dict[str, str], log: logging.Logger) -> None:
-    """Says whether it arrived, never where to: the address is a secret."""
+    """Logs whether the message arrived, but not the address, which is a secret."""
     try:
         request = urllib.request.Request(
             address, json.dumps(message).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
-            log.info(f"told the webhook: {answer.status}")
+            log.info(f"posted to the webhook, which answered {answer.status}")
     except urllib.error.HTTPError as error:
         log.warning(f"the webhook in {WEBHOOK_VARIABLE} answered {error.code}")
     except (OSError, ValueError, HTTPException) as error:

@@ -1,6 +1,4 @@
-"""What a run says in the terminal: one line for each thing that a person wants to know. The UI keeps every
-event.
-"""
+"""The log of a run in the terminal: one line for each message that matters. The UI keeps every event."""
 
 import logging
 import sys
@@ -13,7 +11,7 @@ from pipeline.store.errors import PipelineError
 
 @dg.logger({}, "One short line per message, on standard error.")
 def console(_: dg.InitLoggerContext) -> logging.Logger:
-    """Messages of the stages, and of Dagster only what went wrong."""
+    """The messages of the stages, and only the failures from Dagster."""
     logger = logging.Logger("console", logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Short())
@@ -23,9 +21,7 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
 
 
 def explain_on_exit() -> None:
-    """A command that ends because the recipe or its `-c` settings cannot be used says why, without a
-    stack.
-    """
+    """Prints an invalid recipe or invalid `-c` settings as one error line, without a stack trace."""
     usual = sys.excepthook
 
     def explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -38,24 +34,21 @@ def explain_on_exit() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """One line for each step that comes after a failed one would bury the reason."""
-    return not (getattr(record, "dagster_meta", {}).get("orig_message") or "").startswith(
-        "Dependencies for step "
-    )
+    """False for the steps after a failed one: a line for each would bury the reason."""
+    message = getattr(record, "dagster_meta", {}).get("orig_message") or ""
+    return not message.startswith("Dependencies for step ")
 
 
 class _Short(logging.Formatter):
-    """`12:00:31  token_shards/docs  message`. A failed step is its error's message, with the stack only where
-    the mistake is ours.
+    """`12:00:31  token_shards/docs  message`. A failed step shows the message of its error; the stack trace
+    follows only if the error is ours.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         facts = getattr(record, "dagster_meta", {})
         step = (facts.get("step_key") or facts.get("job_name") or "").replace("__", "/")
-        message = _message(record, facts.get("dagster_event"), facts.get("orig_message")).removeprefix(
-            f"{step}: "
-        )
-        return f"{self.formatTime(record, '%H:%M:%S')}  {step:<32}  {message}"
+        message = _message(record, facts.get("dagster_event"), facts.get("orig_message"))
+        return f"{self.formatTime(record, '%H:%M:%S')}  {step:<32}  {message.removeprefix(f'{step}: ')}"
 
 
 def _message(record: logging.LogRecord, event: dg.DagsterEvent | None, original: str | None) -> str:

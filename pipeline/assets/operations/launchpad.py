@@ -1,6 +1,4 @@
-"""The settings of a recipe that are changed most, as the Launchpad shows them. Sections and names are the
-recipe's own.
-"""
+"""The most frequently changed settings of a recipe as fields of the Launchpad, with the recipe's names."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,8 +12,8 @@ Fields = TypeVar("Fields", bound=dg.Config)
 
 
 def shows(section: str, *paths: str) -> Callable[[type[Fields]], type[Fields]]:
-    """Gives a config class the settings of a section of the recipe, each with its type and description and
-    the default None. `optimizer.lr` is a setting `lr` inside a section `optimizer`.
+    """Gives a config class settings of a section of the recipe, each with its type, its description and the
+    default None. `optimizer.lr` is the setting `lr` inside the section `optimizer`.
     """
 
     def with_fields(config: type[Fields]) -> type[Fields]:
@@ -69,8 +67,8 @@ class ShardKnobs(dg.Config):
 
 
 def values(knobs: type[dg.Config], settings: dict[str, Any]) -> dict[str, Any]:
-    """What `settings` says for each of the knobs; what it leaves open is left out."""
-    found = {}
+    """The value in `settings` of each knob that has one."""
+    chosen = {}
     for name, field in knobs.model_fields.items():
         value = settings.get(name)
         if (
@@ -80,5 +78,5 @@ def values(knobs: type[dg.Config], settings: dict[str, Any]) -> dict[str, Any]:
         ):
             value = values(field.annotation, value) or None
         if value is not None:
-            found[name] = value
-    return found
+            chosen[name] = value
+    return chosen

@@ -1,5 +1,5 @@
-"""Which runs are under way. Dagster counts a run whose process is gone as running for ever, and lets it keep
-the GPU's pool.
+"""Finds the runs in progress, and ends those whose process is gone: Dagster would count them as running for
+ever and let them keep the GPU's pool.
 """
 
 import datetime
@@ -17,14 +17,14 @@ PROCESS_TAG = "groundwork/process"
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 UNDER_WAY = [status for status in dg.DagsterRunStatus if status not in ENDED]
 DEFINITIONS = "pipeline.definitions"
-# a run that has started names its process within a second, or a minute on a machine at its limits
+# a started run records its process within a second, or within a minute on an overloaded machine
 CLAIMED_WITHIN = datetime.timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process, told from every other one that ever had its number: `started` is in clock ticks since the
-    machine booted.
+    """A process, distinguished from every other that ever had its number. `started` is in clock ticks since
+    the machine booted.
     """
 
     host: str
@@ -53,7 +53,9 @@ class Process:
         return f"{self.host} {self.boot} {self.namespace} {self.number} {self.started}"
 
     def is_gone(self) -> bool:
-        """False too for what cannot be seen from here: a process of another machine or container."""
+        """Whether the process has ended. False for a process of another machine or container, which cannot be
+        seen from here.
+        """
         here = Process.this()
         if self.host != here.host:
             return False
@@ -63,27 +65,27 @@ class Process:
 
 
 def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Notes on the run that this process executes it."""
+    """Tags the run with this process, which executes it."""
     instance.add_run_tags(run.run_id, {PROCESS_TAG: f"{run.run_id} {Process.this().tag()}"})
 
 
 def process_of(run: dg.DagsterRun) -> Process | None:
-    """What claimed the run; None before that, when a run that is started again has a copy of its
-    predecessor's tags.
+    """The process that claimed the run. None before that; a retried run then still has a copy of the tags of
+    the run that it retries.
     """
     run_id, _, process = run.tags.get(PROCESS_TAG, "").partition(" ")
     return Process.from_tag(process) if run_id == run.run_id else None
 
 
 def under_way(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """The runs of this code that have not ended. Those whose process is gone are reported first."""
+    """The runs of this code that have not ended. First reports those whose process is gone."""
     report(instance)
     return [run for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)) if _is_ours(run)]
 
 
 def report(instance: dg.DagsterInstance) -> list[str]:
-    """Reports the runs whose process is gone as failed, or as canceled where somebody had stopped them, and
-    frees their pools; their ids.
+    """Reports the runs whose process is gone as failed, or as canceled if somebody had stopped them, and
+    frees their pools. Returns their ids.
     """
     lost = [
         record.dagster_run
@@ -91,19 +93,16 @@ def report(instance: dg.DagsterInstance) -> list[str]:
         if _is_lost(record)
     ]
     for run in lost:
-        # One that failed is started again.
-        ended = (
-            instance.report_run_canceled
-            if run.status is dg.DagsterRunStatus.CANCELING
-            else instance.report_run_failed
-        )
-        ended(
+        canceled = run.status is dg.DagsterRunStatus.CANCELING
+        # Dagster retries a failed run, but not a canceled one.
+        end = instance.report_run_canceled if canceled else instance.report_run_failed
+        end(
             run,
-            "The process of this run is gone: it was killed, or the machine went down. What was finished is "
-            "kept.",
+            "The process of this run is gone: it was killed, or the machine went down. Its results so far "
+            "are kept.",
         )
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-        log.warning("run %s was killed: reported as ended", run.run_id[:8])
+        log.warning("the process of run %s is gone: reported the run as ended", run.run_id[:8])
     return [run.run_id for run in lost]
 
 
@@ -122,14 +121,14 @@ def _is_lost(record: dg.RunRecord) -> bool:
         return process.is_gone()
     if not _is_ours(run):
         return False
-    # Runs that wait for the daemon, or are being started by it, are watched by the daemon.
-    by_itself = run.status in (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED)
-    return by_itself and datetime.datetime.now(datetime.UTC) - record.update_timestamp > CLAIMED_WITHIN
+    # The daemon itself watches the runs that wait for it or that it is starting.
+    unwatched = run.status in (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED)
+    return unwatched and datetime.datetime.now(datetime.UTC) - record.update_timestamp > CLAIMED_WITHIN
 
 
 def _started(number: int) -> str:
-    """Field 22 of /proc/<pid>/stat, after the name, which may hold spaces and brackets; empty when there is
-    no such process (proc(5)).
+    """When a process started: field 22 of /proc/<pid>/stat (proc(5)). The name before it may hold spaces and
+    brackets. Empty if there is no such process.
     """
     try:
         state, *fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()

@@ -16,7 +16,7 @@ KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKn
 
 
 class PipelineResources(dg.ConfigurableResource):
-    """What every stage works with. What is set here is laid over the recipe for one run."""
+    """The recipe, the store and the engine of a run. Settings given here override the recipe for this run."""
 
     training: TrainingKnobs = TrainingKnobs()
     dedup: DedupKnobs = DedupKnobs()
@@ -32,8 +32,8 @@ class PipelineResources(dg.ConfigurableResource):
         recipe, graph = load_recipe(path, merged(knobs, self.overrides)), load_recipe(path)
         if recipe.corpus_names != graph.corpus_names:
             raise RecipeError(
-                f"{path}: overrides cannot add, remove or reorder corpora, which make the graph: change the "
-                "recipe, or use another one"
+                f"{path}: overrides cannot add, remove or reorder corpora, because they define the graph: "
+                "change the recipe, or use another one"
             )
         if any(recipe.is_transformed(name) != graph.is_transformed(name) for name in graph.corpus_names):
             raise RecipeError(
@@ -51,7 +51,7 @@ class PipelineResources(dg.ConfigurableResource):
         return LocalEngine(self.recipe.engine.workers)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Refuses bad settings before anything runs, and makes way for this run where another was killed."""
+        """Raises for invalid settings before anything runs, and frees the pools of runs that were killed."""
         _ = self.recipe
         if context.instance and context.run:
             orphaned_runs.report(context.instance)
@@ -59,11 +59,11 @@ class PipelineResources(dg.ConfigurableResource):
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Ends the worker processes with the run."""
-        if "engine" in self.__dict__:  # never made when the recipe could not be read
+        if "engine" in self.__dict__:  # missing if the recipe is invalid
             self.engine.close()
 
 
 def launchpad(recipe: Recipe) -> dict[str, Any]:
-    """The settings of the workshop that the Launchpad starts with: the recipe's own values of the knobs."""
+    """The settings of the workshop with which the Launchpad opens: the recipe's values of the knobs."""
     settings = recipe.model_dump(mode="json")
     return {"workshop": {"config": {name: values(knobs, settings[name]) for name, knobs in KNOBS.items()}}}

@@ -1,4 +1,4 @@
-"""Re-tokenization by itself: when a corpus has changed, its chain and what depends on it are made again, and
+"""Automatic re-tokenization: when a corpus has changed, its chain and what depends on it are updated, and
 nothing else.
 """
 
@@ -12,17 +12,16 @@ from pipeline.steps.lineage.source_state import Observed, State
 from pipeline.store import keys
 from pipeline.store.fingerprint import combined
 
-# what depends on nothing but its own corpus
+# the stages that depend on their own corpus only
 OF_DOCUMENTS = (keys.source, keys.raw, keys.transformed, keys.scrubbed, keys.quality)
 CHANGE_TAG = "groundwork/change"  # which change of which corpora a run was started for
 
 
 def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str) -> dg.SensorDefinition:
-    """Looks every two minutes at the corpora; evaluation sets are looked at in each run.
+    """Observes the corpora every two minutes. Evaluation sets are observed in each run.
 
-    Waits while a run of any job but `beside` is under way: it works with the versions in use, which this one
-    would change. A change whose run fails is not tried over and over: that is for the schedule, or for a
-    person.
+    Waits while a run of any job other than `beside` is in progress, because the new run would change the
+    versions that it uses. A change whose run failed is left to the schedule, or to a person.
     """
 
     @dg.sensor(
@@ -30,18 +29,19 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str
         job_name=job_name,
         minimum_interval_seconds=120,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Starts `retokenize` for the corpora whose source changed since it was read.",
+        description="Starts `retokenize` for the corpora whose source has changed since it was read.",
     )
     def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
         if busy := _busy(context.instance, beside):
             return dg.SensorResult(skip_reason=busy)
-        found = observe_flow.observe_all(workshop.store, workshop.recipe)
-        events = [_observation(one) for one in found if one.state is State.OUTDATED]
-        request = _request(found, assets)
-        if request is None or context.instance.get_runs(
-            dg.RunsFilter(tags={CHANGE_TAG: request.tags[CHANGE_TAG]}), limit=1
-        ):
-            reason = _nothing_to_do(found) if request is None else "a run was started for this change already"
+        corpora = observe_flow.observe_all(workshop.store, workshop.recipe)
+        events = [_observation(corpus) for corpus in corpora if corpus.state is State.OUTDATED]
+        request = _request(corpora, assets)
+        if request is None:
+            return dg.SensorResult(skip_reason=_nothing_to_do(corpora), asset_events=events)
+        same_change = dg.RunsFilter(tags={CHANGE_TAG: request.tags[CHANGE_TAG]})
+        if context.instance.get_runs(same_change, limit=1):
+            reason = "a run was already started for this change"
             return dg.SensorResult(skip_reason=reason, asset_events=events)
         return dg.SensorResult(run_requests=[request], asset_events=events)
 
@@ -49,8 +49,8 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str
 
 
 def nightly_schedule(job_name: str, assets: list[dg.AssetKey], beside: str) -> dg.ScheduleDefinition:
-    """Off until it is turned on in the UI; tries again what failed in the day. Waits as the sensor does, for
-    the next night.
+    """Off until somebody turns it on in the UI. Retries what failed during the day. If a run is in progress,
+    as for the sensor, it skips the night.
     """
 
     @dg.schedule(
@@ -64,48 +64,46 @@ def nightly_schedule(job_name: str, assets: list[dg.AssetKey], beside: str) -> d
     ) -> dg.RunRequest | dg.SkipReason:
         if busy := _busy(context.instance, beside):
             return dg.SkipReason(busy)
-        found = observe_flow.observe_all(workshop.store, workshop.recipe)
-        return _request(found, assets) or dg.SkipReason(_nothing_to_do(found))
+        corpora = observe_flow.observe_all(workshop.store, workshop.recipe)
+        return _request(corpora, assets) or dg.SkipReason(_nothing_to_do(corpora))
 
     return _schedule
 
 
 def _busy(instance: dg.DagsterInstance, beside: str) -> str:
-    """Which run is to be waited for; empty when there is none."""
-    names = [
-        f"{run.job_name} ({run.run_id[:8]})"
-        for run in orphaned_runs.under_way(instance)
-        if run.job_name != beside
-    ]
-    return f"waits until this run has ended, which works with the data in use: {names[-1]}" if names else ""
+    """Why to wait: the oldest run in progress of a job other than `beside`. Empty if there is none."""
+    runs = [run for run in orphaned_runs.under_way(instance) if run.job_name != beside]
+    if not runs:
+        return ""
+    name = f"{runs[-1].job_name} ({runs[-1].run_id[:8]})"
+    return f"waiting until this run, which uses the current data, has ended: {name}"
 
 
-def _request(found: list[Observed], assets: list[dg.AssetKey]) -> dg.RunRequest | None:
-    """A run of all `assets` but the documents of corpora that did not change; None when no corpus is out
-    of date.
-    """
-    outdated = [one for one in found if one.state is State.OUTDATED]
+def _request(corpora: list[Observed], assets: list[dg.AssetKey]) -> dg.RunRequest | None:
+    """A run of all `assets` except the documents of unchanged corpora. None if no corpus is out of date."""
+    outdated = [corpus for corpus in corpora if corpus.state is State.OUTDATED]
     if not outdated:
         return None
-    as_they_are = {
-        asset_key(stage(one.corpus))
-        for one in found
-        if one.state in (State.UP_TO_DATE, State.UNKNOWN)
+    unchanged = {
+        asset_key(stage(corpus.corpus))
+        for corpus in corpora
+        if corpus.state in (State.UP_TO_DATE, State.UNKNOWN)
         for stage in OF_DOCUMENTS
     }
-    # A change that comes back after another is another change, so when the corpus came into use is part of
-    # it.
-    change = combined(f"{one.corpus} {one.version} {one.in_use_since}" for one in outdated)
+    # With the time since when the corpus is in use: a change that is undone and made again is a new change.
+    change = combined(f"{corpus.corpus} {corpus.version} {corpus.in_use_since}" for corpus in outdated)
+    names = ", ".join(corpus.corpus for corpus in outdated)
     return dg.RunRequest(
-        asset_selection=[key for key in assets if key not in as_they_are],
-        tags={CHANGE_TAG: change[:16], "groundwork/changed": ", ".join(one.corpus for one in outdated)},
+        asset_selection=[key for key in assets if key not in unchanged],
+        tags={CHANGE_TAG: change[:16], "groundwork/changed": names},
     )
 
 
-def _nothing_to_do(found: list[Observed]) -> str:
-    unknown = [one.version for one in found if one.state is State.UNKNOWN]
-    return "; ".join(unknown) or "every corpus is as it was read"
+def _nothing_to_do(corpora: list[Observed]) -> str:
+    unknown = [corpus.version for corpus in corpora if corpus.state is State.UNKNOWN]
+    return "; ".join(unknown) or "no corpus has changed since it was read"
 
 
-def _observation(one: Observed) -> dg.AssetObservation:
-    return dg.AssetObservation(asset_key(keys.source(one.corpus)), tags={"dagster/data_version": one.version})
+def _observation(corpus: Observed) -> dg.AssetObservation:
+    key = asset_key(keys.source(corpus.corpus))
+    return dg.AssetObservation(key, tags={"dagster/data_version": corpus.version})

@@ -120,8 +120,8 @@ def test_a_trainer_that_something_stopped_or_that_failed_goes_on_in_another_atte
         assert result.success and attempts(tmp_path) == 3
         assert entry(instance).metadata["step"].value == 32
         said = [event.message for event in instance.all_logs(result.run_id)]
-    assert [text for text in said if "started again" in text and "exit status 75" in text]
-    assert [text for text in said if "started again" in text and "RuntimeError: CUDA error" in text]
+    assert [text for text in said if "restarting the trainer" in text and "exit status 75" in text]
+    assert [text for text in said if "restarting the trainer" in text and "RuntimeError: CUDA error" in text]
 
 
 def test_a_mistake_of_the_users_is_told_in_the_trainers_words_and_not_tried_again(
@@ -132,7 +132,7 @@ def test_a_mistake_of_the_users_is_told_in_the_trainers_words_and_not_tried_agai
             trains("print('trainer: no GPU has room for this', file=sys.stderr)\nsys.exit(2)", instance)
         )
     assert (
-        why == "the trainer ended with exit status 2. It wrote:\ntrainer: no GPU has room for this"
+        why == "the trainer ended with exit status 2. Its last lines:\ntrainer: no GPU has room for this"
         and attempts(tmp_path) == 1
     )
     assert "trainer: no GPU has room for this\n" in capfd.readouterr().err
@@ -156,7 +156,7 @@ def test_a_command_gets_the_run_and_its_last_lines_are_the_reason_of_a_failure(
     program = "print('srun: error:', os.environ['MARK'], *sys.argv[1:3], file=sys.stderr)\nsys.exit(3)"
     with dg.DagsterInstance.ephemeral() as instance:
         why = reason(trains(program, instance, wrapper=("env", "MARK=1")))
-    assert why == "the trainer ended with exit status 3. It wrote:\nsrun: error: 1 -m trainer"
+    assert why == "the trainer ended with exit status 3. Its last lines:\nsrun: error: 1 -m trainer"
     assert attempts(tmp_path) == trainer_process.ATTEMPTS
 
 
