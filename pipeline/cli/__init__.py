@@ -23,8 +23,8 @@ from pipeline.cli import (
 )
 from pipeline.store.errors import PipelineError
 
-# Each module has HELP, `add_arguments(parser)` and `run(options)`. What takes long to import, such as the
-# compiled kernels, is imported by `run`.
+# Each module has HELP, `add_arguments(parser)` and `run(options)`. `run` imports what is slow to import, such
+# as the compiled kernels.
 COMMANDS = {
     "corpora": corpora,
     "export": export,
@@ -44,11 +44,11 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command. A mistake that the user can correct is one line on standard error and exit
+    """Runs one command. Prints a mistake that the user can correct as one line on standard error, with exit
     status 2.
     """
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", required=True)
     for name, module in COMMANDS.items():
         module.add_arguments(commands.add_parser(name, help=module.HELP, description=module.HELP))
     options = parser.parse_args(arguments)
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    # The reader, `head` perhaps, has closed the pipe: send what is still buffered nowhere.
+    # The reader of the pipe, perhaps `head`, has closed it: discard what is still buffered.
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -1,4 +1,4 @@
-"""corpora: which corpora there are, and what each contributes to a training."""
+"""corpora: lists the ready-made corpora, or what each corpus of a recipe contributes to its training."""
 
 import argparse
 
@@ -7,7 +7,7 @@ HELP = "List the ready-made corpora, or what each corpus of a recipe contributes
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--recipe", metavar="R", help="show the corpora of this recipe: a path, or a name, such as gpu"
+        "--recipe", metavar="R", help="show the corpora of this recipe: a path, or a name such as gpu"
     )
 
 
@@ -23,27 +23,22 @@ def _ready_made() -> None:
 
     print(f"{'name':<24}{'documents':>14}{'text':>12}  licence")
     for entry in ready_made():
-        print(
-            f"{entry.name:<24}{entry.documents:>14,}{entry.bytes / 1e9:>9,.2f} GB  {entry.licence}\n    "
-            f"{entry.about}"
-        )
+        print(f"{entry.name:<24}{entry.documents:>14,}{entry.bytes / 1e9:>9,.2f} GB  {entry.licence}")
+        print(f"    {entry.about}")
     print(
-        "\nIn a recipe, under `corpora`: `- NAME`, or `- NAME:N` for the first N documents; any data set of "
-        "the hub as `- OWNER/NAME`."
+        "\nList a corpus in a recipe under `corpora`: `- NAME`, `- NAME:N` for its first N documents, or "
+        "`- OWNER/NAME` for any data set on the Hub."
     )
 
 
-def _contributions(named: str) -> None:
+def _contributions(name: str) -> None:
     from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.steps.training import plan
     from pipeline.store.versions import default_store
 
-    recipe = load_recipe(recipe_path(named))
+    recipe = load_recipe(recipe_path(name))
     rows = plan.contributions(default_store(), recipe)
     print(f"{'corpus':<28}{'documents':>12}{'tokens':>16}{'share':>9}{'epochs':>9}")
     for row in rows:
         print(f"{row.corpus:<28}{row.documents:>12,}{row.tokens:>16,}{row.share:>9.1%}{row.epochs:>9.2f}")
-    print(
-        f"at training.max_tokens = {recipe.training.max_tokens:,}; documents and tokens without what is "
-        "held out"
-    )
+    print(f"training.max_tokens: {recipe.training.max_tokens:,}; held-out documents are not counted")

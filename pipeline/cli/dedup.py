@@ -1,4 +1,4 @@
-"""dedup: exact and near duplicates among the documents of plain files."""
+"""dedup: finds exact and near duplicates among the documents of plain files."""
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=float,
         default=0.8,
-        help="remove a document from this Jaccard similarity of word 5-grams on; default: %(default)s",
+        help="remove a document at this Jaccard similarity of word 5-grams or above; default: %(default)s",
     )
 
 
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     from pipeline.steps.files import tables
 
     if not 0 < options.threshold <= 1:
-        raise UsageError(f"--threshold {options.threshold}: a similarity is above 0 and at most 1")
+        raise UsageError(f"--threshold {options.threshold}: must be above 0 and at most 1")
     params = DedupParams(threshold=options.threshold)
     with worker_processes() as engine, progress_bar("reading") as progress:
         outcome = tables.deduplicate(options.paths, options.out, params, _WithBars(engine), progress)
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 class _WithBars:
-    """An engine that draws a bar for each map, in a terminal."""
+    """An engine that shows a progress bar for each map in a terminal."""
 
     def __init__(self, engine: LocalEngine):
         self._engine = engine

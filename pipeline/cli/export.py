@@ -1,4 +1,4 @@
-"""export: the clean corpora, or their token shards, for other programs."""
+"""export: writes the kept documents, or their token shards, for other programs."""
 
 import argparse
 from pathlib import Path
@@ -11,20 +11,20 @@ from pipeline.store.keys import SPLITS
 PARQUET, MEGATRON = "parquet", "megatron"
 MOVED = ("datatrove", "llmc", "nanogpt")
 EXAMPLE = "examples/other_token_formats.py"
-LINKED = "Files may be links to those in the store: do not write to them"
-# What opens each format: printed when it was written.
+# How to open each format: printed after the export.
 READERS = {
-    PARQUET: 'datasets.load_dataset("{out}"), or load_dataset("{out}", "<corpus>") for one of them',
-    MEGATRON: f"Megatron-LM, NeMo, GPT-NeoX: a data path is the path of a file without its .bin. {LINKED}",
+    PARQUET: 'datasets.load_dataset("{out}"), or load_dataset("{out}", "<corpus>") for one corpus',
+    MEGATRON: "Megatron-LM, NeMo or GPT-NeoX, whose data paths are file paths without .bin. The files may be "
+    "links into the store: do not modify them",
 }
 
 
 class UnknownCorpusError(PipelineError):
-    """A corpus that the recipe does not have."""
+    """The recipe has no such corpus."""
 
 
 class UnknownFormatError(PipelineError):
-    """A format that `export` does not write."""
+    """`export` does not write this format."""
 
 
 HELP = "Export the kept documents as Parquet, or the token shards for Megatron."
@@ -35,9 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         metavar="F",
         required=True,
-        help=f"parquet: the kept documents; megatron: the token shards. For {', '.join(MOVED)}: {EXAMPLE}",
+        help=f"parquet: the kept documents; megatron: the token shards. For {', '.join(MOVED)} see {EXAMPLE}",
     )
-    parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help="the directory to make")
+    parser.add_argument(
+        "-o", "--out", metavar="OUT", type=Path, required=True, help="the directory to create"
+    )
     parser.add_argument("--corpus", metavar="C", nargs="+", help="export these corpora only")
     parser.add_argument("--split", choices=SPLITS, help="export this split only")
 
@@ -50,29 +52,26 @@ def run(options: argparse.Namespace) -> None:
 
     if options.format in MOVED:
         raise UnknownFormatError(
-            f"--format {options.format}: {EXAMPLE} writes this format from Megatron shards: export them with "
+            f"--format {options.format}: {EXAMPLE} writes this format from Megatron shards. Export them with "
             f"`--format megatron -o SHARDS`, then run `python {EXAMPLE} {options.format} SHARDS OUT`"
         )
     if options.format not in READERS:
-        raise UnknownFormatError(
-            f"--format: there is no format {options.format!r}; there are {', '.join(READERS)}"
-        )
+        raise UnknownFormatError(f"--format: unknown {options.format!r}; choose from {', '.join(READERS)}")
     recipe, store = load_recipe(recipe_path()), default_store()
-    for corpus in options.corpus or []:
+    wanted = options.corpus or recipe.corpus_names
+    for corpus in wanted:
         if corpus not in recipe.corpus_names:
-            raise UnknownCorpusError(
-                f"--corpus: there is no corpus {corpus!r}; there are {', '.join(recipe.corpus_names)}"
-            )
-    corpora = [corpus for corpus in recipe.corpus_names if corpus in (options.corpus or recipe.corpus_names)]
+            known = ", ".join(recipe.corpus_names)
+            raise UnknownCorpusError(f"--corpus: unknown corpus {corpus!r}; choose from {known}")
+    corpora = [corpus for corpus in recipe.corpus_names if corpus in wanted]
     splits = [options.split] if options.split else SPLITS
-    parquet = options.format == PARQUET
-    with tqdm(desc="export", unit="B" if parquet else " tokens", unit_scale=True, disable=None) as bar:
-        if parquet:
-            counts = export_documents(
-                store, corpora, splits, recipe.shards.validation_fraction, options.out, bar.update
-            )
+    unit = "B" if options.format == PARQUET else " tokens"
+    with tqdm(desc="export", unit=unit, unit_scale=True, disable=None) as bar:
+        if options.format == PARQUET:
+            held_out = recipe.shards.validation_fraction
+            counts = export_documents(store, corpora, splits, held_out, options.out, bar.update)
         else:
             counts = export_tokens(store, corpora, splits, options.out, bar.update)
     for name, number in counts.items():
         print(f"{name.replace('_', ' '):<32}{number:>14,}")
-    print(f"\nwritten: {options.out}\nopened by {READERS[options.format].format(out=options.out)}")
+    print(f"\nwritten: {options.out}\nopen with {READERS[options.format].format(out=options.out)}")

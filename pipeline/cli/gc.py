@@ -1,4 +1,4 @@
-"""gc: what the store holds that nothing needs any more."""
+"""gc: lists or removes the stored versions that nothing uses any more."""
 
 import argparse
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ HELP = "List the stored versions that nothing uses any more, and with --delete r
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--delete", action="store_true", help="remove them; without it, only list what that would free"
+        "--delete", action="store_true", help="remove them; without it, only list them and their sizes"
     )
 
 
@@ -22,22 +22,20 @@ def run(options: argparse.Namespace) -> None:
     from pipeline.store.versions import default_store
 
     store = default_store()
-    found = garbage.find(store)
-    for one in found:
-        print(f"{_megabytes([one])}  {one.path.relative_to(store.root)}")
-    if not found:
-        print("nothing to remove: every version is in use, or named by a training run")
+    unused = garbage.find(store)
+    for version in unused:
+        print(f"{_megabytes([version])}  {version.path.relative_to(store.root)}")
+    if not unused:
+        print("nothing to remove: every version is in use or recorded by a training run")
     elif not options.delete:
-        print(
-            f"{sum(one.bytes for one in found) / 1e6:>12,.1f} MB  in {len(found)} versions; `python -m "
-            "pipeline gc --delete` frees it"
-        )
+        print(f"{_megabytes(unused)}  in {len(unused)} versions; `python -m pipeline gc --delete` frees it")
     else:
-        removed = garbage.remove(store, found)
+        removed = garbage.remove(store, unused)
         print(f"{_megabytes(removed)}  freed")
-        for busy in (one for one in found if one not in removed):
-            print(f"kept, in use now: {busy.path.relative_to(store.root)}")
+        for version in unused:
+            if version not in removed:
+                print(f"not removed, because it is in use again: {version.path.relative_to(store.root)}")
 
 
-def _megabytes(garbage: "Sequence[Garbage]") -> str:
-    return f"{sum(one.bytes for one in garbage) / 1e6:>12,.1f} MB"
+def _megabytes(versions: "Sequence[Garbage]") -> str:
+    return f"{sum(version.bytes for version in versions) / 1e6:>12,.1f} MB"

@@ -1,4 +1,4 @@
-"""inspect-shards: what is in token shards, and whether they are damaged."""
+"""inspect-shards: shows what token shards contain, or checks them for damage."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ FREQUENT = 8
 
 
 class ShardsError(PipelineError):
-    """Shards that do not exist or are damaged."""
+    """The shards do not exist or are damaged."""
 
 
 HELP = "Show statistics of token shards and their first documents, decoded, or check them for damage."
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="read everything, and check hashes, index, ids, and how documents begin and end",
+        help="read everything, and check hashes, index, ids, and the first and last token of each document",
     )
     parser.add_argument(
         "--tokenizer",
@@ -60,30 +60,29 @@ def run(options: argparse.Namespace) -> None:
     from trainer.data.shards import ShardError
 
     if options.documents < 0:
-        raise ShardsError(f"--documents {options.documents}: give 0 or more")
-    sets, known = _found(options.what, [options.split] if options.split else SPLITS)
+        raise ShardsError(f"--documents {options.documents}: must be at least 0")
+    sets, known = _shard_sets(options.what, [options.split] if options.split else SPLITS)
     if options.tokenizer:
         known = vocabulary(options.tokenizer)
-    damaged = 0
+    total = 0
     for shards in sets:
         print(shards.name)
-        found = _verified(shards, known) if options.verify else 0
-        damaged += found
-        if not found:
+        damage = _verify(shards, known) if options.verify else 0
+        total += damage
+        if not damage:
             try:
                 _describe(shards, known, options.documents)
             except ShardError as error:
-                raise ShardsError(f"{error}; --verify lists all that is wrong") from error
+                raise ShardsError(f"{error}; --verify lists every problem") from error
         print()
-    if damaged:
-        raise ShardsError(
-            f"{damaged} problems, named above: these shards are not what was written, make them again"
-        )
+    if total:
+        problems = f"{total} problem{'s' if total > 1 else ''}"
+        raise ShardsError(f"{problems}, listed above: the shards are damaged, make them again")
 
 
-def _found(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet], Vocabulary | None]":
-    """The shards that are meant, and their tokenizer. A corpus in the store comes before a path of the
-    same name.
+def _shard_sets(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet], Vocabulary | None]":
+    """The shards of a corpus, of a path, or of all corpora, and their tokenizer. A corpus in the store takes
+    precedence over a path of the same name.
     """
     from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.steps.tokens.shard_sets import in_place, stored, vocabulary_beside, vocabulary_of
@@ -94,7 +93,7 @@ def _found(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet], Vo
     if what is not None and not stored_here:
         if not Path(what).exists() and not Path(f"{what}.idx").exists():
             raise ShardsError(
-                f"{what}: no such path, and no corpus of this name has token shards in {store.root}"
+                f"{what}: not an existing path, and not a corpus with token shards in {store.root}"
             )
         return in_place(Path(what), splits), vocabulary_beside(Path(what))
     corpora = load_recipe(recipe_path()).corpus_names if what is None else [what]
@@ -103,55 +102,52 @@ def _found(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet], Vo
     return [shards for shards in sets if shards.prefixes], vocabulary_of(store, versions)
 
 
-def _verified(shards: "ShardSet", known: "Vocabulary | None") -> int:
-    """Prints what was checked, or what is wrong; returns how many things are."""
+def _verify(shards: "ShardSet", known: "Vocabulary | None") -> int:
+    """Prints every problem, or what was checked if there is none. Returns the number of problems."""
     from pipeline.steps.tokens.shard_sets import problems
 
-    found = 0
+    damage = 0
     for prefix in tqdm(shards.prefixes, desc="checking", unit="shard", disable=None, leave=False):
         for problem in problems(prefix, shards.sha256, known):
             print(f"  WRONG  {problem}")
-            found += 1
-    if not found:
+            damage += 1
+    if not damage:
         checks = [*(["hashes"] if shards.sha256 else []), "lengths", "offsets"]
         checks += [f"ids below {known.size:,}"] if known else []
-        checks += ["begin and end of every document"] if known and known.ends else []
+        checks += ["first and last token of every document"] if known and known.ends else []
         print(f"  sound: {', '.join(checks)}")
         if known is None:
-            print("  not checked: ids, for which --tokenizer is needed")
-    return found
+            print("  not checked: ids, which needs --tokenizer")
+    return damage
 
 
 def _describe(shards: "ShardSet", known: "Vocabulary | None", documents: int) -> None:
     from pipeline.steps.tokens.statistics import measure
 
-    found = measure(shards.prefixes)
+    stats = measure(shards.prefixes)
     rows = [
-        ("shards", f"{found.shards:,}"),
-        ("documents", f"{found.documents:,}"),
-        ("tokens", f"{found.tokens:,} {found.dtype}"),
+        ("shards", f"{stats.shards:,}"),
+        ("documents", f"{stats.documents:,}"),
+        ("tokens", f"{stats.tokens:,} {stats.dtype}"),
     ]
     if shards.text_bytes:
-        rows.append(("bytes per token", f"{shards.text_bytes / max(found.tokens, 1):.3f}"))
-    rows.append(("tokens per document", f"{found.shortest:,} to {found.longest:,}, median {found.median:,}"))
-    for name, value in [*rows, *(_frequencies(found, known) if known else [])]:
+        rows.append(("bytes per token", f"{shards.text_bytes / max(stats.tokens, 1):.3f}"))
+    rows.append(("tokens per document", f"{stats.shortest:,} to {stats.longest:,}, median {stats.median:,}"))
+    for name, value in [*rows, *(_frequencies(stats, known) if known else [])]:
         print(f"  {name:<22}{value}")
     for number, text in _first_documents(shards, known, documents):
         print(f"\n  document {number}\n{text}")
 
 
-def _frequencies(found: "Statistics", known: "Vocabulary") -> list[tuple[str, str]]:
-    sampled = f", in a sample of {found.sampled:,} tokens" if found.sampled < found.tokens else ""
-    special = sum(
-        int(found.occurrences[number]) for number in known.special_ids if number < len(found.occurrences)
-    )
-    order = (-found.occurrences).argsort(kind="stable")[:FREQUENT].tolist()
-    frequent = ", ".join(
-        f"{known.text([number])!r} {found.occurrences[number] / found.sampled:.1%}" for number in order
-    )
+def _frequencies(stats: "Statistics", known: "Vocabulary") -> list[tuple[str, str]]:
+    counts = stats.occurrences
+    sampled = f", in a sample of {stats.sampled:,} tokens" if stats.sampled < stats.tokens else ""
+    special = sum(int(counts[number]) for number in known.special_ids if number < len(counts))
+    order = (-counts).argsort(kind="stable")[:FREQUENT].tolist()
+    frequent = ", ".join(f"{known.text([number])!r} {counts[number] / stats.sampled:.1%}" for number in order)
     return [
-        ("vocabulary used", f"{(found.occurrences > 0).sum():,} of {known.size:,}{sampled}"),
-        ("special tokens", f"{special / found.sampled:.2%}{sampled}"),
+        ("vocabulary used", f"{(counts > 0).sum():,} of {known.size:,}{sampled}"),
+        ("special tokens", f"{special / stats.sampled:.2%}{sampled}"),
         ("most frequent", frequent + sampled),
     ]
 
@@ -159,7 +155,7 @@ def _frequencies(found: "Statistics", known: "Vocabulary") -> list[tuple[str, st
 def _first_documents(
     shards: "ShardSet", known: "Vocabulary | None", wanted: int
 ) -> Iterator[tuple[int, str]]:
-    """How the first documents begin, decoded, or as ids when there is no tokenizer."""
+    """The beginnings of the first documents, decoded, or as ids if there is no tokenizer."""
     from trainer.data.shards import Shard
 
     number = 0

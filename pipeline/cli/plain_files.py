@@ -1,4 +1,4 @@
-"""What the commands on plain files share: arguments, progress bar, worker processes, report."""
+"""What the commands for plain files share: arguments, progress bar, worker processes, report."""
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ from pipeline.store.errors import PipelineError
 if TYPE_CHECKING:
     from pipeline.steps.files.documents import Outcome
 
-# Bytes of text. Workers load the kernels again, and reading, half of the work, is not shared.
+# Bytes of text. Each worker loads the kernels again, and reading, half of the work, is not parallel.
 PROCESSES_PAY_ABOVE = 200_000_000
 
 
 class UsageError(PipelineError):
-    """A value of an option that does not exist or makes no sense."""
+    """An option has an unknown or impossible value."""
 
 
 def add_in_and_out(parser: argparse.ArgumentParser, out: str) -> None:
@@ -43,7 +43,7 @@ def worker_processes() -> Iterator[LocalEngine]:
 
 @contextmanager
 def progress_bar(name: str) -> Iterator[Callable[[int, int], object]]:
-    """A bar over the bytes of the input files, so that it shows how much is left."""
+    """A progress bar in bytes of the input files; call the function with the bytes read and the total."""
     with tqdm(desc=name, unit="B", unit_scale=True, disable=None) as bar:
 
         def show(done: int, total: int) -> None:
@@ -54,7 +54,7 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], object]]:
 
 
 def report(rows: Sequence[tuple[str, int]], outcome: "Outcome") -> None:
-    """Prints the numbers, what was set aside and why, the throughput, and the files that were written."""
+    """Prints the numbers, what was set aside and why, the throughput and the paths of the written files."""
     for name, number in [*rows, *breakdown("set aside", outcome.counts, "set_aside")]:
         print(f"{name:<32}{number:>14,}")
     megabytes = outcome.counts["text_bytes"] / 1e6
@@ -63,14 +63,14 @@ def report(rows: Sequence[tuple[str, int]], outcome: "Outcome") -> None:
 
 
 def report_removed(outcome: "Outcome", removed: str) -> None:
-    """`removed`: the name of the count of documents that are not kept."""
+    """Reports kept and removed documents. `removed` is the name of the count of removed ones."""
     counts = outcome.counts
     kept = [("documents", counts["documents"]), ("kept", counts["kept"])]
     report([*kept, *breakdown("removed", counts, removed)], outcome)
 
 
 def breakdown(title: str, counts: Mapping[str, int], prefix: str) -> list[tuple[str, int]]:
-    """A total and, indented below it, its parts, most frequent first."""
+    """A total, and indented below it its parts, most frequent first."""
     parts = [
         (name.partition("/")[2], number) for name, number in counts.items() if name.startswith(f"{prefix}/")
     ]

@@ -1,8 +1,8 @@
-"""Text for a terminal."""
+"""Makes text safe to print in a terminal."""
 
 
 def printable(text: str) -> str:
-    """Indented, line by line. Crawled text may hold what a terminal takes for commands."""
+    """The text with each line indented and without control characters, which a terminal would obey."""
     lines = (
         "".join(character if character.isprintable() else "�" for character in line.expandtabs())
         for line in text.splitlines()

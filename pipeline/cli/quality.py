@@ -1,4 +1,4 @@
-"""quality: signals and verdicts for the documents of plain files."""
+"""quality: measures and judges the documents of plain files."""
 
 import argparse
 
@@ -16,7 +16,7 @@ HELP = "Measure and judge the quality of each document in files: writes OUT/verd
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_in_and_out(parser, "the directory for the results")
     parser.add_argument(
-        "--profile", metavar="P", default="default", help="the profile of thresholds; default: %(default)s"
+        "--profile", metavar="P", default="default", help="the set of thresholds to use; default: %(default)s"
     )
     parser.add_argument(
         "--languages", metavar="A,B", help="keep documents in these languages only, such as en,de"
@@ -29,14 +29,12 @@ def run(options: argparse.Namespace) -> None:
     from pipeline.steps.files import tables
 
     if options.profile not in PROFILES:
-        raise UsageError(
-            f"--profile: there is no profile {options.profile!r}; there are {', '.join(PROFILES)}"
-        )
+        raise UsageError(f"--profile: unknown profile {options.profile!r}; choose from {', '.join(PROFILES)}")
     languages = None if options.languages is None else tuple(options.languages.split(","))
     unknown = sorted(set(languages or ()) - LANGUAGES)
     if unknown:
         raise UsageError(
-            f"--languages: {unknown[0]!r} is not a language that can be detected; there are "
+            f"--languages: {unknown[0]!r} is not a language that can be detected; choose from "
             f"{' '.join(sorted(LANGUAGES))}"
         )
     params = PROFILES[options.profile].model_copy(update={"languages": languages})

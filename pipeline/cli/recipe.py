@@ -1,4 +1,4 @@
-"""What the settings of a recipe are: one of them, a section, or all on one page."""
+"""recipe: explains a setting or a section of a recipe, or writes the reference of all settings."""
 
 import argparse
 import textwrap
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--explain",
         metavar="SETTING",
         nargs="?",
-        help="a setting or a section, such as training.optimizer; without one, the sections",
+        help="a setting or a section, such as training.optimizer; default: list the sections",
     )
     what.add_argument(
         "--reference", action="store_true", help="write docs/recipe.md and the JSON Schema from the models"
@@ -46,8 +46,8 @@ def _write_reference() -> None:
 
 
 def explained(path: str) -> Iterator[str]:
-    """The lines that explain the setting or the section at a dotted path; for "", those that list the
-    sections. Raises RecipeError for an unknown path.
+    """The lines that explain the setting or the section at a dotted path, or list all sections for "".
+    Raises RecipeError for an unknown path.
     """
     from pipeline.recipe.reference import found_settings, sections
 
@@ -66,7 +66,7 @@ def explained(path: str) -> Iterator[str]:
 def _contents() -> Iterator[str]:
     from pipeline.recipe.reference import sections
 
-    yield "A recipe has these settings; `python -m pipeline recipe --explain SETTING` explains each."
+    yield "The settings of a recipe; `python -m pipeline recipe --explain SETTING` explains each of them."
     for section in sections():
         if section.same_as is None:
             for setting in section.settings:

@@ -1,4 +1,4 @@
-"""reproduce: how to make a checkpoint again."""
+"""reproduce: prints how to make a checkpoint again."""
 
 import argparse
 from pathlib import Path
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="OUT",
         type=Path,
-        help="the directory to make, for these files and for the run; default: ./RUN-STEP",
+        help="the directory to create for these files and the run; default: ./RUN-STEP",
     )
 
 

@@ -1,4 +1,4 @@
-"""scrub: personal data and secrets replaced in plain files."""
+"""scrub: replaces personal data and secrets in plain files."""
 
 import argparse
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--replacement",
         choices=("placeholder", "format"),
         default="placeholder",
-        help="put in [EMAIL] and the like, or a fixed value of the same format; default: %(default)s",
+        help="replace by [EMAIL] and the like, or by a fixed value of the same format; default: %(default)s",
     )
 
 
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
     names = list(PiiKind) if options.kinds is None else options.kinds.split(",")
     unknown = [name for name in names if name not in list(PiiKind)]
     if unknown:
-        raise UsageError(f"--kinds: there is no kind {unknown[0]!r}; there are {', '.join(PiiKind)}")
+        raise UsageError(f"--kinds: unknown kind {unknown[0]!r}; choose from {', '.join(PiiKind)}")
     params = PiiParams(kinds=tuple(PiiKind(name) for name in names), replacement=options.replacement)
     with worker_processes() as engine, progress_bar("scrub") as progress:
         outcome = tables.scrub(options.paths, options.out, params, engine, progress)

@@ -1,12 +1,12 @@
-"""summary: what there is to know about the newest model."""
+"""summary: shows the newest model."""
 
 import argparse
 
-HELP = "Show where the newest model is, how good it is, two samples, and how to open the UI."
+HELP = "Show the path of the newest model, its scores, two samples, and how to open the UI."
 
 
 def add_arguments(_: argparse.ArgumentParser) -> None:
-    """There are none."""
+    """`summary` takes no arguments."""
 
 
 def run(_: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""tokenize: token shards made of plain files."""
+"""tokenize: makes token shards from plain files."""
 
 import argparse
 
@@ -8,12 +8,12 @@ HELP = "Encode files as Megatron token shards: writes OUT/train/*.bin and *.idx,
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_in_and_out(parser, "the directory to make")
+    add_in_and_out(parser, "the directory to create")
     parser.add_argument(
         "--tokenizer",
         metavar="T",
         required=True,
-        help="a tokenizer.json, a directory that holds one, or the name of a repository on the Hub",
+        help="a tokenizer.json, a directory that contains one, or the name of a repository on the Hub",
     )
     for option, verb, key in (("--begin-of-text", "begins", "bos"), ("--end-of-text", "ends", "eos")):
         parser.add_argument(
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=100_000_000,
-        help="tokens per shard at most; a longer document has a shard of its own; default: %(default)s",
+        help="tokens per shard at most; a longer document gets its own shard; default: %(default)s",
     )
 
 
@@ -43,10 +43,10 @@ def run(options: argparse.Namespace) -> None:
 
     if not 0 <= options.validation_fraction < 1:
         raise UsageError(
-            f"--validation-fraction {options.validation_fraction}: a share is at least 0 and below 1"
+            f"--validation-fraction {options.validation_fraction}: must be at least 0 and below 1"
         )
     if options.shard_tokens < 1:
-        raise UsageError(f"--shard-tokens {options.shard_tokens}: a shard holds at least 1 token")
+        raise UsageError(f"--shard-tokens {options.shard_tokens}: must be at least 1")
     tokenizer = ExistingTokenizer(
         source=options.tokenizer, begin_of_text=options.begin_of_text, end_of_text=options.end_of_text
     )

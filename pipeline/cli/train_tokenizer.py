@@ -1,4 +1,4 @@
-"""train-tokenizer: a tokenizer made of plain files."""
+"""train-tokenizer: trains a tokenizer on plain files."""
 
 import argparse
 
@@ -8,7 +8,7 @@ HELP = "Train a byte-level BPE tokenizer on files: writes OUT/tokenizer.json and
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_in_and_out(parser, "the directory to make")
+    add_in_and_out(parser, "the directory to create")
     parser.add_argument(
         "--vocab-size",
         metavar="N",

@@ -19,5 +19,5 @@ def summary(store: Store) -> str:
             f"Sample for {sample['prompt']!r}:",
             *(f"    {line}" for line in sample["text"].splitlines()),
         ]
-    lines += ["", "See the graph, each stage and each checkpoint:  make ui  then open http://127.0.0.1:3000"]
+    lines += ["", "To see the graph, every stage and every checkpoint: `make ui`, then http://127.0.0.1:3000"]
     return "\n".join(lines)

@@ -44,7 +44,7 @@ def test_the_printed_commands_make_the_same_checkpoint(
         again, cwd=first, env=environment, check=True, capture_output=True, text=True
     ).stdout.splitlines()
     (setup,) = [line for line in printed if line.startswith("make ")]
-    assert not any("not committed" in line for line in printed)
+    assert not any("uncommitted" in line for line in printed)
     # The environment is the one that this test runs in, instead of the same one installed anew.
     script = [
         f"ln -s {Path(sys.executable).parents[1]} {tmp_path / 'again' / 'code' / '.venv'}"

@@ -193,7 +193,7 @@ class HubSource:
         """The data files of the split, in the order of their paths."""
         files = builder.config.data_files or {}
         if self.config.split not in files:
-            raise self._error(f"has no split {self.config.split!r}; there are {', '.join(map(str, files))}")
+            raise self._error(f"has no split {self.config.split!r}; choose from {', '.join(map(str, files))}")
         return sorted(str(url) for url in files[self.config.split])
 
     def _check_text(self, builder: "DatasetBuilder", url: str) -> None:

@@ -255,7 +255,7 @@ class QualityParams(Params):
         for language in languages or ():
             if language not in LANGUAGES:
                 raise ValueError(
-                    f"{language!r} is not a language that can be detected; there are "
+                    f"{language!r} is not a language that can be detected; choose from "
                     f"{' '.join(sorted(LANGUAGES))}"
                 )
         return languages

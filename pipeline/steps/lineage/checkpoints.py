@@ -80,8 +80,7 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
     if not runs:
         newest = ", ".join(one.name for one in list(checkpoints(store))[-3:]) or "none"
         raise LineageError(
-            f"{named!r} is no checkpoint: give its directory, or its name in the UI, such as one of these: "
-            f"{newest}"
+            f"{named!r} is not a checkpoint: give its directory, or its name in the UI. The newest: {newest}"
         )
     directory = runs[0] / "checkpoints" / f"step-{int(step):08d}"
     return (
@@ -114,10 +113,8 @@ def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Chec
         ):
             found.append(one)
     if corpus not in known:
-        raise LineageError(
-            f"no checkpoint on disk was trained on a corpus {corpus!r}; there are "
-            f"{', '.join(sorted(known)) or 'no checkpoints'}"
-        )
+        hint = f"choose from {', '.join(sorted(known))}" if known else "there are no checkpoints"
+        raise LineageError(f"no checkpoint on disk was trained on a corpus {corpus!r}; {hint}")
     return found
 
 

@@ -68,8 +68,8 @@ def seen(store: Store, document: str) -> list[Seen]:
     ]
     if not found:
         raise LineageError(
-            f"no checkpoint on disk was made from corpora that hold a document {document!r}: is it set "
-            "aside, or of another store?"
+            f"no checkpoint on disk was trained on a corpus that contains document {document!r}: was it set "
+            "aside, or is it in another store?"
         )
     return found
 

@@ -100,17 +100,11 @@ def _sums(one: Checkpoint) -> Iterator[str]:
 
 def _commands(one: Checkpoint, out: Path, relative_to: Path) -> Iterator[str]:
     commit = one.lineage["git_commit"]
-    yield f"# {one.name}: after {one.tokens:,} tokens, made again in {out}"
+    yield f"# makes {one.name}, after {one.tokens:,} tokens, again in {out}"
     if commit is None:
-        yield (
-            "# The code was not in a git checkout, so nobody can say which it was: this uses the code "
-            "that "
-            "is here"
-        )
+        yield "# the code was not in a git checkout, so its version is unknown: this uses the code of now"
     elif commit.endswith("-dirty"):
-        yield (
-            "# The code had changes that were not committed: expect the same bytes only if they do not matter"
-        )
+        yield "# the code had uncommitted changes: expect the same bytes only if they make no difference"
     for corpus in one.lineage["recipe"]["corpora"]:
         inputs = one.lineage["assets"][keys.raw(corpus["name"])]["inputs"]
         if any(path.endswith("?...") for path in corpus["source"].get("paths", ())):
@@ -119,12 +113,15 @@ def _commands(one: Checkpoint, out: Path, relative_to: Path) -> Iterator[str]:
                 f"complete them in {out / 'recipe.yaml'}"
             )
         if "revision" not in inputs:
-            yield f"# corpus {corpus['name']} must hold what it held then: it cannot be fetched at a revision"
+            yield (
+                f"# corpus {corpus['name']} must have the same content as then, because its source has no "
+                "revisions"
+            )
     own_code = list(_own_code(one.lineage["recipe"]))
     for python, version in own_code:
-        yield f"# {python} must be what it was then, version {version!r}"
+        yield f"# {python} must be the same code as then, version {version!r}"
     if one.lineage["recipe"]["training"].get("pretrained"):
-        yield "# the pretrained weights must be what they were then"
+        yield "# the pretrained weights must be the same as then"
     python = one.libraries.get("python") or one.lineage["assets"][keys.TOKENIZER]["tools"]["python"]
     code = shlex.quote(str(out / "code"))
     yield (
@@ -152,7 +149,7 @@ def _commands(one: Checkpoint, out: Path, relative_to: Path) -> Iterator[str]:
         yield f"cd {shlex.quote(str(made))}"
         yield f"sha256sum --check {shlex.quote(str(out / 'SHA256SUMS'))}"
     else:
-        yield "# the checkpoint was deleted since, so there is nothing to compare with"
+        yield "# the checkpoint was deleted since then, so there is nothing to compare with"
 
 
 def _own_code(recipe: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -111,7 +111,8 @@ def test_one_split_of_one_corpus(run: Run) -> None:
 def test_sound_shards_are_said_to_be(run: Run) -> None:
     status, said = run("inspect-shards", "--verify", "--documents", "0")
     assert status == 0
-    assert said.count("sound: hashes, lengths, offsets, ids below 600, begin and end of every document") == 4
+    checked = "sound: hashes, lengths, offsets, ids below 600, first and last token of every document"
+    assert said.count(checked) == 4
 
 
 def _change_token(prefix: Path, document: int, place: int, token: int) -> None:
@@ -164,11 +165,11 @@ def test_a_directory_of_shards_is_read_with_the_tokenizer_beside_it(run: Run, tm
     run("export", "--format", "megatron", "-o", tmp_path / "out", "--corpus", "first")
     status, said = run("inspect-shards", tmp_path / "out" / "first", "--split", "train", "--verify")
     assert status == 0
-    assert "sound: lengths, offsets, ids below 600, begin and end of every document" in said
+    assert "sound: lengths, offsets, ids below 600, first and last token of every document" in said
     assert "[BOT]" in said
     shutil.rmtree(tmp_path / "out" / "tokenizer")
     bare = run("inspect-shards", tmp_path / "out" / "first", "--verify")[1]
-    assert "not checked: ids, for which --tokenizer is needed" in bare
+    assert "not checked: ids, which needs --tokenizer" in bare
     assert "[BOT]" not in bare
 
 
@@ -177,7 +178,9 @@ def test_what_tokenize_wrote_is_checked_against_its_record(run: Run, project: Pa
     run("tokenize", project / "first.jsonl", "-o", out, "--tokenizer", known, "--shard-tokens", "20000")
     sound = run("inspect-shards", out, "--verify", "--documents", "0")
     assert sound[0] == 0
-    assert "sound: hashes, lengths, offsets, ids below 600, begin and end of every document" in sound[1]
+    assert (
+        "sound: hashes, lengths, offsets, ids below 600, first and last token of every document" in sound[1]
+    )
     assert "bytes per token" in sound[1]
     first, second = sorted(out.rglob("*.bin"))[:2]
     _change_token(first.with_suffix(""), 0, 5, 599)
@@ -194,8 +197,7 @@ def test_what_cannot_be_inspected_is_said(run: Run, tmp_path: Path) -> None:
     empty.mkdir()
     assert run("inspect-shards", "third")[0] == 2
     assert (
-        "third: no such path, and no corpus of this name has token shards"
-        in run("inspect-shards", "third")[1]
+        "third: not an existing path, and not a corpus with token shards" in run("inspect-shards", "third")[1]
     )
     assert "no token shard is there" in run("inspect-shards", empty)[1]
     assert "cannot be read as a tokenizer.json" in run("inspect-shards", "--tokenizer", empty)[1]
@@ -259,7 +261,7 @@ def test_an_export_leaves_what_is_there_alone_and_nothing_half_made(
         in run("export", "--format", "parquet", "-o", tmp_path / "out")[1]
     )
     unknown = run("export", "--format", "megatron", "--corpus", "third", "-o", tmp_path / "new")[1]
-    assert "there is no corpus 'third'; there are first, test_second" in unknown
+    assert "--corpus: unknown corpus 'third'; choose from first, test_second" in unknown
     bin_path(shard_of(project, "test_second")).unlink()
     status, said = run("export", "--format", "megatron", "-o", tmp_path / "new")
     assert status == 2

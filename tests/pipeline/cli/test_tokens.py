@@ -137,7 +137,7 @@ def test_ids_beyond_65535_are_stored_in_four_bytes(directory: Path, tmp_path: Pa
         ),
         (
             ["tokenize", "--tokenizer", "tokenizer", "--validation-fraction", "1"],
-            "a share is at least 0 and below 1",
+            "must be at least 0 and below 1",
         ),
         (["train-tokenizer", "--vocab-size", "100"], "--vocab-size 100: .*260"),
         (

@@ -73,7 +73,7 @@ def test_other_languages_and_doubtful_ones_are_rejected_by_the_rule_language() -
 
 def test_a_code_that_cannot_be_detected_is_named_before_anything_runs() -> None:
     with pytest.raises(
-        ValidationError, match="'english' is not a language that can be detected; there are ace af"
+        ValidationError, match="'english' is not a language that can be detected; choose from ace af"
     ):
         QualityParams(languages=("de", "english"))
     with pytest.raises(ValidationError, match="languages"):

@@ -145,7 +145,7 @@ def test_what_does_not_exist_on_the_hub_is_named_with_what_does(read: Any) -> No
         ({"name": "org/none"}, "'org/none' does not exist or is private"),
         ({"revision": "v9"}, "has no revision 'v9'"),
         ({"config": "fancy"}, "'fancy' not found. Available: ['plain']"),
-        ({"split": "dev"}, "has no split 'dev'; there are train, test"),
+        ({"split": "dev"}, "has no split 'dev'; choose from train, test"),
         ({"text_column": "body"}, "no column 'body'; there are id, text, score"),
         ({"text_column": "score"}, "column 'score' is of type double"),
     ):
