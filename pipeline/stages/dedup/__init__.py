@@ -1,22 +1,22 @@
 """Exact and near duplicates, verified before anything is removed.
 
-The steps, each a map over parts or bands but `unite`, with the bytes that each table takes per document:
+The steps, with the bytes that each table takes per document. All but `unite` map over parts or bands:
 
 1. `signatures` of each part: the id and 29 + 4 * num_perm bytes (1,053 at 32 x 8), of which the id and 28 are
    kept.
 2. `exact_keys` and `band_keys` of each part, each sorted by `sort_band`: runs of 12 bytes per key, so 396 at
-   32 bands. In the runs of bands only the first of equal documents of a part stands.
+   32 bands. The runs of bands hold only the first of equal documents of a part.
 3. `candidate_pairs` of one range of one band's keys over all parts at a time: 32 bytes for each key while
    sorting, 16 per pair.
 4. `unite` the pairs and take `labels`: 16 bytes for each document, the only step that sees all of them at
-   once. `linked` are the documents in candidate clusters; from here on nothing else matters.
+   once. `linked` are the documents in candidate clusters; later steps read only these.
 5. `clustered` sorts those into clusters, texts and survivors: about 100 bytes and the id for each linked
    document.
-6. `shingle_sets` of the texts to verify, part by part: 8 bytes per distinct shingle, about 1.4 times
-   their text.
-7. `verify` whole clusters, as many at a time as memory allows: 1 KB at 32 bands, and the shingle sets.
-8. `decide`, then `decisions`: one row for each document. Arrival order, batches and the choice of clusters
-   per call leave no trace in it.
+6. `shingle_sets` of the texts to verify, part by part: 8 bytes per distinct shingle, about 1.4 times their
+   text.
+7. `verify` complete clusters, as many at a time as memory allows: 1 KB at 32 bands, and the shingle sets.
+8. `decide`, then `decisions`: one row for each document. It does not depend on the order of arrival, the
+   batches, or the clusters per call.
 
 Empty text (nothing but white space) is not a duplicate of anything, not even of empty text: every such
 document is kept, for the quality stage to judge.

@@ -1,4 +1,4 @@
-"""From MinHash values to candidates: equal keys in a band, each key's documents starred to one of them."""
+"""From MinHash values to candidate pairs: documents with an equal key in a band."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,7 +7,7 @@ from pipeline.stages.compiled import kernel
 from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.params import DedupParams
 
-# The key of a document without shingles: it equals itself in every band, so candidate_pairs leaves it out.
+# The key of a document without shingles, which candidate_pairs leaves out.
 EMPTY_KEY = np.uint64(0xFFFFFFFFFFFFFFFF)
 _ONE = np.uint64(1)
 _FACTOR = np.uint64(0x9FB21C651E98DF25)
@@ -17,14 +17,14 @@ def band_keys(signatures: pa.RecordBatch, params: DedupParams) -> np.ndarray:
     """The key of each document in each band, uint64[n, bands]: a hash of the band's number and its `rows`
     MinHash values.
 
-    64 bits, because at 1e9 documents a band of 32-bit keys would hold 1.2e8 false pairs, and one of these
-    0.03. 8 bytes per document and band.
+    64 bits, because at 1e9 documents a band of 32-bit keys would hold 1.2e8 false pairs, one of 64 bits 0.03.
+    8 bytes per document and band.
     """
     minhash = signatures.column("minhash")
     if minhash.type.list_size != params.num_perm:
         raise ValueError(
-            f"signatures hold {minhash.type.list_size} permutations, {params.bands} bands x {params.rows} "
-            f"rows need {params.num_perm}"
+            f"signatures have {minhash.type.list_size} permutations, but {params.bands} bands x "
+            f"{params.rows} rows need {params.num_perm}"
         )
     values = minhash.flatten().to_numpy().reshape(-1, params.num_perm)
     return _band_keys(values, signatures.column("num_shingles").to_numpy() == 0, params.bands)
@@ -45,8 +45,9 @@ def _band_keys(minhash: np.ndarray, empty: np.ndarray, bands: int) -> np.ndarray
 
 
 def exact_keys(exact: pa.Array, num_shingles: np.ndarray) -> np.ndarray:
-    """A key for equal text, uint64[n], to be sorted and paired like those of a band: the first half of its
-    hash, since pairs are verified.
+    """A key for equal text, uint64[n], sorted and paired like those of a band.
+
+    It is the first half of the hash, which is enough because pairs are verified.
     """
     halves = np.frombuffer(exact.buffers()[1], np.uint64)[
         2 * exact.offset : 2 * (exact.offset + len(exact)) : 2
@@ -55,21 +56,17 @@ def exact_keys(exact: pa.Array, num_shingles: np.ndarray) -> np.ndarray:
 
 
 def first_of_equal(signatures: pa.RecordBatch) -> np.ndarray:
-    """The rows (ascending int64) that stand for all with the same text: the first of each, none where the
-    text is empty.
-    """
+    """The first row of each distinct text that is not empty, ascending int64."""
     codes = signatures.column("exact").dictionary_encode().indices.to_numpy()
     first = np.diff(np.maximum.accumulate(codes), prepend=-1) > 0
     return np.flatnonzero(first & (signatures.column("num_shingles").to_numpy() > 0))
 
 
 def sort_band(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One band's keys (uint64[n]) ascending, and the documents (int64[n] global rows) that they belong to: a
-    sorted run.
+    """A sorted run: one band's keys (uint64[n]) ascending, and their documents (int64[n] global rows).
 
-    Of sorted runs one after the other it makes one: timsort finds them, about 20 M keys/s. To bound memory,
-    take one range of keys at a time: equal keys fall in the same range, and each run's share of it is one
-    slice.
+    Concatenated runs become one run: timsort finds them, about 20 M keys/s. To bound memory, take one range
+    of keys at a time: equal keys are in the same range, and a range is one slice of each run.
     """
     order = np.argsort(keys, kind="stable")
     return keys[order], rows[order]
@@ -81,7 +78,7 @@ def candidate_pairs(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.
     key and right each other one.
 
     A star, not a clique: n documents of one key make n - 1 pairs. Linear; 16 bytes per document for the band
-    and 16 per pair. Which row is smallest says only who is linked to whom, never who survives.
+    and 16 per pair. The smallest row decides only the links, never which document survives.
     """
     left, right = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
     pairs = start = 0

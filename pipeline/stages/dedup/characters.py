@@ -1,4 +1,4 @@
-"""What the kernels must know of each Unicode character, as flat tables."""
+"""Flat tables of Unicode properties for the kernels."""
 
 import unicodedata
 from functools import lru_cache
@@ -13,17 +13,15 @@ _ASSIGNED = (range(0x33480), range(0xE0000, 0xE0200))
 
 
 class Characters(NamedTuple):
-    """`classes`: uint8[0x110000] of flags. `folds`: uint64[0x20000], up to three code points of 21 bits,
-    lowest first; 0 where unchanged.
-    """
+    """Properties by code point."""
 
-    classes: np.ndarray
-    folds: np.ndarray
+    classes: np.ndarray  # uint8[0x110000], flags
+    folds: np.ndarray  # uint64[0x20000], up to three code points of 21 bits, lowest first; 0 if unchanged
 
 
 def _flags(character: str) -> int:
     mark = unicodedata.category(character)[0] == "M"
-    # Hangul vowels and final consonants are the only non-marks that compose with what stands before them.
+    # Hangul vowels and final consonants are the only non-marks that compose with the character before them.
     unsure = mark or "\u1160" <= character <= "\u11ff" or not unicodedata.is_normalized("NFC", character)
     word = character.isalnum() or character == "_"
     return WORD * word | MARK * mark | SPACE * character.isspace() | NFC_UNSURE * unsure

@@ -1,6 +1,4 @@
-"""Union-find over flat arrays: 8 bytes per document, and the only step of dedup that sees all documents
-at once.
-"""
+"""Union-find over flat arrays, the only step that sees all documents at once: 8 bytes per document."""
 
 import numpy as np
 
@@ -22,8 +20,9 @@ def _root(parents: np.ndarray, node: int) -> int:
 
 @kernel
 def unite(parents: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
-    """Joins left[i] and right[i] in place. The smaller row becomes the root, so the order of the pairs leaves
-    no trace in `labels`.
+    """Joins left[i] and right[i] in place.
+
+    The smaller row becomes the root, so `labels` do not depend on the order of the pairs.
     """
     for i in range(len(left)):
         a, b = _root(parents, left[i]), _root(parents, right[i])

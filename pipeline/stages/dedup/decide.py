@@ -1,4 +1,4 @@
-"""Who survives, and the table that says why the others do not."""
+"""Which documents survive, and the table of reasons for the removed ones."""
 
 from typing import NamedTuple
 
@@ -34,21 +34,14 @@ MEMBER_SCHEMA = pa.schema(
 
 
 class Clusters(NamedTuple):
-    """Linked documents, cluster by cluster, each from its best survivor to its worst; equal documents are
-    one text.
+    """Linked documents by cluster, from the best survivor to the worst. Equal documents are one text."""
 
-    `members`: MEMBER_SCHEMA. `texts`: the number of each member's text, int64[n]; texts are numbered in the
-    same order, so cluster c has those from starts[c] to starts[c + 1]. Of each text `best` is the member that
-    survives it and `rows` its smallest row. `keys`: uint64[c, 2], equal exactly where clusters hold the same
-    texts in the same order, and so where verification decides the same.
-    """
-
-    members: pa.Table
-    texts: np.ndarray
-    best: np.ndarray
-    rows: np.ndarray
-    starts: np.ndarray
-    keys: np.ndarray
+    members: pa.Table  # MEMBER_SCHEMA
+    texts: np.ndarray  # int64, the number of each member's text; texts are numbered in the order of members
+    best: np.ndarray  # int64, the member that survives of each text
+    rows: np.ndarray  # int64, the smallest row of each text
+    starts: np.ndarray  # int64, cluster c has the texts from starts[c] to starts[c + 1]
+    keys: np.ndarray  # uint64[clusters, 2], equal exactly for the same texts in the same order
 
     @property
     def contested(self) -> np.ndarray:
@@ -57,7 +50,7 @@ class Clusters(NamedTuple):
         return np.flatnonzero(np.repeat(sizes, sizes) > 1)
 
     def verified(self, texts: np.ndarray, found: Verified) -> Verified:
-        """What was found of `texts`, which `found` numbers by their place among them, said of all texts."""
+        """The result of verifying `texts`, whose positions `found` holds, extended to all texts."""
         keeper, similarity = np.arange(len(self.rows)), np.full(len(self.rows), np.nan, np.float32)
         keeper[texts], similarity[texts] = texts[found.keeper], found.jaccard
         return Verified(keeper, similarity)
@@ -74,7 +67,7 @@ def clustered(linked: pa.Table) -> Clusters:
     members = linked.take(pc.sort_indices(linked, sort_keys=order)).combine_chunks()
     exact = members.column("exact").combine_chunks().dictionary_encode()
     exact = exact.combine_chunks() if isinstance(exact, pa.ChunkedArray) else exact
-    # Codes count distinct values as they come, which is by cluster and, in it, by best survivor.
+    # Codes number distinct values in order: by cluster and, within it, from the best survivor.
     texts = exact.indices.to_numpy().astype(np.int64)
     positions, count = np.arange(len(texts)), len(exact.dictionary)
     best, rows = np.empty(count, np.int64), np.full(count, np.iinfo(np.int64).max)
@@ -97,12 +90,13 @@ def _cluster_keys(exact: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def decide(clusters: Clusters, verified: Verified) -> pa.RecordBatch:
-    """The decision on each linked document as DECISION_SCHEMA, its `row`, ascending, and the survivor's;
-    `verified` names texts. All others are kept.
+    """DECISION_SCHEMA for each linked document, with its `row` (ascending) and its `survivor`'s row.
 
-    `duplicate_of` is always a document that is kept, `jaccard` the exact similarity to it (1.0 where reason
-    is "exact": equal normalised text), `cluster` how many documents the kept one stands for, itself included.
-    An exact copy of a near duplicate is a near duplicate.
+    `verified` is about texts. Documents that are not linked are kept.
+
+    `duplicate_of` is always a kept document, `jaccard` the exact similarity to it (1.0 where reason is
+    "exact": equal normalised text), `cluster` how many documents the kept one represents, itself included. An
+    exact copy of a near duplicate is a near duplicate.
     """
     ids, texts = clusters.members.column("id").combine_chunks(), clusters.texts
     keeper = verified.keeper[texts]
@@ -127,8 +121,9 @@ def decide(clusters: Clusters, verified: Verified) -> pa.RecordBatch:
 
 
 def decisions(ids: pa.Array, decided: pa.RecordBatch, start: int) -> pa.RecordBatch:
-    """One row for each of the documents `ids`, in order, as DECISION_SCHEMA; `start` is the row of the first.
-    `decided` may hold rows of others.
+    """One row of DECISION_SCHEMA for each of the documents `ids`, in order.
+
+    `start` is the row of the first. `decided` may also hold rows of other documents.
     """
     rows = decided.column("row").to_numpy()
     here = decided.slice(low := np.searchsorted(rows, start), np.searchsorted(rows, start + len(ids)) - low)
@@ -146,9 +141,7 @@ def decisions(ids: pa.Array, decided: pa.RecordBatch, start: int) -> pa.RecordBa
 
 
 def without_comparison(ids: pa.Array, reason: str) -> pa.RecordBatch:
-    """Documents that are removed for a reason of their own, as DECISION_SCHEMA: duplicates of nothing, and
-    nothing is a duplicate of them.
-    """
+    """DECISION_SCHEMA for documents that are removed for `reason`, without a comparison with others."""
     nothing = [pa.nulls(len(ids), DECISION_SCHEMA.field(name).type) for name in ("duplicate_of", "jaccard")]
     columns = [
         ids,

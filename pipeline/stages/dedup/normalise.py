@@ -1,4 +1,4 @@
-"""Text as deduplication compares it: NFC, casefolded, without white space at either end."""
+"""Text as deduplication compares it: in NFC, casefolded, stripped of white space."""
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,7 @@ _MASK = np.uint64(0x1FFFFF)
 
 
 def normal_form(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """`utf8_arrays` of the column in NFC. Only rows that hold a character which may compose or decompose
-    pay for it.
-    """
+    """`utf8_arrays` of the column in NFC. Normalises only rows with a character that may (de)compose."""
     data, offsets = _read_only(*utf8_arrays(column))
     unsure = np.zeros(len(column), np.bool_)
     _mark_unsure_rows(data, offsets, characters().classes, unsure)
@@ -32,7 +30,7 @@ def normal_form(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_only(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same arrays, never writable: numba would compile each kernel again for the other kind."""
+    """The arrays as read-only ones, because numba would compile each kernel again for writable ones."""
     data, offsets = data.view(), offsets.view()
     data.flags.writeable = offsets.flags.writeable = False
     return data, offsets
@@ -50,9 +48,7 @@ def _mark_unsure_rows(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray
 
 @inner
 def decode(data: np.ndarray, i: int, end: int) -> tuple[np.int64, int]:
-    """The code point at byte i and its width in bytes; never reads at or after `end`, whatever the bytes
-    are.
-    """
+    """The code point at byte i and its width in bytes; never reads at or after `end`."""
     first = np.int64(data[i])
     if first < 0x80:
         return first, 1
@@ -94,7 +90,7 @@ def _encode(code: int, out: np.ndarray, at: int) -> int:
 
 @inner
 def count_characters(data: np.ndarray, end: int) -> int:
-    """Characters in data[:end]: all bytes that do not continue one."""
+    """Characters in data[:end]: the bytes that do not continue one."""
     count = 0
     for i in range(end):
         count += (data[i] & 0xC0) != 0x80

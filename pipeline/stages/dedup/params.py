@@ -1,4 +1,4 @@
-"""What a deduplication run is made of: part of its fingerprint."""
+"""The settings of deduplication, which are part of its fingerprint."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""A document as the set of its word n-grams."""
+"""A document as the set of its word n-grams, its shingles."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from pipeline.stages.dedup.normalise import GROWTH, PADDING, decode, normal_form
 from pipeline.stages.dedup.params import DedupParams
 
 _PRIME = np.uint64(0x9FB21C651E98DF25)
-_BASE = np.uint64(0x9E3779B97F4A7C15)
+BASE = np.uint64(0x9E3779B97F4A7C15)
 _HALF, _ZERO = np.uint64(32), np.uint64(0)
 
 
@@ -26,35 +26,40 @@ class ShingleSets(NamedTuple):
     hashes: np.ndarray
 
 
+class Texts(NamedTuple):
+    """A text column, the tables that kernels read it with, and their scratch memory for one row."""
+
+    data: np.ndarray  # uint8, UTF-8 in NFC
+    offsets: np.ndarray  # int64[rows + 1]
+    classes: np.ndarray  # as in Characters
+    folds: np.ndarray
+    factors: np.ndarray  # uint64[128], what an ASCII byte multiplies the hash of its word by: 0 ends the word
+    blocks: np.ndarray  # uint64, the row's normalised text
+    words: np.ndarray  # uint64, the hashes of the row's words or shingles
+
+
+def texts(column: pa.Array) -> Texts:
+    """Reads the column, with scratch memory for its longest row."""
+    data, offsets = normal_form(column)
+    classes, folds = characters()
+    longest = int(np.diff(offsets).max(initial=0))
+    factors = np.where(classes[:128] & WORD, _PRIME, _ZERO)
+    blocks = np.empty((GROWTH * longest + PADDING) // 8 + 1, np.uint64)
+    return Texts(data, offsets, classes, folds, factors, blocks, np.empty(longest // 2 + 1, np.uint64))
+
+
 def shingle_sets(documents: pa.RecordBatch, params: DedupParams) -> ShingleSets:
-    """The shingles of each whole document (`max_chars` limits signatures, never the evidence), to verify
-    candidates with.
+    """The shingles of each document, for the verification of candidates. `max_chars` limits signatures only.
 
     8 bytes for each distinct shingle, about 1.4 times the text. Linear time; the largest document sets the
     scratch memory, 7 times its bytes.
     """
-    data, offsets = normal_form(documents.column("text"))
-    classes, folds = characters()
-    blocks = text_scratch(offsets)
-    shingles = np.empty(longest(offsets) // 2 + 1, np.uint64)
-    table = np.zeros(len(shingles) * 5 // 2 + 2, np.uint64)
-    ends, hashes = (
-        np.zeros(len(offsets), np.int64),
-        np.empty(int(offsets[-1] - offsets[0]) // 2 + len(offsets), np.uint64),
-    )
-    _sets(
-        data,
-        offsets,
-        classes,
-        folds,
-        word_factors(classes),
-        params.ngram,
-        blocks,
-        shingles,
-        table,
-        ends,
-        hashes,
-    )
+    column = texts(documents.column("text"))
+    table = np.zeros(len(column.words) * 5 // 2 + 2, np.uint64)
+    size = int(column.offsets[-1] - column.offsets[0])
+    ends = np.zeros(len(column.offsets), np.int64)
+    hashes = np.empty(size // 2 + len(column.offsets), np.uint64)
+    _sets(column, params.ngram, table, ends, hashes)
     return ShingleSets(ends, hashes[: ends[-1]].copy())
 
 
@@ -67,40 +72,30 @@ def concat_sets(parts: Sequence[ShingleSets]) -> ShingleSets:
     return ShingleSets(offsets, np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)]))
 
 
-def word_factors(classes: np.ndarray) -> np.ndarray:
-    """What an ASCII byte multiplies the hash of its word by, uint64[128]: 0 ends the word."""
-    return np.where(classes[:128] & WORD, _PRIME, _ZERO)
-
-
-def text_scratch(offsets: np.ndarray) -> np.ndarray:
-    """Room for any row's normalised text: uint64, so that it can be hashed by blocks; its uint8 view is
-    the text.
-    """
-    return np.empty((GROWTH * longest(offsets) + PADDING) // 8 + 1, np.uint64)
-
-
-def longest(offsets: np.ndarray) -> int:
-    """Bytes of the longest row."""
-    return int(np.diff(offsets).max(initial=0))
+@inner
+def normalise_row(texts: Texts, row: int) -> int:
+    """Writes the row's normalised text to `blocks`; returns its bytes."""
+    start, end = texts.offsets[row], texts.offsets[row + 1]
+    return normalise(texts.data, start, end, texts.classes, texts.folds, texts.blocks.view(np.uint8))
 
 
 @inner
-def hash_words(text: np.ndarray, size: int, classes: np.ndarray, factors: np.ndarray, out: np.ndarray) -> int:
-    """One 64-bit hash for each word of text[:size] to `out`; returns how many. A word is `\\w+`; a combining
-    mark continues it.
+def hash_words(texts: Texts, size: int) -> int:
+    """Writes one 64-bit hash for each word of the `size` bytes in `blocks` to `words`; returns how many.
 
-    A byte outside words has factor 0: the hash ends there without a branch that a processor could guess
-    wrong.
+    A word is `\\w+`; a combining mark continues it. A byte outside words has factor 0, so the hash ends there
+    without a branch that the processor would mispredict.
     """
+    text, out = texts.blocks.view(np.uint8), texts.words
     count, i, value = 0, 0, _ZERO
     while i < size:
         out[count] = value
         if text[i] < 0x80:
-            factor, code = factors[text[i]], np.uint64(text[i])
+            factor, code = texts.factors[text[i]], np.uint64(text[i])
             i += 1
         else:
             point, width = decode(text, i, size)
-            inside = classes[point] & WORD or (classes[point] & MARK and value != _ZERO)
+            inside = texts.classes[point] & WORD or (texts.classes[point] & MARK and value != _ZERO)
             factor, code = _PRIME if inside else _ZERO, np.uint64(point)
             i += width
         count += 1 if (value != _ZERO) & (factor == _ZERO) else 0
@@ -113,53 +108,49 @@ def hash_words(text: np.ndarray, size: int, classes: np.ndarray, factors: np.nda
 
 
 @inner
+def polynomial(words: np.ndarray, first: int, length: int) -> tuple[np.uint64, np.uint64]:
+    """The hash of `length` words, and the factor with which the first one leaves it."""
+    value, top = _ZERO, np.uint64(1)
+    for i in range(first, first + length):
+        value = value * BASE + words[i]
+        top *= BASE
+    return value, top
+
+
+@inner
 def _combine(words: np.ndarray, count: int, ngram: int) -> None:
-    """Replaces word hashes by those of the n-grams that start at them: a rolling polynomial in 2^64, then
-    mixed.
-    """
-    top, value = np.uint64(1), np.uint64(0)
-    for i in range(ngram):
-        value = value * _BASE + words[i]
-        top *= _BASE
+    """Replaces word hashes by the mixed rolling hashes of the n-grams that start at them."""
+    value, top = polynomial(words, 0, ngram)
     for i in range(count - ngram):
         leaving = words[i]
         words[i] = mix64(value)
-        value = value * _BASE + words[i + ngram] - leaving * top
+        value = value * BASE + words[i + ngram] - leaving * top
     words[count - ngram] = mix64(value)
 
 
 @inner
-def hash_shingles(
-    blocks: np.ndarray,
-    text: np.ndarray,
-    size: int,
-    classes: np.ndarray,
-    factors: np.ndarray,
-    ngram: int,
-    out: np.ndarray,
-) -> int:
-    """Shingle hashes (with repeats) of the normalised text[:size] to `out` (size // 2 + 1); returns how many.
+def hash_shingles(texts: Texts, size: int, ngram: int) -> int:
+    """Writes the shingle hashes (with repeats) of the `size` bytes in `blocks` to `words`; returns how many.
 
-    `blocks` is the same memory in uint64, zero for 16 bytes after `size`. Text of fewer than `ngram` words is
-    one shingle, all of it, signs included, so "C++" is not "C#". Empty text has none.
+    `blocks` is zero for 16 bytes after `size`. Text of fewer than `ngram` words is one shingle, signs
+    included, so "C++" is not "C#". Empty text has none.
     """
-    count = hash_words(text, size, classes, factors, out)
+    count = hash_words(texts, size)
     if count >= ngram:
-        _combine(out, count, ngram)
+        _combine(texts.words, count, ngram)
         return count - ngram + 1
     if size:
-        low, high = murmur128(blocks, size)
-        out[0] = mix64(low ^ high)
+        low, high = murmur128(texts.blocks, size)
+        texts.words[0] = mix64(low ^ high)
     return min(size, 1)
 
 
 @inner
 def _distinct(hashes: np.ndarray, count: int, table: np.ndarray, out: np.ndarray, at: int) -> int:
-    """Writes hashes[:count] sorted and distinct to `out` from `at`; returns the end. `table`: zeros, 5 *
-    count // 2 + 2; zeros again after.
+    """Writes hashes[:count] sorted and distinct to `out` from `at`; returns the end.
 
-    Insertion into a table addressed by the leading bits, with probing that keeps it in order: one pass, since
-    hashes are uniform.
+    `table` has 5 * count // 2 + 2 zeros, before and after. Hashes are uniform, so one pass inserts them in
+    order: their leading bits address the table, and probing keeps it sorted.
     """
     slots = np.uint64(count + count // 2 + 1)
     last = np.int64(0)
@@ -186,21 +177,7 @@ def _distinct(hashes: np.ndarray, count: int, table: np.ndarray, out: np.ndarray
 
 
 @kernel
-def _sets(
-    data: np.ndarray,
-    offsets: np.ndarray,
-    classes: np.ndarray,
-    folds: np.ndarray,
-    factors: np.ndarray,
-    ngram: int,
-    blocks: np.ndarray,
-    shingles: np.ndarray,
-    table: np.ndarray,
-    ends: np.ndarray,
-    hashes: np.ndarray,
-) -> None:
-    text = blocks.view(np.uint8)
-    for row in range(len(offsets) - 1):
-        size = normalise(data, offsets[row], offsets[row + 1], classes, folds, text)
-        count = hash_shingles(blocks, text, size, classes, factors, ngram, shingles)
-        ends[row + 1] = _distinct(shingles, count, table, hashes, ends[row])
+def _sets(texts: Texts, ngram: int, table: np.ndarray, ends: np.ndarray, hashes: np.ndarray) -> None:
+    for row in range(len(texts.offsets) - 1):
+        count = hash_shingles(texts, normalise_row(texts, row), ngram)
+        ends[row + 1] = _distinct(texts.words, count, table, hashes, ends[row])

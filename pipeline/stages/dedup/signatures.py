@@ -1,18 +1,29 @@
 """One fixed-size signature for each document: an exact hash and a MinHash."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 
 from pipeline.stages.compiled import inner, kernel
-from pipeline.stages.dedup.characters import characters
 from pipeline.stages.dedup.hashing import murmur128
-from pipeline.stages.dedup.normalise import count_characters, end_of_character, normal_form, normalise
+from pipeline.stages.dedup.normalise import count_characters, end_of_character
 from pipeline.stages.dedup.params import DedupParams
-from pipeline.stages.dedup.shingles import hash_shingles, longest, text_scratch, word_factors
+from pipeline.stages.dedup.shingles import Texts, hash_shingles, normalise_row, texts
 
 _EMPTY = np.uint32(0xFFFFFFFF)
 _F1, _F2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 _HALF = np.uint64(32)
+
+
+class _Signatures(NamedTuple):
+    """The columns of `signature_schema`; `exact` as two uint64."""
+
+    exact: np.ndarray
+    num_shingles: np.ndarray
+    length: np.ndarray
+    truncated: np.ndarray
+    minhash: np.ndarray
 
 
 def signature_schema(params: DedupParams) -> pa.Schema:
@@ -38,46 +49,25 @@ def signatures(documents: pa.RecordBatch, params: DedupParams) -> pa.RecordBatch
     that is not all), so equal `exact` means equal `minhash`. Empty text (nothing but white space) has no
     shingles and a MinHash of all ones.
     """
-    data, offsets = normal_form(documents.column("text"))
+    column = texts(documents.column("text"))
+    rows = len(documents)
+    found = _Signatures(
+        exact=np.empty((rows, 2), np.uint64),
+        num_shingles=np.empty(rows, np.int32),
+        length=np.empty(rows, np.int64),
+        truncated=np.zeros(rows, np.bool_),
+        minhash=np.empty((rows, params.num_perm), np.uint32),
+    )
     a, b = permutations(params.num_perm, params.seed)
-    classes, folds = characters()
-    rows, blocks, shingles = (
-        len(offsets) - 1,
-        text_scratch(offsets),
-        np.empty(longest(offsets) // 2 + 1, np.uint64),
-    )
-    exact, minhash = np.empty((rows, 2), np.uint64), np.empty((rows, params.num_perm), np.uint32)
-    num_shingles, length, truncated = (
-        np.empty(rows, np.int32),
-        np.empty(rows, np.int64),
-        np.zeros(rows, np.bool_),
-    )
-    _hash_texts(
-        data,
-        offsets,
-        classes,
-        folds,
-        word_factors(classes),
-        params.ngram,
-        params.max_chars,
-        blocks,
-        shingles,
-        exact,
-        num_shingles,
-        length,
-        truncated,
-        a,
-        b,
-        minhash,
-    )
+    _hash_texts(column, params.ngram, params.max_chars, a, b, found)
     return pa.RecordBatch.from_arrays(
         [
             documents.column("id").cast(pa.string()),
-            pa.Array.from_buffers(pa.binary(16), len(exact), [None, pa.py_buffer(exact)]),
-            pa.array(num_shingles),
-            pa.array(length),
-            pa.array(truncated),
-            pa.FixedSizeListArray.from_arrays(pa.array(minhash.reshape(-1)), params.num_perm),
+            pa.Array.from_buffers(pa.binary(16), rows, [None, pa.py_buffer(found.exact)]),
+            pa.array(found.num_shingles),
+            pa.array(found.length),
+            pa.array(found.truncated),
+            pa.FixedSizeListArray.from_arrays(pa.array(found.minhash.reshape(-1)), params.num_perm),
         ],
         schema=signature_schema(params),
     )
@@ -120,32 +110,17 @@ def minhash_row(shingles: np.ndarray, count: int, a: np.ndarray, b: np.ndarray, 
 
 @kernel
 def _hash_texts(
-    data: np.ndarray,
-    offsets: np.ndarray,
-    classes: np.ndarray,
-    folds: np.ndarray,
-    factors: np.ndarray,
-    ngram: int,
-    max_chars: int,
-    blocks: np.ndarray,
-    shingles: np.ndarray,
-    exact: np.ndarray,
-    num_shingles: np.ndarray,
-    length: np.ndarray,
-    truncated: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    minhash: np.ndarray,
+    texts: Texts, ngram: int, max_chars: int, a: np.ndarray, b: np.ndarray, out: _Signatures
 ) -> None:
-    text = blocks.view(np.uint8)
-    for row in range(len(offsets) - 1):
-        size = normalise(data, offsets[row], offsets[row + 1], classes, folds, text)
-        length[row] = count_characters(text, size)
-        exact[row, 0], exact[row, 1] = murmur128(blocks, size)
-        truncated[row] = length[row] > max_chars
-        if truncated[row]:
+    text = texts.blocks.view(np.uint8)
+    for row in range(len(texts.offsets) - 1):
+        size = normalise_row(texts, row)
+        out.length[row] = count_characters(text, size)
+        out.exact[row, 0], out.exact[row, 1] = murmur128(texts.blocks, size)
+        out.truncated[row] = out.length[row] > max_chars
+        if out.truncated[row]:
             size = end_of_character(text, size, max_chars)
             for i in range(size, size + 16):
                 text[i] = 0
-        num_shingles[row] = hash_shingles(blocks, text, size, classes, factors, ngram, shingles)
-        minhash_row(shingles, num_shingles[row], a, b, minhash[row])
+        out.num_shingles[row] = hash_shingles(texts, size, ngram)
+        minhash_row(texts.words, out.num_shingles[row], a, b, out.minhash[row])

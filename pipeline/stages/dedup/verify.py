@@ -1,4 +1,4 @@
-"""Candidates are only candidates: a document goes when its exact similarity to one that stays says so."""
+"""Removes a candidate only when its exact similarity to a kept document reaches the threshold."""
 
 from typing import NamedTuple
 
@@ -8,73 +8,66 @@ from pipeline.stages.compiled import inner, kernel
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.dedup.shingles import ShingleSets
 
-# Bounds for pages that share a template and nothing else: how many kept documents a key remembers, and how
-# many of those that share most keys a document is compared with. Past them a duplicate may stay; no document
-# goes unverified.
-KEPT_PER_KEY = 1024
-COMPARISONS = 64
+# Bounds for pages that share only a template. Past them a duplicate may stay, but no document is removed
+# without verification.
+KEPT_PER_KEY = 1024  # kept documents that a key remembers
+COMPARISONS = 64  # kept documents, those that share most keys first, that a document is compared with
 
 
 class Verified(NamedTuple):
-    """For each document the position of the kept one that it duplicates (int64, itself if kept) and their
-    exact Jaccard (float32, NaN if kept).
-    """
+    """For each document the kept one that it duplicates."""
 
-    keeper: np.ndarray
-    jaccard: np.ndarray
+    keeper: np.ndarray  # int64, its position; the document's own if it is kept
+    jaccard: np.ndarray  # float32, the exact similarity; NaN if it is kept
 
 
 class _Kept(NamedTuple):
-    """The kept documents, by place in the survivor order, that each bucket (a key of a band) remembers, and
-    the state of one look-up.
+    """The kept documents that each bucket (a key of a band) remembers, and the state of one search.
 
-    Bucket b holds members[starts[b] : starts[b] + filled[b]]; `shared` counts the keys in common with the
-    documents listed in `met`.
+    Documents are named by their place in the survivor order. Bucket b holds members[starts[b] : starts[b] +
+    filled[b]].
     """
 
     starts: np.ndarray
     filled: np.ndarray
     members: np.ndarray
-    shared: np.ndarray
-    met: np.ndarray
+    shared: np.ndarray  # keys that each document has in common with the one searched for
+    met: np.ndarray  # documents with a common key
 
 
 def verify(keys: np.ndarray, sets: ShingleSets, order: np.ndarray, params: DedupParams) -> Verified:
-    """Decides candidates, best survivor first: each is kept unless it is similar to a kept one that it shares
-    a band key with.
+    """Keeps each candidate, best survivor first, unless it is similar to a kept one with a common band key.
 
     `keys`: uint64[n, bands]; `sets`: their n shingle sets; `order`: int64[n], positions from the best
-    survivor to the worst. Members of one cluster must come in one call; clusters never influence each other,
-    so any whole clusters may. A member that only a chain links to the survivor is kept, and then stands for
-    those like it. "containment": the share of the removed document's shingles found in the kept one. Memory:
-    1 KB at 32 bands plus 8 bytes per shingle for each document. Time: linear in n, at most COMPARISONS merges
-    each.
+    survivor to the worst. All members of a cluster must come in one call, with any other complete clusters:
+    clusters never influence each other. A member that only a chain links to the survivor is kept, and
+    documents like it are then duplicates of it. "containment" is the share of the removed document's shingles
+    that the kept one has.
+
+    Memory for each document: 1 KB at 32 bands plus 8 bytes per shingle. Time: linear in n, at most
+    COMPARISONS merges each. Raises ValueError if the three lengths differ.
     """
     if not len(keys) == len(order) == len(sets.offsets) - 1:
         raise ValueError(
-            f"{len(keys)} rows of keys, {len(sets.offsets) - 1} shingle sets and {len(order)} places in the "
-            "order must be as many"
+            f"keys, shingle sets and order must have the same length, not {len(keys)}, "
+            f"{len(sets.offsets) - 1} and {len(order)}"
         )
     buckets, starts = _buckets(keys[order])
-    count, verified = (
-        len(keys),
-        Verified(np.arange(len(keys), dtype=np.int64), np.full(len(keys), np.nan, np.float32)),
-    )
+    count = len(keys)
+    verified = Verified(np.arange(count, dtype=np.int64), np.full(count, np.nan, np.float32))
     kept = _Kept(
         starts,
-        np.zeros(len(starts) - 1, np.int64),
-        np.empty(starts[-1], np.int64),
-        np.zeros(count, np.int64),
-        np.empty(count, np.int64),
+        filled=np.zeros(len(starts) - 1, np.int64),
+        members=np.empty(starts[-1], np.int64),
+        shared=np.zeros(count, np.int64),
+        met=np.empty(count, np.int64),
     )
-    _verify(buckets, kept, *sets, order, params.threshold, params.measure == "containment", *verified)
+    _verify(buckets, kept, sets, order, params.threshold, params.measure == "containment", verified)
     return verified
 
 
 def _buckets(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers the distinct keys of all bands: their numbers int64[n, bands], and where the members of each
-    start in one flat array.
-    """
+    """Numbers the distinct keys of all bands: int64[n, bands], and where the members of each start."""
     numbers, sizes = np.empty(keys.shape, np.int64), [np.zeros(1, np.int64)]
     total = 0
     for band in range(keys.shape[1]):
@@ -105,14 +98,13 @@ def overlap(left: np.ndarray, right: np.ndarray, needed: int) -> int:
 
 
 @inner
-def _similar(
-    offsets: np.ndarray, hashes: np.ndarray, kept: int, document: int, threshold: float, containment: bool
-) -> float:
-    """The Jaccard of two rows of the sets if they pass the threshold, else -1."""
-    left, right = hashes[offsets[kept] : offsets[kept + 1]], hashes[offsets[document] : offsets[document + 1]]
+def _similar(sets: ShingleSets, kept: int, document: int, threshold: float, containment: bool) -> float:
+    """The Jaccard similarity of two rows of the sets if they reach the threshold, else -1."""
+    left = sets.hashes[sets.offsets[kept] : sets.offsets[kept + 1]]
+    right = sets.hashes[sets.offsets[document] : sets.offsets[document + 1]]
     sizes = len(left) + len(right)
     least = threshold * len(right) if containment else threshold / (1 + threshold) * sizes
-    # Rounded down a little: the bound only saves work, the exact ratio decides.
+    # Rounded down a little, because the bound only saves work and the exact ratio decides.
     common = overlap(left, right, np.int64(np.ceil(least - 1e-6)))
     if common <= 0:
         return -1.0
@@ -124,39 +116,34 @@ def _similar(
 def _verify(
     buckets: np.ndarray,
     kept: _Kept,
-    offsets: np.ndarray,
-    hashes: np.ndarray,
+    sets: ShingleSets,
     order: np.ndarray,
     threshold: float,
     containment: bool,
-    keeper: np.ndarray,
-    similarity: np.ndarray,
+    out: Verified,
 ) -> None:
     for place in range(len(order)):
         document, compared = order[place], 0
         found = _count_common_keys(buckets[place], kept)
         for level in range(buckets.shape[1], 0, -1):
             for k in range(found):
-                if (
-                    kept.shared[kept.met[k]] == level
-                    and compared < COMPARISONS
-                    and keeper[document] == document
-                ):
+                undecided = compared < COMPARISONS and out.keeper[document] == document
+                if undecided and kept.shared[kept.met[k]] == level:
                     other = order[kept.met[k]]
-                    score = _similar(offsets, hashes, other, document, threshold, containment)
+                    similarity = _similar(sets, other, document, threshold, containment)
                     compared += 1
-                    if score >= 0:
-                        keeper[document], similarity[document] = other, score
+                    if similarity >= 0:
+                        out.keeper[document], out.jaccard[document] = other, similarity
         for k in range(found):
             kept.shared[kept.met[k]] = 0
-        if keeper[document] == document:
+        if out.keeper[document] == document:
             _remember(place, buckets[place], kept)
 
 
 @inner
 def _count_common_keys(buckets: np.ndarray, kept: _Kept) -> int:
-    """Counts in `shared` the keys that each kept document has in common with these, and lists those documents
-    in `met`; returns how many.
+    """Counts the common keys of each kept document in `shared`, lists those documents in `met`; returns their
+    number.
     """
     found = 0
     for bucket in buckets:

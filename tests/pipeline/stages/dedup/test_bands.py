@@ -60,7 +60,7 @@ def test_a_slice_of_signatures_has_the_keys_of_its_rows():
 
 
 def test_keys_of_other_parameters_are_refused():
-    with pytest.raises(ValueError, match="hold 16 permutations, 3 bands x 4 rows need 12"):
+    with pytest.raises(ValueError, match="signatures have 16 permutations, but 3 bands x 4 rows need 12"):
         band_keys(signed(["a text"], DedupParams(bands=4, rows=4)), DedupParams(bands=3, rows=4))
 
 
