@@ -1,4 +1,4 @@
-"""Somebody's tokenizer: its files, from this machine or from the hub."""
+"""An existing tokenizer: reads its files from this machine or from the Hub."""
 
 import json
 from pathlib import Path
@@ -12,16 +12,14 @@ TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 
 def fetch(params: ExistingTokenizer) -> dict[str, str]:
-    """tokenizer.json as it is, and a tokenizer_config.json that names begin and end of text. Raises
+    """The unchanged tokenizer.json, and a tokenizer_config.json that names the begin and end of text. Raises
     TokenizerError.
     """
     tokenizer, config = _local(params.path) if params.path.exists() else _from_hub(params)
-    settings = (
-        _object(config, CONFIG, params)
-        if config is not None
-        else {"tokenizer_class": "PreTrainedTokenizerFast"}
-    )
-    settings.pop("auto_map", None)  # code of others, which is never run
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if config is not None:
+        settings = _object(config, CONFIG, params)
+    settings.pop("auto_map", None)  # names code to download, which is never run
     for key, token in (("bos_token", params.begin_of_text), ("eos_token", params.end_of_text)):
         if token is not None:
             settings[key] = token
@@ -38,30 +36,25 @@ def _local(path: Path) -> tuple[str, str | None]:
     tokenizer = path / TOKENIZER if path.is_dir() else path
     config = tokenizer.with_name(CONFIG)
     try:
-        return tokenizer.read_text(encoding="utf-8"), config.read_text(
-            encoding="utf-8"
-        ) if config.exists() else None
+        settings = config.read_text(encoding="utf-8") if config.exists() else None
+        return tokenizer.read_text(encoding="utf-8"), settings
     except (OSError, UnicodeDecodeError) as error:
         raise TokenizerError(f"tokenizer: {tokenizer} cannot be read: {error}") from error
 
 
 def _from_hub(params: ExistingTokenizer) -> tuple[str, str | None]:
-    if (
-        params.source.startswith((".", "/", "~"))
-        or params.source.endswith(".json")
-        or params.source.count("/") > 1
-    ):
+    source = params.source
+    if source.startswith((".", "/", "~")) or source.endswith(".json") or source.count("/") > 1:
         raise TokenizerError(
-            f"tokenizer: there is no {params.path}; give a tokenizer.json, a directory that holds one, or a "
-            "name on the hub"
+            f"tokenizer: {params.path} does not exist: name a tokenizer.json, a directory that holds one, or "
+            "a tokenizer on the Hub"
         )
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
     def download(name: str) -> str:
-        return Path(
-            hf_hub_download(params.source, name, revision=params.revision, token=hub_token())
-        ).read_text(encoding="utf-8")
+        path = hf_hub_download(source, name, revision=params.revision, token=hub_token())
+        return Path(path).read_text(encoding="utf-8")
 
     try:
         tokenizer = download(TOKENIZER)
@@ -69,19 +62,19 @@ def _from_hub(params: ExistingTokenizer) -> tuple[str, str | None]:
             return tokenizer, download(CONFIG)
         except EntryNotFoundError:
             return tokenizer, None
-    except Exception as error:  # the HTTP library's own errors, which change with it
+    except Exception as error:  # the HTTP library's own errors, which change between its versions
         at = f" at revision {params.revision!r}" if params.revision else ""
         raise TokenizerError(
-            f"tokenizer: {params.source!r} is no path here, and the hub does not give its {TOKENIZER}{at}: "
-            f"{first_line(error)}"
+            f"tokenizer: {source!r} is neither a local path nor a tokenizer on the Hub: its {TOKENIZER}{at} "
+            f"cannot be downloaded: {first_line(error)}"
         ) from error
 
 
 def _object(text: str, name: str, params: ExistingTokenizer) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except json.JSONDecodeError as error:
         raise TokenizerError(f"tokenizer {params.source!r}: its {name} is not valid JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise TokenizerError(f"tokenizer {params.source!r}: its {name} is no JSON object")
-    return found
+    if not isinstance(content, dict):
+        raise TokenizerError(f"tokenizer {params.source!r}: its {name} is not a JSON object")
+    return content

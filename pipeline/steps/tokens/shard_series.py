@@ -1,4 +1,4 @@
-"""One split of one part as a series of shards of at most so many tokens."""
+"""Writes one split of one part as a series of shards of limited size."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from trainer.data.shards import ShardWriter
 
 @dataclass
 class Shard:
-    """A shard that was written: where, and what is in it."""
+    """A shard that was written: its path without suffix, and its size."""
 
     prefix: Path
     documents: int = 0
@@ -22,9 +22,9 @@ class Shard:
 
 class ShardSeries:
     """Writes `<directory>/<name>.00000.bin` and so on. A document never spans shards; one of more than
-    `max_tokens` has a shard of its own.
+    `max_tokens` gets a shard of its own.
 
-    Where there is no document there is no shard. On an error the shard in the making leaves nothing behind.
+    Without documents there is no shard. On an error the unfinished shard is deleted.
     """
 
     def __init__(self, directory: Path, name: str, dtype: np.dtype, max_tokens: int):
@@ -45,7 +45,7 @@ class ShardSeries:
             self._writer = None
 
     def add(self, ids: np.ndarray, lengths: np.ndarray, text_bytes: np.ndarray) -> None:
-        """Documents laid end to end in `ids`: how many ids each has, and how many bytes of text it was."""
+        """Adds documents, end to end in `ids`. `lengths`, `text_bytes`: ids and bytes of text of each."""
         stops = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         first = 0
         while first < len(lengths):

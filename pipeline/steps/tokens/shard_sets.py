@@ -1,6 +1,4 @@
-"""Where token shards are and what made them: those in the store by their manifest, those in a directory by
-their names.
-"""
+"""Finds token shards and their tokenizer: in the store by manifest, in a directory by file name."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,15 +21,14 @@ RECORD = "shards.json"
 
 
 class ShardSetError(PipelineError):
-    """Token shards that are not there, or that do not belong to the tokenizer they are read with."""
+    """Token shards that are missing, or that another tokenizer made."""
 
 
 @dataclass(frozen=True)
 class ShardSet:
     """The token shards of one corpus and split, in the order in which they are read.
 
-    `sha256`: what a manifest says of their files, by path; `text_bytes`: how much text they hold, if that is
-    known.
+    `sha256`: the recorded hashes of their files, by path. `text_bytes`: the size of their text, if known.
     """
 
     corpus: str
@@ -46,43 +43,39 @@ class ShardSet:
 
 
 def stored(version: Version, split: str) -> ShardSet:
-    """What a version of `token_shards/<corpus>` holds of a split."""
+    """The shards of a split in a version of `token_shards/<corpus>`."""
     hashes = {version.path / file.path: file.sha256 for part in version.parts for file in part.files.values()}
-    return ShardSet(
-        keys.corpus_of_shards(version.key),
-        split,
-        tuple(prefixes(version, split)),
-        hashes,
-        version.counts[f"{split}_text_bytes"],
-    )
+    corpus, text_bytes = keys.corpus_of_shards(version.key), version.counts[f"{split}_text_bytes"]
+    return ShardSet(corpus, split, tuple(prefixes(version, split)), hashes, text_bytes)
 
 
 def in_place(path: Path, splits: Sequence[str]) -> list[ShardSet]:
-    """The shards at `path`: a directory, with or without `train` and `validation` in it, or one shard by its
-    name. Raises ShardSetError.
+    """The shards at `path`: a directory, with or without `train` and `validation` in it, or the name of one
+    shard. Raises ShardSetError.
     """
-    whole = path.with_suffix("") if path.suffix in (".bin", ".idx") else path
-    if idx_path(whole).is_file():
-        return [ShardSet(str(whole), "", (whole,))]
+    prefix = path.with_suffix("") if path.suffix in (".bin", ".idx") else path
+    if idx_path(prefix).is_file():
+        return [ShardSet(str(prefix), "", (prefix,))]
     recorded = _recorded(path)
-    indexes = {*path.rglob("*.idx"), *(file for file in recorded if file.suffix == ".idx")}
-    found = []
+    hashes = {file: sha256 for file, (sha256, _) in recorded.items()}
+    indexes = sorted({*path.rglob("*.idx"), *(file for file in recorded if file.suffix == ".idx")})
+    sets = []
     for split in splits if any((path / split).is_dir() for split in SPLITS) else [""]:
-        here = tuple(index.with_suffix("") for index in sorted(indexes) if index.is_relative_to(path / split))
-        text_bytes = sum(recorded[index][1] for index in map(idx_path, here) if index in recorded)
-        hashes = {file: sha256 for file, (sha256, _) in recorded.items()}
-        found.append(ShardSet(str(path), split, here, hashes, text_bytes or None))
-    found = [shards for shards in found if shards.prefixes]
-    if not found:
+        here = [index for index in indexes if index.is_relative_to(path / split)]
+        text_bytes = sum(recorded[index][1] for index in here if index in recorded)
+        if here:
+            prefixes_here = tuple(index.with_suffix("") for index in here)
+            sets.append(ShardSet(str(path), split, prefixes_here, hashes, text_bytes or None))
+    if not sets:
         raise ShardSetError(
             f"{path}: no token shard is there; a shard is a .bin and an .idx of the same name"
         )
-    return found
+    return sets
 
 
 def _recorded(path: Path) -> dict[Path, tuple[str, int]]:
-    """What `python -m pipeline tokenize` noted of the files that it wrote to a directory: sha256, and the
-    bytes of text of their shard.
+    """The record of `python -m pipeline tokenize` in a directory: for each file its sha256 and the bytes of
+    text of its shard.
     """
     record = path / RECORD
     if not record.is_file():
@@ -96,14 +89,14 @@ def _recorded(path: Path) -> dict[Path, tuple[str, int]]:
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ShardSetError(
-            f"{record} is not what `tokenize` writes ({type(error).__name__}: {error}); without it hashes "
-            "are not checked"
+            f"{record} is not a record of `tokenize` ({type(error).__name__}: {error}): write the shards "
+            "again, or delete the record to read them without checking hashes"
         ) from error
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A tokenizer and what shards are checked by. `ends` is None when its configuration does not say."""
+    """A tokenizer to check and show shards with. `ends` is None when its configuration does not name them."""
 
     directory: Path
     tokenizer: Tokenizer
@@ -115,9 +108,8 @@ class Vocabulary:
 
     @property
     def special_ids(self) -> list[int]:
-        return sorted(
-            number for number, token in self.tokenizer.get_added_tokens_decoder().items() if token.special
-        )
+        added = self.tokenizer.get_added_tokens_decoder()
+        return sorted(number for number, token in added.items() if token.special)
 
     def text(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=False)
@@ -143,14 +135,14 @@ def vocabulary_of(store: Store, versions: Sequence[Version]) -> Vocabulary:
     for version in versions:
         if version.manifest["inputs"][keys.TOKENIZER] != tokenizer.data_version:
             raise ShardSetError(
-                f"{version.key} was made with another tokenizer than the one in use now: run the job "
+                f"{version.key} was made with another tokenizer than the one in use: run the job "
                 "`retokenize` first"
             )
     return vocabulary(tokenizer.path)
 
 
 def vocabulary_beside(path: Path) -> Vocabulary | None:
-    """The tokenizer that lies with shards in a directory, if one does."""
+    """The tokenizer next to the shards in a directory, if there is one."""
     for place in (path, path / "tokenizer", path.parent, path.parent / "tokenizer"):
         if (place / "tokenizer.json").is_file():
             return vocabulary(place)
@@ -158,13 +150,13 @@ def vocabulary_beside(path: Path) -> Vocabulary | None:
 
 
 def problems(prefix: Path, sha256: Mapping[Path, str], known: Vocabulary | None) -> Iterator[str]:
-    """What is wrong with a shard, by file and document, the first of each kind. Reads every byte; memory does
+    """The problems of a shard, by file and document, the first of each kind. Reads every byte; memory does
     not grow with the shard.
     """
     for path in (bin_path(prefix), idx_path(prefix)):
         expected = sha256.get(path)
-        if expected and path.is_file() and (found := file_sha256(path)) != expected:
-            yield f"{path}: sha256 is {found}, but the manifest says {expected}"
+        if expected and path.is_file() and (actual := file_sha256(path)) != expected:
+            yield f"{path}: sha256 is {actual}, but the manifest says {expected}"
     try:
         shard = Shard(prefix)
         shard.check_index()

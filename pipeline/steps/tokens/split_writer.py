@@ -1,4 +1,4 @@
-"""Documents -> the shards of both splits, and the record of what is in each."""
+"""Documents -> the shards of both splits, and a record of their contents."""
 
 import json
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ COUNTED = ("documents", "tokens", "text_bytes")
 
 
 class SplitShards:
-    """Writes `<directory>/<split>/<name>.00000.bin` and `.idx`, and on. Documents without text are left out,
-    and named in the record.
+    """Writes `<directory>/<split>/<name>.00000.bin` and `.idx`, and so on. Documents without text are left
+    out and listed in the record.
 
-    With the fast encoder, some documents are encoded a second time by `tokenizers`: MismatchError leaves no
-    shard in the making behind.
+    With the fast encoder, `tokenizers` encodes a sample of the documents a second time. On MismatchError the
+    unfinished shards are deleted.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class SplitShards:
         self._checked = bpe.Checked()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Takes the columns `id` and `text` of each batch."""
+        """Writes the documents of the batches, which have the columns `id` and `text`."""
         with self._series[TRAIN], self._series[VALIDATION]:
             # One batch is read while another is encoded and a third written.
             for document_ids, sizes, ids, lengths in ahead(map(self._encode, ahead(iter(batches)))):
@@ -61,29 +61,24 @@ class SplitShards:
         return document_ids, sizes, ids, lengths
 
     def finish(self, record: Path, facts: dict[str, Any]) -> tuple[dict[str, File], dict[str, int]]:
-        """Writes the record: documents, tokens, bytes of text and hashes of each shard beside `facts`. All
-        files by table, and counts.
+        """Writes the record: `facts`, and the documents, tokens, bytes of text and hashes of each shard.
+        Returns all files by table, and counts.
         """
-        counts = {f"{split}_{what}": 0 for split in SPLITS for what in (*COUNTED, "shards")} | {
-            "empty_documents": len(self.empty)
-        }
+        counts = {f"{split}_{what}": 0 for split in SPLITS for what in (*COUNTED, "shards")}
+        counts["empty_documents"] = len(self.empty)
         files: dict[str, File] = {}
         shards = []
         for split, series in self._series.items():
             for number, shard in enumerate(series.shards):
-                pair = {
-                    path.suffix: File.of(path, self.directory)
-                    for path in (bin_path(shard.prefix), idx_path(shard.prefix))
-                }
-                files |= {f"{split}.{number:05d}{suffix}": file for suffix, file in pair.items()}
+                hashes = {}
+                for path in (bin_path(shard.prefix), idx_path(shard.prefix)):
+                    file = File.of(path, self.directory)
+                    files[f"{split}.{number:05d}{path.suffix}"] = file
+                    hashes[file.path] = file.sha256
                 contents = {what: getattr(shard, what) for what in COUNTED}
                 for what, count in (*contents.items(), ("shards", 1)):
                     counts[f"{split}_{what}"] += count
-                shards.append({"files": {file.path: file.sha256 for file in pair.values()}, **contents})
-        write_atomically(
-            record,
-            json.dumps(
-                {"dtype": self.dtype.name, **facts, "shards": shards, "empty_documents": self.empty}, indent=1
-            ),
-        )
+                shards.append({"files": hashes, **contents})
+        content = {"dtype": self.dtype.name, **facts, "shards": shards, "empty_documents": self.empty}
+        write_atomically(record, json.dumps(content, indent=1))
         return files | {"shards": File.of(record, self.directory)}, counts

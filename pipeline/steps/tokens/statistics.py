@@ -1,4 +1,4 @@
-"""What is in token shards: sizes, lengths of documents, and how often each id occurs."""
+"""Statistics of token shards: sizes, lengths of documents, and how often each id occurs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from trainer.data.shards import TokenStream
 
 SAMPLED_TOKENS = 1 << 23
 BLOCK_TOKENS = 1 << 16
-LONGEST_COUNTED = 1 << 20  # tokens; a median above it is reported as this
+LONGEST_COUNTED = 1 << 20  # tokens; a longer median is reported as this
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """`shortest`, `median` and `longest` in tokens; `occurrences` by id in `sampled` tokens, evenly spread
-    over the shards.
+    """`shortest`, `median` and `longest` document in tokens; `occurrences` of each id in `sampled` tokens,
+    which are evenly spread over the shards.
     """
 
     shards: int
@@ -40,36 +40,32 @@ def measure(prefixes: Sequence[Path]) -> Statistics:
     for shard in stream.shards:
         lengths = shard.lengths
         if len(lengths):
-            found = np.bincount(np.minimum(lengths, LONGEST_COUNTED))
-            counted[: len(found)] += found
+            histogram = np.bincount(np.minimum(lengths, LONGEST_COUNTED))
+            counted[: len(histogram)] += histogram
             shortest, longest = min(shortest, int(lengths.min())), max(longest, int(lengths.max()))
     documents = int(counted.sum())
-    median = int(np.searchsorted(np.cumsum(counted), (documents + 1) // 2))
     occurrences, sampled = _sample(stream)
-    dtype = "/".join(sorted({shard.dtype.name for shard in stream.shards}))
     return Statistics(
-        len(stream.shards),
-        documents,
-        stream.num_tokens,
-        dtype,
-        min(shortest, longest),
-        median,
-        longest,
-        sampled,
-        occurrences,
+        shards=len(stream.shards),
+        documents=documents,
+        tokens=stream.num_tokens,
+        dtype="/".join(sorted({shard.dtype.name for shard in stream.shards})),
+        shortest=min(shortest, longest),
+        median=int(np.searchsorted(np.cumsum(counted), (documents + 1) // 2)),
+        longest=longest,
+        sampled=sampled,
+        occurrences=occurrences,
     )
 
 
 def _sample(stream: TokenStream) -> tuple[np.ndarray, int]:
     blocks = -(-stream.num_tokens // BLOCK_TOKENS)
-    taken = np.unique(
-        np.linspace(0, max(blocks - 1, 0), min(blocks, SAMPLED_TOKENS // BLOCK_TOKENS)).astype(np.int64)
-    )
+    spread = np.linspace(0, max(blocks - 1, 0), min(blocks, SAMPLED_TOKENS // BLOCK_TOKENS))
     occurrences, sampled = np.zeros(0, np.int64), 0
-    for block in taken.tolist():
+    for block in np.unique(spread.astype(np.int64)).tolist():
         start = block * BLOCK_TOKENS
         tokens = stream.window(start, min(BLOCK_TOKENS, stream.num_tokens - start))
-        found = np.bincount(tokens, minlength=len(occurrences))
-        found[: len(occurrences)] += occurrences
-        occurrences, sampled = found, sampled + len(tokens)
+        counted = np.bincount(tokens, minlength=len(occurrences))
+        counted[: len(occurrences)] += occurrences
+        occurrences, sampled = counted, sampled + len(tokens)
     return occurrences, sampled

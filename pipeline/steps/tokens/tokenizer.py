@@ -1,5 +1,5 @@
-"""The kept text of all corpora -> a tokenizer, trained once and then frozen; or one that exists, frozen as it
-is.
+"""The kept text of all corpora -> a tokenizer, trained once and then frozen; or an existing one, frozen
+unchanged.
 """
 
 import json
@@ -28,8 +28,8 @@ from trainer.system.durable import write_atomically
 
 @dataclass(frozen=True)
 class Frozen:
-    """What a tokenizer in the store (or in any directory) is: its content, its name by content, and what
-    begins and ends a document.
+    """A tokenizer in the store or in a directory: its content and hash, and the tokens that begin and end a
+    document.
     """
 
     tokenizer_json: str
@@ -38,11 +38,13 @@ class Frozen:
 
 
 def frozen(directory: Path) -> Frozen:
-    """Raises TokenizerError when the files are not there or do not say what begins and ends a text."""
+    """Reads a tokenizer. Raises TokenizerError when files are missing or do not name the begin and end of
+    text.
+    """
     try:
         tokenizer, config = ((directory / name).read_text(encoding="utf-8") for name in (TOKENIZER, CONFIG))
     except OSError as error:
-        raise bpe.TokenizerError(f"{directory} holds no {TOKENIZER} and {CONFIG}: {error}") from error
+        raise bpe.TokenizerError(f"{directory} does not hold {TOKENIZER} and {CONFIG}: {error}") from error
     return Frozen(tokenizer, file_sha256(directory / TOKENIZER), bpe.boundaries(tokenizer, config))
 
 
@@ -54,30 +56,23 @@ def tokenizer(
     validation_fraction: float,
     retrain: bool = False,
 ) -> Version:
-    """The recipe's tokenizer. One that exists stays, whatever the corpora became: a new one would invalidate
-    every shard and checkpoint.
+    """The recipe's tokenizer. One in the store is reused even if the corpora have changed: a new one would
+    invalidate every shard and checkpoint.
 
-    `retrain` asks for a new one, or to fetch an existing one anew; so does a change of `params`. Held-out
-    documents are not trained on. Raises TokenizerError, of which VocabularyError is one.
+    `retrain` makes a new one, or fetches an existing one again; so does a change of `params`. Held-out
+    documents are not trained on. Raises TokenizerError, also in the form of VocabularyError.
     """
     work = None if retrain else _in_store(store, recipe, params)
     fetched: dict[str, str] = {}
-    if work is None and isinstance(params, bpe.ExistingTokenizer):
-        fetched = fetch(params)
-        work = Work(
-            keys.TOKENIZER,
-            bpe.VERSION,
-            _settings(recipe, params),
-            {name: fingerprint(content) for name, content in fetched.items()},
-        )
-    elif work is None:
-        inputs = {key: store.current(key).data_version for key in input_keys(corpora)}
-        work = Work(
-            keys.TOKENIZER,
-            bpe.VERSION,
-            _settings(recipe, params) | {"validation_fraction": validation_fraction},
-            inputs,
-        )
+    if work is None:
+        settings = _settings(recipe, params)
+        if isinstance(params, bpe.ExistingTokenizer):
+            fetched = fetch(params)
+            inputs = {name: fingerprint(content) for name, content in fetched.items()}
+        else:
+            inputs = {key: store.current(key).data_version for key in input_keys(corpora)}
+            settings["validation_fraction"] = validation_fraction
+        work = Work(keys.TOKENIZER, bpe.VERSION, settings, inputs)
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
@@ -95,12 +90,11 @@ def _sample(
     validation_fraction: float,
     counts: Counts,
 ) -> Iterator[list[str]]:
-    """Texts to train on, at most `sample_bytes`, chosen by their ids within each corpus; counts them."""
+    """Yields texts to train on, at most `sample_bytes`, chosen by id within each corpus; counts them."""
     sizes = {corpus: store.current(keys.scrubbed(corpus)).counts["text_bytes"] for corpus in corpora}
     for corpus, budget in bpe.budgets(sizes, params.sample_bytes).items():
-        chosen = partial(
-            _chosen, validation_fraction=validation_fraction, share=budget / max(sizes[corpus], 1)
-        )
+        share = budget / max(sizes[corpus], 1)
+        chosen = partial(_chosen, validation_fraction=validation_fraction, share=share)
         texts = map(chosen, kept_documents(store, corpus))
         yield from sample(texts, params.max_document_chars, budget, counts)
 
@@ -114,9 +108,7 @@ def _chosen(documents: pa.RecordBatch, validation_fraction: float, share: float)
 def sample(
     texts: Iterable[pa.Array], max_document_chars: int, budget: int, counts: Counts
 ) -> Iterator[list[str]]:
-    """The first texts that fit into `budget` bytes, each cut to `max_document_chars`; counts documents and
-    bytes.
-    """
+    """Yields the first texts that fit into `budget` bytes, each cut to `max_document_chars`; counts them."""
     for column in texts:
         cut = bpe.cut(column, max_document_chars)
         used = np.cumsum(pc.binary_length(cut).to_numpy())
@@ -136,9 +128,8 @@ def _publish(draft: Draft, contents: Mapping[str, str], counts: Mapping[str, int
         write_atomically(path, content)
         files[name] = File.of(path, draft.path)
     entries = 1 + max(Tokenizer.from_str(contents[TOKENIZER]).get_vocab(with_added_tokens=True).values())
-    return draft.publish(
-        [Part(keys.TOKENIZER, draft.work.fingerprint, files, {**counts, "entries": entries})]
-    )
+    part = Part(keys.TOKENIZER, draft.work.fingerprint, files, {**counts, "entries": entries})
+    return draft.publish([part])
 
 
 def _settings(recipe: str, params: bpe.TokenizerChoice) -> dict[str, Any]:
@@ -146,24 +137,21 @@ def _settings(recipe: str, params: bpe.TokenizerChoice) -> dict[str, Any]:
 
 
 def _in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Work | None:
-    """What made the recipe's tokenizer from whatever the corpora were then: the one in use, else (another was
-    in between) the newest.
+    """The work that made the recipe's tokenizer, from any version of the corpora: the one in use if it is the
+    recipe's, else the newest.
     """
-    asked = _settings(recipe, params)
+    settings = _settings(recipe, params)
     in_use = store.current(keys.TOKENIZER).fingerprint if store.has(keys.TOKENIZER) else None
-    found = []
+    candidates = []
     for path in store.directory(keys.TOKENIZER).glob("*/manifest.json"):
         manifest = json.loads(path.read_text())
         work = Work(keys.TOKENIZER, bpe.VERSION, manifest["params"], manifest["inputs"])
-        if (
-            asked.items() <= manifest["params"].items()
-            and work.fingerprint == manifest["fingerprint"]
-            and store.find(work)
-        ):
-            found.append((work.fingerprint == in_use, manifest["finished"], work))
-    return max(found, key=itemgetter(0, 1))[2] if found else None
+        same_settings = settings.items() <= manifest["params"].items()
+        if same_settings and work.fingerprint == manifest["fingerprint"] and store.find(work):
+            candidates.append((work.fingerprint == in_use, manifest["finished"], work))
+    return max(candidates, key=itemgetter(0, 1))[2] if candidates else None
 
 
 def input_keys(corpora: Sequence[str]) -> list[str]:
-    """What decides which text there is to train on and to hold out."""
+    """The keys that decide which text is trained on and which is held out."""
     return [keys.DEDUP, *(key for corpus in corpora for key in keys.judged(corpus))]

@@ -1,4 +1,4 @@
-"""How well the tokenizer fits each corpus: measured on held-out text, which it was not trained on."""
+"""Measures how well the tokenizer fits each corpus, on held-out text, which it was not trained on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SAMPLE_BYTES = 2_000_000  # of each corpus
 
 @dataclass(frozen=True)
 class Usage:
-    """What became of the sample of one corpus. `counts` [largest id + 1]: how often each token occurs."""
+    """The encoded sample of one corpus. `counts` [largest id + 1]: how often each token occurs."""
 
     corpus: str
     documents: int
@@ -37,7 +37,7 @@ class Usage:
 
     @property
     def fertility(self) -> float:
-        """Tokens per word, words being what white space separates."""
+        """Tokens per word; words are separated by white space."""
         return self.tokens / max(self.words, 1)
 
     @property
@@ -47,13 +47,12 @@ class Usage:
 
 
 def usage(store: Store, corpora: Sequence[str], version: Version, validation_fraction: float) -> list[Usage]:
-    """For each corpus, its first held-out documents of up to SAMPLE_BYTES; begin and end of text are not
-    counted.
+    """Encodes the first held-out documents of each corpus, about SAMPLE_BYTES. The tokens for begin and end
+    of text are not counted.
     """
-    found = frozen(version.path)
-    encoder = bpe.Encoder(
-        found.tokenizer_json, found.boundaries, fast=bpe.unsupported(found.tokenizer_json) is None
-    )
+    tokenizer = frozen(version.path)
+    fast = bpe.unsupported(tokenizer.tokenizer_json) is None
+    encoder = bpe.Encoder(tokenizer.tokenizer_json, tokenizer.boundaries, fast)
     return [_of_corpus(store, corpus, encoder, validation_fraction) for corpus in corpora]
 
 
@@ -75,11 +74,9 @@ def _of_corpus(store: Store, corpus: str, encoder: bpe.Encoder, validation_fract
 
 
 def longest_tokens(version: Version, number: int) -> list[str]:
-    """The longest entries as text, longest first; special tokens left out."""
+    """The longest entries as text, longest first, without special tokens."""
     tokenizer = Tokenizer.from_str(frozen(version.path).tokenizer_json)
     special = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
-    entries = sorted(
-        ((len(token), entry) for token, entry in tokenizer.get_vocab().items() if token not in special),
-        reverse=True,
-    )
-    return [tokenizer.decode([entry], skip_special_tokens=False) for _, entry in entries[:number]]
+    entries = [(len(token), entry) for token, entry in tokenizer.get_vocab().items() if token not in special]
+    longest = sorted(entries, reverse=True)[:number]
+    return [tokenizer.decode([entry], skip_special_tokens=False) for _, entry in longest]

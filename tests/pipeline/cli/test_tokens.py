@@ -129,7 +129,7 @@ def test_ids_beyond_65535_are_stored_in_four_bytes(directory: Path, tmp_path: Pa
     [
         (
             ["tokenize", "--tokenizer", "./nowhere.json"],
-            r"tokenizer: there is no nowhere\.json; give a tokenizer\.json, a directory",
+            r"tokenizer: nowhere\.json does not exist: name a tokenizer\.json, a directory",
         ),
         (
             ["tokenize", "--tokenizer", "tokenizer", "--end-of-text", "</s>"],

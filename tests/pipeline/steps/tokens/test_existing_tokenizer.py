@@ -111,6 +111,6 @@ def test_a_revision_is_followed_and_missing_names_of_tokens_can_be_given(hub: Hu
 
 def test_a_name_that_the_hub_does_not_know_is_said(hub: Hub, tmp_path: Path) -> None:
     assert (
-        "'org/none' is no path here, and the hub does not give its tokenizer.json"
+        "'org/none' is neither a local path nor a tokenizer on the Hub: its tokenizer.json"
         in fetched(hub, tmp_path, **{"from": "org/none"})["error"]
     )
