@@ -250,7 +250,11 @@ def adds_up(store: Store, corpus: str) -> Finding:
     on_disk = [Shard(prefix) for split in SPLITS for prefix in prefixes(version, split)]
     documents = sum(shards[f"{split}_documents"] for split in SPLITS)
     equations = [
-        ("read, scrubbed + set aside by transforms", raw["documents"], scrubbed["documents"] + set_aside),
+        (
+            "read, scrubbed + set aside by transforms" if transformed else "read, scrubbed",
+            raw["documents"],
+            scrubbed["documents"] + set_aside,
+        ),
         (
             "scrubbed, kept + rejected by quality",
             scrubbed["documents"],

@@ -117,7 +117,7 @@ def test_each_rule_alone_rejects_beyond_its_threshold_and_passes_a_document_at_i
 
 
 def test_every_rule_has_a_threshold_and_every_threshold_a_rule():
-    others = {"top_gram_min_count", "languages", "min_language_confidence"}
+    others = {"top_gram_min_count", "languages", "min_language_confidence", "filters"}
     assert (
         {str(rule) for rule in QualityRule}
         == CASES.keys() | {"language"}
