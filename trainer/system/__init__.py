@@ -1,1 +1,1 @@
-"""The machine: durable files, signals, errors, starting processes, GPUs."""
+"""The system below a run: durable files, signals, errors, figures, starting processes, GPUs."""

@@ -1,4 +1,4 @@
-"""How every picture looks, in the UI, in a model card and in a run directory."""
+"""The look of every figure, in the UI, in a model card and in a run directory."""
 
 import io
 from collections.abc import Iterable
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# One hue for each thing that is compared, in the order of use.
+# Hues that are easy to tell apart, in the order of use.
 COLOURS = ("#2171b5", "#d94801", "#238b45", "#6a51a3", "#cb181d", "#525252")
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """The same colour for a name in every picture that shows the same names."""
+    """A colour for each name: the same in every figure with the same names."""
     return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(sorted(names))}
 
 
 def figure(width: float, height: float) -> "Figure":
-    """An empty figure of so many inches. It belongs to no window and needs no display."""
-    # Matplotlib takes half a second to import, and only a drawing needs it.
+    """An empty figure of `width` x `height` inches, which needs no display."""
+    # Imported late: it takes half a second, and only drawing needs it.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

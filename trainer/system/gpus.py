@@ -1,4 +1,4 @@
-"""Peak rates, memory and prices of the usual GPUs."""
+"""Peak rates, memory and prices of common GPUs."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,8 @@ PRICES_AS_OF = "2025"
 
 @dataclass(frozen=True)
 class Gpu:
-    """`device`: words in the driver's name of the GPU. `flops`: the maker's dense peak per second in bf16 and
-    fp16. `memory`: bytes. `price`: USD per GPU-hour on demand, assumed as of PRICES_AS_OF.
+    """`device`: a part of the driver's name of the GPU. `flops`: the manufacturer's dense peak per second in
+    bf16 and fp16. `memory`: bytes. `price`: USD per GPU-hour on demand, an assumption of PRICES_AS_OF.
     """
 
     device: str
@@ -21,7 +21,7 @@ def _gpu(device: str, teraflops: float, gigabytes: int, price: float) -> Gpu:
     return Gpu(device, teraflops * 1e12, gigabytes * 10**9, price)
 
 
-# A device is the first entry whose words are in its name, so the longer of two similar names comes first.
+# The first entry whose `device` is in the driver's name counts, so of similar names the longer comes first.
 GPUS = {
     "b200": _gpu("B200", 2250, 180, 5.00),
     "h200": _gpu("H200", 989, 141, 3.50),

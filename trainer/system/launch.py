@@ -15,33 +15,29 @@ ALLOCATOR = {
     "MALLOC_TOP_PAD_": str(256 << 20),
 }
 
-# A waiting thread spins for microseconds, then sleeps. libgomp's default, milliseconds, takes the core from
-# the thread that is waited for: 2 to 4 times slower with all cores busy, and no faster on an idle machine.
+# Waiting threads spin for microseconds and then sleep. By libgomp's default they spin for milliseconds and
+# take cores from the threads that they wait for: 2 to 4 times slower with all cores busy, no faster on an
+# idle machine.
 OPENMP = {"GOMP_SPINCOUNT": "3000"}
 
-# Without it, processes that torchrun restarts find the entries of earlier processes in the shared store
-# (pytorch issue 135712).
+# Without it, restarted processes read the entries of earlier ones in torchrun's store (pytorch issue 135712).
 RENDEZVOUS = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
-# How often torchrun restarts all processes, from the newest checkpoint, after one has died.
+# How often torchrun restarts all processes, from the newest checkpoint, after a process has died.
 RESTARTS = 3
 
 
 def command(config_path: Path, processes: int = 1) -> list[str]:
-    """Trains `config_path` in this Python, under torchrun when there is more than one process."""
+    """The command that trains `config_path` in this Python, under torchrun for several processes."""
     if processes == 1:
         return [sys.executable, *trainer_arguments(config_path)]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    return [
-        *torchrun,
-        f"--nproc-per-node={processes}",
-        f"--max-restarts={RESTARTS}",
-        *trainer_arguments(config_path),
-    ]
+    options = [f"--nproc-per-node={processes}", f"--max-restarts={RESTARTS}"]
+    return [*torchrun, *options, *trainer_arguments(config_path)]
 
 
 def trainer_arguments(config_path: Path) -> list[str]:
-    """What Python or torchrun needs to train `config_path`."""
+    """The arguments for Python or torchrun to train `config_path`."""
     return ["-m", "trainer", str(config_path)]
 
 
@@ -69,7 +65,7 @@ def physical_cores() -> int:
 
 
 def _container_cores() -> int | None:
-    """The CPU quota of control groups version 2, rounded down to whole cores; None without one."""
+    """The CPU quota of control groups version 2, rounded down to cores; None without a quota."""
     path = Path("/sys/fs/cgroup/cpu.max")
     quota, _, period = path.read_text().strip().partition(" ") if path.exists() else ("max", "", "")
     return None if quota == "max" else max(1, int(quota) // int(period))

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a wish to stop after the step in progress, which the death of a parent is as well."""
+"""Stop after the current step on SIGTERM, SIGINT, or when the parent process dies."""
 
 import ctypes
 import logging
@@ -31,12 +31,10 @@ class StopSignals:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if not self.received:
-            log.warning("%s: saving after what is in progress, then stopping", signal.Signals(number).name)
+            log.warning("%s: stopping after the current step, with a checkpoint", signal.Signals(number).name)
         self.received = True
 
 
 def stop_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
-    """A signal for this process when its parent dies: SIGTERM, and a trainer saves and goes instead of
-    working on unseen.
-    """
+    """The kernel sends `number` to this process when its parent dies. A trainer then saves and exits."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
