@@ -1,1 +1,1 @@
-"""Beside training: plan a run, compare runs, sweep settings."""
+"""Tools around training: plan a run, compare runs, sweep settings."""

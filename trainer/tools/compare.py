@@ -18,7 +18,7 @@ from trainer.system.errors import TrainerError
 from trainer.system.figures import figure, png
 from trainer.tools.tables import table
 
-NOT_COMPARED = ("run_dir", "lineage")  # they do not change how a run is trained
+NOT_COMPARED = ("run_dir", "lineage")  # these do not change how a run is trained
 LONGEST_CELL = 40
 
 
@@ -71,7 +71,7 @@ def history(run: Path, name: str) -> History:
     train = [record for record in records if record["kind"] == "train"]
     if not train:
         raise TrainerError(
-            f"{run}: {directory.metrics.name} records no step: not a run directory, or its run has not begun"
+            f"{run}: {directory.metrics.name} has no steps: not a run directory, or its run has not begun"
         )
     try:
         config = yaml.safe_load(directory.config.read_text(encoding="utf-8"))
@@ -155,15 +155,13 @@ def _names(runs: Sequence[Path]) -> list[str]:
 def _settings(config: dict[str, Any]) -> dict[str, str]:
     """The settings that decide how a run is trained, by their full keys.
 
-    Paths are left out where another setting, `content`, identifies what lies there.
+    Paths are left out where a hash identifies their content: `tokenizer_sha256`, or `content` of a corpus.
     """
     settings = _flat("", {part: inner for part, inner in config.items() if part not in NOT_COMPARED})
-    known = [
-        key.removesuffix("content")
-        for key, value in settings.items()
-        if key.endswith(".content") and value != "null"
-    ]
-    paths = {"data.tokenizer", *(corpus + split for corpus in known for split in ("train", "validation"))}
+    paths = {"data.tokenizer"}
+    for key, value in settings.items():
+        if key.endswith(".content") and value != "null":
+            paths |= {key.removesuffix("content") + split for split in ("train", "validation")}
     return {key: value for key, value in settings.items() if key not in paths}
 
 

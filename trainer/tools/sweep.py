@@ -1,7 +1,7 @@
 """`python -m trainer sweep CONFIG.yaml key=v1,v2 ...`: a run for each combination of values, then compare.
 
-The trainer is started for every combination each time, with a run_dir of its own. It resumes an unfinished
-run, ends at once on a finished one, and refuses a directory whose settings or data have changed.
+Each sweep starts the trainer for every combination, with a run_dir of its own. The trainer resumes an
+unfinished run, exits at once on a finished run, and refuses a directory whose settings or data have changed.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
 
 
 def combinations(config: Path, directory: Path, grid: Sequence[str]) -> list[Trial]:
-    """A trial for each combination, named after all values, so that a larger grid finds the same run again.
+    """A trial for each combination. Its name has all values, so that a larger grid reuses the run.
 
     Raises TrainerError for a mistake in any combination, before a run starts.
     """
@@ -99,17 +99,17 @@ def _axis(text: str) -> tuple[str, list[Any]]:
     except yaml.YAMLError as error:
         raise TrainerError(f"{text!r}: the values cannot be read as YAML: {error}") from error
     if not separator or not key or not parsed:
-        raise TrainerError(f"{text!r} is not of the form key.subkey=value,value")
+        raise TrainerError(f"{text!r} is not of the form key.subkey=value1,value2")
     return key, parsed
 
 
 def _text(value: Any) -> str:
-    """Text that YAML reads back as the same value. (It reads 1e-3 as a string, which pydantic converts.)"""
+    """Text that YAML parses to the same value. (It parses 1e-3 as a string, which pydantic converts.)"""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _train(command: Sequence[str]) -> int:
-    """Runs the trainer and returns its exit status; passes a stop signal on and lets the trainer save."""
+    """Runs the trainer and returns its exit status. Forwards a stop signal and waits for the checkpoint."""
     with StopSignals() as stop, subprocess.Popen(command) as trainer:
         while trainer.poll() is None and not stop.received:
             time.sleep(POLL_SECONDS)

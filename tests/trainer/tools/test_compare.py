@@ -135,7 +135,9 @@ def test_runs_of_one_name_are_told_apart_by_their_paths(
 
 
 def test_a_directory_that_is_no_run_is_named(runs: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(TrainerError, match=f"{tmp_path / 'none'}: metrics.jsonl records no step"):
+    with pytest.raises(
+        TrainerError, match=f"{tmp_path / 'none'}: metrics.jsonl has no steps: not a run directory"
+    ):
         main([str(runs[0]), str(tmp_path / "none")])
     (runs[0] / "config.yaml").write_text("{}")
     with pytest.raises(TrainerError, match=r"config\.yaml: cannot be read as the configuration"):

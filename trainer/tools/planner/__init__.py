@@ -1,1 +1,1 @@
-"""What a training run will need, before it is started: memory, time and cost; and the loss to expect."""
+"""Plans a run before it is started: memory, time, cost and expected loss."""

@@ -1,4 +1,4 @@
-"""`python -m trainer plan`: what a run will need, and the loss to expect."""
+"""`python -m trainer plan`: memory, time, cost and expected loss of a run."""
 
 import argparse
 import re
@@ -28,7 +28,7 @@ COUNT = re.compile(r"([0-9][0-9_.]*(?:e[+-]?[0-9]+)?)([kmbt]?)", re.IGNORECASE)
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if options.mfu > 1:
-        raise TrainerError(f"--mfu {options.mfu:g} is above 1: it is a share of the GPU's peak")
+        raise TrainerError(f"--mfu {options.mfu:g} is above 1: write a share of the GPU's peak, such as 0.4")
     gpu = GPUS[options.gpu]
     machine = Machine(gpu, options.gpus, options.mfu, options.price or gpu.price)
     configured, vocab_size = None, options.vocab_size
@@ -167,7 +167,7 @@ def _model(text: str, vocab_size: int) -> ModelConfig:
 
 
 def _configured(path: str) -> tuple[TrainingConfig, int | None]:
-    """The `training` section of a recipe or of a run's configuration, and its vocabulary size if it is set.
+    """The `training` section of a recipe or a run's configuration, and the vocabulary size if it is set.
 
     Raises TrainerError when the file has no valid `training` section.
     """
@@ -177,6 +177,6 @@ def _configured(path: str) -> tuple[TrainingConfig, int | None]:
     except ValidationError as error:
         raise TrainerError(f"{path}: training: {format_validation_error(error)}") from error
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise TrainerError(f"{path}: has no `training` section that can be read: {error}") from error
+        raise TrainerError(f"{path}: no `training` section can be read: {error}") from error
     vocabulary = values.get("data") or values.get("tokenizer") or {}
     return training, vocabulary.get("vocab_size")

@@ -1,9 +1,9 @@
 """The memory of one GPU in a plan, for GPUs that need not be in this machine.
 
-A step is measured on fake tensors as preflight does it (trainer.run.memory), on the CPU in bf16 with SDPA,
-whose kernel keeps for the backward pass what the kernels of GPUs keep. Two things differ on GPUs and are
+As in preflight, a step is measured on fake tensors (trainer.run.memory): on the CPU in bf16 with SDPA, whose
+kernel keeps the same tensors for the backward pass as those of GPUs. Two things differ on GPUs and are
 calculated here: how many logits are computed at a time, and what `dp_shard` splits. `tp` and `pp` are not
-planned for.
+supported.
 """
 
 from dataclasses import astuple, dataclass
@@ -26,7 +26,7 @@ class GpuMemory:
 
     `gathered`: with `dp_shard` the blocks in use, and embedding and head with their gradients, which FSDP
     keeps unsplit until the backward pass ends. `logits`: one chunk with its probabilities. `total` is the
-    moment at which all parts are there, with gradients of an earlier micro-batch.
+    sum at the moment when all are in memory, with gradients of an earlier micro-batch.
     """
 
     weights: int
@@ -87,9 +87,8 @@ class Footprint:
                 activations -= (
                     BF16 * blocks
                 )  # autocast's copies for the backward pass: FSDP gathers them again
-        chunk = min(
-            micro_batch_size * self.training.seq_len, max(MIN_CHUNK_ROWS, CHUNK_LOGITS["cuda"] // rows)
-        )
+        window_rows = micro_batch_size * self.training.seq_len
+        chunk = min(window_rows, max(MIN_CHUNK_ROWS, CHUNK_LOGITS["cuda"] // rows))
         return GpuMemory(
             weights=one.weights // shards,
             gradients=one.gradients // shards,

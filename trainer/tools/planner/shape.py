@@ -19,7 +19,7 @@ def shaped(parameters: float, vocab_size: int) -> ModelConfig:
     candidates = [
         model for width in WIDTHS if (model := _of_width(width, parameters, vocab_size)) is not None
     ]
-    close = [model for model in candidates if _miss(model, parameters, vocab_size) <= TOLERANCE]
+    close = [model for model in candidates if _deviation(model, parameters, vocab_size) <= TOLERANCE]
     if not close:
         raise TrainerError(
             f"no model has about {parameters:,.0f} parameters with a vocabulary of {vocab_size:,}: at the "
@@ -29,7 +29,8 @@ def shaped(parameters: float, vocab_size: int) -> ModelConfig:
     return min(
         close,
         key=lambda model: (
-            abs(math.log(model.d_model / model.n_layers / ASPECT)) + 5 * _miss(model, parameters, vocab_size)
+            abs(math.log(model.d_model / model.n_layers / ASPECT))
+            + 5 * _deviation(model, parameters, vocab_size)
         ),
     )
 
@@ -38,12 +39,12 @@ def _of_width(width: int, parameters: float, vocab_size: int) -> ModelConfig | N
     head_dim = 128 if width >= 2048 else 64
     heads = width // head_dim
     feed_forward = round(8 / 3 * width / 64) * 64
-    one = ModelConfig(n_layers=1, d_model=width, n_heads=heads, n_kv_heads=heads, d_ff=feed_forward)
-    around = one.parameters(vocab_size)
-    block = one.model_copy(update={"n_layers": 2}).parameters(vocab_size) - around
-    layers = 1 + round((parameters - around) / block)
-    return one.model_copy(update={"n_layers": layers}) if layers >= 1 else None
+    shallow = ModelConfig(n_layers=1, d_model=width, n_heads=heads, n_kv_heads=heads, d_ff=feed_forward)
+    base = shallow.parameters(vocab_size)
+    block = shallow.model_copy(update={"n_layers": 2}).parameters(vocab_size) - base
+    layers = 1 + round((parameters - base) / block)
+    return shallow.model_copy(update={"n_layers": layers}) if layers >= 1 else None
 
 
-def _miss(model: ModelConfig, parameters: float, vocab_size: int) -> float:
+def _deviation(model: ModelConfig, parameters: float, vocab_size: int) -> float:
     return abs(math.log(model.parameters(vocab_size) / parameters))

@@ -93,7 +93,7 @@ def test_a_recipe_is_planned_as_it_stands(tmp_path: Path, capsys: pytest.Capture
         ([], "give --params to plan for a model, or --budget or --days"),
         (["--params", "big"], "'big' is not a count"),
         (["--params", "1000"], "no model has about 1,000 parameters"),
-        (["--params", "none.yaml"], r"none\.yaml: has no `training` section"),
+        (["--params", "none.yaml"], r"none\.yaml: no `training` section can be read"),
         (["--params", "1b", "--mfu", "40"], "share of the GPU's peak"),
     ],
 )
