@@ -39,6 +39,16 @@ RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
 PRESETS = {"quality": "profile", "model": "size"}
 
 
+# how YAML writes what is not of the right type, by Pydantic's name of the error
+WRITTEN_AS = {
+    "tuple_type": "a list, `[...]`",
+    "list_type": "a list, `[...]`",
+    "dict_type": "a mapping, `{key: value}`",
+    "model_type": "a mapping, `{key: value}`",
+    "model_attributes_type": "a mapping, `{key: value}`",
+}
+
+
 class RecipeError(PipelineError):
     """The recipe cannot be used; the message says where and what to change."""
 
@@ -343,7 +353,9 @@ def _explained(error: ValidationError) -> str:
         )
     ]
     return "; ".join(
-        _explain_one(problem["loc"], problem["type"], problem["msg"], problem.get("ctx", {}))
+        _explain_one(
+            problem["loc"], problem["type"], problem["msg"], problem.get("ctx", {}), problem["input"]
+        )
         for problem in causes
     )
 
@@ -352,7 +364,9 @@ def _shared(left: Sequence[int | str], right: Sequence[int | str]) -> int:
     return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False))))
 
 
-def _explain_one(location: Iterable[int | str], kind: str, message: str, context: dict[str, Any]) -> str:
+def _explain_one(
+    location: Iterable[int | str], kind: str, message: str, context: dict[str, Any], given: Any
+) -> str:
     where = ".".join(str(step) for step in location if step not in KINDS) or "the recipe"
     if kind == "missing":
         return f"{where} is missing"
@@ -360,4 +374,9 @@ def _explain_one(location: Iterable[int | str], kind: str, message: str, context
         return (
             f"{where}.kind {context['tag']!r} is not a kind of corpus; there are {context['expected_tags']}"
         )
+    if kind == "string_type" and isinstance(given, int | float):
+        return f"{where}: {given} is not a text: write it in quotes, '{given}'"
+    if kind in WRITTEN_AS:
+        instead = "a mapping" if isinstance(given, dict) else f"{given!r:.60}"
+        return f"{where}: write {WRITTEN_AS[kind]}, not {instead}"
     return f"{where}: {message.removeprefix('Value error, ')}"

@@ -21,7 +21,7 @@ from pipeline.sources.errors import SourceError
 from pipeline.sources.python_code import PythonConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
-from pipeline.steps.corpus.ingest import collect, observe
+from pipeline.steps.corpus.ingest import CorpusError, collect, observe
 from pipeline.steps.corpus.quality import judge, reasons
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.corpus.transform import transform
@@ -63,6 +63,13 @@ MODULE = """
         called()
         for number in range(many):
             yield Document(str(number), f"Document {number} of the source.")
+
+    def odd_documents(**values):
+        yield Document(**{"id": "a", "text": "A text.", **values})
+
+    def leaves():
+        yield Document("a", "A text.")
+        raise SystemExit(3)
 
     @document_filter
     def even(document, of=2):
@@ -305,6 +312,36 @@ def test_a_source_that_breaks_off_names_its_last_document_and_publishes_nothing(
     assert not store.has("corpora/more/raw")
 
 
+def test_a_document_without_metadata_may_say_none(store: Store) -> None:
+    version = collect(store, ENGINE, "some", source(name="odd_documents", metadata=None), 40_000)
+    assert version.counts["documents"] == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (
+            source(name="odd_documents", url=3),
+            "failed before its first document: TypeError: the url of document 'a' is not a text: 3$",
+        ),
+        (
+            source(name="odd_documents", metadata="x"),
+            "TypeError: the metadata of document 'a' is not a dictionary: 'x'$",
+        ),
+        (source(name="odd_documents", url="\ud800"), "UnicodeEncodeError: 'utf-8' codec can't encode"),
+        (source(name="leaves"), r"failed after document 'a': SystemExit: 3 \(own\.py, line \d+\)$"),
+    ],
+)
+def test_a_document_that_cannot_be_stored_is_named(store: Store, config: PythonConfig, said: str) -> None:
+    with pytest.raises(SourceError, match=f"^corpus 'some': own:{config.object[4:]} .*{said}"):
+        collect(store, ENGINE, "some", config, 40_000)
+
+
+def test_a_source_of_numbers_as_ids_says_so(store: Store) -> None:
+    with pytest.raises(CorpusError, match=r"'some' is empty: its source gave no valid document \(bad_id 1\)"):
+        collect(store, ENGINE, "some", source(name="odd_documents", id=7), 40_000)
+
+
 def test_inspect_shows_reasons_signals_and_errors(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -338,6 +375,22 @@ def test_inspect_shows_reasons_signals_and_errors(
         (
             {"quality": {"filters": [{"python": "nowhere_at_all:f", "version": "1"}]}},
             "quality.filters.0: there is no module 'nowhere_at_all': put it beside the recipe",
+        ),
+        (
+            {"quality": {"filters": [{"python": "own:even", "version": 1}]}},
+            "quality.filters.0.version: 1 is not a text: write it in quotes, '1'$",
+        ),
+        (
+            {"quality": {"filters": {"python": "own:even", "version": "1"}}},
+            r"quality.filters: write a list, `\[\.\.\.\]`, not a mapping$",
+        ),
+        (
+            {"quality": {"filters": ["own:even"]}},
+            r"quality.filters.0: write a mapping, `\{key: value\}`, not 'own:even'$",
+        ),
+        (
+            {"launch": {"kind": "command", "command": "srun torchrun"}},
+            r"launch.command: write a list, `\[\.\.\.\]`, not 'srun torchrun'$",
         ),
         (
             {"quality": {"filters": [{"python": "own:even", "version": "1", "params": {"off": 2}}]}},
