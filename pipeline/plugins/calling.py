@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from pipeline.plugins import Document
-from pipeline.plugins.loading import Code, PluginError, described, place
+from pipeline.plugins.loading import RAISED, Code, PluginError, described, message, place
 from pipeline.store.fingerprint import canonical_json
 
 FAILURES_SCHEMA = pa.schema(
@@ -30,6 +30,10 @@ ORDINARY = re.compile(r"[a-z]+[,.:;]?|\W+")  # words of a message that say nothi
 Result = TypeVar("Result")
 
 
+class WrongLengthError(TypeError):
+    """Code that takes a batch gave more or fewer values than documents: which belong to which is unknown."""
+
+
 class Failure(NamedTuple):
     """Why a document was set aside: a row of FAILURES_SCHEMA."""
 
@@ -46,8 +50,9 @@ def failures_table(failures: list[Failure]) -> pa.RecordBatch:
 
 def tried(
     call: Callable[[pa.RecordBatch], Result], batch: pa.RecordBatch
-) -> Iterator[tuple[pa.RecordBatch, Result | Exception]]:
+) -> Iterator[tuple[pa.RecordBatch, Result | BaseException]]:
     """`call(batch)`; where it raises, the halves of the batch, down to the single documents that it fails on.
+    After a WrongLengthError it fails on every document of the batch.
 
     In the order of the batch. With f failures in n documents, each document is passed about f * log2(n) times
     at most.
@@ -56,7 +61,9 @@ def tried(
         result = call(batch)
     except PluginError:
         raise
-    except Exception as error:
+    except WrongLengthError as error:
+        yield from ((batch.slice(row, 1), error) for row in range(batch.num_rows))
+    except RAISED as error:
         if batch.num_rows == 1:
             yield batch, error
             return
@@ -67,30 +74,30 @@ def tried(
         yield batch, result
 
 
-def failure(document: pa.RecordBatch, name: str, code: Code, error: Exception) -> Failure:
+def failure(document: pa.RecordBatch, name: str, code: Code, error: BaseException) -> Failure:
     """What is recorded about the one document in this batch. No message holds the document's text."""
     text = document.column("text")[0].as_py() if "text" in document.schema.names else ""
     where = place(error, code.__module__).strip(" ()")
     return Failure(document.column("id")[0].as_py(), name, type(error).__name__, _masked(error, text), where)
 
 
-def _masked(error: Exception, text: str) -> str:
+def _masked(error: BaseException, text: str) -> str:
     """The message with `...` for what it quotes of the document: quoted pieces, names and numbers, and every
     stretch of SHARED_CHARACTERS.
     """
-    message, text = " ".join(str(error).split())[:MESSAGE_CHARACTERS], " ".join(text.split())
-    message = QUOTED.sub(lambda quoted: "'...'" if quoted[2] in text else quoted[0], message)
-    words = message.split()
-    message = " ".join("..." if word in text and not ORDINARY.fullmatch(word) else word for word in words)
+    said, text = message(error)[:MESSAGE_CHARACTERS], " ".join(text.split())
+    said = QUOTED.sub(lambda quoted: "'...'" if quoted[2] in text else quoted[0], said)
+    words = said.split()
+    said = " ".join("..." if word in text and not ORDINARY.fullmatch(word) else word for word in words)
     shown, start = "", 0
-    while start < len(message):
+    while start < len(said):
         end = start + SHARED_CHARACTERS
-        if end <= len(message) and message[start:end] in text:
-            while end < len(message) and message[start : end + 1] in text:
+        if end <= len(said) and said[start:end] in text:
+            while end < len(said) and said[start : end + 1] in text:
                 end += 1
             shown, start = f"{shown}...", end
         else:
-            shown, start = shown + message[start], start + 1
+            shown, start = shown + said[start], start + 1
     return shown
 
 
@@ -111,5 +118,5 @@ def constructed(code: Code, params: Mapping[str, Any], reference: str) -> Any:
 def _constructed(code: Code, params: str, reference: str) -> Any:
     try:
         return code(**json.loads(params))
-    except Exception as error:
+    except RAISED as error:
         raise PluginError(f"{reference} cannot be constructed: {described(error, code.__module__)}") from None

@@ -10,8 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.plugins import Marked, marked
-from pipeline.plugins.calling import Failure, constructed, documents, failure, tried
-from pipeline.plugins.loading import FILTERS, Code, PluginError, arguments, check_arguments, load, takes_any
+from pipeline.plugins.calling import Failure, WrongLengthError, constructed, documents, failure, tried
+from pipeline.plugins.loading import (
+    FILTERS,
+    RAISED,
+    Code,
+    PluginError,
+    arguments,
+    check_arguments,
+    load,
+    takes_any,
+)
 from pipeline.plugins.settings import FilterParams
 
 SIGNAL_TYPES = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
@@ -76,6 +85,10 @@ class Filter:
 
     def check(self) -> None:
         """Raises PluginError when the code cannot be loaded, or does not take these parameters."""
+        if not isinstance(self._mark.signals, Mapping):
+            raise PluginError(
+                f"{self._reference}: `signals` is a dictionary of names and types, such as {{'score': float}}"
+            )
         unknown = [kind for kind in self._mark.signals.values() if kind not in SIGNAL_TYPES]
         if unknown:
             raise PluginError(f"{self._reference}: a signal is float, int, bool or str, not {unknown[0]!r}")
@@ -126,7 +139,7 @@ class Filter:
         pieces: list[pa.RecordBatch] = []
         failures: list[Failure] = []
         for rows, result in tried(self._measured, batch):
-            if isinstance(result, Exception):
+            if isinstance(result, BaseException):
                 failures.append(failure(rows, self.entry.name, self.code, result))
                 failed = {ID: rows.column("id")[0].as_py(), FAILED: True}
                 pieces.append(pa.RecordBatch.from_pylist([failed], schema=self.schema))
@@ -141,7 +154,7 @@ class Filter:
         for number, document in enumerate(documents(batch)):
             try:
                 rows.append({**self._of_one(call(document)), ID: document.id, FAILED: False})
-            except Exception as error:
+            except RAISED as error:
                 failures.append(failure(batch.slice(number, 1), self.entry.name, self.code, error))
                 rows.append({ID: document.id, FAILED: True})
         return pa.RecordBatch.from_pylist(rows, schema=self.schema), failures
@@ -158,7 +171,7 @@ class Filter:
         for piece, result in tried(self._kept, measured.take(pa.array(rows))) if len(rows) else ():
             where = rows[start : start + piece.num_rows]
             start += piece.num_rows
-            if isinstance(result, Exception):
+            if isinstance(result, BaseException):
                 failures.append(failure(piece, self.entry.name, self.code, result))
                 failed[where] = True
             else:
@@ -208,6 +221,8 @@ class Filter:
                     f"{self._reference} returned {result!r:.60}: return True, False, (keep, reason) or "
                     "(keep, reason, signals)"
                 )
+            if reason is not None:
+                reason.encode()  # raises for a lone surrogate, which no file can hold
             verdict, signals = {KEEP: bool(keep), REASON: reason}, self._signals(given)
         for name, value in signals.items():
             _array([value], self.schema.field(name), 1)
@@ -243,6 +258,8 @@ def _three(result: Any) -> tuple[Any, Any, Any]:
 
 def _array(values: Any, field: pa.Field, rows: int) -> pa.Array:
     """The column of a table; raises TypeError when it is too short, of another type, or lacks a value."""
+    if isinstance(values, str | bytes):
+        raise TypeError(f"{field.name} is a text, not a column of {field.type}")
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     try:
@@ -251,7 +268,7 @@ def _array(values: Any, field: pa.Field, rows: int) -> pa.Array:
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise TypeError(f"{field.name} is not a column of {field.type}: {error}") from None
     if len(column) != rows:
-        raise TypeError(f"{field.name} has {len(column)} values for {rows} documents")
+        raise WrongLengthError(f"{field.name} has {len(column)} values for {rows} documents")
     if column.null_count and field.name != REASON:
         raise TypeError(f"{field.name} is None for a document")
     return column

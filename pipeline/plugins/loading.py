@@ -15,6 +15,7 @@ from pipeline.store.errors import PipelineError
 
 FILTERS, TRANSFORMS, SOURCES = "groundwork.filters", "groundwork.transforms", "groundwork.sources"
 Code = Callable[..., Any]
+RAISED = (Exception, SystemExit)  # sys.exit() in the user's code must not end the run without a word
 
 
 class PluginError(PipelineError):
@@ -47,7 +48,7 @@ def load(group: str, reference: str) -> Code:
             raise PluginError(f"{reference!r}: {where} has no {name!r}{hint}")
         found = getattr(found, name)
     if not callable(found):
-        raise PluginError(f"{reference!r} is a {type(found).__name__}: name a function or a class")
+        raise PluginError(f"{reference!r} is of type {type(found).__name__}: name a function or a class")
     code: Code = found
     return code
 
@@ -73,18 +74,27 @@ def _module(name: str) -> Any:
                 "its directory to PYTHONPATH"
             ) from None
         raise _broken(name, error) from None
-    except Exception as error:
+    except RAISED as error:
         raise _broken(name, error) from None
 
 
-def _broken(module: str, error: Exception) -> PluginError:
+def _broken(module: str, error: BaseException) -> PluginError:
     return PluginError(f"module {module!r} cannot be imported: {described(error, module)}")
 
 
 def described(error: BaseException, module: str) -> str:
     """An exception in one line: type, message and place."""
-    message = " ".join(str(error).split())
-    return f"{type(error).__name__}: {message}{place(error, module)}" if message else type(error).__name__
+    said = message(error)
+    return f"{type(error).__name__}: {said}{place(error, module)}" if said else type(error).__name__
+
+
+def message(error: BaseException) -> str:
+    """The message of an exception in one line of valid UTF-8; empty when it cannot be had."""
+    try:
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+    except Exception:
+        return ""
+    return " ".join(said.split()).encode("utf-8", "backslashreplace").decode()
 
 
 def place(error: BaseException, module: str) -> str:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.plugins import Document, marked
-from pipeline.plugins.calling import Failure, documents, failure, tried
-from pipeline.plugins.loading import TRANSFORMS, Code, PluginError, check_arguments, load
+from pipeline.plugins.calling import Failure, WrongLengthError, documents, failure, tried
+from pipeline.plugins.loading import RAISED, TRANSFORMS, Code, PluginError, check_arguments, load
 from pipeline.plugins.settings import TransformParams
 
 TEXT = pa.large_string()
@@ -50,13 +50,13 @@ class Transform:
             for number, document in enumerate(documents(batch)):
                 try:
                     texts.append(self._text(document))
-                except Exception as error:
+                except RAISED as error:
                     failures.append(failure(batch.slice(number, 1), self.entry.name, self.code, error))
                     texts.append(None)
             column = pa.array(texts, TEXT)
             return _with_text(batch, column).filter(pc.is_valid(column)), failures
         for rows, result in tried(self._texts, batch):
-            if isinstance(result, Exception):
+            if isinstance(result, BaseException):
                 failures.append(failure(rows, self.entry.name, self.code, result))
             else:
                 pieces.append(_with_text(rows, result))
@@ -71,13 +71,15 @@ class Transform:
 
     def _texts(self, batch: pa.RecordBatch) -> pa.Array:
         result = self.code(batch, **self.entry.params)
+        if isinstance(result, str | bytes):
+            raise TypeError(f"{self.entry.python} returned one text: return a column of texts")
         try:
             result = result.combine_chunks() if isinstance(result, pa.ChunkedArray) else pa.array(result)
             column = result if result.type == TEXT else result.cast(TEXT)
         except (pa.ArrowException, TypeError) as error:
             raise TypeError(f"{self.entry.python} did not return a column of texts: {error}") from None
         if len(column) != batch.num_rows:
-            raise TypeError(
+            raise WrongLengthError(
                 f"{self.entry.python} returned {len(column)} texts for {batch.num_rows} documents"
             )
         if column.null_count:

@@ -1,7 +1,7 @@
 """Documents that the user's own class or function yields."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator
 
 from pipeline import plugins
-from pipeline.plugins.loading import SOURCES, PluginError, check_arguments, described, load
+from pipeline.plugins.loading import RAISED, SOURCES, PluginError, check_arguments, described, load
 from pipeline.plugins.settings import encodable
 from pipeline.sources.documents import Batches, Document
 from pipeline.sources.errors import SourceError
@@ -65,7 +65,7 @@ class PythonSource:
         if callable(getattr(code, "fingerprint", None)):
             try:
                 fingerprint = code(**self.config.params).fingerprint()
-            except Exception as error:
+            except RAISED as error:
                 raise self._error(
                     f"cannot tell its fingerprint: {described(error, code.__module__)}"
                 ) from None
@@ -78,12 +78,14 @@ class PythonSource:
         batches = Batches(self.corpus, rejects)
         for row, document in enumerate(self._documents(), start=1):
             if not isinstance(document.id, str) or not document.id:
-                batches.reject(self.config.object, row, Reason.BAD_ID, f"the id is {document.id!r}")
+                batches.reject(
+                    self.config.object, row, Reason.BAD_ID, f"the id is {document.id!r}: give a text"
+                )
             elif not isinstance(document.text, str):
                 kind = type(document.text).__name__
                 batches.reject(self.config.object, row, Reason.TEXT_NOT_A_STRING, f"the text is a {kind}")
             else:
-                metadata = metadata_json(dict(document.metadata))
+                metadata = metadata_json(dict(document.metadata or {}))
                 name = own_id(document.id)
                 batches.add(
                     self.config.object,
@@ -102,10 +104,25 @@ class PythonSource:
                     raise TypeError(
                         f"a source yields pipeline.plugins.Document, not {type(document).__name__}"
                     )
+                _check_fields(document)
                 yield document
                 after = f"after document {document.id!r}"
-        except Exception as error:
+        except RAISED as error:
             raise self._error(f"failed {after}: {described(error, code.__module__)}") from None
 
     def _error(self, what: str) -> SourceError:
         return SourceError(f"corpus {self.corpus!r}: {self.config.object} {what}")
+
+
+def _check_fields(document: plugins.Document) -> None:
+    """Raises TypeError for a URL or metadata of another type, and UnicodeEncodeError for a URL that no file
+    can hold.
+    """
+    if document.url is not None:
+        if not isinstance(document.url, str):
+            raise TypeError(f"the url of document {document.id!r} is not a text: {document.url!r:.60}")
+        document.url.encode()
+    if not isinstance(document.metadata, Mapping | None):
+        raise TypeError(
+            f"the metadata of document {document.id!r} is not a dictionary: {document.metadata!r:.60}"
+        )

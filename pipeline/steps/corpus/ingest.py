@@ -75,9 +75,14 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
         parts = set_aside_repeated_ids(draft, parts)
         counts = total_counts(parts)
         if not counts.get("documents"):
+            reasons = [
+                f"{reason} {count:,}"
+                for name, count in counts.items()
+                if (reason := name.removeprefix("set_aside/")) != name
+            ]
             raise CorpusError(
-                f"corpus {corpus!r} is empty: {len(units)} files gave no document "
-                f"({counts.get('set_aside', 0)} rows set aside). Check its `source`"
+                f"corpus {corpus!r} is empty: its source gave no valid document "
+                f"({', '.join(reasons) or 'and no invalid one'}). Check its `source`"
             )
         return draft.publish(parts)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.plugins.calling import failures_table
 from pipeline.plugins.filters import Filter
 from pipeline.plugins.loading import PluginError
 from pipeline.plugins.settings import FilterParams
@@ -54,6 +55,39 @@ MODULE = """
     def forgetful(document):
         if len(document.text) > 3:
             return True
+
+    @document_filter
+    def leaves(document):
+        if document.text == "bad":
+            raise SystemExit("usage: score FILE")
+        return True
+
+    @document_filter
+    def unspeakable(document):
+        if document.text == "bad":
+            raise ValueError(chr(0xD800))
+        return True
+
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    @document_filter
+    def mute(document):
+        if document.text == "bad":
+            raise Mute
+        return True
+
+    @document_filter
+    def surrogate_reason(document):
+        return document.text != "bad", chr(0xD800) if document.text == "bad" else None
+
+    def one_for_all(documents):
+        return [True]
+
+    @document_filter(signals=["length"])
+    def listed(document):
+        return True
 
     @document_filter
     def from_metadata(document, stars):
@@ -129,8 +163,37 @@ def test_a_wrong_return_value_is_named_with_what_would_be_right() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("leaves", "SystemExit", "usage: score FILE"),
+        ("unspeakable", "ValueError", "\\ud800"),
+        ("mute", "Mute", ""),
+        (
+            "surrogate_reason",
+            "UnicodeEncodeError",
+            "'utf-8' codec can't encode character '\\ud800' in position 0: surrogates not allowed",
+        ),
+    ],
+)
+def test_no_exception_of_one_document_ends_the_run(name: str, error: str, message: str) -> None:
+    found = a_filter(name)
+    measured, failures = found.measure(batch("good", "bad"))
+    assert found.judge(measured).keep.tolist() == [True, False]
+    assert [(failure.id, failure.error, failure.message) for failure in failures] == [("d1", error, message)]
+    assert failures_table(failures).to_pylist()[0]["message"] == message
+
+
+def test_a_batch_with_a_wrong_number_of_values_fails_on_each_of_its_documents() -> None:
+    found = a_filter("one_for_all")
+    measured, failures = found.measure(batch("One", "Two"))
+    assert found.judge(measured).failed.tolist() == [True, True]
+    assert [failure.message for failure in failures] == ["keep has 1 values for 2 documents"] * 2
+
+
+@pytest.mark.parametrize(
     ("name", "params", "said"),
     [
+        ("listed", {}, "`signals` is a dictionary of names and types"),
         ("short", {"mots": 3}, "got an unexpected keyword argument 'mots'; it takes most"),
         ("from_metadata", {}, "missing a required argument: 'stars'; it takes stars"),
         ("Short", {"mots": 3}, "mine.filters:Short has no parameter 'mots'; it has unit, most"),

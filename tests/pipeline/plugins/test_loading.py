@@ -38,7 +38,11 @@ def test_an_unknown_entry_point_lists_those_that_there_are(code: Path) -> None:
             r"'broken' cannot be imported: ModuleNotFoundError: .*\(broken.py, line 1\)",
         ),
         ("import os\n\n1 / 0", r"ZeroDivisionError: division by zero \(broken.py, line 3\)"),
-        ("def f(:", r"SyntaxError: .*\(broken.py, line 1\)"),
+        ("def f(:", r"SyntaxError: [^()]*\(broken.py, line 1\)$"),
+        (
+            "import sys\n\nsys.exit('no model')",
+            r"'broken' cannot be imported: SystemExit: no model \(broken.py, line 3\)$",
+        ),
     ],
 )
 def test_a_module_that_does_not_import_names_the_line(code: Path, source: str, said: str) -> None:

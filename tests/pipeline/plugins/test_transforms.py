@@ -33,6 +33,9 @@ MODULE = """
 
     def too_few(documents):
         return documents["text"].to_pylist()[1:]
+
+    def one_text(documents):
+        return "x"
 """
 
 
@@ -58,4 +61,10 @@ def test_a_document_that_fails_is_left_out_and_the_others_get_new_texts(name: st
 def test_a_wrong_number_of_texts_is_said(code: Path) -> None:
     documents, failures = a_transform("too_few").apply(batch("One", "Two"))
     assert documents.num_rows == 0
-    assert failures[0].message == "mine.clean:too_few returned 0 texts for 1 documents"
+    assert failures[0].message == "mine.clean:too_few returned 1 texts for 2 documents"
+
+
+def test_one_text_is_not_taken_for_a_column_of_letters() -> None:
+    documents, failures = a_transform("one_text").apply(batch("One"))
+    assert documents.num_rows == 0
+    assert failures[0].message == "mine.clean:one_text returned one text: return a column of texts"

@@ -108,7 +108,7 @@ def test_an_empty_corpus_is_refused_with_what_was_found(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text("not json\n")
     with pytest.raises(
-        CorpusError, match=r"corpus 'c' is empty: 1 files gave no document \(1 rows set aside\)"
+        CorpusError, match=r"corpus 'c' is empty: its source gave no valid document \(invalid_json 1\)"
     ):
         collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
 
