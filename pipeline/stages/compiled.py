@@ -1,8 +1,6 @@
-"""How kernels are compiled: once per machine, and no more than is called. Nothing is passed to C, so nothing
-has an entry for it.
+"""How kernels are compiled: once per machine, at the first call, without an entry for C.
 
-Not before the first call, either: numba takes half a second to import, which nobody who only looks at the
-graph should wait for.
+Not earlier, because importing numba takes half a second, which only users of a kernel should wait for.
 """
 
 from collections.abc import Callable
@@ -11,9 +9,7 @@ from typing import Any
 
 
 class Compiled:
-    """A function as numba compiles it when it is called, by Python or by a function that is being
-    compiled itself.
-    """
+    """A function that numba compiles when Python, or a function under compilation, first calls it."""
 
     def __init__(self, function: Callable[..., Any], **options: Any):
         self._function, self._options = function, options
@@ -29,9 +25,7 @@ class Compiled:
         return njit(no_cfunc_wrapper=True, **self._options)(self._function)
 
     def __getattr__(self, name: str) -> Any:
-        """numba takes for a compiled function what has the attributes of one: it looks for them on whatever a
-        kernel calls.
-        """
+        """numba recognises a compiled function, which a kernel calls, by its attributes."""
         return getattr(self._dispatcher, name)
 
 
@@ -39,7 +33,7 @@ class Compiled:
 kernel = partial(Compiled, cache=True)
 # Called from kernels only: without an entry for Python, the first run compiles a fifth faster.
 inner = partial(Compiled, cache=True, no_cpython_wrapper=True)
-# As `inner`, for kernels that keep all of their parts compiled with them.
+# As `inner`, for parts that are cached with the kernel that calls them.
 part = partial(Compiled, no_cpython_wrapper=True)
-# Becomes part of what calls it.
+# Becomes part of its caller.
 inlined = partial(Compiled, inline="always")

@@ -1,6 +1,4 @@
-"""The language of each document, by a detector whose model comes inside its wheel: py3langid, which knows 139
-languages.
-"""
+"""The language of each document by py3langid, which knows 139 languages and has its model in its wheel."""
 
 from functools import cache
 from importlib.metadata import version
@@ -22,28 +20,25 @@ LANGUAGES_SCHEMA = pa.schema(
     ]
 )
 
-# ISO 639 codes, as the detector names languages. They stand here so that a recipe is checked without loading
-# the model, which takes a second.
+# ISO 639 codes, as the detector names languages. Listed here so that checking a recipe does not load the
+# model, which takes a second.
 _CODES = (
     "ace af am an ar ary arz as az ba bcl be bg bn br bs ca crh cs cy da de dz el en eo es et eu ext fa fi "
-    "fo fr fuv fy ga gcf gcr gd gl gom grc "
-    "gu gug guw ha hbo he hi hr ht hu hy id ig is it ja jv ka kab kik kk km kn ko ku ky la lb lg lij ln lo "
-    "lt ltg lv mg mk ml mn mr ms mt my ne "
-    "nl nn no nso oc om or pa pcm pl ps pt qu ro ru rw sa sdh se si sk sl sn so sq sr st sv sw ta te tg th "
-    "tk tl tr tt ug uk ur uz uzs vec vi vo "
-    "wa wuu xh yo yue zh zu"
+    "fo fr fuv fy ga gcf gcr gd gl gom grc gu gug guw ha hbo he hi hr ht hu hy id ig is it ja jv ka kab kik "
+    "kk km kn ko ku ky la lb lg lij ln lo lt ltg lv mg mk ml mn mr ms mt my ne nl nn no nso oc om or pa pcm "
+    "pl ps pt qu ro ru rw sa sdh se si sk sl sn so sq sr st sv sw ta te tg th tk tl tr tt ug uk ur uz uzs "
+    "vec vi vo wa wuu xh yo yue zh zu"
 )
 LANGUAGES = frozenset(_CODES.split())
 _NO_BETTER_THAN_CHANCE = 0.02
 
 
 def detect(documents: pa.RecordBatch) -> pa.RecordBatch:
-    """LANGUAGES_SCHEMA, row by row: the most likely language and its probability among all that the
-    detector knows.
+    """LANGUAGES_SCHEMA for each document: the most likely language and its probability among all languages.
 
-    A document of more than three stretches of 500 characters is judged by its first, its middle and its last
-    one: a licence at the beginning does not decide. `und` is a text that says nothing, `zxx` one that is in
-    no language, such as numbers. About 800 documents a second on one core, however long they are.
+    A document of more than 1,500 characters is judged by its first, middle and last 500, so that a licence at
+    the beginning does not decide. `und` is undetermined, `zxx` is text without a language, such as numbers.
+    About 800 documents a second on one core, however long they are.
     """
     found = [_identifier().classify(excerpt(text or "")) for text in documents.column("text").to_pylist()]
     languages, confidences = zip(*found, strict=True) if found else ((), ())
@@ -56,7 +51,7 @@ def detect(documents: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def excerpt(text: str) -> str:
-    """What of a text is looked at."""
+    """The characters of a text that the detector reads."""
     if len(text) <= 3 * STRETCH:
         return text
     middle = (len(text) - STRETCH) // 2

@@ -1,15 +1,14 @@
-"""A text column as the two flat arrays that compiled kernels read, and back."""
+"""Converts a text column to the two flat arrays that compiled kernels read, and back."""
 
 import numpy as np
 import pyarrow as pa
 
 
 def utf8_arrays(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """The UTF-8 bytes (uint8) and the n + 1 byte offsets (int64) of a string column, without a copy when it
-    is `large_string`.
+    """The UTF-8 bytes (uint8) and the n + 1 byte offsets (int64) of a string column.
 
-    Row i is `data[offsets[i]:offsets[i + 1]]`; offsets of a sliced column do not start at 0. A null reads as
-    the empty string.
+    No copy when it is `large_string`. Row i is `data[offsets[i]:offsets[i + 1]]`; offsets of a sliced column
+    do not start at 0. A null reads as the empty string.
     """
     if column.null_count:
         column = column.fill_null("")
@@ -26,8 +25,8 @@ def utf8_arrays(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def utf8_column(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
-    """The inverse: a `large_string` column over valid UTF-8 `data` (uint8) and `offsets` (int64, n + 1, from
-    0), without a copy.
+    """A `large_string` column over valid UTF-8 `data` (uint8) and `offsets` (int64[n + 1], from 0), not
+    copied.
     """
     return pa.Array.from_buffers(
         pa.large_string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]

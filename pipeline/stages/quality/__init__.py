@@ -1,6 +1,4 @@
-"""Quality heuristics: `measure` computes every signal of every document once, `judge` applies thresholds to
-them.
-"""
+"""Quality heuristics: `measure` computes every signal once, `judge` applies thresholds to the signals."""
 
 from pipeline.stages.quality.profiles import PROFILES
 from pipeline.stages.quality.rules import VERDICTS_SCHEMA, QualityParams, QualityRule, judge

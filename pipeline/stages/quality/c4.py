@@ -1,6 +1,4 @@
-"""C4's line rules: which lines of a document C4 would keep, and what stands in them (Raffel et al. 2020,
-section 2.2).
-"""
+"""C4's line rules: the lines that C4 would keep, and their content (Raffel et al. 2020, section 2.2)."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -28,13 +26,13 @@ PHRASES = (
 class C4(IntEnum):
     """Columns of the result of `c4`.
 
-    A line is kept that ends like a sentence, has 3 words, none of them too long, and no phrase but the first
-    of PHRASES.
+    A line is kept if it ends like a sentence, has at least 3 words, no word that is too long, and of PHRASES
+    at most the first.
     """
 
     SENTENCES = 0  # of kept lines
     LOREM_IPSUM = 1  # 1 where such a line has the phrase
-    CURLY_BRACKET = 2  # 1 where a line without javascript, otherwise such, has one
+    CURLY_BRACKET = 2  # 1 where such a line, without javascript, has a curly bracket
 
 
 _LOREM_IPSUM, _JAVASCRIPT, _POLICY = 1, 2, 0xFC  # bits of PHRASES
@@ -47,13 +45,11 @@ _CITATION_NEEDED = np.frombuffer(b"[citation needed]", np.uint8)
 
 
 class Phrases(NamedTuple):
-    """PHRASES in lower case as rows of zero-padded bytes, and the bits of the phrases that a first and a
-    second byte may begin, in either case.
-    """
+    """PHRASES prepared for `_search`."""
 
-    rows: np.ndarray  # uint8[phrases, longest + 1]
-    first: np.ndarray  # uint8[256]
-    second: np.ndarray
+    rows: np.ndarray  # uint8[phrases, longest + 1], lower case, padded with zeros
+    first: np.ndarray  # uint8[256], bits of the phrases with this first byte, in either case
+    second: np.ndarray  # uint8[256], with this second byte
 
 
 def phrase_tables() -> Phrases:
@@ -91,8 +87,8 @@ def c4(
 
 @part
 def _without_citations(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
-    """The end of the line's text before trailing citations such as `[12]`, `[]`, `[edit]`, `[citation
-    needed]`, and white space before them.
+    """The end of the line without trailing citations (`[12]`, `[]`, `[edit]`, `[citation needed]`) and the
+    white space before them.
     """
     while stop > start and data[stop - 1] == _CLOSE:
         opening = _citation_start(data, start, stop)
@@ -133,8 +129,7 @@ def _ends_like_a_sentence(data: np.ndarray, start: int, stop: int) -> bool:
 def _longest_word_and_sentences(
     data: np.ndarray, classes: np.ndarray, words: Words, first: int, last: int, uncited: int
 ) -> tuple[int, int]:
-    """Characters of the longest of the line's words, and how many sentences those make that begin before
-    `uncited`.
+    """Characters of the line's longest word, and the number of sentences in its words before `uncited`.
 
     After a word that ends a sentence, the next word of more than symbols begins a new one.
     """
@@ -153,10 +148,10 @@ def _longest_word_and_sentences(
 
 @part
 def _ends_a_sentence(data: np.ndarray, classes: np.ndarray, start: int, stop: int, length: int) -> bool:
-    """Whether the word ends in a terminator of any script, closing quotes, brackets and numbered
-    citations aside.
+    """Whether the word ends in a terminator of any script, before closing quotes, brackets and numbered
+    citations.
 
-    Several dots end no sentence, nor does the dot of an initial such as `J.`.
+    Neither several dots nor the dot of an initial such as `J.` end a sentence.
     """
     while stop > start:
         position = stop - 1
@@ -181,7 +176,7 @@ def _ends_a_sentence(data: np.ndarray, classes: np.ndarray, start: int, stop: in
 
 @part
 def _citation_start(data: np.ndarray, start: int, stop: int) -> int:
-    """Where the `[12]` or `[]` begins that ends at `stop`, -1 if there is none."""
+    """Where the `[12]` or `[]` that ends at `stop` begins, or -1."""
     opening = stop - 2
     while opening >= start and _0 <= data[opening] <= _9:
         opening -= 1
@@ -190,7 +185,7 @@ def _citation_start(data: np.ndarray, start: int, stop: int) -> int:
 
 @part
 def _search(data: np.ndarray, start: int, stop: int, phrases: Phrases) -> tuple[bool, int]:
-    """Whether the line holds a `{`, and the bits of the phrases that it holds in upper or lower case."""
+    """Whether the line has a `{`, and the bits of its phrases, in upper or lower case."""
     has_curly = False
     bits = 0
     for position in range(start, stop - 1):  # a line that ends like a sentence does not end in `{`

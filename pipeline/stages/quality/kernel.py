@@ -1,6 +1,4 @@
-"""The one compiled entry: every document of a buffer through the walk, C4's lines and the repetition
-rules.
-"""
+"""The compiled entry: the walk, C4's line rules and the repetition rules for every document of a buffer."""
 
 from collections.abc import Callable
 from functools import cache
@@ -19,14 +17,14 @@ Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def count(data: np.ndarray, offsets: np.ndarray) -> Columns:
-    """int64 arrays of documents x Count, x Repetition and x C4, for the documents
-    `data[offsets[i]:offsets[i + 1]]`.
+    """int64 arrays of documents x Count, x Repetition and x C4. Document i is `data[offsets[i]:offsets[i +
+    1]]`.
 
-    Time is linear in the text. Scratch is for the longest document: at most 59 bytes for each of its bytes
-    (where words are one letter), 17 in prose.
+    Time is linear in the text. Scratch memory is for the longest document: at most 59 bytes for each of its
+    bytes (where words are one letter), 17 in prose.
     """
     data, offsets = data.view(), offsets.view()
-    # whatever the buffer's owner allows: one type, one compilation
+    # read-only whatever the buffers allow: one type, one compilation
     data.flags.writeable = offsets.flags.writeable = False
     rows, longest = len(offsets) - 1, int(np.diff(offsets).max(initial=0))
     counts, repetitions, lines = (
@@ -34,7 +32,7 @@ def count(data: np.ndarray, offsets: np.ndarray) -> Columns:
         np.zeros((rows, len(Repetition)), np.int64),
         np.zeros((rows, len(C4)), np.int64),
     )
-    # Shorter documents use the front of the scratch, so memory that none needs is never touched.
+    # Documents use the front of the scratch memory, so memory that none needs is never touched.
     words, table = Words.empty(longest // 2 + 2), Numbering.empty(longest // 2 + 2)
     _compiled()(
         data,
@@ -53,8 +51,8 @@ def count(data: np.ndarray, offsets: np.ndarray) -> Columns:
 
 @cache
 def _compiled() -> Callable[..., None]:
-    """numba's disk cache notices a change in this file and in what the function closes over: the other files'
-    parts by their hash.
+    """The compiled entry. numba's disk cache notices changes in this file and in the closure, which holds a
+    hash of the other files.
     """
     sources = (path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     parts = int.from_bytes(blake2b(b"".join(sources), digest_size=7).digest())

@@ -1,6 +1,4 @@
-"""Named sets of thresholds. `default` is what QualityParams() gives; the others switch on only what their
-name says.
-"""
+"""Named sets of thresholds. `default` is QualityParams(); the others turn on only the rules in their name."""
 
 from typing import Any
 
@@ -38,7 +36,7 @@ _FINEWEB = ("min_line_punct_ratio", "max_short_line_ratio", "max_char_dup_ratio"
 
 
 def _only(*defaults: str, **others: Any) -> QualityParams:
-    """These rules at their default thresholds, `others` at those given, the rest off."""
+    """`defaults` at their default thresholds, `others` at the given ones, the rest off."""
     return QualityParams(**{**_OFF, **{name: getattr(_DEFAULT, name) for name in defaults}, **others})
 
 
@@ -59,7 +57,7 @@ PROFILES: dict[str, QualityParams] = {
         max_special_character_share=0.3,
         min_unique_word_share=0.2,
     ),
-    # Docstrings, manuals and READMEs: short, listed, full of names and markup; terminal punctuation and stop
+    # Docstrings, manuals and READMEs are short, with lists, names and markup. Terminal punctuation and stop
     # words say little about them.
     "docs": _only(
         *_REPETITION,

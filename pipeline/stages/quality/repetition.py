@@ -1,5 +1,5 @@
-"""How much of a document repeats itself: words, n-grams of words, lines and paragraphs (Gopher's repetition
-rules, FineWeb's duplicate lines).
+"""Repeated words, n-grams of words, lines and paragraphs (Gopher's repetition rules, FineWeb's duplicate
+lines).
 """
 
 from enum import IntEnum
@@ -54,19 +54,19 @@ _HALF = np.uint64(32)
 
 
 class Numbering(NamedTuple):
-    """Scratch of `_number`: a hash table, and what it says of each of the things that were numbered."""
+    """Scratch of `_number`: a hash table, and its results for each item."""
 
-    keys: np.ndarray  # uint64, of each thing; set by the caller
-    ids: np.ndarray  # int32, of each thing
+    keys: np.ndarray  # uint64, of each item; set by the caller
+    ids: np.ndarray  # int32, of each item
     counts: np.ndarray  # int32, of each id
-    slot_keys: np.ndarray  # uint64, at least twice as many as things, a power of two
+    slot_keys: np.ndarray  # uint64, a power of two, at least twice as many as items
     slot_ids: np.ndarray  # int32
     positions: np.ndarray  # int32, of each n-gram: its first word
     lengths: np.ndarray  # int64, of each line or paragraph: its characters
 
     @classmethod
     def empty(cls, size: int) -> "Numbering":
-        """Room for `size` things, the hash table at most half full."""
+        """Room for `size` items, the hash table at most half full."""
         slots = 1 << (2 * size - 1).bit_length()
         return cls(
             keys=np.empty(size, np.uint64),
@@ -80,7 +80,7 @@ class Numbering(NamedTuple):
 
 
 def stop_word_hashes() -> np.ndarray:
-    """uint64[len(STOP_WORDS)]."""
+    """The hashes of STOP_WORDS, uint64."""
     return np.array([word_hash(word) for word in STOP_WORDS], np.uint64)
 
 
@@ -98,7 +98,7 @@ def repetition(
 ) -> None:
     """Fills the `row` of the document `data[start:stop]`, whose `size` words are known.
 
-    Counts are exact but for words, lines and paragraphs being told apart by 64-bit hashes.
+    Counts are exact, except that 64-bit hashes distinguish words, lines and paragraphs.
     """
     for i in range(size):  # assigning one slice to another takes a second to compile
         table.keys[i] = words.hashes[i]
@@ -117,9 +117,7 @@ def repetition(
 
 @part
 def _number(table: Numbering, size: int) -> int:
-    """Numbers the distinct `keys[:size]` by first occurrence: the `ids` of each, the `counts` of each id.
-    Returns how many there are.
-    """
+    """Numbers the distinct `keys[:size]` by first occurrence, in `ids` and `counts`; returns how many."""
     bits = 2
     while 1 << bits < 2 * size:
         bits += 1
@@ -145,8 +143,10 @@ def _number(table: Numbering, size: int) -> int:
 
 @part
 def _ngrams(words: Words, size: int, table: Numbering, row: np.ndarray) -> None:
-    """All n-gram columns. An n-gram can occur twice only where both (n - 1)-grams in it do, so each size
-    looks only at what the last one left.
+    """Fills all n-gram columns.
+
+    An n-gram can occur twice only where both (n - 1)-grams in it do, so each size reads only the repeated
+    n-grams of the last one.
     """
     remaining = size
     for i in range(size):
@@ -162,8 +162,9 @@ def _ngrams(words: Words, size: int, table: Numbering, row: np.ndarray) -> None:
 
 @part
 def _pair_repeated(table: Numbering, size: int) -> int:
-    """From the (n - 1)-grams at `positions[:size]` to the `keys` and `positions` of n-grams made of two
-    repeated ones; returns how many there are.
+    """Replaces the (n - 1)-grams at `positions[:size]` by the n-grams made of two repeated ones.
+
+    Fills `keys` and `positions`; returns how many.
     """
     repeated = 0
     for i in range(size):
@@ -181,8 +182,8 @@ def _pair_repeated(table: Numbering, size: int) -> int:
 
 @part
 def _top(words: Words, n: int, unique: int, table: Numbering, row: np.ndarray) -> None:
-    """The most frequent n-gram, the first of several such; where none occurs twice, the document's first (as
-    in datatrove).
+    """The most frequent n-gram, the first one of several. If none occurs twice, the document's first (as in
+    datatrove).
     """
     best, most = 0, 1
     for i in range(unique):
@@ -200,7 +201,7 @@ def _top(words: Words, n: int, unique: int, table: Numbering, row: np.ndarray) -
 
 @part
 def _duplicate_characters(words: Words, n: int, size: int, unique: int, table: Numbering) -> int:
-    """Walks the n-grams from left to right; after one that was seen before, goes on behind its last word."""
+    """Characters of repeated n-grams, from left to right. A repeated n-gram is skipped to its last word."""
     seen = table.slot_ids  # free until the next numbering
     seen[:unique] = 0
     characters = 0
@@ -218,7 +219,7 @@ def _duplicate_characters(words: Words, n: int, size: int, unique: int, table: N
 
 @part
 def _text_hash(data: np.ndarray, start: int, stop: int) -> np.uint64:
-    """64 bits that stand for the bytes `data[start:stop]`."""
+    """A 64-bit hash of the bytes `data[start:stop]`."""
     value = np.uint64(stop - start) * _PRIME
     # unsigned, because numba checks a signed index for being negative
     position, end = np.uint64(start), np.uint64(stop)
@@ -269,7 +270,7 @@ def _lines(
             row[Repetition.DUPLICATE_LINES] += 1
             row[Repetition.DUPLICATE_LINE_CHARACTERS] += abs(table.lengths[i])
             row[Repetition.DUPLICATE_TEXT_LINE_CHARACTERS] += max(table.lengths[i], 0)
-    # The split leaves an empty line before a leading run of newlines and one behind a trailing run.
+    # The split leaves an empty line before a leading and one after a trailing run of newlines.
     begins, ends = start == stop or data[start] == _NEWLINE, start == stop or data[stop - 1] == _NEWLINE
     row[Repetition.LINES] = lines + begins + ends - (start == stop)
     row[Repetition.DUPLICATE_LINES] += begins and ends and start < stop
@@ -277,8 +278,9 @@ def _lines(
 
 @part
 def _split_lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering) -> int:
-    """The `keys` and `lengths` of the lines that are not empty, the length of one of white space alone
-    negated; returns how many there are.
+    """Fills `keys` and `lengths` for the lines that are not empty; returns how many.
+
+    The length of a line of white space alone is negated.
     """
     lines = 0
     line_start = start
@@ -314,7 +316,7 @@ def _paragraphs(
 
 @part
 def _split_paragraphs(data: np.ndarray, start: int, stop: int, table: Numbering) -> int:
-    """The `keys` and `lengths` of the paragraphs of stripped text; returns how many there are."""
+    """Fills `keys` and `lengths` for the paragraphs of stripped text; returns how many."""
     paragraphs = 0
     paragraph_start = position = start
     while position <= stop:

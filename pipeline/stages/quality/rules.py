@@ -1,4 +1,4 @@
-"""From signals to verdicts: the thresholds that a document has to meet, and the first one that it misses."""
+"""From signals to verdicts: thresholds, and the first one that a document misses."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -29,8 +29,9 @@ NAMES_IN_USE = ("kept", "exact", "near", "contaminated")  # other words for what
 
 
 class QualityRule(StrEnum):
-    """Why a document is rejected, in the order in which rules are tried. `max_words` is broken when the
-    signal `words` is above that threshold.
+    """Why a document is rejected, in the order of the checks.
+
+    `max_words` is broken when the signal `words` is above that threshold.
     """
 
     LANGUAGE = "language"
@@ -274,20 +275,20 @@ class QualityParams(Params):
 def judge(
     signals: pa.RecordBatch, params: QualityParams, languages: pa.RecordBatch | None = None
 ) -> pa.RecordBatch:
-    """One verdict per row of `measure`'s result, VERDICTS_SCHEMA: `rule` is the first QualityRule that the
-    document breaks, null where it is kept.
+    """VERDICTS_SCHEMA for each row of signals: `rule` is the first QualityRule that the document breaks, or
+    null.
 
-    `languages` is what `detect` gives for the same documents; it is needed where `params` name languages.
+    `languages` is the result of `detect` for the same documents. Raises ValueError if `params` name languages
+    and it is missing.
     """
     rules = [*QualityRule, None]
     kept = len(rules) - 1
     first_broken = np.full(signals.num_rows, kept)
     for index, rule in enumerate(QualityRule):
-        broken = (
-            _broken(signals, rule, params)
-            if rule is not QualityRule.LANGUAGE
-            else _in_other_languages(languages, params)
-        )
+        if rule is QualityRule.LANGUAGE:
+            broken = _in_other_languages(languages, params)
+        else:
+            broken = _broken(signals, rule, params)
         if broken is not None:
             first_broken[broken & (first_broken == kept)] = index
     names = pa.array(rules, pa.string()).take(pa.array(first_broken))
@@ -297,7 +298,7 @@ def judge(
 
 
 def _broken(signals: pa.RecordBatch, rule: QualityRule, params: QualityParams) -> np.ndarray | None:
-    """Which documents break the rule; None if it is off."""
+    """bool[documents], true where the rule is broken; None if it is off."""
     threshold = getattr(params, rule)
     side, _, name = rule.partition("_")
     if threshold is None or threshold is False:
@@ -317,7 +318,7 @@ def _in_other_languages(languages: pa.RecordBatch | None, params: QualityParams)
     if params.languages is None:
         return None
     if languages is None:
-        raise ValueError("languages are to be judged: give the table that `detect` makes of these documents")
+        raise ValueError("params name languages: pass the table that `detect` returns for these documents")
     wanted = pc.is_in(
         languages.column("language"), value_set=pa.array(params.languages, pa.string())
     ).to_numpy(zero_copy_only=False)

@@ -1,5 +1,6 @@
-"""Every quality signal of every document, as a table beside the documents: thresholds come later, and
-changing one measures nothing again.
+"""Every quality signal of every document, as a table.
+
+Thresholds are applied to the table later, so changing one needs no new measurement.
 """
 
 import unicodedata
@@ -14,8 +15,7 @@ from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES, Repet
 from pipeline.stages.quality.walk import Count
 from pipeline.stages.text import utf8_arrays
 
-# The signals are part of a stage's fingerprint; what is a letter or white space is Unicode's to say, in the
-# version that Python knows.
+# Part of the fingerprint. Python's version of Unicode decides what counts as a letter or as white space.
 VERSION = f"quality-2-unicode-{unicodedata.unidata_version}"
 
 MAX_DOCUMENT_BYTES = 2**31 - 1  # n-grams are numbered by 32 bits
@@ -60,11 +60,10 @@ SIGNALS_SCHEMA = pa.schema(
 
 
 def with_plain_newlines(documents: pa.RecordBatch) -> pa.RecordBatch:
-    r"""The documents with `\r\n` as `\n`, for `measure`: a text has the same verdict whatever system
-    wrote it.
+    r"""The documents with `\r\n` as `\n`, so that `measure` does not depend on the system that wrote a text.
 
-    Not so in the filters that `measure` agrees with: to them no line of such a text ends in punctuation, and
-    its blank lines repeat each other.
+    The filters that `measure` agrees with differ here: to them no line of such a text ends in punctuation,
+    and its blank lines repeat each other.
     """
     text = documents.column("text")
     if not pc.any(pc.match_substring(text, "\r\n")).as_py():
@@ -75,14 +74,14 @@ def with_plain_newlines(documents: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class DocumentTooLongError(ValueError):
-    """A document is longer than the kernels can number."""
+    """A document is longer than the kernels can number its n-grams."""
 
 
 def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
     r"""All signals of each document: columns `id` and `text` in, SIGNALS_SCHEMA out, row by row.
 
     Words are those of `str.split()`, lengths are in characters (code points), and a share of nothing is 0.
-    Definitions, beside the papers' names:
+    Definitions:
 
     - plain: `words`, `mean_word_length` (characters), `special_character_share` (neither alphanumeric nor
       white space, of all characters), `unique_word_share` (distinct words, case kept, of all words).
@@ -97,9 +96,10 @@ def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
     - FineWeb (Penedo et al. 2024): of non-blank lines, the share that end in punctuation and the share of at
       most 30 characters; duplicate lines' characters of all but newlines; newlines per word.
 
-    One kernel, about 60 MB/s on one core, in time linear in the text; the longest document sets its scratch,
-    17 bytes for each byte of prose. Line rules take a `\r` before a newline for text, as the filters do that
-    they come from: see `with_plain_newlines`. Raises DocumentTooLongError for a document of 2 GiB or more.
+    One kernel, about 60 MB/s on one core, in time linear in the text. The longest document sets the scratch
+    memory, 17 bytes for each byte of prose. Line rules count a `\r` before a newline as text, like the
+    filters that they come from: see `with_plain_newlines`. Raises DocumentTooLongError for a document of 2
+    GiB or more.
     """
     data, offsets = utf8_arrays(documents.column("text"))
     lengths = np.diff(offsets)
@@ -107,8 +107,8 @@ def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
         row = int(lengths.argmax())
         document = documents.column("id")[row].as_py()
         raise DocumentTooLongError(
-            f"row {row} (id {document}): text has {lengths[row]:,} bytes, at most {MAX_DOCUMENT_BYTES:,} can "
-            "be measured: split it"
+            f"row {row} (id {document}): text has {lengths[row]:,} bytes, but at most {MAX_DOCUMENT_BYTES:,} "
+            "can be measured. Split the document."
         )
     counted, repeated, in_lines = count(data, offsets)
     counts, repeats, lines = (

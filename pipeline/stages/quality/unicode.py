@@ -1,4 +1,4 @@
-"""What the quality kernels ask of a character: one byte of flags per code point, and UTF-8 decoding."""
+"""One byte of flags per code point for the quality kernels, and UTF-8 decoding."""
 
 from functools import cache
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from pipeline.stages.compiled import part
 
-SPACE = 1  # str.isspace(): what str.split() splits on
-BREAK = 2  # what str.splitlines() splits on
+SPACE = 1  # str.isspace(): str.split() splits here
+BREAK = 2  # str.splitlines() splits here
 ALPHA = 4  # str.isalpha()
 ALNUM = 8  # str.isalnum()
 SYMBOL = 16  # punctuation in the sense of the Gopher rules: a word of these alone does not count as a word
@@ -22,26 +22,22 @@ BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 # can be compared with its filters'.
 _TERMINAL_RANGES = (
     "21 2e 3f 589 61d-61f 6d4 700-702 7f9 837 839 83d-83e 964-965 104a-104b 1362 1367-1368 166e 1735-1736 "
-    "17d4-17d6 17d9-17da 1803 1809 1944-1945 "
-    "1aa8-1aab 1b5a-1b5b 1b5e-1b5f 1b7d-1b7e 1c3b-1c3c 1c7e-1c7f 203c-203d 2047-2049 2e2e 2e3c 2e53-2e54 "
-    "3002 a4ff a60e-a60f a6f3 a6f7 a876-a877 "
-    "a8ce-a8cf a92f a9c8-a9c9 aa5d-aa5f aaf0-aaf1 abeb fe52 fe56-fe57 ff01 ff0e ff1f ff61 10a56-10a57 "
-    "10f55-10f59 10f86-10f89 11047-11048 "
-    "110be-110c1 11141-11143 111c5-111c6 111cd 111de-111df 11238-11239 1123b-1123c 112a9 1144b-1144c "
-    "115c2-115c3 115c9-115d7 11641-11642 "
-    "1173c-1173e 11944 11946 11a42-11a43 11a9b-11a9c 11c41-11c42 11ef7-11ef8 11f43-11f44 16a6e-16a6f 16af5 "
-    "16b37-16b38 16b44 16e98 1bc9f 1da88"
+    "17d4-17d6 17d9-17da 1803 1809 1944-1945 1aa8-1aab 1b5a-1b5b 1b5e-1b5f 1b7d-1b7e 1c3b-1c3c 1c7e-1c7f "
+    "203c-203d 2047-2049 2e2e 2e3c 2e53-2e54 3002 a4ff a60e-a60f a6f3 a6f7 a876-a877 a8ce-a8cf a92f "
+    "a9c8-a9c9 aa5d-aa5f aaf0-aaf1 abeb fe52 fe56-fe57 ff01 ff0e ff1f ff61 10a56-10a57 10f55-10f59 "
+    "10f86-10f89 11047-11048 110be-110c1 11141-11143 111c5-111c6 111cd 111de-111df 11238-11239 1123b-1123c "
+    "112a9 1144b-1144c 115c2-115c3 115c9-115d7 11641-11642 1173c-1173e 11944 11946 11a42-11a43 11a9b-11a9c "
+    "11c41-11c42 11ef7-11ef8 11f43-11f44 16a6e-16a6f 16af5 16b37-16b38 16b44 16e98 1bc9f 1da88"
 )
 _SYMBOL_RANGES = (
-    "0-8 b-1f 22-2d 2f 3a-3e 40 5b-60 7b-9f ab b4 bb 2013-2014 2019 201c-201e 2026 2236 2501 25ba 3001 "
-    "3008-300d 3010-3011 ff05 ff08-ff09 ff0c ff11 "
-    "ff1a-ff1b ff5e " + _TERMINAL_RANGES
+    "0-8 b-1f 22-2d 2f 3a-3e 40 5b-60 7b-9f ab b4 bb 2013-2014 2019 201c-201e 2026 2236 "
+    "2501 25ba 3001 3008-300d 3010-3011 ff05 ff08-ff09 ff0c ff11 ff1a-ff1b ff5e " + _TERMINAL_RANGES
 )
 
 
 @cache
 def character_classes() -> np.ndarray:
-    """The flags of every code point, uint8[0x110000]; `unicodedata.unidata_version` says by which Unicode."""
+    """The flags of every code point, uint8[0x110000], for the Unicode of `unicodedata.unidata_version`."""
     flags = np.zeros(CODE_POINTS, np.uint8)
     for code_point in range(CODE_POINTS):
         character = chr(code_point)
@@ -60,8 +56,9 @@ def character_classes() -> np.ndarray:
 
 @part
 def decode(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
-    """Code point and width in bytes of the character at `position`, not ASCII (four times as fast when the
-    caller sees to that, measured).
+    """Code point and width in bytes of the character at `position`, which must not be ASCII.
+
+    (Four times as fast, measured, when the caller handles ASCII.)
 
     A byte that is not UTF-8 reads as U+FFFD of width 1.
     """
@@ -83,7 +80,7 @@ def decode(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
 
 @part
 def first_word(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
-    """Where white space ends: the position of the first character that is none, or `stop`."""
+    """The position of the first character that is not white space, or `stop`."""
     position = start
     while position < stop:
         code_point, width = (
@@ -97,7 +94,7 @@ def first_word(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> 
 
 @part
 def last_word_end(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
-    """Where trailing white space begins: the end of the last character that is none, or `start`."""
+    """The end of the last character that is not white space, or `start`."""
     while stop > start:
         position = stop - 1
         while position > start and data[position] & 0xC0 == 0x80:

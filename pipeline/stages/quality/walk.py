@@ -1,6 +1,4 @@
-"""One walk over a document's characters: what it can count, and where its words and lines are, which is all
-that the other kernels need to know.
-"""
+"""One walk over a document's characters: counts, and the words and lines that the other kernels read."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -37,7 +35,7 @@ class Count(IntEnum):
 class Words(NamedTuple):
     """The words of str.split() and the lines of str.splitlines() that hold words."""
 
-    hashes: np.ndarray  # uint64; of a million words, two different ones share theirs with probability 3e-8
+    hashes: np.ndarray  # uint64; a million distinct words collide with probability 3e-8
     starts: np.ndarray  # int64, positions in the buffer
     stops: np.ndarray
     characters: np.ndarray  # int64, in all words before this one; one more than words
@@ -63,7 +61,7 @@ _FACTOR, _HALF = np.uint64(_PRIME), np.uint64(32)
 
 
 def word_hash(word: str) -> int:
-    """As `walk` computes it."""
+    """The hash of a word as `walk` computes it."""
     value = _PRIME  # not 0, from which a leading U+0000 would not move it
     for character in word:
         value = (value ^ ord(character)) * _PRIME % 2**64
@@ -74,8 +72,9 @@ def word_hash(word: str) -> int:
 def walk(
     data: np.ndarray, start: int, stop: int, classes: np.ndarray, words: Words, counts: np.ndarray
 ) -> tuple[int, int]:
-    """Fills `words` and the row `counts` of the document `data[start:stop]`; returns how many words it has,
-    and lines with words.
+    """Fills `words` and the row `counts` of the document `data[start:stop]`.
+
+    Returns the number of words and of lines with words.
     """
     characters = word_count = word_characters = alphabetic = doc_words = doc_word_characters = special = (
         hashes
@@ -83,7 +82,7 @@ def walk(
     lines = lines_with_words = bullet_lines = ellipsis_lines = newlines = text_lines = punctuated = short = 0
     length = dots = 0  # of the word so far; of the run of dots that ends here
     hashed = _FACTOR
-    seen = last = 0  # flags of all of the word's characters; flags of the previous character
+    seen = last = 0  # flags of the word's characters together; flags of the previous character
     symbols_only = True
     code_point = 0
     word_start = start

@@ -1,6 +1,4 @@
-"""Byte-level BPE: training, and text to ids. The tokenizer is Hugging Face `tokenizers`'; nothing here
-invents a format.
-"""
+"""Byte-level BPE: training and encoding, in the formats of Hugging Face `tokenizers`."""
 
 from pipeline.stages.tokenizer.encode import Boundaries, Encoder, MismatchError, boundaries
 from pipeline.stages.tokenizer.fast import unsupported

@@ -1,4 +1,4 @@
-"""Text to documents of ids."""
+"""Encodes texts as documents of token ids."""
 
 import json
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from tokenizers import Tokenizer
 from pipeline.stages.tokenizer.fast import FastEncoder
 from pipeline.stages.tokenizer.params import TokenizerError
 
-CHECKED_CHARACTERS = 16_384  # of a long document, when it is encoded a second time
+CHECKED_CHARACTERS = 16_384  # of a long document, for the comparison with `tokenizers`
 
 
 class MismatchError(Exception):
-    """The fast encoder gave other ids than `tokenizers`; the message names the document."""
+    """The fast encoder and `tokenizers` gave different ids; the message names the document."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,9 @@ class Boundaries:
     end: int
 
 
-@lru_cache(maxsize=2)  # each corpus asks
+@lru_cache(maxsize=2)  # called for each corpus
 def boundaries(tokenizer_json: str, tokenizer_config: str) -> Boundaries:
-    """What the tokenizer's configuration calls bos_token and eos_token. Raises TokenizerError naming what is
-    missing.
-    """
+    """The ids of the configuration's bos_token and eos_token. Raises TokenizerError if one is missing."""
     tokenizer, config = Tokenizer.from_str(tokenizer_json), json.loads(tokenizer_config)
     found: list[int] = []
     for key, setting in (("bos_token", "begin_of_text"), ("eos_token", "end_of_text")):
@@ -48,11 +46,11 @@ def boundaries(tokenizer_json: str, tokenizer_config: str) -> Boundaries:
 
 
 class Encoder:
-    """Texts to documents of ids: `begin ... end`. A special token's name inside a text is encoded as
-    plain text.
+    """Texts to documents of ids: `begin ... end`. A special token's name inside a text is encoded as plain
+    text.
 
-    With `fast`, by gigatoken: 200 MB/s and more on one core against 4 by `tokenizers`, whose ids `check`
-    compares. `unsupported` says when not.
+    With `fast`, gigatoken encodes: 200 MB/s and more on one core, `tokenizers` 4. `check` compares the ids of
+    the two. `unsupported` says which tokenizers gigatoken cannot encode with.
     """
 
     def __init__(self, tokenizer_json: str, ends: Boundaries, fast: bool):
@@ -83,10 +81,9 @@ class Encoder:
     def check(
         self, document_ids: pa.Array, texts: pa.Array, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray
     ) -> None:
-        """Compares what `encode(texts)` gave for `rows` with `tokenizers`; of a long document, its beginning
-        is encoded anew by both.
+        """Compares the result of `encode(texts)` for `rows` with `tokenizers`. Raises MismatchError.
 
-        Raises MismatchError.
+        The beginning of a long document is encoded again by both.
         """
         stops = np.cumsum(lengths)
         for row in rows:
@@ -98,8 +95,8 @@ class Encoder:
                 given, _ = self.encode(pa.array([text], pa.large_string()))
             if not np.array_equal(given[1:-1], self._reference.encode(text, add_special_tokens=False).ids):
                 raise MismatchError(
-                    f"document {document_ids[int(row)].as_py()!r} has other ids by the fast encoder than by "
-                    "`tokenizers`"
+                    f"document {document_ids[int(row)].as_py()!r}: the ids of the fast encoder differ from "
+                    "those of `tokenizers`"
                 )
 
     def _encode_by_reference(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,4 @@
-"""gigatoken: some fifty times as fast as `tokenizers`, for the vocabularies with which its ids are the
-same.
-"""
+"""gigatoken, about fifty times as fast as `tokenizers`, for vocabularies where the ids are the same."""
 
 import json
 from functools import lru_cache
@@ -17,10 +15,10 @@ PLAIN_BPE = {
 }
 
 
-@lru_cache(maxsize=2)  # each corpus asks
+@lru_cache(maxsize=2)  # called for each corpus
 def unsupported(tokenizer_json: str) -> str | None:
-    """Why this tokenizer is left to `tokenizers`; None when gigatoken takes it."""
-    import gigatoken  # slow to import, here and below: only where text is encoded
+    """Why gigatoken cannot encode with this tokenizer; None if it can."""
+    import gigatoken  # slow, so only imported where text is encoded, here and below
 
     settings = json.loads(tokenizer_json)
     reason = _unlike_byte_level_bpe(settings)
@@ -33,8 +31,8 @@ def unsupported(tokenizer_json: str) -> str | None:
 
 
 class FastEncoder:
-    """Texts to ids, on every core that this process may use; in a worker process on the one that runs it. The
-    ids are the same either way.
+    """Encodes texts on every core that this process may use, in a worker process on one. The ids are the
+    same.
     """
 
     def __init__(self, tokenizer_json: str):
@@ -43,7 +41,7 @@ class FastEncoder:
         self._tokenizer = gigatoken.Tokenizer.from_json(_without_specials(json.loads(tokenizer_json)))
 
     def encode(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """Flat ids (uint32), and where each text's end (int64). The text is not copied."""
+        """Flat ids (uint32), and where those of each text end (int64). The text is not copied."""
         encoded = self._tokenizer.encode_batch(_strings(texts.cast(pa.large_string()))).layout
         return np.asarray(encoded.content.data), np.asarray(encoded.offsets.data)[1:]
 
@@ -63,7 +61,7 @@ def _strings(texts: pa.Array) -> Any:
 
 
 def _without_specials(settings: dict[str, Any]) -> str:
-    """Without special tokens their names are plain text, as they have to be inside documents."""
+    """The settings without special tokens, because their names are plain text inside documents."""
     return json.dumps({**settings, "added_tokens": []})
 
 
@@ -76,7 +74,7 @@ def _unlike_byte_level_bpe(settings: dict[str, Any]) -> str | None:
     if not all(token["special"] for token in settings["added_tokens"]):
         return "it has added tokens that are not special"
     *before, last = splits["pretokenizers"] if splits and splits["type"] == "Sequence" else [splits]
-    # What else there may be, gigatoken does not refuse but ignores.
+    # gigatoken ignores any other step instead of refusing it.
     isolated = all(_is(step, "Split", behavior="Isolated", invert=False) for step in before)
     if not (isolated and _is(last, "ByteLevel", add_prefix_space=False, use_regex=not before)):
         return f"its pre-tokenizer is {splits}"

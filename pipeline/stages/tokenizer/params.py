@@ -13,11 +13,11 @@ SPECIALS = 4  # unknown, padding, begin and end of text
 
 
 class TokenizerError(PipelineError):
-    """A tokenizer that cannot be used; the message says what it lacks."""
+    """A tokenizer that cannot be used; the message says why."""
 
 
 class VocabularyError(TokenizerError):
-    """The text cannot support the vocabulary that was asked for."""
+    """The text is too small for the requested vocabulary."""
 
 
 class TokenizerParams(Params):
@@ -97,7 +97,7 @@ class ExistingTokenizer(Params):
         description="Token at the end of every document. When not set, `eos_token` of "
         "its tokenizer_config.json.",
     )
-    _directory: Path = PrivateAttr(default_factory=Path)  # private: where it lies is no part of what it is
+    _directory: Path = PrivateAttr(default_factory=Path)  # private: its location is not part of its identity
 
     @model_validator(mode="before")
     @classmethod
@@ -107,18 +107,18 @@ class ExistingTokenizer(Params):
         return values
 
     def anchored(self, directory: Path) -> "ExistingTokenizer":
-        """The same, with a relative path starting at `directory` instead of the working directory."""
+        """A copy whose relative path starts at `directory` instead of the working directory."""
         anchored = self.model_copy()
         anchored._directory = directory
         return anchored
 
     @property
     def path(self) -> Path:
-        """The place on this machine, if `from` is a path at all."""
+        """The path on this machine, if `from` is a path."""
         return self._directory / Path(self.source).expanduser()
 
 
-# in the place of an error, where the user wrote nothing like it
+# Errors name these as the location, though the user wrote neither.
 KINDS = TRAINED, EXISTING = "tokenizer to train", "existing tokenizer"
 
 

@@ -1,4 +1,4 @@
-"""Which documents: held out, trained on, checked. Each choice is a function of the document's id."""
+"""Which documents are held out, trained on and checked: a function of the document's id."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,17 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# of an even split: what a corpus far smaller than the others gets of the sample at least, if it has as much
+# of an even split: the least that a small corpus gives to the sample, if it has as much
 LEAST_SHARE = 0.1
 CHECKED_SHARE = 0.01
 CHECKED_AT_FIRST = 16_384
-CHECKED_ONE_IN = 1000  # bytes: encoding them a second time takes some fifty times as long
+CHECKED_ONE_IN = 1000  # bytes; the second encoding takes about fifty times as long
 
 
 def share_of(ids: pa.Array, purpose: str) -> np.ndarray:
-    """A number in [0, 1) per document id, fixed by (purpose, id): which side of a split a document is on
-    never depends on its neighbours.
-    """
+    """A number in [0, 1) per document id, fixed by (purpose, id), whatever other documents there are."""
     salt = purpose.encode()[:16]
     hashes = (
         hashlib.blake2b(document.encode(), digest_size=8, person=salt).digest()
@@ -27,8 +25,8 @@ def share_of(ids: pa.Array, purpose: str) -> np.ndarray:
 
 
 def budgets(sizes: Mapping[str, int], total: int) -> dict[str, int]:
-    """How many of `total` bytes each corpus gives: in proportion to its size, but no less than a tenth of an
-    even split, or all that it has.
+    """The bytes that each corpus gives to `total`: in proportion to its size, at least a tenth of an even
+    split or all that it has.
     """
     if sum(sizes.values()) <= total:
         return dict(sizes)
@@ -39,13 +37,13 @@ def budgets(sizes: Mapping[str, int], total: int) -> dict[str, int]:
 
 
 def cut(texts: pa.Array, max_chars: int) -> pa.Array:
-    """Each text up to `max_chars` characters."""
+    """The first `max_chars` characters of each text."""
     return pc.utf8_slice_codeunits(texts, 0, max_chars)
 
 
 class Checked:
-    """Which documents of a part are encoded a second time: the first and one in a hundred, spread over the
-    part as far as bytes allow.
+    """Chooses the documents of a part to encode a second time: the first, and one in a hundred within a
+    budget of bytes.
     """
 
     def __init__(self) -> None:
@@ -53,8 +51,8 @@ class Checked:
         self._first = True
 
     def choose(self, ids: pa.Array, sizes: np.ndarray) -> np.ndarray:
-        """Row numbers of those to check among the next documents. One long document may overdraw the
-        allowance; the next then wait.
+        """Row numbers of the next documents to check. One long document may exceed the budget; the next then
+        wait.
         """
         wanted = share_of(ids, "encoder-check") < CHECKED_SHARE
         if self._first and len(wanted):

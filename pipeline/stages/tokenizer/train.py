@@ -18,9 +18,9 @@ SINGLE_DIGITS_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
 def train(texts: Iterable[Sequence[str]], params: TokenizerParams) -> Tokenizer:
-    """Trains on batches of texts, in their order; the same batches give the same vocabulary.
+    """Trains on batches of texts, in their order. The same batches give the same vocabulary.
 
-    Raises VocabularyError when pairs that occur twice run out before `vocab_size` is reached.
+    Raises VocabularyError if the text has too few repeated pairs for `vocab_size`.
     """
     tokenizer = Tokenizer(models.BPE(unk_token=None, byte_fallback=False))
     tokenizer.pre_tokenizer = _pre_tokenizer(params)
@@ -59,7 +59,7 @@ def _pre_tokenizer(params: TokenizerParams) -> pre_tokenizers.PreTokenizer:
 
 
 def files(tokenizer: Tokenizer, params: TokenizerParams) -> dict[str, str]:
-    """The files that `transformers.AutoTokenizer` opens, name to content."""
+    """The files that `transformers.AutoTokenizer` opens, by name."""
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "unk_token": params.unknown,

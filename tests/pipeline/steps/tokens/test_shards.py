@@ -132,7 +132,7 @@ def test_a_fast_encoder_that_is_wrong_is_found_out_and_the_part_is_encoded_by_th
     found = tokenized_anew(store)
     assert found.counts["encoder_fallbacks"] == len(found.parts) > 1
     assert [documents(found, split) for split in ("train", "validation")] == expected
-    assert "has other ids by the fast encoder than by `tokenizers`" in caplog.text
+    assert "the ids of the fast encoder differ from those of `tokenizers`" in caplog.text
 
 
 def test_an_existing_tokenizer_is_copied_frozen_and_its_own_tokens_begin_and_end_documents(
