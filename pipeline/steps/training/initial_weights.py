@@ -1,4 +1,4 @@
-"""Weights that training goes on from: where they lie on this machine, and what identifies them."""
+"""The pretrained weights that training starts from: their path on this machine, and their identity."""
 
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,21 @@ from trainer.config import TrainingConfig
 
 
 class WeightsError(PipelineError):
-    """There are no weights where a recipe says."""
+    """The weights that a recipe names are missing or cannot be read."""
 
 
 def located(recipe: Recipe) -> TrainingConfig:
-    """The recipe's training with the place of its weights on this machine."""
+    """The recipe's training with the resolved path of its weights."""
     training = recipe.training
     if training.pretrained is None or training.pretrained.path is None:
         return training
-    there = training.pretrained.model_copy(update={"path": recipe.path(training.pretrained.path)})
-    return training.model_copy(update={"pretrained": there})
+    pretrained = training.pretrained.model_copy(update={"path": recipe.path(training.pretrained.path)})
+    return training.model_copy(update={"pretrained": pretrained})
 
 
 def identity(store: Store, training: TrainingConfig) -> dict[str, Any] | None:
-    """What the weights are, wherever they lie: their content, or repository and revision. Raises
-    WeightsError.
+    """The identity of the weights, independent of their path: the hash of their content, or repository and
+    revision. Raises WeightsError.
     """
     source = training.pretrained
     if source is None:
@@ -40,13 +40,12 @@ def _content(hashes: FileHashes, directory: Path) -> str:
     weights = sorted(directory.glob("*.safetensors"))
     if not weights:
         raise WeightsError(
-            f"training.pretrained.path: {directory} is no directory that holds *.safetensors; relative paths "
-            "start at the recipe"
+            f"training.pretrained.path: {directory} does not hold *.safetensors files: name another "
+            "directory; relative paths start at the recipe"
         )
     try:
-        return combined(
-            f"{path.name} {hashes.sha256(path)}" for path in (directory / "config.json", *weights)
-        )
+        files = (directory / "config.json", *weights)
+        return combined(f"{path.name} {hashes.sha256(path)}" for path in files)
     except OSError as error:
         raise WeightsError(
             f"training.pretrained.path: {error.filename} cannot be read: {error.strerror}"

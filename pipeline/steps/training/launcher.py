@@ -20,7 +20,7 @@ class LaunchError(PipelineError):
 
 @dataclass(frozen=True)
 class Launcher:
-    """`threads`: OpenMP threads of each process; None: its share of the cores."""
+    """`threads`: OpenMP threads of each process. None: its share of the cores."""
 
     params: LaunchParams
     threads: int | None
@@ -34,9 +34,9 @@ class Launcher:
     ) -> int:
         """Trains until the trainer ends and returns its exit status; a second call resumes the run.
 
-        The trainer has `variables` in its environment and writes its standard error to `errors`, or where
-        this process does. `poll` is called all the while and stops training by returning False. However this
-        ends, the process group of the trainer is gone afterwards.
+        The trainer gets `variables` in its environment. Its standard error goes to `errors`, else to that of
+        this process. `poll` is called repeatedly and stops training by returning False. However this ends,
+        the process group of the trainer is gone afterwards.
 
         Raises LaunchError when the program of the recipe's command is missing, and TrainerKilledError when a
         signal that this process did not send ended the trainer.

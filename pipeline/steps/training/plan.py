@@ -1,4 +1,4 @@
-"""Token shards -> a training run: its configuration, where it lives, and what it is made from."""
+"""Token shards -> a training run: its configuration, its directory and its inputs."""
 
 import json
 from collections.abc import Mapping
@@ -21,17 +21,18 @@ from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
 from trainer.system.durable import write_atomically
 
 VERSION = "train-2"
+RESULTS = ("step", "tokens", "loss", "validation_loss", "bits_per_byte", "data_version")
 
 
 class TrainingError(PipelineError):
-    """Training cannot start or did not end well."""
+    """Training cannot start, or failed."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A training run: the same work has the same directory, so an interrupted run is found again and goes on.
+    """A training run. The same work has the same directory, so an interrupted run is found again and resumed.
 
-    Settings that do not decide what is learnt (how often to save, what to sample) can change in between.
+    Settings that do not change what is learnt (how often to save, what to sample) may change in between.
     """
 
     work: Work
@@ -46,34 +47,25 @@ class Run:
         return self.config.run_dir / "config.yaml"
 
     def write_config(self) -> Path:
-        """Writes what `python -m trainer` reads."""
-        write_atomically(
-            self.config_path, yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False)
-        )
+        """Writes the file that `python -m trainer` reads."""
+        config = self.config.model_dump(mode="json")
+        write_atomically(self.config_path, yaml.safe_dump(config, sort_keys=False))
         return self.config_path
 
 
 def plan(store: Store, recipe: Recipe) -> Run:
-    """The run that the recipe describes on the shards as they are now. Raises TrainingError when there is
-    nothing to train or validate on.
+    """The run that the recipe describes on the shards in use. Raises TrainingError when there is nothing to
+    train or validate on.
     """
-    tokenizer = store.current(keys.TOKENIZER)
-    shards = {name: store.current(keys.token_shards(name)) for name in recipe.corpus_names}
+    tokenizer, shards = store.current(keys.TOKENIZER), _shards(store, recipe)
     inputs = {version.key: version.data_version for version in (tokenizer, *shards.values())}
     training = initial_weights.located(recipe)
-    decisive = {
-        **training.model_dump(mode="json", exclude=OPERATIONAL),
-        "pretrained": initial_weights.identity(store, training),
-    }
-    work = Work(
-        keys.PRETRAINED_MODEL,
-        VERSION,
-        {"training": decisive, "weights": recipe.weights, "mixture": recipe.mixture},
-        inputs,
-    )
-    run_dir = store.root / RUNS / work.fingerprint[:16]
+    decisive = training.model_dump(mode="json", exclude=OPERATIONAL)
+    decisive["pretrained"] = initial_weights.identity(store, training)
+    params = {"training": decisive, "weights": recipe.weights, "mixture": recipe.mixture}
+    work = Work(keys.PRETRAINED_MODEL, VERSION, params, inputs)
     config = RunConfig(
-        run_dir=run_dir,
+        run_dir=store.root / RUNS / work.fingerprint[:16],
         data=_data(tokenizer, shards, recipe),
         training=training,
         lineage=record.of_recipe(store, recipe),
@@ -82,30 +74,32 @@ def plan(store: Store, recipe: Recipe) -> Run:
 
 
 def contributions(store: Store, recipe: Recipe) -> list[mixture.Contribution]:
-    """What each corpus contributes to the run that the recipe describes. Raises StoreError when it has no
-    shards yet, MixtureError.
+    """The contribution of each corpus to the run that the recipe describes. Raises StoreError when a corpus
+    has no shards yet, and MixtureError.
     """
-    shards = {name: store.current(keys.token_shards(name)) for name in recipe.corpus_names}
-    return mixture.contributions(shards, recipe.weights, recipe.mixture, recipe.training)
+    return mixture.contributions(_shards(store, recipe), recipe.weights, recipe.mixture, recipe.training)
+
+
+def _shards(store: Store, recipe: Recipe) -> dict[str, Version]:
+    return {name: store.current(keys.token_shards(name)) for name in recipe.corpus_names}
 
 
 def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> DataConfig:
-    with_tokens = {
-        name: version for name, version in sorted(shards.items()) if version.counts["train_tokens"]
-    }
-    if not with_tokens:
+    tokens = {name: version.counts["train_tokens"] for name, version in sorted(shards.items())}
+    tokens = {name: count for name, count in tokens.items() if count}
+    if not tokens:
         raise TrainingError(
-            "no token is left to train on: every document was rejected, a duplicate or held out"
+            "there are no tokens to train on: every document was rejected, a duplicate or held out. Add "
+            "text, or loosen the quality rules"
         )
-    if not any(version.counts["validation_documents"] for version in with_tokens.values()):
+    if not any(shards[name].counts["validation_documents"] for name in tokens):
         raise TrainingError(
             "no document was held out for validation: raise shards.validation_fraction, or add text"
         )
     try:
-        recipe.training.check_corpora(with_tokens)
+        recipe.training.check_corpora(tokens)
     except ValueError as error:
         raise TrainingError(str(error)) from None
-    tokens = {name: version.counts["train_tokens"] for name, version in with_tokens.items()}
     shares = mixture.shares(tokens, recipe.weights, recipe.mixture, recipe.training.max_tokens)
     ends = frozen(tokenizer.path).boundaries
     return DataConfig(
@@ -114,55 +108,46 @@ def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> 
         vocab_size=tokenizer.counts["entries"],
         bot_id=ends.begin,
         eot_id=ends.end,
-        corpora=[_corpus_shards(version, name, shares[name]) for name, version in with_tokens.items()],
+        corpora=[_corpus_shards(shards[name], name, share) for name, share in shares.items()],
     )
 
 
 def _corpus_shards(version: Version, name: str, share: float) -> CorpusShards:
-    counts = version.counts
     return CorpusShards(
         name=name,
         weight=share,
-        train=prefixes(version, "train"),
-        validation=prefixes(version, "validation"),
-        validation_bytes=counts["validation_text_bytes"],
+        train=prefixes(version, keys.TRAIN),
+        validation=prefixes(version, keys.VALIDATION),
+        validation_bytes=version.counts["validation_text_bytes"],
         content=version.data_version,
     )
 
 
 def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float) -> Version:
-    """Publishes the finished run. `checkpoint` is what the trainer said of its last one; `result.json` names
-    it, relative to the store.
-
-    `seconds`: how long the trainer took, an attempt that was interrupted before not counted.
+    """Publishes the finished run. `checkpoint`: what the trainer reported of its last checkpoint. `seconds`:
+    how long the trainer took, without earlier, interrupted attempts.
     """
-    facts = {
-        name: checkpoint[name]
-        for name in ("step", "tokens", "loss", "validation_loss", "bits_per_byte", "data_version")
-    }
+    facts = {name: checkpoint[name] for name in RESULTS}
     places = {"checkpoint": Path(checkpoint["path"]), "run_dir": run.config.run_dir}
+    relative = {name: str(place.relative_to(store.root)) for name, place in places.items()}
     with store.making(run.work) as draft:
         if isinstance(draft, Version):
             return draft
         draft.started -= seconds
         path = draft.path / "result.json"
-        relative = {name: str(place.relative_to(store.root)) for name, place in places.items()}
         write_atomically(path, json.dumps(facts | relative, indent=1, sort_keys=True))
         counts = {"steps": facts["step"], "tokens": facts["tokens"]}
-        return draft.publish(
-            [Part("result", run.work.fingerprint, {"result": File.of(path, draft.path)}, counts)]
-        )
+        files = {"result": File.of(path, draft.path)}
+        return draft.publish([Part("result", run.work.fingerprint, files, counts)])
 
 
 def finished(store: Store, run: Run) -> Version | None:
-    """The version of a run that is done and whose final checkpoint is still there; it becomes the one in
-    use.
-    """
+    """The version of a finished run if its final checkpoint still exists. It becomes the version in use."""
     version = store.reuse(run.work)
     return version if version and result(store, version)["checkpoint"].exists() else None
 
 
 def result(store: Store, model: Version) -> dict[str, Any]:
-    """What a finished run ended in; `checkpoint` and `run_dir` as absolute paths."""
+    """The result of a finished run, with `checkpoint` and `run_dir` as absolute paths."""
     facts = json.loads((model.path / "result.json").read_text(encoding="utf-8"))
     return facts | {name: store.root / facts[name] for name in ("checkpoint", "run_dir")}

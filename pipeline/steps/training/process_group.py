@@ -1,4 +1,4 @@
-"""A child process group that never outlives the step that started it."""
+"""Runs a child process group that never outlives the step that started it."""
 
 import os
 import signal
@@ -13,11 +13,11 @@ from pipeline.store.errors import PipelineError
 from trainer.system.signals import stop_with_parent
 
 POLL_SECONDS = 0.2
-GRACE_SECONDS = 40.0  # the trainer finishes its step and saves within this; torchrun gives its processes 30
+GRACE_SECONDS = 40.0  # for the trainer to finish its step and save; torchrun gives its processes 30
 
 
 class RetriableError(PipelineError):
-    """The trainer ended early, and not for a mistake of the user's: another attempt may well succeed."""
+    """The trainer ended early through no mistake of the user: another attempt may succeed."""
 
 
 class TrainerKilledError(RetriableError):
@@ -30,11 +30,11 @@ def run_group(
     poll: Callable[[], bool],
     errors: IO[bytes] | None = None,
 ) -> int:
-    """Runs `command` in a session of its own and returns its exit status; `poll` is called all the while and
-    stops it by returning False.
+    """Runs `command` in a new session and returns its exit status. Calls `poll` repeatedly meanwhile and
+    stops the command when it returns False.
 
-    It writes its standard error to `errors`, or where this process does. However this ends (an exception,
-    Ctrl-C, a poll that says stop) the whole group is gone afterwards: SIGTERM, a grace, SIGKILL.
+    The command's standard error goes to `errors`, else to that of this process. However this ends (an
+    exception, Ctrl-C, `poll`), the entire group is gone afterwards: SIGTERM, a grace period, SIGKILL.
     """
     process = subprocess.Popen(
         command,
@@ -57,7 +57,7 @@ def run_group(
 
 
 def stop_group(process: "subprocess.Popen[bytes]") -> None:
-    """SIGTERM to the group, a grace, SIGKILL to what is left of it."""
+    """Sends the group SIGTERM and, after the grace period, SIGKILL."""
     if process.poll() is None:
         _signal_group(process.pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
@@ -71,12 +71,12 @@ def _signal_group(group: int, number: signal.Signals) -> None:
     try:
         os.killpg(group, number)
     except ProcessLookupError:
-        return  # nobody is left
+        return  # no process is left
 
 
 @contextmanager
 def ignore_stop_signals() -> Iterator[None]:
-    """Ctrl-C reaches a step twice; the second must not cut short the saving of the last checkpoint."""
+    """Ctrl-C reaches a step twice; the second must not interrupt the saving of the last checkpoint."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,6 +1,4 @@
-"""What a child process writes to standard error: shown as it comes, and its last lines kept, to say why it
-ended.
-"""
+"""The standard error of a child process: shown as it arrives, its last lines kept to explain a failure."""
 
 import os
 import re
@@ -10,20 +8,20 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-KEPT_LINES = 300  # of several processes each a stack, and what torchrun says of each
-TORCHRUN = re.compile(r"[EIW]\d{4} .*torch/distributed/elastic/")  # how its log lines begin
+KEPT_LINES = 300  # a stack trace of each of several processes, and torchrun's report on each
+TORCHRUN = re.compile(r"[EIW]\d{4} .*torch/distributed/elastic/")  # the beginning of its log lines
 FAILED = re.compile(r"failed \(exitcode: (-?\d+)\)")
 
 
 class ErrorOutput:
-    """`file` is for the child to write to. A file and no pipe: the child can go on writing, and saving, when
-    this process is gone.
+    """The child writes to `file`. It is not a pipe, so that the child can write, and save, after this process
+    is gone.
     """
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile()  # noqa: SIM115, it is closed with this
         self._shown = 0
-        self._lines: deque[str] = deque([""], maxlen=KEPT_LINES)  # the last one is not ended yet
+        self._lines: deque[str] = deque([""], maxlen=KEPT_LINES)  # the last one is incomplete
 
     def __enter__(self) -> Self:
         return self
@@ -34,22 +32,22 @@ class ErrorOutput:
         self.file.close()
 
     def show(self) -> None:
-        """Passes on to this process's own standard error what has come since."""
-        # At a place of its own: the child writes where it shares the file's.
+        """Copies new output to the standard error of this process."""
+        # pread, since the child shares the offset of the file.
         while data := os.pread(self.file.fileno(), 1 << 16, self._shown):
             self._shown += len(data)
-            with suppress(OSError), open(2, "wb", closefd=False) as here:
-                here.write(data)
+            with suppress(OSError), open(2, "wb", closefd=False) as stderr:
+                stderr.write(data)
             first, *others = data.decode(errors="replace").split("\n")
             self._lines[-1] += first
             self._lines.extend(others)
 
     def ended(self, status: int) -> tuple[int, list[str]]:
-        """The exit status of the trainer and its last lines: of one under torchrun those before torchrun
-        tells the same at length.
+        """The exit status and the last lines of the trainer. Under torchrun: the status of the process that
+        failed and the lines before torchrun's report on it.
         """
         lines = [line.rstrip() for line in self._lines if line.strip()]
         for at in reversed(range(len(lines))):
-            if TORCHRUN.match(lines[at]) and (found := FAILED.search(lines[at])):
-                return int(found[1]), [line for line in lines[:at] if not TORCHRUN.match(line)]
+            if TORCHRUN.match(lines[at]) and (failed := FAILED.search(lines[at])):
+                return int(failed[1]), [line for line in lines[:at] if not TORCHRUN.match(line)]
         return status, lines

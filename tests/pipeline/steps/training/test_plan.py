@@ -140,7 +140,7 @@ def test_weights_to_go_on_from_lie_beside_the_recipe_and_decide_the_run_by_what_
         path.write_text(yaml.safe_dump(recipe(pretrained={"path": place}).model_dump(mode="json")))
         return plan.plan(store, load_recipe(path))
 
-    with pytest.raises(WeightsError, match=r"base is no directory that holds \*\.safetensors"):
+    with pytest.raises(WeightsError, match=r"base does not hold \*\.safetensors files"):
         run()
     (weights / "model.safetensors").write_bytes(b"one")
     before = run()
