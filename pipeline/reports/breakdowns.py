@@ -1,4 +1,4 @@
-"""How often each kind or rule occurred in a version, drawn."""
+"""Bar charts of how often each kind or rule occurred in a version."""
 
 from pipeline.reports.images import as_text
 from pipeline.store.versions import Version
@@ -9,18 +9,19 @@ SHOWN = 20
 
 
 def bars(version: Version, prefix: str, title: str) -> str | None:
-    """The counts named `prefix/...`, most frequent first, as a PNG in base64; None when there are none. Made
-    once for each version.
+    """The counts named `prefix/...`, most frequent first, as a PNG in base64; None without counts.
+
+    Drawn once for each version.
     """
     counts = {
         name.partition("/")[2]: count
         for name, count in version.counts.items()
         if name.startswith(f"{prefix}/") and count
     }
-    drawn: str | None = (
-        version.report(f"{prefix}_bars", [REPORT, title], lambda: _bars(counts, title)) if counts else None
-    )
-    return drawn
+    if not counts:
+        return None
+    png: str = version.report(f"{prefix}_bars", [REPORT, title], lambda: _bars(counts, title))
+    return png
 
 
 def _bars(counts: dict[str, int], title: str) -> str:

@@ -1,6 +1,4 @@
-"""What dedup removed, to look at: how similar it was, between which corpora, and the largest clusters with
-what they say.
-"""
+"""The duplicates that dedup removed: their similarity, their corpora, and the largest clusters with text."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +25,7 @@ SNIPPET = 160
 
 @dataclass(frozen=True)
 class Cluster:
-    """A kept document, how many it stands for, and how one of those that went begins."""
+    """A kept document, the size of its cluster, and the beginning of one removed document."""
 
     corpus: str
     id: str
@@ -40,11 +38,11 @@ class Cluster:
 
 
 def report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, Any]:
-    """`png`, a picture, and `tables` by title, each a list of rows. Made once for each version."""
-    found: dict[str, Any] = version.report(
+    """`png`, and `tables` by title, each a list of rows. Made once for each version."""
+    made: dict[str, Any] = version.report(
         "dedup", [REPORT, list(corpora)], lambda: _report(store, version, corpora)
     )
-    return found
+    return made
 
 
 def _report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, Any]:
@@ -68,18 +66,16 @@ def _report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str,
 
 
 def similarities(version: Version) -> np.ndarray:
-    """How many near duplicates have a Jaccard similarity in each of BINS equal ranges from 0 to 1."""
+    """Near duplicates by Jaccard similarity, in BINS equal ranges from 0 to 1."""
     counts = np.zeros(BINS, np.int64)
     for path in version.files("decisions"):
-        near = pq.read_table(path, columns=["jaccard"], filters=pc.field("reason") == "near").column(
-            "jaccard"
-        )
-        counts += np.histogram(near.to_numpy(), BINS, (0, 1))[0]
+        near = pq.read_table(path, columns=["jaccard"], filters=pc.field("reason") == "near")
+        counts += np.histogram(near.column("jaccard").to_numpy(), BINS, (0, 1))[0]
     return counts
 
 
 def between(version: Version, corpora: Sequence[str]) -> np.ndarray:
-    """How many duplicates each corpus (row) lost to a document of each corpus (column)."""
+    """Duplicates that each corpus (row) lost to a document of each corpus (column)."""
     counts = by_corpus(version)
     return np.array(
         [[counts.get(lost, {}).get(f"{DUPLICATES_OF}/{kept}", 0) for kept in corpora] for lost in corpora],
@@ -88,48 +84,35 @@ def between(version: Version, corpora: Sequence[str]) -> np.ndarray:
 
 
 def largest(store: Store, version: Version) -> list[Cluster]:
-    """The clusters of most documents."""
-    found = largest_clusters(version, CLUSTERS)
-    examples = _examples(version, [kept for _, kept, _ in found])
-    texts = _beginnings(
-        store,
-        [corpus for _, _, corpus in found] + [corpus for corpus, _, _ in examples.values()],
-        [*examples, *_ids(examples)],
-    )
-    return [
-        Cluster(
-            corpus,
-            kept,
-            size,
-            texts[kept],
-            (example := examples[kept])[0],
-            example[1],
-            texts[example[1]],
-            example[2],
+    """The clusters with most documents."""
+    clusters = largest_clusters(version, CLUSTERS)
+    examples = _examples(version, [kept for _, kept, _ in clusters])
+    corpora = [corpus for _, _, corpus in clusters] + [corpus for corpus, _, _ in examples.values()]
+    texts = _beginnings(store, corpora, [*examples, *(removed for _, removed, _ in examples.values())])
+    rows = []
+    for size, kept, corpus in clusters:
+        removed_corpus, removed, jaccard = examples[kept]
+        rows.append(
+            Cluster(corpus, kept, size, texts[kept], removed_corpus, removed, texts[removed], jaccard)
         )
-        for size, kept, corpus in found
-    ]
+    return rows
 
 
 def _examples(version: Version, kept: Sequence[str]) -> dict[str, tuple[str, str, float]]:
-    """For each kept document the least similar of those that went for it: corpus, id, Jaccard."""
-    found: dict[str, tuple[str, str, float]] = {}
+    """The least similar removed duplicate of each kept document: corpus, id, Jaccard."""
+    examples: dict[str, tuple[str, str, float]] = {}
     for part in version.parts:
         where = pc.field("duplicate_of").isin(pa.array(kept, pa.string()))
         for row in pq.read_table(
             version.file(part, "decisions"), columns=["id", "duplicate_of", "jaccard"], filters=where
         ).to_pylist():
-            if row["jaccard"] < found.get(row["duplicate_of"], ("", "", 2.0))[2]:
-                found[row["duplicate_of"]] = keys.decided_corpus(part.name), row["id"], row["jaccard"]
-    return found
-
-
-def _ids(examples: dict[str, tuple[str, str, float]]) -> list[str]:
-    return [removed for _, removed, _ in examples.values()]
+            if row["jaccard"] < examples.get(row["duplicate_of"], ("", "", 2.0))[2]:
+                examples[row["duplicate_of"]] = keys.decided_corpus(part.name), row["id"], row["jaccard"]
+    return examples
 
 
 def _beginnings(store: Store, corpora: Sequence[str], ids: Sequence[str]) -> dict[str, str]:
-    """How the scrubbed text of these documents begins, on one line."""
+    """The beginning of the scrubbed text of these documents, on one line."""
     wanted = pa.array(ids, pa.string())
     texts: dict[str, str] = {}
     for corpus in sorted(set(corpora)):
@@ -146,7 +129,7 @@ def _beginnings(store: Store, corpora: Sequence[str], ids: Sequence[str]) -> dic
 
 
 def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str]) -> bytes:
-    """A PNG: the similarities of near duplicates, and what each corpus lost to which."""
+    """A PNG: the similarities of near duplicates, and the duplicates between corpora."""
     drawing = figures.figure(10, 4.2)
     bars, table = drawing.subplots(1, 2, width_ratios=(3, 2))
     first = int(np.flatnonzero(counts)[0]) if counts.any() else BINS // 2

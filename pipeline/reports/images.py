@@ -7,12 +7,12 @@ import dagster as dg
 
 
 def inline_png(path: Path, title: str) -> dg.MarkdownMetadataValue:
-    """A small PNG inside the event itself, so that it stays with the run whatever happens to the file."""
+    """A small PNG inside the event itself, so that it stays with the run even if the file is deleted."""
     return inline(encoded(path), title)
 
 
 def encoded(path: Path) -> str:
-    """A PNG as text, for a report."""
+    """The PNG file in base64, for a report."""
     return as_text(path.read_bytes())
 
 
@@ -21,5 +21,5 @@ def as_text(png: bytes) -> str:
 
 
 def inline(png: str, title: str) -> dg.MarkdownMetadataValue:
-    """As `inline_png`, of what `encoded` gave."""
+    """As `inline_png`, for a PNG in base64."""
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{png})")

@@ -1,4 +1,4 @@
-"""What a run ends by saying."""
+"""The summary at the end of a run."""
 
 from pipeline.steps.model import evaluate as evaluate_flow
 from pipeline.store import keys
@@ -6,14 +6,16 @@ from pipeline.store.versions import Store
 
 
 def summary(store: Store) -> str:
-    """Where the model is, its bits per byte beside xz's, its samples, how to open the UI."""
-    exported, found = store.current(keys.EXPORTED_MODEL), evaluate_flow.read(store.current(keys.EVALUATION))
-    bits, held_out, xz = found["bits_per_byte"], found["held_out_bytes"], found["compressors"]["xz -9"]
+    """The path of the model, its bits per byte compared with xz, samples, and how to open the UI."""
+    exported = store.current(keys.EXPORTED_MODEL)
+    evaluation = evaluate_flow.read(store.current(keys.EVALUATION))
+    bits, held_out = evaluation["bits_per_byte"], evaluation["held_out_bytes"]
+    xz = evaluation["compressors"]["xz -9"]
     lines = [
         f"Model        {exported.path}",
         f"Validation   {bits:.3f} bits per byte on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}",
     ]
-    for sample in found["samples"][:2]:
+    for sample in evaluation["samples"][:2]:
         lines += [
             "",
             f"Sample for {sample['prompt']!r}:",

@@ -1,4 +1,4 @@
-"""How well the tokenizer fits each corpus, as a table and a picture."""
+"""How well the tokenizer fits each corpus: a table and a chart."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,23 +18,24 @@ LONGEST = 20
 def report(
     store: Store, corpora: Sequence[str], version: Version, validation_fraction: float
 ) -> dict[str, Any]:
-    """`png`, `rows`, `unused` entries and the `longest` ones; made once for each tokenizer on the same
-    held-out text. Empty when there is none.
+    """`png`, `rows`, the number of `unused` entries and the `longest` ones; empty without held-out text.
+
+    Made once for each tokenizer on the same text.
     """
     state = [REPORT, [store.current(key).data_version for key in input_keys(corpora)], validation_fraction]
-    found: dict[str, Any] = version.report(
+    made: dict[str, Any] = version.report(
         "fit", state, lambda: _report(version, usage(store, corpora, version, validation_fraction))
     )
-    return found
+    return made
 
 
 def _report(version: Version, usages: Sequence[Usage]) -> dict[str, Any]:
-    found = rows(usages)
-    if not found:
+    table = rows(usages)
+    if not table:
         return {}
     return {
         "png": as_text(draw(usages)),
-        "rows": found,
+        "rows": table,
         "unused": unused(usages),
         "longest": longest_tokens(version, LONGEST),
     }
@@ -44,40 +45,42 @@ def rows(usages: Sequence[Usage]) -> list[dict[str, Any]]:
     """One row for each corpus that has held-out text."""
     return [
         {
-            "corpus": one.corpus,
-            "bytes per token": round(one.bytes_per_token, 3),
-            "tokens per word": round(one.fertility, 3),
-            "vocabulary used": f"{one.coverage:.1%}",
-            "held-out documents": one.documents,
-            "held-out bytes": one.text_bytes,
+            "corpus": fit.corpus,
+            "bytes per token": round(fit.bytes_per_token, 3),
+            "tokens per word": round(fit.fertility, 3),
+            "vocabulary used": f"{fit.coverage:.1%}",
+            "held-out documents": fit.documents,
+            "held-out bytes": fit.text_bytes,
         }
-        for one in usages
-        if one.tokens
+        for fit in usages
+        if fit.tokens
     ]
 
 
 def unused(usages: Sequence[Usage]) -> int:
-    """Entries that occur in no corpus' sample."""
-    return int((np.sum([one.counts for one in usages], axis=0) == 0).sum())
+    """The number of entries that occur in no sample of a corpus."""
+    return int((np.sum([fit.counts for fit in usages], axis=0) == 0).sum())
 
 
 def draw(usages: Sequence[Usage]) -> bytes:
-    """A PNG: bytes per token of each corpus, and how much of its text the most frequent entries make."""
-    shown = [one for one in usages if one.tokens]
-    by_corpus = figures.colours(one.corpus for one in shown)
-    colours = [by_corpus[one.corpus] for one in shown]
+    """A PNG: bytes per token of each corpus, and the share of its text in the most frequent entries."""
+    shown = [fit for fit in usages if fit.tokens]
+    by_corpus = figures.colours(fit.corpus for fit in shown)
+    colours = [by_corpus[fit.corpus] for fit in shown]
     drawing = figures.figure(9, 3.6)
     bars, curves = drawing.subplots(1, 2)
-    drawn = bars.barh([one.corpus for one in shown], [one.bytes_per_token for one in shown], color=colours)
-    bars.bar_label(drawn, fmt=" %.2f")
+    rectangles = bars.barh(
+        [fit.corpus for fit in shown], [fit.bytes_per_token for fit in shown], color=colours
+    )
+    bars.bar_label(rectangles, fmt=" %.2f")
     bars.invert_yaxis()
     bars.set(
         title="Bytes per token, held-out text",
-        xlim=(0, 1.15 * max((one.bytes_per_token for one in shown), default=1.0)),
+        xlim=(0, 1.15 * max((fit.bytes_per_token for fit in shown), default=1.0)),
     )
-    for one, colour in zip(shown, colours, strict=True):
-        share = np.cumsum(np.sort(one.counts)[::-1]) / one.tokens
-        curves.plot(np.arange(1, len(share) + 1), share, color=colour, linewidth=1.6, label=one.corpus)
+    for fit, colour in zip(shown, colours, strict=True):
+        share = np.cumsum(np.sort(fit.counts)[::-1]) / fit.tokens
+        curves.plot(np.arange(1, len(share) + 1), share, color=colour, linewidth=1.6, label=fit.corpus)
     curves.set(
         title="What the most frequent entries make of it",
         xlabel="entries, most frequent first",
