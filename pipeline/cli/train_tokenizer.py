@@ -37,15 +37,15 @@ def run(options: argparse.Namespace) -> None:
 
     from pipeline.stages.tokenizer import TokenizerParams
     from pipeline.steps.files import tokens
+    from trainer.config.problems import requirement
 
     names = ("vocab_size", "pattern", "single_digits", "sample_bytes")
     try:
         params = TokenizerParams.model_validate({name: getattr(options, name) for name in names})
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(
-            f"--{str(first['loc'][0]).replace('_', '-')} {first['input']}: {first['msg']}"
-        ) from None
+        option = str(first["loc"][0]).replace("_", "-")
+        raise UsageError(f"--{option}: {requirement(first)}") from None
     with progress_bar("reading") as progress:
         outcome = tokens.train_tokenizer(options.paths, options.out, params, progress)
     report([("entries", params.vocab_size), ("documents", outcome.counts["documents"])], outcome)

@@ -1,3 +1,1 @@
-"""The recipe: one YAML file that describes an experiment, and every setting that belongs to no single stage
-or source.
-"""
+"""The recipe: one YAML file that describes an experiment. Settings of a single stage or source are there."""

@@ -1,4 +1,4 @@
-"""`checks:` and `dedup_guard:` of a recipe: what its checks allow. None of it changes what is made."""
+"""`checks:` and `dedup_guard:` of a recipe: the limits of the asset checks. They change no result."""
 
 from typing import Literal
 

@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from pipeline.recipe.named_sources import anchored, repeated_name
 from pipeline.sources import SourceConfig
-from pipeline.sources.listing import Paths
 from pipeline.stages import decontamination
 from pipeline.store.params import Params
 
@@ -33,24 +33,19 @@ class Decontamination(decontamination.NgramParams):
 
     @property
     def ngrams(self) -> decontamination.NgramParams:
-        """What decides which documents are hit."""
+        """The settings that decide which documents match."""
         return decontamination.NgramParams(ngram=self.ngram, min_words=self.min_words)
 
     def anchored(self, directory: Path) -> "Decontamination":
-        """The same, with relative paths starting at `directory`."""
+        """A copy whose relative paths start at `directory`."""
         sets = tuple(
-            one.model_copy(update={"source": one.source.anchored(directory)})
-            if isinstance(one.source, Paths)
-            else one
-            for one in self.sets
+            entry.model_copy(update={"source": anchored(entry.source, directory)}) for entry in self.sets
         )
         return self.model_copy(update={"sets": sets})
 
     @field_validator("sets")
     @classmethod
     def _names_are_unique(cls, sets: tuple[EvaluationSet, ...]) -> tuple[EvaluationSet, ...]:
-        names = [one.name for one in sets]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"two evaluation sets are named {twice[0]!r}; every set needs a name of its own")
+        if repeated := repeated_name(entry.name for entry in sets):
+            raise ValueError(f"two evaluation sets are named {repeated!r}: rename one of them")
         return sets

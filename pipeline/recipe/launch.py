@@ -41,11 +41,11 @@ class LaunchParams(Params):
         if self.kind == "command" and not self.command:
             raise ValueError("kind: command needs a command, for example [srun, --nodes=2, torchrun, ...]")
         if self.command and self.kind != "command":
-            raise ValueError("command needs kind: command")
+            raise ValueError("command is for kind: command; set the kind, or leave out command")
         if self.nproc_per_node > 1 and self.kind == "command":
             raise ValueError(
                 f"nproc_per_node {self.nproc_per_node} has no effect with kind: command; give torchrun "
-                "--nproc-per-node in command"
+                "--nproc-per-node in the command"
             )
         if self.nproc_per_node > 1 and self.kind == "subprocess":
             raise ValueError(f"nproc_per_node {self.nproc_per_node} needs kind: torchrun")

@@ -1,13 +1,12 @@
 """The recipe: one YAML file that describes an experiment from corpora to model."""
 
 import os
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
 from pipeline.plugins.filters import Filter
 from pipeline.plugins.loading import PluginError, make_importable
@@ -17,11 +16,11 @@ from pipeline.recipe.check_limits import CheckLimits, DedupGuard
 from pipeline.recipe.decontamination import Decontamination
 from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.mixture import MixtureParams
+from pipeline.recipe.named_sources import anchored, repeated_name
 from pipeline.recipe.shards import ShardParams
 from pipeline.sources import SourceConfig
 from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.catalogue import short_form
-from pipeline.sources.listing import Paths
 from pipeline.sources.python_code import PythonConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
@@ -32,25 +31,17 @@ from pipeline.store.engine import EngineParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import Params
 from trainer.config import TrainingConfig
+from trainer.config.problems import requirement
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
 # sections that a name alone can stand for, and the key that takes it
 PRESETS = {"quality": "profile", "model": "size"}
-
-
-# how YAML writes what is not of the right type, by Pydantic's name of the error
-WRITTEN_AS = {
-    "tuple_type": "a list, `[...]`",
-    "list_type": "a list, `[...]`",
-    "dict_type": "a mapping, `{key: value}`",
-    "model_type": "a mapping, `{key: value}`",
-    "model_attributes_type": "a mapping, `{key: value}`",
-}
+MISSING = ("missing", "union_tag_not_found")  # kinds of pydantic's errors
 
 
 class RecipeError(PipelineError):
-    """The recipe cannot be used; the message says where and what to change."""
+    """The recipe is invalid; the message says where, and what to change."""
 
 
 class Corpus(Params):
@@ -124,15 +115,13 @@ class Recipe(Params):
     training: TrainingConfig = Field(description="The model and how it is trained.")
     engine: EngineParams = Field(EngineParams(), description="How many processes prepare the data.")
     launch: LaunchParams = Field(LaunchParams(), description="How the trainer is started.")
-    # private: where a recipe lies is no part of what it says
+    # private, because the path of a recipe is not part of its content
     _directory: Path = PrivateAttr(default_factory=Path)
 
     @field_validator("corpora", mode="before")
     @classmethod
     def _short_forms(cls, value: Any) -> Any:
-        """`- tinystories:1000`: a ready-made corpus, or a data set of the hub, and how many documents of
-        it.
-        """
+        """`- tinystories:1000`: a ready-made corpus or a data set on the Hub, and how many documents."""
         if not isinstance(value, list | tuple):
             return value
         try:
@@ -148,9 +137,7 @@ class Recipe(Params):
     @field_validator("quality", mode="before")
     @classmethod
     def _named_profile(cls, value: Any) -> Any:
-        """`quality: docs`, or `quality: {profile: docs, min_words: 30}`: a named profile and what differs
-        from it.
-        """
+        """`quality: docs`, or `quality: {profile: docs, min_words: 30}`: a named profile with changes."""
         if isinstance(value, str):
             value = {"profile": value}
         if not isinstance(value, dict) or "profile" not in value:
@@ -158,15 +145,13 @@ class Recipe(Params):
         changes = dict(value)
         profile = changes.pop("profile")
         if profile not in PROFILES:
-            raise ValueError(f"there is no profile {profile!r}; there are {', '.join(PROFILES)}")
+            raise ValueError(f"unknown profile {profile!r}; choose from {', '.join(PROFILES)}")
         return PROFILES[profile].model_dump() | changes
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Recipe":
-        names = [corpus.name for corpus in self.corpora]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"two corpora are named {twice[0]!r}; every corpus needs a name of its own")
+        if repeated := repeated_name(self.corpus_names):
+            raise ValueError(f"two corpora are named {repeated!r}: rename one of them")
         return self
 
     @model_validator(mode="after")
@@ -175,10 +160,8 @@ class Recipe(Params):
         for entry in self.transforms:
             unknown = [name for name in entry.corpora or () if name not in self.corpus_names]
             if unknown:
-                raise ValueError(
-                    f"transform {entry.name!r}: there is no corpus {unknown[0]!r}; there are "
-                    f"{', '.join(self.corpus_names)}"
-                )
+                problem = f"transform {entry.name!r}: unknown corpus {unknown[0]!r}"
+                raise ValueError(f"{problem}; choose from {', '.join(self.corpus_names)}")
         return self
 
     @model_validator(mode="after")
@@ -186,12 +169,12 @@ class Recipe(Params):
         unweighted = [corpus.name for corpus in self.corpora if corpus.weight is None]
         if unweighted and len(unweighted) < len(self.corpora):
             raise ValueError(
-                f"corpus {unweighted[0]!r} has no weight though others have: set a weight for every corpus, "
-                "or for none"
+                f"corpus {unweighted[0]!r} has no weight, but others do: set one for every corpus or for none"
             )
         if not unweighted and self.mixture.temperature != 1:
             raise ValueError(
-                "mixture.temperature weighs corpora that have no weight, but all have one: leave out either"
+                "mixture.temperature is for corpora without weights, but every corpus has one: leave out the "
+                "temperature or the weights"
             )
         return self
 
@@ -202,7 +185,7 @@ class Recipe(Params):
         if weighed and self.mixture.max_epochs is not None:
             raise ValueError(
                 f"mixture.max_epochs limits shares, but stage {weighed[0]!r} sets its own in `weights`: "
-                "leave out either"
+                "leave out one of them"
             )
         return self
 
@@ -229,27 +212,27 @@ class Recipe(Params):
         return chains
 
     def made_before_dedup(self, corpus: str) -> list[str]:
-        """The keys of what this recipe makes of a corpus for dedup, in order."""
+        """The keys of the stages of a corpus before dedup, in order."""
         optional = {"transformed": self.is_transformed(corpus), "languages": bool(self.quality.languages)}
         filters = [entry.name for entry in self.quality.filters]
         return keys.before_dedup(corpus, [name for name, wanted in optional.items() if wanted], filters)
 
     @property
     def removes_contaminated(self) -> bool:
-        """Whether documents that quote an evaluation set go."""
+        """Whether documents that quote an evaluation set are removed."""
         return self.decontamination is not None and self.decontamination.action == "remove"
 
     def corpus(self, name: str) -> Corpus:
         return next(corpus for corpus in self.corpora if corpus.name == name)
 
     def path(self, named: Path) -> Path:
-        """A path that the recipe names, as it is on this machine."""
+        """A path in the recipe as a path on this machine."""
         return self._directory / named.expanduser()
 
 
 def recipe_path(named: str | None = None) -> Path:
-    """The recipe called `named` (a path, or the name of one that ships), else the one in GROUNDWORK_RECIPE,
-    else the default one.
+    """The path of the recipe `named`, which is a path or the name of a shipped recipe. Without it, that of
+    GROUNDWORK_RECIPE or of the default recipe.
     """
     named = named or os.environ.get(RECIPE_VARIABLE) or "default"
     shipped = RECIPES / f"{named}.yaml"
@@ -257,28 +240,26 @@ def recipe_path(named: str | None = None) -> Path:
 
 
 def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
-    """Reads and checks a recipe, with `overrides` laid over it (sections merge, everything else is replaced).
-    Raises RecipeError.
-    """
+    """Reads and checks a recipe, changed by `overrides` as `merged` does. Raises RecipeError."""
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         shipped = ", ".join(sorted(found.stem for found in RECIPES.glob("*.yaml")))
         raise RecipeError(
-            f"{path}: no such recipe. {RECIPE_VARIABLE} takes the path of a YAML file, or one of: {shipped}"
+            f"{path}: no such recipe. Set {RECIPE_VARIABLE} to the path of a YAML file or one of: {shipped}"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: cannot be read: {error}") from error
     except yaml.YAMLError as error:
-        place = (
-            f"line {error.problem_mark.line + 1}: "
-            if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark
-            else ""
-        )
-        problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else " ".join(str(error).split())
-        raise RecipeError(f"{path}: not valid YAML: {place}{problem}") from error
+        problem = " ".join(str(error).split())
+        if isinstance(error, yaml.MarkedYAMLError):
+            line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+            problem = f"{line}{error.problem}"
+        raise RecipeError(f"{path}: not valid YAML: {problem}") from error
     if not isinstance(settings, dict):
-        raise RecipeError(f"{path}: a recipe is a mapping with at least `name`, `corpora` and `training`")
+        raise RecipeError(
+            f"{path}: a recipe must be a mapping with at least `name`, `corpora` and `training`"
+        )
     try:
         recipe = Recipe.model_validate(merged(settings, overrides or {}))
     except ValidationError as error:
@@ -288,7 +269,7 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
 
 
 def _check_own_code(recipe: Recipe, path: Path) -> None:
-    """Imports the user's code that a recipe names, from beside the recipe or wherever Python finds it."""
+    """Imports the user's code that a recipe names, from the recipe's directory or Python's search path."""
     corpora = {f"corpora.{number}.source": corpus.source for number, corpus in enumerate(recipe.corpora)}
     sets = recipe.decontamination.sets if recipe.decontamination else ()
     corpora |= {f"decontamination.sets.{number}.source": one.source for number, one in enumerate(sets)}
@@ -307,29 +288,24 @@ def _check_own_code(recipe: Recipe, path: Path) -> None:
 
 
 def _anchored(recipe: Recipe, directory: Path) -> Recipe:
-    """Relative paths are relative to the recipe, wherever the command is typed."""
-    corpora = tuple(
-        corpus.model_copy(update={"source": corpus.source.anchored(directory)})
-        if isinstance(corpus.source, Paths)
-        else corpus
-        for corpus in recipe.corpora
-    )
-    tokenizer = (
-        recipe.tokenizer.anchored(directory)
-        if isinstance(recipe.tokenizer, ExistingTokenizer)
-        else recipe.tokenizer
-    )
-    decontamination = recipe.decontamination and recipe.decontamination.anchored(directory)
-    anchored = recipe.model_copy(
-        update={"corpora": corpora, "tokenizer": tokenizer, "decontamination": decontamination}
-    )
-    anchored._directory = directory
-    return anchored
+    """A copy whose relative paths start at the recipe's directory, wherever the command is run."""
+    tokenizer = recipe.tokenizer
+    changes = {
+        "corpora": tuple(
+            corpus.model_copy(update={"source": anchored(corpus.source, directory)})
+            for corpus in recipe.corpora
+        ),
+        "tokenizer": tokenizer.anchored(directory) if isinstance(tokenizer, ExistingTokenizer) else tokenizer,
+        "decontamination": recipe.decontamination and recipe.decontamination.anchored(directory),
+    }
+    copy = recipe.model_copy(update=changes)
+    copy._directory = directory
+    return copy
 
 
 def merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """`overrides` laid over `settings`: sections merge, everything else is replaced. A named preset is a
-    section.
+    """`settings` changed by `overrides`: sections merge, everything else is replaced. The name of a preset
+    counts as a section.
     """
     result = dict(settings)
     for key, value in overrides.items():
@@ -344,39 +320,22 @@ def merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any
 
 def _explained(error: ValidationError) -> str:
     problems = error.errors()
-    # A list with one bad item is also reported as too short.
-    causes = [
-        one
-        for one in problems
+    # A list with an invalid item is also reported as too short: only the innermost place matters.
+    places = [problem["loc"] for problem in problems]
+    innermost = [
+        problem
+        for problem in problems
         if not any(
-            len(other["loc"]) > len(one["loc"]) == _shared(one["loc"], other["loc"]) for other in problems
+            len(place) > len(problem["loc"]) and place[: len(problem["loc"])] == problem["loc"]
+            for place in places
         )
     ]
-    return "; ".join(
-        _explain_one(
-            problem["loc"], problem["type"], problem["msg"], problem.get("ctx", {}), problem["input"]
-        )
-        for problem in causes
-    )
+    return "; ".join(map(_explain_one, innermost))
 
 
-def _shared(left: Sequence[int | str], right: Sequence[int | str]) -> int:
-    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False))))
-
-
-def _explain_one(
-    location: Iterable[int | str], kind: str, message: str, context: dict[str, Any], given: Any
-) -> str:
-    where = ".".join(str(step) for step in location if step not in KINDS) or "the recipe"
-    if kind == "missing":
-        return f"{where} is missing"
-    if kind == "union_tag_invalid":
-        return (
-            f"{where}.kind {context['tag']!r} is not a kind of corpus; there are {context['expected_tags']}"
-        )
-    if kind == "string_type" and isinstance(given, int | float):
-        return f"{where}: {given} is not a text: write it in quotes, '{given}'"
-    if kind in WRITTEN_AS:
-        instead = "a mapping" if isinstance(given, dict) else f"{given!r:.60}"
-        return f"{where}: write {WRITTEN_AS[kind]}, not {instead}"
-    return f"{where}: {message.removeprefix('Value error, ')}"
+def _explain_one(problem: ErrorDetails) -> str:
+    where = ".".join(str(step) for step in problem["loc"] if step not in KINDS) or "the recipe"
+    kind = problem["type"]
+    if kind.startswith("union_tag"):
+        where += ".kind"
+    return f"{where} is missing" if kind in MISSING else f"{where}: {requirement(problem)}"

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.stages.tokenizer.params import ExistingTokenizer
 
-# a key that a recipe writes in another way than its model
+# the keys whose names in a recipe differ from those in the model
 RECIPE_KEYS: dict[tuple[type[BaseModel], str], str] = {(ExistingTokenizer, "source"): "from"}
 WORDS: dict[Any, tuple[str, str]] = {
     int: ("whole number", "whole numbers"),
@@ -29,15 +29,16 @@ WORDS: dict[Any, tuple[str, str]] = {
     Any: ("any value", "any values"),
 }
 NEAREST = 3
-DERIVED, SECTION = "derived", "its defaults"  # in the place of a default
+DERIVED, SECTION = "derived", "its defaults"  # shown in place of a default
 _NONE = type(None)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting. `path` is dotted as the setting is nested in a recipe; a list adds no step to it.
+    """One setting. `path` follows the nesting of the recipe with dots, without the numbers of list items.
 
-    `kind` and `bounds` are in words. `default` is written as in a recipe; None where the setting is required.
+    `kind` and `bounds` are in words. `default` is written as in a recipe, and None if the setting is
+    required.
     """
 
     path: str
@@ -54,7 +55,7 @@ class Setting:
 
     @property
     def is_worded(self) -> bool:
-        """Whether `default` is a word about the value, not the value."""
+        """Whether `default` describes the value and is not the value itself."""
         return self.default in (DERIVED, SECTION)
 
 
@@ -73,36 +74,34 @@ class Section:
 
 @cache
 def sections() -> tuple[Section, ...]:
-    """All sections in the order of the recipe, a section before those inside it; first the recipe itself."""
+    """The recipe itself and then all its sections in order, each before the sections inside it."""
     seen: dict[type[BaseModel], str] = {}
     return tuple(_walk(Recipe, "", "", seen))
 
 
 def setting(path: str) -> Setting:
-    """The setting at a dotted path, of the first variant that has it. Raises RecipeError for an unknown
-    path.
-    """
+    """The setting at a dotted path, from the first variant that has it. Raises RecipeError if none has."""
     return found_settings(path)[0]
 
 
 def found_settings(path: str) -> list[Setting]:
-    """The settings at a dotted path, one for each variant that has it; numbers of items are ignored, as in
-    `corpora[0].name`. Raises RecipeError for an unknown path, which names the nearest.
+    """The settings at a dotted path, one for each variant that has it. Ignores the numbers of items, as in
+    `corpora[0].name`. Raises RecipeError for an unknown path, and names the nearest.
     """
     path = re.sub(r"\[\d*\]|\.\d+(?=\.|$)", "", path)
-    everything = [one for section in sections() for one in section.settings]
-    found = [one for one in everything if one.path == path]
-    if not found:
-        known = list(dict.fromkeys(one.path for one in everything))
-        same_name = [one for one in known if one.rpartition(".")[2] == path.rpartition(".")[2]]
+    settings = [setting for section in sections() for setting in section.settings]
+    matches = [setting for setting in settings if setting.path == path]
+    if not matches:
+        known = list(dict.fromkeys(setting.path for setting in settings))
+        same_name = [name for name in known if name.rpartition(".")[2] == path.rpartition(".")[2]]
         near = same_name[:NEAREST] or difflib.get_close_matches(path, known, n=1, cutoff=0.5)
         hint = (
             f"did you mean {' or '.join(near)}?"
             if near
             else "`python -m pipeline recipe --explain` lists the sections"
         )
-        raise RecipeError(f"there is no setting {path!r}: {hint}")
-    return found
+        raise RecipeError(f"unknown setting {path!r}: {hint}")
+    return matches
 
 
 def _walk(
@@ -124,7 +123,7 @@ def _walk(
 
 
 def _setting(path: str, field: FieldInfo, selects: bool) -> Setting:
-    """`selects`: a recipe must name the variant by this setting, whatever its default in the model."""
+    """`selects`: this setting chooses the variant, so it is required even if the model has a default."""
     return Setting(
         path,
         in_words(field.annotation),
@@ -137,7 +136,7 @@ def _setting(path: str, field: FieldInfo, selects: bool) -> Setting:
 
 
 def models(annotation: Any, tag: str = "") -> dict[str, type[BaseModel]]:
-    """The models that a value may be, or may be a list of, each by what tells it from the others."""
+    """The models of a value or of the items of a list, each under the tag that distinguishes it."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return {tag or _kind(annotation): annotation}
     found: dict[str, type[BaseModel]] = {}
@@ -152,7 +151,7 @@ def models(annotation: Any, tag: str = "") -> dict[str, type[BaseModel]]:
 
 
 def _kind(model: type[BaseModel]) -> str:
-    """`kind: files`: the key of one possible value that a model of several has."""
+    """`kind: files`, the key with only one possible value; without such a key, the name of the model."""
     for name, field in model.model_fields.items():
         values = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
         if len(values) == 1:
@@ -227,15 +226,11 @@ def _bounds(field: FieldInfo) -> list[str]:
         for name in ("ge", "gt", "le", "lt", "min_length"):
             if getattr(one, name, None) is not None:
                 limits[name] = getattr(one, name)
-    said = []
+    words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    bounds = [f"{word} {as_yaml(limits[name])}" for name, word in words.items() if name in limits]
     if "ge" in limits and "le" in limits:
-        said.append(f"{as_yaml(limits['ge'])} to {as_yaml(limits['le'])}")
-    else:
-        words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-        said += [f"{word} {as_yaml(limits[name])}" for name, word in words.items() if name in limits]
-    if "min_length" in limits:
-        said.append("not empty")
-    return said
+        bounds = [f"{as_yaml(limits['ge'])} to {as_yaml(limits['le'])}"]
+    return [*bounds, "not empty"] if "min_length" in limits else bounds
 
 
 def _constraints(annotation: Any, metadata: list[Any]) -> Iterator[Any]:

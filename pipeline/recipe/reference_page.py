@@ -1,4 +1,4 @@
-"""docs/recipe.md, written from the models."""
+"""Writes docs/recipe.md from the models."""
 
 from itertools import groupby
 

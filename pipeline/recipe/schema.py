@@ -1,4 +1,4 @@
-"""The JSON Schema of a recipe: that of the models, and what the loader takes beyond them."""
+"""The JSON Schema of a recipe: that of the models, and the short forms that the loader also accepts."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from trainer.config.model import SIZES
 SCHEMA = RECIPES / "recipe.schema.json"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SHORT_CORPUS = r"^[\w.-]+(/[\w.-]+)?(:[1-9][0-9]*)?$"
-# Numbers that YAML 1.1 or 1.2 takes for text, and the loader for numbers: 1_000 and 1e-4.
+# Numbers that YAML 1.1 or 1.2 reads as text but the loader accepts: 1_000 and 1e-4.
 NUMBERS = {"integer": r"^[+-]?\d+(_\d+)*$", "number": r"^[+-]?\d+(_\d+)*(\.\d*)?([eE][+-]?\d+)?$"}
 
 Schema = dict[str, Any]
@@ -40,7 +40,7 @@ def schema() -> Schema:
 
 
 def text() -> str:
-    """What the schema's file holds."""
+    """The content of the schema's file."""
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -58,7 +58,7 @@ def _takes_a_preset(properties: dict[str, Schema], key: str, model: Schema, name
 
 
 def _takes_short_forms(corpora: Schema) -> None:
-    """`- tinystories:1000`; the names are there for an editor to complete."""
+    """`- tinystories:1000`. The names are listed so that an editor can complete them."""
     names = [one.name for one in ready_made()]
     short = {"anyOf": [{"enum": names}, {"type": "string", "pattern": SHORT_CORPUS}]}
     corpora["items"] = {"anyOf": [short, corpora["items"]]}
@@ -72,7 +72,7 @@ def _calls_its_source_from(tokenizer: Schema) -> None:
 
 
 def _variants_are_named(place: Any, models: dict[str, Schema]) -> None:
-    """The key that tells the variants of a section apart is required, though their models have a default."""
+    """Requires the key that distinguishes the variants of a section, although the models have a default."""
     if isinstance(place, dict):
         if "discriminator" in place:
             for variant in place["oneOf"]:

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from trainer.config.base import Config, Place
 from trainer.config.data import DataConfig
+from trainer.config.problems import requirement
 from trainer.config.training import TrainingConfig
 from trainer.system.errors import TrainerError
 
@@ -103,8 +104,7 @@ def format_validation_error(error: ValidationError) -> str:
     """Each key with what is wrong, in one line."""
     problems = (problem for problem in error.errors() if problem["type"] != "default_factory_not_called")
     return "; ".join(
-        f"{'.'.join(map(str, problem['loc'])) or 'top level'}: {problem['msg'].removeprefix('Value error, ')}"
-        for problem in problems
+        f"{'.'.join(map(str, problem['loc'])) or 'top level'}: {requirement(problem)}" for problem in problems
     )
 
 

@@ -41,19 +41,19 @@ def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
     [
         (
             {"corpora": [{"name": "a", "source": {"kind": "webz"}}]},
-            r"corpora\.0\.source.*'webz' is not a kind of corpus; there are .*'files'.*'hub'",
+            r"corpora\.0\.source\.kind: must be one of .*'files'.*'hub'.*, not 'webz'",
         ),
         ({"corpora": []}, "corpora"),
         ({"corpora": [{"name": "a", "source": {"kind": "webz"}}]}, r"^((?!at least).)*$"),
         (
             {"corpora": [MINIMAL["corpora"][0] | {"weight": 1}, MINIMAL["corpora"][0] | {"name": "more"}]},
-            "'more' has no weight though others have",
+            "'more' has no weight, but others do",
         ),
         ({"corpora": MINIMAL["corpora"] * 2}, "two corpora are named 'notes'"),
         ({"corpora": [{"name": "Bad Name", "source": MINIMAL["corpora"][0]["source"]}]}, r"corpora\.0\.name"),
         ({"dedupe": {}}, "unknown key 'dedupe': did you mean 'dedup'"),
         ({"dedup": {"treshold": 0.7}}, "dedup: unknown key 'treshold': did you mean 'threshold'"),
-        ({"quality": "nice"}, "there is no profile 'nice'; there are .*docs"),
+        ({"quality": "nice"}, "unknown profile 'nice'; choose from .*docs"),
         (
             {"training": TRAINING | {"global_batch_tokens": 500}},
             r"training: global_batch_tokens 500 is not a multiple of .*; set it to 512",
@@ -66,7 +66,10 @@ def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
             {"training": STAGED, "mixture": {"max_epochs": 4}},
             "mixture.max_epochs limits shares, but stage 'all' sets its own",
         ),
-        ({"tokenizer": {"vocab_size": 259}}, r"tokenizer\.vocab_size.*260"),
+        ({"tokenizer": {"vocab_size": 259}}, r"tokenizer\.vocab_size: must be at least 260, not 259"),
+        ({"shards": {"shard_tokens": "many"}}, r"shards\.shard_tokens: must be a whole number, not 'many'"),
+        ({"corpora": [{"name": "a", "source": {}}]}, r"corpora\.0\.source\.kind is missing"),
+        ({"launch": {"kind": "slurm"}}, r"launch\.kind: must be .*'torchrun' or 'command', not 'slurm'"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

@@ -225,7 +225,7 @@ def test_an_unknown_setting_names_the_nearest(
     asked: str, nearest: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["recipe", "--explain", asked]) == 2
-    assert capsys.readouterr().err == f"error: there is no setting {asked!r}: did you mean {nearest}?\n"
+    assert capsys.readouterr().err == f"error: unknown setting {asked!r}: did you mean {nearest}?\n"
 
 
 def test_the_launchpad_describes_its_fields_as_the_recipe_does() -> None:

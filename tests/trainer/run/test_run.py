@@ -308,7 +308,7 @@ def test_evaluate_and_generate_are_commands(
     said = capsys.readouterr().err.splitlines()
     assert (
         len(said) == 2
-        and "temperature: Input should be greater" in said[0]
+        and "temperature: must be at least 0, not" in said[0]
         and "did you mean 'temperature'" in said[1]
     )
 

@@ -378,19 +378,19 @@ def test_inspect_shows_reasons_signals_and_errors(
         ),
         (
             {"quality": {"filters": [{"python": "own:even", "version": 1}]}},
-            "quality.filters.0.version: 1 is not a text: write it in quotes, '1'$",
+            "quality.filters.0.version: must be text, not 1: write it in quotes, '1'$",
         ),
         (
             {"quality": {"filters": {"python": "own:even", "version": "1"}}},
-            r"quality.filters: write a list, `\[\.\.\.\]`, not a mapping$",
+            r"quality.filters: must be a list, `\[\.\.\.\]`, not a mapping$",
         ),
         (
             {"quality": {"filters": ["own:even"]}},
-            r"quality.filters.0: write a mapping, `\{key: value\}`, not 'own:even'$",
+            r"quality.filters.0: must be a mapping, `\{key: value\}`, not 'own:even'$",
         ),
         (
             {"launch": {"kind": "command", "command": "srun torchrun"}},
-            r"launch.command: write a list, `\[\.\.\.\]`, not 'srun torchrun'$",
+            r"launch.command: must be a list, `\[\.\.\.\]`, not 'srun torchrun'$",
         ),
         (
             {"quality": {"filters": [{"python": "own:even", "version": "1", "params": {"off": 2}}]}},

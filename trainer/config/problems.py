@@ -1,0 +1,42 @@
+"""Says in plain words what pydantic finds wrong with a value."""
+
+from pydantic_core import ErrorDetails
+
+MOST_CHARACTERS = 60  # of a value that a message repeats
+REQUIREMENTS = {
+    "greater_than": "above {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "below {lt}",
+    "less_than_equal": "at most {le}",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "union_tag_invalid": "one of {expected_tags}",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "string_too_short": "at least {min_length} characters long",
+    "too_short": "a list with {min_length} or more items",
+    "too_long": "a list with {max_length} items or fewer",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("tuple_type", "list_type"), "a list, `[...]`"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "a mapping, `{{key: value}}`"),
+    "string_type": "text",
+    "path_type": "a path",
+}
+
+
+def requirement(problem: ErrorDetails) -> str:
+    """What a value must be and what it is instead: `must be at least 1, not -1`."""
+    if problem["type"] not in REQUIREMENTS:
+        return problem["msg"].removeprefix("Value error, ")
+    context = {
+        key: int(value) if isinstance(value, float) and value.is_integer() else value
+        for key, value in problem.get("ctx", {}).items()
+    }
+    given = context.get("tag", problem["input"])
+    value = "null" if given is None else "a mapping" if isinstance(given, dict) else repr(given)
+    if problem["type"] == "string_type" and isinstance(given, int | float):
+        value += f": write it in quotes, '{given}'"
+    if len(value) > MOST_CHARACTERS:
+        value = f"{value[: MOST_CHARACTERS - 3]}..."
+    return f"must be {REQUIREMENTS[problem['type']].format(**context)}, not {value}"
