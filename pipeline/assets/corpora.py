@@ -1,4 +1,4 @@
-"""raw -> (transformed ->) scrubbed -> quality, one chain and one group for each corpus of the recipe."""
+"""The chain raw -> (transformed ->) scrubbed -> quality, in its own group for each corpus of the recipe."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ from pipeline.store import keys
 
 
 def corpus_assets(corpus: Corpus, recipe: Recipe) -> list[dg.AssetsDefinition]:
-    """The assets of a corpus: three, and one more where the recipe transforms its texts."""
+    """The assets of a corpus: three, and a fourth if the recipe transforms its texts."""
     if not recipe.is_transformed(corpus.name):
         return [_raw(corpus), _scrubbed(corpus, keys.raw(corpus.name)), _quality(corpus)]
     scrubbed = _scrubbed(corpus, keys.transformed(corpus.name))
@@ -32,8 +32,8 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
         kinds={corpus.source.kind, "parquet"},
         code_version=raw_flow.VERSION,
         check_specs=checks.specs(keys.raw(corpus.name)),
-        description=f"The documents of `{corpus.name}` as its source gives them, and what could not be read, "
-        "set aside with its reason.",
+        description=f"The documents of `{corpus.name}` as its source delivers them. Rows that cannot be read "
+        "are set aside with their reason.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
@@ -62,8 +62,8 @@ def _transformed(corpus: Corpus) -> dg.AssetsDefinition:
         group_name=corpus.name,
         kinds={"python", "parquet"},
         code_version=transform_flow.VERSION,
-        description="The documents with the texts that the recipe's `transforms` make of them. The table "
-        "`failures` lists the documents on which a transform raised an exception; they are left out.",
+        description="The documents after the recipe's `transforms`. Documents on which a transform raised an "
+        "exception are left out and listed in the table `failures`.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
@@ -89,8 +89,8 @@ def _scrubbed(corpus: Corpus, read_from: str) -> dg.AssetsDefinition:
         kinds={"numba", "parquet"},
         code_version=pii.VERSION,
         check_specs=checks.specs(keys.scrubbed(corpus.name)),
-        description="Personal data replaced by typed placeholders. The `spans` table says where each was, "
-        "never what it was.",
+        description="The documents with personal data replaced by typed placeholders. The table `spans` "
+        "records the place of each replacement, never the value.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
@@ -98,9 +98,12 @@ def _scrubbed(corpus: Corpus, read_from: str) -> dg.AssetsDefinition:
         transformed = recipe.is_transformed(corpus.name)
         version = scrub_flow.scrub(workshop.store, workshop.engine, corpus.name, recipe.scrub, transformed)
         counts = version.counts
-        found = {"spans": counts["spans"], "documents with PII": counts["documents_with_pii"]}
-        picture = chart(version, "spans", "Personal data by kind")
-        facts = {**found, "PII by kind": breakdown(counts, "spans", "kind"), **picture}
+        facts = {
+            "spans": counts["spans"],
+            "documents with PII": counts["documents_with_pii"],
+            "PII by kind": breakdown(counts, "spans", "kind"),
+            **chart(version, "spans", "Personal data by kind"),
+        }
         return materialized(version, facts, checks.results(workshop, version))
 
     return _asset
@@ -114,8 +117,8 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
         kinds={"numba", "parquet"},
         code_version=quality.VERSION,
         check_specs=checks.specs(keys.quality(corpus.name)),
-        description="Gopher, C4, FineWeb and plain signals of each document, and the verdict with the first "
-        "rule that it fails.",
+        description="The Gopher, C4, FineWeb and plain signals of each document, and its verdict with the "
+        "first rule that it fails.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
@@ -137,8 +140,8 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
 
 
 def reasons_table(by_corpus: Mapping[str, Sequence[quality_flow.Reason]]) -> dg.TableMetadataValue:
-    """What quality kept and rejected, by corpus and rule, with ids to look for; `python -m pipeline inspect
-    RULE` shows the documents.
+    """Kept and rejected documents by corpus and rule, with example ids. `python -m pipeline inspect RULE`
+    shows the documents.
     """
     columns = {
         "corpus": "string",
@@ -149,16 +152,16 @@ def reasons_table(by_corpus: Mapping[str, Sequence[quality_flow.Reason]]) -> dg.
     }
     records = [
         dg.TableRecord(
-            dict(
-                zip(
-                    columns,
-                    (name, one.rule or "kept", one.documents, round(one.share, 4), ", ".join(one.examples)),
-                    strict=True,
-                )
-            )
+            {
+                "corpus": name,
+                "verdict": reason.rule or "kept",
+                "documents": reason.documents,
+                "share": round(reason.share, 4),
+                "examples": ", ".join(reason.examples),
+            }
         )
         for name, reasons in by_corpus.items()
-        for one in reasons
+        for reason in reasons
     ]
     return dg.MetadataValue.table(
         records, dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])

@@ -1,5 +1,5 @@
-"""inspect: what quality rejected and why, in numbers; documents that it rejected or dedup removed, with the
-evidence, as scrubbing left them.
+"""inspect: counts the documents that quality rejected, or shows those that quality rejected or dedup removed,
+with the evidence and their text after scrubbing.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from pipeline.store.versions import Part, Store, Version
 DUPLICATES = ("exact", "near")
 CONTAMINATED = "contaminated"
 CHARACTERS = 400
-BESIDE_SIGNALS = ("id", "failed", "keep", "reason")  # in the table of a filter
+NOT_SIGNALS = ("id", "failed", "keep", "reason")  # the other columns in the table of a filter
 
 
 class InspectError(PipelineError):
-    """A rule or a corpus that does not exist, or versions that do not belong together."""
+    """The rule or the corpus does not exist, or the versions in the store do not belong together."""
 
 
 HELP = "Count the documents that quality rejected by rule, or show those that a rule or dedup removed."
@@ -53,16 +53,16 @@ def run(options: argparse.Namespace) -> None:
     recipe = load_recipe(recipe_path())
     known, own = recipe.corpus_names, [entry.name for entry in recipe.quality.filters]
     if options.corpus not in (None, *known):
-        raise InspectError(f"--corpus: there is no corpus {options.corpus!r}; there are {', '.join(known)}")
+        raise InspectError(f"--corpus: unknown corpus {options.corpus!r}; choose from {', '.join(known)}")
     store, corpora = default_store(), [options.corpus] if options.corpus else known
     if options.rule is None:
         _print_reasons(store, corpora)
         return
     rules = (*QualityRule, *own, *map(failed_rule, own), *DUPLICATES, CONTAMINATED)
     if options.rule not in rules:
-        raise InspectError(f"there is no rule {options.rule!r}; there are {', '.join(rules)}")
+        raise InspectError(f"unknown rule {options.rule!r}; choose from {', '.join(rules)}")
     if options.limit < 1:
-        raise InspectError(f"--limit {options.limit}: show at least one document")
+        raise InspectError(f"--limit {options.limit}: must be at least 1")
     shown = 0
     for shown, entry in enumerate(_documents(store, options.rule, known, corpora), start=1):
         print(entry, end="\n\n")
@@ -79,7 +79,9 @@ def _documents(store: Store, rule: str, known: Sequence[str], corpora: Sequence[
 
 
 def _print_reasons(store: Store, corpora: Sequence[str]) -> None:
-    """Kept and rejected by rule, corpus by corpus, with ids that `documents.parquet` can be searched for."""
+    """Prints the kept and the rejected documents by corpus and rule, with example ids to search for in
+    `documents.parquet`.
+    """
     from pipeline.steps.corpus.quality import reasons
 
     print(f"{'corpus':<20} {'verdict':<26} {'documents':>12} {'share':>7}  examples")
@@ -90,7 +92,7 @@ def _print_reasons(store: Store, corpora: Sequence[str]) -> None:
 
 
 def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
-    """What quality rejected by `rule`: id, the signals beside their thresholds, how the text begins."""
+    """The documents rejected by `rule`: id, signals with their thresholds, and the beginning of the text."""
     for corpus in corpora:
         verdicts, scrubbed = store.current(keys.quality(corpus)), store.current(keys.scrubbed(corpus))
         evidence = _evidence(rule, verdicts.manifest["params"])
@@ -122,8 +124,8 @@ def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
 
 
 class _Evidence(NamedTuple):
-    """Where what a rule goes by is stored: the columns of a table (None: every signal), and the limits that
-    it is held against.
+    """Where the signals of a rule are stored: the columns of a table (None: every signal); and the limits
+    that they are compared with.
     """
 
     name: str
@@ -135,7 +137,7 @@ class _Evidence(NamedTuple):
 
 
 def _evidence(rule: str, params: Mapping[str, Any]) -> _Evidence | None:
-    """None where the verdicts that were given with these `params` do not know the rule."""
+    """The evidence for a rule. None if verdicts with these `params` do not use the rule."""
     name, _, error = rule.partition(".")
     for own in params.get("filters", ()):
         if own["name"] == name:
@@ -148,7 +150,7 @@ def _evidence(rule: str, params: Mapping[str, Any]) -> _Evidence | None:
         limits = _named({name: params[name] for name in ("languages", "min_language_confidence")})
         return _Evidence(rule, "languages", "languages", ["language", "language_confidence"], limits)
     if rule not in params:
-        return None  # a filter that the recipe has got since
+        return None  # a filter that was added to the recipe later
     return _Evidence(rule, "signals", "signals", [rule.partition("_")[2]], _named({rule: params[rule]}))
 
 
@@ -166,7 +168,7 @@ def _failures(name: str, ids: pa.ChunkedArray, *places: tuple[Version, Part]) ->
 
 
 def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
-    """What quotes an evaluation set: id, the set and the words, how the text begins."""
+    """The documents that quote an evaluation set: id, set, quoted words, and the beginning of the text."""
     for corpus in corpora:
         hits, scrubbed = store.current(keys.contamination(corpus)), store.current(keys.scrubbed(corpus))
         staleness.check({version.key: version for version in (hits, scrubbed)})
@@ -181,7 +183,7 @@ def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
 
 
 def _duplicates(store: Store, reason: str, known: Sequence[str], corpora: Sequence[str]) -> Iterator[str]:
-    """What dedup removed for `reason`, and below it the document that stayed in its place."""
+    """The documents that dedup removed for `reason`, each followed by the document that was kept instead."""
     decisions = store.current(keys.DEDUP)
     scrubbed = {corpus: store.current(keys.scrubbed(corpus)) for corpus in known}
     for corpus in corpora:
@@ -227,13 +229,13 @@ def _where(version: Version, part: Part, table: str, column: str, value: str) ->
 def _rows(
     version: Version, part: Part, table: str, names: list[str] | None, ids: pa.ChunkedArray
 ) -> dict[str, str]:
-    """These columns, or every signal, of the rows with these ids, as `name = value`, by id."""
+    """The named columns, or every signal, of the rows with these ids: `name = value` by id."""
     columns = None if names is None else ["id", *names]
     found = pq.read_table(
         version.file(part, table), columns=columns, filters=pc.field("id").isin(ids.combine_chunks())
     )
     return {
-        row["id"]: _named({name: value for name, value in row.items() if name not in BESIDE_SIGNALS})
+        row["id"]: _named({name: value for name, value in row.items() if name not in NOT_SIGNALS})
         for row in found.to_pylist()
     }
 
@@ -243,7 +245,7 @@ def _named(values: Mapping[str, Any]) -> str:
 
 
 def _texts(version: Version, part: Part, ids: pa.Array | pa.ChunkedArray) -> dict[str, str]:
-    """How the documents of a part with these ids begin."""
+    """The beginnings of the documents of a part with these ids."""
     texts: dict[str, str] = {}
     for batch in batches(version.file(part, "documents"), ["id", "text"]):
         found = batch.filter(pc.is_in(batch.column("id"), value_set=ids))

@@ -150,10 +150,10 @@ def test_a_rule_that_rejected_nothing_says_so(inspect: Callable[..., tuple[int, 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["too_dull"], "error: there is no rule 'too_dull'; there are language, min_words"),
+        (["too_dull"], "error: unknown rule 'too_dull'; choose from language, min_words"),
         (
             ["min_words", "--corpus", "diaries"],
-            "error: --corpus: there is no corpus 'diaries'; there are notes, letters",
+            "error: --corpus: unknown corpus 'diaries'; choose from notes, letters",
         ),
         (["min_words", "--limit", "0"], "error: --limit 0"),
     ],
