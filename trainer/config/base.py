@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 # Absolute, so that a stored configuration can be used from any directory.
-Place = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
+AbsolutePath = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
 
 
 class Config(BaseModel):

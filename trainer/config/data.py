@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from trainer.config.base import Config, Place
+from trainer.config.base import AbsolutePath, Config
 
 
 class CorpusShards(Config):
@@ -12,10 +12,10 @@ class CorpusShards(Config):
 
     name: str = Field(min_length=1, description="Name of the corpus.")
     weight: float = Field(gt=0, description="Share of the samples, relative to the other corpora.")
-    train: list[Place] = Field(
+    train: list[AbsolutePath] = Field(
         min_length=1, description="Shards to train on, by prefix: the path without `.bin` and `.idx`."
     )
-    validation: list[Place] = Field(default=[], description="Shards of held-out text, by prefix.")
+    validation: list[AbsolutePath] = Field(default=[], description="Shards of held-out text, by prefix.")
     validation_bytes: int = Field(
         default=0, ge=0, description="UTF-8 bytes of the held-out text. Needed with `validation`."
     )
@@ -39,7 +39,7 @@ class CorpusShards(Config):
 class DataConfig(Config):
     """The tokenizer, and the corpora encoded with it."""
 
-    tokenizer: Place = Field(description="Directory with tokenizer.json and tokenizer_config.json.")
+    tokenizer: AbsolutePath = Field(description="Directory with tokenizer.json and tokenizer_config.json.")
     tokenizer_sha256: str = Field(description="Identity of the tokenizer: the SHA-256 of its tokenizer.json.")
     vocab_size: int = Field(ge=1, description="Entries of the vocabulary.")
     bot_id: int = Field(ge=0, description="Id of the token at the beginning of every document.")
@@ -47,7 +47,7 @@ class DataConfig(Config):
     corpora: list[CorpusShards] = Field(min_length=1, description="The corpora to train on.")
 
     @model_validator(mode="after")
-    def _names_are_unique_and_ids_known(self) -> Self:
+    def _names_are_unique_and_ids_valid(self) -> Self:
         names = [corpus.name for corpus in self.corpora]
         for name in names:
             if names.count(name) > 1:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from trainer.config.base import Config, Place
+from trainer.config.base import AbsolutePath, Config
 from trainer.config.data import DataConfig
 from trainer.config.problems import requirement
 from trainer.config.training import TrainingConfig
@@ -18,7 +18,7 @@ from trainer.system.errors import TrainerError
 class RunConfig(Config):
     """One run of the trainer."""
 
-    run_dir: Place = Field(description="Directory of the run's checkpoints, metrics and plots.")
+    run_dir: AbsolutePath = Field(description="Directory of the run's checkpoints, metrics and plots.")
     data: DataConfig = Field(description="What the run learns from.")
     training: TrainingConfig = Field(description="The model and how it is trained.")
     lineage: dict[str, Any] = Field(
