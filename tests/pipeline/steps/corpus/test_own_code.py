@@ -366,7 +366,7 @@ def test_inspect_shows_reasons_signals_and_errors(
     assert re.search(r"\nlength = \d+, least = 5000\n", shown("Long"))
     assert re.search(r"\nValueError: .*\(own\.py, line \d+\)\n", shown("fails_on.error"))
     assert main(["inspect", "odd"]) == 2
-    assert "there is no rule 'odd'" in capsys.readouterr().err
+    assert "unknown rule 'odd'; choose from language" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_inspect_shows_reasons_signals_and_errors(
         ),
         (
             {"transforms": [{"python": "own:shout", "version": "1", "corpora": ["note"]}]},
-            "transform 'shout': there is no corpus 'note'; there are notes",
+            "transform 'shout': unknown corpus 'note'; choose from notes",
         ),
         (
             {"quality": {"filters": [{"python": "own:even", "version": "1", "name": "min_words"}]}},

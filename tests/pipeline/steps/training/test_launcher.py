@@ -19,7 +19,7 @@ from pipeline.steps.training.process_group import TrainerKilledError
         ({"kind": "command"}, "kind: command needs a command, for example"),
         ({"kind": "command", "command": []}, "kind: command needs a command, for example"),
         ({"kind": "command", "command": [""]}, "at least 1 character"),
-        ({"kind": "torchrun", "command": ["srun"]}, "command needs kind: command"),
+        ({"kind": "torchrun", "command": ["srun"]}, "command is for kind: command; set the kind"),
         (
             {"kind": "command", "command": ["srun"], "nproc_per_node": 8},
             "nproc_per_node 8 has no effect with kind: command; give torchrun --nproc-per-node in command",
