@@ -1,5 +1,5 @@
-"""What is checked of each version: the table, and below it the functions, each of which says what it found in
-one sentence. A limit decides whether a run goes on, never what is made.
+"""The checks of each version: a table, and below it the functions, each of which reports its finding in one
+sentence. A limit decides whether a run continues, never what is made.
 """
 
 import json
@@ -31,7 +31,7 @@ REPORT, FINITE_REPORT = "checks-1", "finite-2"
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found, in one sentence, and the numbers that it goes by."""
+    """The result of a check: one sentence, and the numbers behind it."""
 
     passed: bool
     message: str
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Subject:
-    """A version that was just made, and what it is checked with."""
+    """A version that was just made, with its store and recipe."""
 
     version: Version
     store: Store
@@ -49,7 +49,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Check:
-    """A check of one stage. When it fails, it stops what depends on the stage, or warns if not `blocking`."""
+    """A check of one stage. A failure stops what depends on the stage, or only warns if not `blocking`."""
 
     stage: str
     name: str
@@ -127,12 +127,12 @@ CHECKS = (
 
 
 def of_key(key: str) -> list[Check]:
-    """The checks of what the store keeps under `key`, in the order of the table."""
+    """The checks of the versions of `key`, in the order of the table."""
     return [check for check in CHECKS if check.stage == keys.stage(key)]
 
 
 def set_aside(raw: Version, limits: CheckLimits) -> Finding:
-    """Rows that could not be read."""
+    """The share of rows that could not be read."""
     lost, kept = raw.counts.get("set_aside", 0), raw.counts["documents"]
     share = lost / max(lost + kept, 1)
     message = (
@@ -143,7 +143,7 @@ def set_aside(raw: Version, limits: CheckLimits) -> Finding:
 
 
 def rejected(quality: Version, limits: CheckLimits) -> Finding:
-    """Documents that quality rejects."""
+    """The share of documents that quality rejects."""
     lost, documents = quality.counts["rejected"], quality.counts["documents"]
     share = lost / max(documents, 1)
     message = (
@@ -176,39 +176,36 @@ def _pii_per_megabyte(scrubbed: Version) -> float:
 
 
 def bytes_per_token(shards: Version, limits: CheckLimits) -> Finding:
-    """How much text a token stands for."""
-    tokens, size = (
-        sum(shards.counts[f"{split}_{what}"] for split in SPLITS) for what in ("tokens", "text_bytes")
-    )
+    """How many bytes of text a token stands for."""
+    tokens, size = _both_splits(shards, "tokens"), _both_splits(shards, "text_bytes")
     if not tokens:
         return Finding(True, "no document is left to tokenize")
-    found = size / tokens
-    allowed = f"{limits.min_bytes_per_token:g} to {limits.max_bytes_per_token:g}"
-    message = f"{size:,} bytes in {tokens:,} tokens: {found:.2f} bytes per token, the limits are {allowed}"
-    return Finding(
-        limits.min_bytes_per_token <= found <= limits.max_bytes_per_token, message, {"bytes per token": found}
-    )
+    ratio, least, most = size / tokens, limits.min_bytes_per_token, limits.max_bytes_per_token
+    message = f"{size:,} bytes in {tokens:,} tokens: {ratio:.2f} bytes per token"
+    message += f", the limits are {least:g} to {most:g}"
+    return Finding(least <= ratio <= most, message, {"bytes per token": ratio})
+
+
+def _both_splits(shards: Version, what: str) -> int:
+    return sum(shards.counts[f"{split}_{what}"] for split in SPLITS)
 
 
 def sound(shards: Version, limits: CheckLimits) -> Finding:
-    """Every file at its size, and by choice with its hash."""
+    """Whether every file has its recorded size and, as the recipe says, its recorded hash."""
     files = [file for part in shards.parts for file in part.files.values()]
-    cut = [file.path for file in files if not file.is_whole(shards.path)]
-    how = f"{len(files):,} files, {shards.bytes:,} bytes: sizes as recorded"
-    if not cut and limits.shard_hashes != "never":
-        cut = (
-            _changed(shards)
-            if limits.shard_hashes == "always"
-            else shards.report("hashes", REPORT, lambda: _changed(shards))
+    wrong = [file.path for file in files if not file.is_whole(shards.path)]
+    message = f"{len(files):,} files, {shards.bytes:,} bytes: sizes as recorded"
+    if not wrong and limits.shard_hashes == "always":
+        wrong, message = _changed(shards), f"{message}, and hashes"
+    elif not wrong and limits.shard_hashes != "never":
+        wrong = shards.report("hashes", REPORT, lambda: _changed(shards))
+        message += ", and hashes"
+    if wrong:
+        message = (
+            f"damaged or changed after they were written: {', '.join(wrong[:3])}; delete {shards.path} and "
+            "materialize it again"
         )
-        how += ", and hashes"
-    message = (
-        f"damaged or changed after they were written: {', '.join(cut[:3])}; delete {shards.path} and "
-        "materialize it again"
-        if cut
-        else how
-    )
-    return Finding(not cut, message, {"files": len(files), "wrong": len(cut)})
+    return Finding(not wrong, message, {"files": len(files), "wrong": len(wrong)})
 
 
 def _changed(shards: Version) -> list[str]:
@@ -221,23 +218,20 @@ def _changed(shards: Version) -> list[str]:
 
 
 def removed(dedup: Version, guard: DedupGuard) -> Finding:
-    """Documents that deduplication removes, by corpus and by cluster."""
+    """Whether deduplication removes more of a corpus or a cluster than it may lose."""
     found = alarms(dedup, guard)
     lost, documents = dedup.counts["removed"], dedup.counts["documents"]
     message = (
         f"dedup removes {lost:,} of {documents:,} documents, within the limits of dedup_guard for "
         "each corpus and cluster"
     )
-    return Finding(
-        not found,
-        "; ".join(found) or message,
-        {"alarms": len(found), "share removed": lost / max(documents, 1)},
-    )
+    numbers = {"alarms": len(found), "share removed": lost / max(documents, 1)}
+    return Finding(not found, "; ".join(found) or message, numbers)
 
 
 def adds_up(store: Store, corpus: str) -> Finding:
-    """Documents in = kept + rejected + removed + held out at every stage of a corpus, and tokens counted =
-    tokens on disk.
+    """Whether at every stage of a corpus the documents in are those kept, rejected, removed and held out, and
+    the tokens counted are those on disk.
     """
     raw, scrubbed, quality = (
         store.current(stage(corpus)).counts for stage in (keys.raw, keys.scrubbed, keys.quality)
@@ -246,50 +240,36 @@ def adds_up(store: Store, corpus: str) -> Finding:
     set_aside = store.current(keys.transformed(corpus)).counts["failed"] if transformed else 0
     decided = by_corpus(store.current(keys.DEDUP)).get(corpus, {"documents": 0, "kept": 0, "removed": 0})
     version = store.current(keys.token_shards(corpus))
-    shards = version.counts
     on_disk = [Shard(prefix) for split in SPLITS for prefix in prefixes(version, split)]
-    documents = sum(shards[f"{split}_documents"] for split in SPLITS)
+    documents, tokens = _both_splits(version, "documents"), _both_splits(version, "tokens")
+    judged, without_text = quality["kept"] + quality["rejected"], version.counts["empty_documents"]
     equations = [
         (
             "read, scrubbed + set aside by transforms" if transformed else "read, scrubbed",
             raw["documents"],
             scrubbed["documents"] + set_aside,
         ),
-        (
-            "scrubbed, kept + rejected by quality",
-            scrubbed["documents"],
-            quality["kept"] + quality["rejected"],
-        ),
+        ("scrubbed, kept + rejected by quality", scrubbed["documents"], judged),
         ("kept by quality, kept + removed by dedup", quality["kept"], decided["kept"] + decided["removed"]),
-        ("kept by dedup, tokenized + without text", decided["kept"], documents + shards["empty_documents"]),
+        ("kept by dedup, tokenized + without text", decided["kept"], documents + without_text),
         ("tokenized, in the shards", documents, sum(shard.num_documents for shard in on_disk)),
-        (
-            "tokens counted, in the shards",
-            sum(shards[f"{split}_tokens"] for split in SPLITS),
-            sum(shard.num_tokens for shard in on_disk),
-        ),
+        ("tokens counted, in the shards", tokens, sum(shard.num_tokens for shard in on_disk)),
     ]
     message = "; ".join(
-        f"{what}: {left:,} = {right:,}" if left == right else f"{what}: {left:,} IS NOT {right:,}"
-        for what, left, right in equations
+        f"{what}: {left:,} {'=' if left == right else 'IS NOT'} {right:,}" for what, left, right in equations
     )
-    return Finding(
-        all(left == right for _, left, right in equations),
-        message,
-        {what: left for what, left, _ in equations},
-    )
+    numbers: dict[str, float | int] = {what: left for what, left, _ in equations}
+    return Finding(all(left == right for _, left, right in equations), message, numbers)
 
 
 def finite(store: Store, model: Version) -> Finding:
-    """No loss of the run is NaN or infinite but those of steps that fp16 skipped, which changed nothing."""
+    """Whether all losses of the run are finite. Steps that fp16 skipped changed nothing and do not count."""
     metrics = plan.result(store, model)["run_dir"] / "metrics.jsonl"
     found: dict[str, Any] = model.report("finite", FINITE_REPORT, lambda: _losses(metrics))
     bad = found["bad"]
-    message = (
-        f"the loss is NaN or infinite at step {', '.join(map(str, bad[:3]))}"
-        if bad
-        else f"all {found['losses']:,} losses are finite"
-    )
+    message = f"all {found['losses']:,} losses are finite"
+    if bad:
+        message = f"the loss is NaN or infinite at step {', '.join(map(str, bad[:3]))}"
     return Finding(not bad, message, {"losses": found["losses"], "not finite": len(bad)})
 
 
@@ -305,7 +285,7 @@ def _losses(metrics: Path) -> dict[str, Any]:
 
 
 def beats_bigram(store: Store, evaluation: Version) -> Finding:
-    """The model's loss on held-out text, compared with that of a bigram model of its training shards."""
+    """Compares the model's loss on held-out text with that of a bigram model of its training shards."""
     result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
     assets = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))["assets"]
     vocab_size = assets[keys.TOKENIZER]["counts"]["entries"]
@@ -318,15 +298,12 @@ def beats_bigram(store: Store, evaluation: Version) -> Finding:
     ours, theirs = evaluate_flow.read(evaluation)["loss"], nats / max(tokens, 1)
     message = f"validation loss {ours:.3f} nats per token, a bigram model's {theirs:.3f}"
     if ours >= theirs:
-        message += (
-            ": the model has learnt less than which token follows which; train on more tokens, or look "
-            "at the learning rate"
-        )
+        message += ": the model is worse than the counts. Train on more tokens, or change the learning rate"
     return Finding(ours < theirs, message, {"loss": ours, "bigram loss": theirs})
 
 
 def _bigram(shards: Version, vocab_size: int) -> dict[str, float] | None:
-    """The bigram model's loss and how many held-out tokens it predicts; None where nothing is held out.
+    """The loss of the bigram model and how many held-out tokens it predicts; None if no tokens are held out.
     Counted once for each version.
     """
     found: dict[str, float] | None = shards.report(
@@ -348,15 +325,15 @@ def _counted(version: Version, vocab_size: int) -> dict[str, float] | None:
 
 
 def _blocks(stream: TokenStream) -> Iterator[np.ndarray]:
-    """Each begins with the last token of the one before, so that no pair is lost."""
+    """Blocks of tokens. Each begins with the last token of the one before, so that no pair is lost."""
     until = min(stream.num_tokens, BIGRAM_TOKENS[TRAIN])
     for start in range(0, until, BLOCK_TOKENS):
         yield stream.window(start, min(BLOCK_TOKENS + 1, until - start))
 
 
 def loads(exported: Version) -> Finding:
-    """The exported files are read again, and the model's logits compared with what `transformers` makes of
-    them, where it is installed.
+    """Reads the exported files again and, where `transformers` is installed, compares its logits with the
+    trainer's.
     """
 
     def check() -> Any:
@@ -370,11 +347,8 @@ def loads(exported: Version) -> Finding:
         "all finite" if found["finite"] else "NOT ALL FINITE"
     )
     if found["difference"] is None:
-        return Finding(
-            found["finite"],
-            f"{message}; `transformers` is not installed, so its logits were not compared",
-            numbers,
-        )
+        message += "; `transformers` is not installed, so its logits were not compared"
+        return Finding(found["finite"], message, numbers)
     allowed = found["allowed_difference"]
     message += (
         f"; logits differ from those of `transformers` by at most {found['difference']:.2g}, the limit is "

@@ -1,1 +1,1 @@
-"""What a trained model is worth and how it is handed over: evaluation, export, model card."""
+"""Evaluation, export and model card of a trained model."""

@@ -1,4 +1,4 @@
-"""A bigram model of tokens: what a trained model must do better than."""
+"""A bigram model of tokens, which a trained model must beat."""
 
 from collections.abc import Iterable
 

@@ -1,6 +1,4 @@
-"""A finished run -> evaluation: bits per byte on all held-out text beside what compressors need for it, and
-samples.
-"""
+"""A finished run -> evaluation: bits per byte on all held-out text, those of compressors, and samples."""
 
 import bz2
 import json
@@ -37,23 +35,21 @@ class EvaluationError(PipelineError):
 def evaluate(store: Store, samples: SamplesConfig) -> Version:
     """Evaluates the final checkpoint of the run in use: `evaluation.json`."""
     model = store.current(keys.PRETRAINED_MODEL)
-    with store.making(
-        Work(keys.EVALUATION, VERSION, {"samples": samples}, {model.key: model.data_version})
-    ) as draft:
+    work = Work(keys.EVALUATION, VERSION, {"samples": samples}, {model.key: model.data_version})
+    with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
         result = train_flow.result(store, model)
         config = result["run_dir"] / "config.yaml"
         facts = _evaluated(result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
-        facts["held_out_bytes"], facts["compressors"] = compressed_bits_per_byte(
-            held_out_text(load_run_config(config))
-        )
-        return _published(draft, facts, {"held_out_bytes": facts["held_out_bytes"]})
+        size, compressors = compressed_bits_per_byte(held_out_text(load_run_config(config)))
+        facts |= {"held_out_bytes": size, "compressors": compressors}
+        return _published(draft, facts, {"held_out_bytes": size})
 
 
 def evaluate_checkpoint(store: Store, name: str) -> Version:
-    """Losses of one saved step, on the held-out text of its own run: `evaluation.json`. Raises
-    CheckpointGoneError, EvaluationError.
+    """Evaluates a checkpoint on the held-out text of its run: `evaluation.json`. Raises CheckpointGoneError
+    and EvaluationError.
     """
     checkpoint = checkpoint_path(store, name)
     weights = {"checkpoint": file_sha256(checkpoint / "manifest.json")}
@@ -71,20 +67,17 @@ def _evaluated(checkpoint: Path, config: Path, *options: str) -> dict[str, Any]:
 def _published(draft: Draft, facts: dict[str, Any], counts: dict[str, int]) -> Version:
     path = draft.path / "evaluation.json"
     write_atomically(path, json.dumps(facts, indent=1, ensure_ascii=False))
-    return draft.publish(
-        [Part(keys.EVALUATION, draft.work.fingerprint, {"evaluation": File.of(path, draft.path)}, counts)]
-    )
+    files = {"evaluation": File.of(path, draft.path)}
+    return draft.publish([Part(keys.EVALUATION, draft.work.fingerprint, files, counts)])
 
 
 def read(version: Version) -> dict[str, Any]:
-    """What an evaluation found."""
+    """The content of an evaluation."""
     return json.loads((version.path / "evaluation.json").read_text(encoding="utf-8"))
 
 
 def held_out_text(config: RunConfig) -> Iterator[bytes]:
-    """The validation documents that a run is evaluated on, decoded, shard by shard. Byte-level BPE gives back
-    every byte.
-    """
+    """The decoded validation documents of a run, shard by shard. Byte-level BPE gives back every byte."""
     tokenizer = Tokenizer.from_file(str(config.data.tokenizer / "tokenizer.json"))
     for prefix in (prefix for corpus in config.data.corpora for prefix in corpus.validation):
         shard = Shard(prefix)
@@ -93,8 +86,8 @@ def held_out_text(config: RunConfig) -> Iterator[bytes]:
 
 
 def compressed_bits_per_byte(text: Iterable[bytes]) -> tuple[int, dict[str, float]]:
-    """The bytes of `text`, end to end, and what general compressors need for each: a model that needs more
-    has learnt little.
+    """The size of `text` in bytes, and the bits per byte of general compressors on it: a model that needs
+    more has learnt little.
     """
     size = 0
     compressors: dict[str, lzma.LZMACompressor | bz2.BZ2Compressor] = {
@@ -106,15 +99,13 @@ def compressed_bits_per_byte(text: Iterable[bytes]) -> tuple[int, dict[str, floa
         size += len(piece)
         for name, compressor in compressors.items():
             compressed[name] += len(compressor.compress(piece))
-    return size, {
-        name: 8 * (compressed[name] + len(compressor.flush())) / size
-        for name, compressor in compressors.items()
-    }
+    ends = {name: len(compressor.flush()) for name, compressor in compressors.items()}
+    return size, {name: 8 * (compressed[name] + end) / size for name, end in ends.items()}
 
 
 def run_trainer(*arguments: str) -> str:
-    """Standard output of `python -m trainer ...`, of a check also when it is not passed. Raises
-    EvaluationError with the last line of its errors.
+    """The standard output of `python -m trainer ...`, also of a check that failed. Raises EvaluationError
+    with the last line of its standard error.
     """
     environment = {**os.environ, **launch.environment(None)}
     command = [sys.executable, "-m", "trainer", *arguments]
@@ -122,7 +113,7 @@ def run_trainer(*arguments: str) -> str:
         command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent
     )
     if ended.returncode not in (0, NOT_PASSED):
-        lines = ended.stderr.strip().splitlines() or ["it said nothing"]
+        lines = ended.stderr.strip().splitlines() or ["it wrote no error message"]
         raise EvaluationError(
             f"`python -m trainer {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}"
         )

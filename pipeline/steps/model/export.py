@@ -1,4 +1,4 @@
-"""A finished run -> exported_model: a directory that `transformers` opens, with its model card, pictures and
+"""A finished run -> exported_model: a directory that `transformers` opens, with model card, pictures,
 lineage.
 """
 
@@ -20,9 +20,9 @@ VERSION = "export-4"
 
 
 def export(store: Store) -> Version:
-    """Copies the Hugging Face files of the final checkpoint and writes `README.md` beside them.
+    """Copies the Hugging Face files of the final checkpoint and adds a `README.md`.
 
-    PipelineError when no stock architecture computes the model.
+    Raises PipelineError when no architecture of transformers computes the model.
     """
     model, evaluation = store.current(keys.PRETRAINED_MODEL), store.current(keys.EVALUATION)
     inputs = {model.key: model.data_version, evaluation.key: evaluation.data_version}
@@ -33,10 +33,9 @@ def export(store: Store) -> Version:
         lineage = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))
         if not_stock := ModelConfig.model_validate(lineage["training"]["config"]["model"]).not_stock:
             raise PipelineError(
-                f"{result['checkpoint']}: no architecture of transformers has "
-                f"training.model.{' and '.join(not_stock)}, so the model cannot be "
-                "exported; `python -m trainer evaluate` and `generate` read the checkpoint, a model for "
-                "others must be trained without"
+                f"{result['checkpoint']} cannot be exported: no architecture of transformers has "
+                f"training.model.{' and '.join(not_stock)}. Train without it to export, or use the "
+                "checkpoint with `python -m trainer evaluate` and `generate`"
             )
         shutil.copytree(result["checkpoint"] / "hf", draft.path, dirs_exist_ok=True)
         shutil.copy(result["run_dir"] / "loss.png", draft.path / "loss.png")
@@ -48,21 +47,14 @@ def export(store: Store) -> Version:
         (draft.path / "funnel.png").write_bytes(funnel.draw(funnel.of_lineage(lineage)))
         write_atomically(draft.path / "README.md", model_card(lineage, evaluate_flow.read(evaluation)))
         # A killed attempt may have left a hidden temporary file.
-        files = {
-            path.name: File.of(path, draft.path)
-            for path in sorted(draft.path.iterdir())
-            if path.is_file() and path.name[0] != "."
-        }
+        paths = [path for path in sorted(draft.path.glob("[!.]*")) if path.is_file()]
+        files = {path.name: File.of(path, draft.path) for path in paths}
         return draft.publish([Part(keys.EXPORTED_MODEL, draft.work.fingerprint, files)])
 
 
 def _published(lineage: dict[str, Any]) -> dict[str, Any]:
-    """A lineage without places: where things lie it tells as the recipe does, not as the trainer's settings
-    do, and on which machines not at all.
-    """
-    told = {"pretrained": lineage["recipe"]["training"]["pretrained"]}
+    """The lineage for publication: paths as written in the recipe, no absolute paths, no host names."""
+    as_written = {"pretrained": lineage["recipe"]["training"]["pretrained"]}
     recipe = {name: section for name, section in lineage["recipe"].items() if name != "launch"}
-    return lineage | {
-        "recipe": recipe,
-        "training": lineage["training"] | {"config": lineage["training"]["config"] | told},
-    }
+    training = lineage["training"]
+    return lineage | {"recipe": recipe, "training": training | {"config": training["config"] | as_written}}

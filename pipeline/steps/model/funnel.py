@@ -1,4 +1,4 @@
-"""What became of the documents and bytes of each corpus on the way from its source to tokens."""
+"""How many documents and bytes of each corpus remain after each stage, from its source to tokens."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,31 +13,24 @@ Counts = Callable[[str], Mapping[str, int]]  # of an asset, by its key
 
 
 def of_lineage(lineage: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """The funnel of what a checkpoint was made from, never of what is in use now."""
-    return funnel(
-        [corpus["name"] for corpus in lineage["recipe"]["corpora"]],
-        lambda key: lineage["assets"][key]["counts"],
-    )
+    """The funnel of the versions that a checkpoint was made from, not of those in use now."""
+    corpora = [corpus["name"] for corpus in lineage["recipe"]["corpora"]]
+    return funnel(corpora, lambda key: lineage["assets"][key]["counts"])
 
 
 def funnel(corpora: Sequence[str], counts: Counts) -> dict[str, dict[str, int]]:
-    """For each corpus its documents after each stage, bytes of text and tokens, named as in DOCUMENTS, BYTES
-    and TOKENS.
+    """For each corpus its documents and bytes of text after each stage and its tokens, named as in DOCUMENTS,
+    BYTES and TOKENS.
     """
     table = {}
     for name in corpora:
         raw, scrubbed, quality = (counts(stage(name)) for stage in (keys.raw, keys.scrubbed, keys.quality))
         shards = counts(keys.token_shards(name))
-        documents = (
-            raw["documents"],
-            quality["kept"],
-            shards["train_documents"] + shards["validation_documents"],
+        left, size = (
+            sum(shards[f"{split}_{what}"] for split in keys.SPLITS) for what in ("documents", "text_bytes")
         )
-        text = (
-            raw["text_bytes"],
-            scrubbed["text_bytes"],
-            shards["train_text_bytes"] + shards["validation_text_bytes"],
-        )
+        documents = (raw["documents"], quality["kept"], left)
+        text = (raw["text_bytes"], scrubbed["text_bytes"], size)
         tokens = (shards["train_tokens"], shards["validation_tokens"])
         table[name] = dict(zip(DOCUMENTS + BYTES + TOKENS, documents + text + tokens, strict=True))
     return table
@@ -65,12 +58,7 @@ def _stacked(
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
     for stage, end in enumerate(ends):
         share = end / ends[0] if ends[0] else 0.0
-        axes.text(
-            end,
-            stage,
-            f" {end:,.0f}  {share:.0%}" if unit == 1 else f" {end:,.2f}  {share:.0%}",
-            va="center",
-            fontsize=8,
-        )
+        number = f"{end:,.0f}" if unit == 1 else f"{end:,.2f}"
+        axes.text(end, stage, f" {number}  {share:.0%}", va="center", fontsize=8)
     axes.invert_yaxis()
     axes.set(title=title, xlim=(0, 1.3 * max(ends[0], 1e-9)))

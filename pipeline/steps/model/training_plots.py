@@ -1,4 +1,4 @@
-"""What a training run did beside its loss: validation by corpus, learning rate, throughput, gradients."""
+"""Plots of a training run: validation loss by corpus, learning rate, throughput, gradient norm."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,9 +23,8 @@ def draw(found: Sequence[Mapping[str, Any]]) -> bytes:
         (speeds, "tokens_per_second", "tokens per second"),
         (gradients, "grad_norm", "gradient norm before clipping"),
     ):
-        axes.plot(
-            _millions(train), [record[field] for record in train], color=figures.COLOURS[0], linewidth=1
-        )
+        values = [record[field] for record in train]
+        axes.plot(_millions(train), values, color=figures.COLOURS[0], linewidth=1)
         axes.set(title=title, ylim=(0, None))
     for axes in drawing.axes:
         axes.grid(alpha=0.25)
