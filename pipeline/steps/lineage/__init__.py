@@ -1,1 +1,1 @@
-"""Where a checkpoint comes from, which checkpoints saw a document, and how to make one again."""
+"""What a checkpoint was made from, which checkpoints saw a document, and how to reproduce a checkpoint."""

@@ -1,4 +1,4 @@
-"""Asked of the store: what a checkpoint was made from, and which checkpoints saw a corpus."""
+"""Looks up what a checkpoint was made from, and which checkpoints saw a corpus."""
 
 import json
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from trainer.data.order import sample_order
 
 
 class LineageError(PipelineError):
-    """What was asked for is not there; the message says what is."""
+    """The checkpoint, corpus or document does not exist; the message says which ones do."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A saved step and its lineage. `saved`: whether it is still on disk; of others the run's own record is
-    all there is.
+    """A step of a run and its lineage. `saved`: whether the checkpoint is on disk; otherwise the lineage
+    follows from the configuration of the run.
     """
 
     run: Path
@@ -45,28 +45,27 @@ class Checkpoint:
 
     @property
     def corpus_tokens(self) -> dict[str, int]:
-        """How many tokens of each corpus were trained on until then."""
+        """How many tokens of each corpus the run had trained on by this step."""
         tokens: dict[str, int] = self.lineage["training"]["corpus_tokens"]
         return tokens
 
     @property
     def libraries(self) -> dict[str, str]:
-        """The versions that trained it; none of a step whose weights were deleted, since they may have
-        changed on the way.
+        """The versions that trained it. Empty if the checkpoint was deleted, since they may have changed
+        during the run.
         """
         libraries: dict[str, str] = self.lineage["training"].get("libraries", {})
         return libraries
 
     def epochs(self, corpus: str) -> float:
-        """How often the training tokens of a corpus were seen until then."""
-        return self.corpus_tokens.get(corpus, 0) / max(
-            self.lineage["assets"][keys.token_shards(corpus)]["counts"]["train_tokens"], 1
-        )
+        """How often the run had seen the training tokens of a corpus by this step."""
+        counts = self.lineage["assets"][keys.token_shards(corpus)]["counts"]
+        return self.corpus_tokens.get(corpus, 0) / max(counts["train_tokens"], 1)
 
 
 def checkpoint(store: Store, named: str) -> Checkpoint:
-    """By its path, or by its name in the UI (`<run>-<step>`, also `<run>/<step>`); the run's first digits do.
-    Raises LineageError.
+    """Finds a checkpoint by its path or its name in the UI (`<run>-<step>`, also `<run>/<step>`); the first
+    digits of the run are enough. Raises LineageError.
     """
     path = Path(named)
     if (path / "lineage.json").is_file():
@@ -83,9 +82,9 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
             f"{named!r} is not a checkpoint: give its directory, or its name in the UI. The newest: {newest}"
         )
     directory = runs[0] / "checkpoints" / f"step-{int(step):08d}"
-    return (
-        read(directory) if (directory / "lineage.json").is_file() else planned(run_config(runs[0]), int(step))
-    )
+    if (directory / "lineage.json").is_file():
+        return read(directory)
+    return planned(run_config(runs[0]), int(step))
 
 
 def read(path: Path) -> Checkpoint:
@@ -95,14 +94,14 @@ def read(path: Path) -> Checkpoint:
 
 
 def checkpoints(store: Store) -> Iterator[Checkpoint]:
-    """All on disk, run by run, each run's from the first step to the last."""
+    """All checkpoints on disk, run by run, each run's from the first step to the last."""
     for run in _runs(store):
         yield from map(read, _saved(run))
 
 
 def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Checkpoint]:
-    """Those trained on a corpus, at a version if given: the first digits of a data version of any of its
-    stages, or of its source's revision.
+    """The checkpoints on disk that were trained on a corpus, optionally on a version of it: the first digits
+    of the data version of any of its stages, or of the revision of its source.
     """
     found: list[Checkpoint] = []
     known: set[str] = set()
@@ -119,7 +118,9 @@ def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Chec
 
 
 def versions_of(one: Checkpoint, corpus: str) -> list[str]:
-    """What a corpus was: the data version of each of its stages, what its source held and its revision."""
+    """The versions of a corpus: the data version of each of its stages, and the version and revision of its
+    source.
+    """
     assets = one.lineage["assets"]
     stages = [key for key in assets if keys.is_of_corpus(key, corpus) or key == keys.token_shards(corpus)]
     source = assets[keys.raw(corpus)].get("inputs", {})
@@ -141,8 +142,8 @@ def _runs(store: Store) -> list[Path]:
 
 
 def planned(config: RunConfig, step: int) -> Checkpoint:
-    """A step of a run, whether or not it is on disk: what it is made from follows from the run's
-    configuration. Raises LineageError.
+    """A step of a run, also if it is not on disk: its lineage follows from the configuration of the run.
+    Raises LineageError.
     """
     training = config.training
     if not 0 < step <= training.steps:

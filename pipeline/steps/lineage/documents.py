@@ -1,8 +1,8 @@
-"""Asked of the store: what became of a document, and which checkpoints were trained on it.
+"""Finds out what happened to a document, and which checkpoints were trained on it.
 
-Exact, down to the window: the document's place in the shards follows from the tables of its part, and whether
-the order of samples had come to a window by some step is worked out backwards from the window. Of a run that
-was told to go on with another order, it is the last order's answer.
+Exact, down to the window: the place of the document in the shards follows from the tables of its part, and
+the inverse of the order of samples gives the steps at which a window was trained on. If a run was resumed
+with another order of samples, the answer is that of the last order.
 """
 
 import json
@@ -30,8 +30,8 @@ from trainer.data.shards import Shard
 
 @dataclass(frozen=True)
 class Place:
-    """Where a document ended up: why it was not kept, or in which shard as which document, and its tokens in
-    the corpus' stream of that split.
+    """Where a document is: why it was not kept, or its shard, its number there, and its tokens in the stream
+    of the corpus in that split.
     """
 
     corpus: str
@@ -45,8 +45,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Seen:
-    """How many of the `windows` that hold some of a document a checkpoint was trained on, and how often all
-    together.
+    """Of the `windows` that hold tokens of a document, how many a checkpoint was trained on (`seen`), and how
+    often in total (`times`).
     """
 
     checkpoint: Checkpoint
@@ -133,26 +133,24 @@ def _file(version: Version, part: str, table: str) -> Path:
 
 
 def _rejected(tables: list[Path], document: str) -> str | None:
-    """Why it was not kept."""
+    """Why the document was not kept."""
     verdicts, decisions = tables
     same = pc.field("id") == document
     (verdict,) = pq.read_table(verdicts, filters=same).to_pylist()
     if not verdict["keep"]:
         return f"rejected by quality: {verdict['rule']}"
-    (decision,) = pq.read_table(
-        decisions, columns=["keep", "reason", "duplicate_of"], filters=same
-    ).to_pylist()
-    return (
-        None
-        if decision["keep"]
-        else f"removed by dedup: {decision['reason']}, for {decision['duplicate_of']}"
-    )
+    (decision,) = pq.read_table(decisions, filters=same).to_pylist()
+    if decision["keep"]:
+        return None
+    return f"removed by dedup: {decision['reason']}, for {decision['duplicate_of']}"
 
 
 def _in_shards(
     corpus: str, documents: Path, tables: list[Path], shards: Version, part: str, document: str
 ) -> Place:
-    """Shards hold what is kept, in the order of the part, each split's apart."""
+    """The place of a kept document: the shards of each split hold the kept documents in the order of the
+    part.
+    """
     fraction = shards.manifest["params"]["validation_fraction"]
     validates = held_out(pa.array([document]), fraction)[0]
     split, empty = VALIDATION if validates else TRAIN, _empty(_file(shards, part, "shards"))

@@ -1,6 +1,4 @@
-"""What a checkpoint carries about where it comes from: recipe, code, libraries, and every stage of every
-corpus.
-"""
+"""The lineage that a checkpoint carries: recipe, code, libraries, and every stage of every corpus."""
 
 import subprocess
 from pathlib import Path
@@ -17,8 +15,8 @@ ROOT = Path(__file__).parents[3]
 def of_recipe(store: Store, recipe: Recipe) -> dict[str, Any]:
     """Recipe, code, and the version, parameters and counts of every stage of every corpus.
 
-    Raises StaleError when what is in use was not made from what is in use before it, since that would not be
-    true.
+    Raises StaleError when the versions in use were not made from each other, since the lineage would be
+    wrong.
     """
     made = [key for name in recipe.corpus_names for key in recipe.made_before_dedup(name)]
     if recipe.decontamination is not None:
@@ -42,8 +40,8 @@ def _asset(store: Store, version: Version) -> dict[str, Any]:
         "code_version": manifest["code_version"],
         "path": str(version.path.relative_to(store.root)),
         "finished": manifest["finished"],
-        # Where a source lay is told as the recipe tells it: a lineage goes into the model card, and may be
-        # published.
+        # A lineage may be published with the model, so it has the path of a source only as the recipe writes
+        # it.
         "params": {name: value for name, value in manifest["params"].items() if name != "source"},
         # Of shards, also the decisions on each part: as many as there are parts, and all in the fingerprint.
         "inputs": {

@@ -1,4 +1,4 @@
-"""What a corpus's source holds now, beside what its token shards were made from."""
+"""Compares what the source of a corpus holds now with what its token shards were made from."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -12,7 +12,7 @@ from pipeline.store.versions import Store
 
 
 class State(Enum):
-    """How a corpus stands."""
+    """The state of a corpus."""
 
     NEW = auto()  # never taken to token shards
     UP_TO_DATE = auto()
