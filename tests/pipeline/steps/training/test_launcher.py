@@ -22,7 +22,8 @@ from pipeline.steps.training.process_group import TrainerKilledError
         ({"kind": "torchrun", "command": ["srun"]}, "command is for kind: command; set the kind"),
         (
             {"kind": "command", "command": ["srun"], "nproc_per_node": 8},
-            "nproc_per_node 8 has no effect with kind: command; give torchrun --nproc-per-node in command",
+            "nproc_per_node 8 has no effect with kind: command; give torchrun --nproc-per-node in the "
+            "command",
         ),
         (
             {"kind": "torchrun", "hosts": ["a", "b"]},
