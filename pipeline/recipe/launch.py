@@ -28,13 +28,16 @@ class LaunchParams(Params):
     @model_validator(mode="before")
     @classmethod
     def _hosts_became_a_command(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "hosts" in values:
+        if not isinstance(values, dict) or "hosts" not in values:
+            return values
+        if values["hosts"]:
             raise ValueError(
                 "hosts is no longer supported: start torchrun on the machines with a command, for example "
                 "{kind: command, command: [srun, --nodes=2, --ntasks-per-node=1, torchrun, ...]}; "
                 "docs/nodes.md has the full command"
             )
-        return values
+        # a recipe that an earlier version pinned has the default, an empty list
+        return {key: value for key, value in values.items() if key != "hosts"}
 
     @model_validator(mode="after")
     def _kind_has_what_it_needs(self) -> Self:

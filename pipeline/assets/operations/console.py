@@ -25,8 +25,10 @@ def explain_on_exit() -> None:
     usual = sys.excepthook
 
     def explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if isinstance(error, PipelineError | dg.DagsterInvalidConfigError):
-            print(f"error: {error}", file=sys.stderr)
+        # Dagster wraps what the overrides of a run raise
+        cause = error.user_exception if isinstance(error, dg.DagsterUserCodeExecutionError) else error
+        if isinstance(cause, PipelineError | dg.DagsterInvalidConfigError):
+            print(f"error: {cause}", file=sys.stderr)
         else:
             usual(kind, error, trace)
 

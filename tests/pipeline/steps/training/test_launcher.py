@@ -36,6 +36,13 @@ def test_a_launch_that_cannot_work_is_refused_with_what_to_write(settings: dict[
         LaunchParams.model_validate(settings)
 
 
+def test_the_empty_list_of_hosts_in_a_recipe_pinned_earlier_says_nothing() -> None:
+    assert (
+        LaunchParams.model_validate({"kind": "subprocess", "hosts": [], "nproc_per_node": 1})
+        == LaunchParams()
+    )
+
+
 def test_a_program_that_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None:
     started = Launcher(LaunchParams(kind="command", command=("no-such-srun", "torchrun")), None)
     with pytest.raises(
