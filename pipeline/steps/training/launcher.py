@@ -38,8 +38,8 @@ class Launcher:
         this process. `poll` is called repeatedly and stops training by returning False. However this ends,
         the process group of the trainer is gone afterwards.
 
-        Raises LaunchError when the program of the recipe's command is missing, and TrainerKilledError when a
-        signal that this process did not send ended the trainer.
+        Raises LaunchError when the program of the recipe's command is missing, StartError when it cannot be
+        run, and TrainerKilledError when a signal that this process did not send ended the trainer.
         """
         status = run_group(self._command(config), {**self._environment(), **variables}, poll, errors)
         if status < 0:

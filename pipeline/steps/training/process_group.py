@@ -20,6 +20,10 @@ class RetriableError(PipelineError):
     """The trainer ended early through no mistake of the user: another attempt may succeed."""
 
 
+class StartError(PipelineError):
+    """The system cannot run the command."""
+
+
 class TrainerKilledError(RetriableError):
     """Something else ended the trainer."""
 
@@ -35,15 +39,23 @@ def run_group(
 
     The command's standard error goes to `errors`, else to that of this process. However this ends (an
     exception, Ctrl-C, `poll`), the entire group is gone afterwards: SIGTERM, a grace period, SIGKILL.
+
+    Raises StartError when the system cannot run the command.
     """
-    process = subprocess.Popen(
-        command,
-        env=dict(environment),
-        start_new_session=True,
-        preexec_fn=stop_with_parent,
-        stdin=subprocess.DEVNULL,
-        stderr=errors,
-    )
+    try:
+        process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            start_new_session=True,
+            preexec_fn=stop_with_parent,
+            stdin=subprocess.DEVNULL,
+            stderr=errors,
+        )
+    except OSError as error:
+        raise StartError(
+            f"{command[0]!r} cannot be started: {error.strerror}. A script needs a first line such as "
+            "`#!/bin/bash`, which names a program of this machine"
+        ) from error
     try:
         while process.poll() is None:
             if not poll():

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from pipeline.recipe.launch import LaunchParams
 from pipeline.steps.training.launcher import Launcher, LaunchError
-from pipeline.steps.training.process_group import TrainerKilledError
+from pipeline.steps.training.process_group import StartError, TrainerKilledError
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,16 @@ def test_a_program_that_is_missing_is_named_before_anything_starts(tmp_path: Pat
     with pytest.raises(
         LaunchError, match=r"launch\.command: 'no-such-srun' is not a program on this machine"
     ):
+        started.run(tmp_path / "config.yaml", {}, lambda: True)
+
+
+@pytest.mark.parametrize("first_line", ["", "#!/no/such/shell\n"])
+def test_a_script_that_the_system_cannot_run_says_what_it_needs(tmp_path: Path, first_line: str) -> None:
+    script = tmp_path / "start"
+    script.write_text(f'{first_line}exec python "$@"\n')
+    script.chmod(0o755)
+    started = Launcher(LaunchParams(kind="command", command=(str(script),)), None)
+    with pytest.raises(StartError, match=r"start' cannot be started: .*A script needs a first line such as"):
         started.run(tmp_path / "config.yaml", {}, lambda: True)
 
 
