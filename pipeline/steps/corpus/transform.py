@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.plugins.calling import FAILURES_SCHEMA, failures_table
+from pipeline.plugins.loading import PluginError
 from pipeline.plugins.settings import TransformParams
 from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.steps.corpus.failures import SLOWER, FailureLimits
@@ -37,6 +38,11 @@ def transform(store: Store, engine: Engine, corpus: str, entries: Sequence[Trans
     tasks = part_tasks(work, [(raw, "documents")])
     version = derive(store, engine, work, tasks, step.write_part, limits.watch, slower=SLOWER)
     limits.check(version.parts, version.path)
+    if not version.counts["documents"]:
+        raise PluginError(
+            f"the transforms failed on every document of corpus {corpus!r}: correct the code and raise its "
+            "`version`"
+        )
     return version
 
 

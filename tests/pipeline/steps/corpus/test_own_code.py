@@ -282,6 +282,14 @@ def test_transforms_come_before_scrubbing_and_leave_out_what_they_fail_on(store:
     assert text.upper() == text
 
 
+def test_transforms_that_fail_on_every_document_are_an_error_whatever_is_allowed(store: Store) -> None:
+    shout = TransformParams(
+        python="own:shout", version="1", params={"fails_on": list(range(30))}, max_failed_share=1
+    )
+    with pytest.raises(PluginError, match="the transforms failed on every document of corpus 'notes'"):
+        transform(store, ENGINE, "notes", [shout])
+
+
 def test_a_transform_of_other_corpora_changes_nothing_here(store: Store) -> None:
     elsewhere = TransformParams(python="own:shout", version="1", corpora=("other",))
     version = transform(store, ENGINE, "notes", [elsewhere, TransformParams(python="own:same", version="1")])
