@@ -32,6 +32,7 @@ def model_card(lineage: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str
     model = ModelConfig.model_validate(training["model"])
     vocab_size = lineage["assets"][keys.TOKENIZER]["counts"]["entries"]
     prompts = training["samples"]["prompts"]
+    apart = _but_transforms(recipe)
     prompt = (recipe["tokenizer"]["begin_of_text"] or "") + (prompts[0] if prompts else "")
     return f"""---
 {_front_matter(recipe)}---
@@ -60,7 +61,7 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=60)[0]))
 ![Documents and bytes after each stage](funnel.png)
 
 E-mail addresses, telephone and card numbers, IP addresses, keys and other personal data were replaced by
-placeholders before anything else saw the text. Documents of low quality and duplicates, exact and near
+placeholders before anything else saw the text{apart}. Documents of low quality and duplicates, exact and near
 (Jaccard similarity of {recipe["dedup"]["threshold"]:g} or more), were left out.
 
 ## Training
@@ -96,6 +97,12 @@ The rules that look for personal data miss some. Nothing but held-out loss was m
 Made with Groundwork, {_code(lineage["git_commit"])}, with {_libraries(done["libraries"])}.
 `lineage.json` holds the recipe, and the version, parameters and counts of every stage of every corpus.
 """
+
+
+def _but_transforms(recipe: Mapping[str, Any]) -> str:
+    """What the author's own code read before personal data were replaced."""
+    names = ", ".join(entry["name"] for entry in recipe.get("transforms", ()))
+    return f", except the author's own transforms ({names}), which ran first" if names else ""
 
 
 def _front_matter(recipe: Mapping[str, Any]) -> str:

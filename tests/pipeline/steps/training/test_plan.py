@@ -212,6 +212,11 @@ def test_a_model_card_describes_the_documents_that_the_model_was_made_from(
     assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "text-generation"
     assert 'tokenizer("[BOT]Say \\"", return_tensors="pt")' in card
     assert str(tmp_path) not in json.dumps(lineage)
+    assert "before anything else saw the text. Documents" in card
+    lineage["recipe"]["transforms"] = [{"name": "strip"}]
+    assert "saw the text, except the author's own transforms (strip), which ran first. " in model_card(
+        lineage, evaluation
+    )
 
 
 def test_a_model_card_tells_the_stages_and_the_steps_of_all_of_them(store: Store) -> None:
