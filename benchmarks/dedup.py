@@ -21,7 +21,7 @@ from harness.sidebyside import Contender, Report, importable, measure, record, s
 from peers import dedup as peers
 
 from pipeline.stages.dedup import signatures
-from pipeline.steps.dedup.dedup import deduplicate as dedup_flow
+from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store.engine import LocalEngine
 from pipeline.store.versions import Store
 
@@ -68,7 +68,7 @@ def flow(store: Store, engine: LocalEngine) -> Callable[[], object]:
     def run() -> None:
         for key in ("corpora/text/signatures", "dedup", "dedup_evidence"):
             shutil.rmtree(store.root / key, ignore_errors=True)
-        dedup_flow(store, engine, ["text"], peers.PARAMS)
+        deduplicate(store, engine, ["text"], peers.PARAMS)
 
     return run
 

@@ -20,7 +20,7 @@ from harness.stored import CORPUS, stored
 from peers.pii import presidio
 
 from pipeline.stages.pii import PiiKind, PiiParams, scrub
-from pipeline.steps.corpus.scrub import scrub as scrub_flow
+from pipeline.steps.corpus.scrub import scrub as scrub_step
 from pipeline.store.engine import LocalEngine
 from pipeline.store.versions import Store
 
@@ -71,7 +71,7 @@ def share_of_ours(share: int, shares: int) -> Callable[[], int]:
 
 
 def scrub_again(root: Path) -> None:
-    scrub_flow(Store(root), LocalEngine(1), CORPUS, PiiParams(kinds=tuple(PiiKind)[::-1]))
+    scrub_step(Store(root), LocalEngine(1), CORPUS, PiiParams(kinds=tuple(PiiKind)[::-1]))
 
 
 def main() -> None:

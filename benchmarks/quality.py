@@ -21,7 +21,7 @@ from harness.stored import CORPUS, stored
 
 from pipeline.stages.quality import PROFILES, QualityParams, judge
 from pipeline.stages.quality import measure as signals_of
-from pipeline.steps.corpus.quality import judge as judge_flow
+from pipeline.steps.corpus.quality import judge as judge_step
 from pipeline.store.engine import LocalEngine
 from pipeline.store.versions import Store
 
@@ -110,7 +110,7 @@ def agreement(mine: Verdicts, theirs: Verdicts) -> dict[str, float]:
 
 
 def judge_stored(root: Path) -> None:
-    judge_flow(Store(root), LocalEngine(1), CORPUS, QualityParams())
+    judge_step(Store(root), LocalEngine(1), CORPUS, QualityParams())
 
 
 def main() -> None:

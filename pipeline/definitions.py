@@ -5,17 +5,21 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_asset, new_checkpoint_sensor
+from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_asset
 from pipeline.assets.checkpoints import checkpoint_spec
 from pipeline.assets.corpora import corpus_assets
 from pipeline.assets.decontamination import decontamination_assets
 from pipeline.assets.dedup import dedup_asset
 from pipeline.assets.evaluation import evaluation_asset
 from pipeline.assets.exported_model import exported_model_asset
-from pipeline.assets.operations.alerts import failure_sensor
 from pipeline.assets.operations.console import console, explain_on_exit
 from pipeline.assets.operations.resources import PipelineResources, launchpad
-from pipeline.assets.operations.sensors import corpora_changed_sensor, nightly_schedule
+from pipeline.assets.operations.sensors import (
+    corpora_changed_sensor,
+    failure_sensor,
+    new_checkpoint_sensor,
+    nightly_schedule,
+)
 from pipeline.assets.pretrained_model import pretrained_model_asset
 from pipeline.assets.sources import source_asset
 from pipeline.assets.token_shards import token_shards_asset

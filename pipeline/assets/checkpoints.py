@@ -9,7 +9,7 @@ import dagster as dg
 from pipeline.assets.metadata import asset_key
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
-from pipeline.steps.training import plan as train_flow
+from pipeline.steps.training import plan
 from pipeline.store import keys
 
 CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")
@@ -25,7 +25,7 @@ def checkpoint_spec(recipe: Recipe) -> dg.AssetSpec:
         partitions_def=CHECKPOINTS,
         group_name="model",
         kinds={"pytorch"},
-        code_version=train_flow.VERSION,
+        code_version=plan.VERSION,
         description="One entry for each saved step of each training run, with its scores, its text samples "
         "and the data that it was trained on.",
     )
@@ -33,7 +33,7 @@ def checkpoint_spec(recipe: Recipe) -> dg.AssetSpec:
 
 def record(
     context: dg.AssetExecutionContext,
-    run: train_flow.Run,
+    run: plan.Run,
     message: Mapping[str, Any],
     samples: Sequence[Mapping[str, Any]],
 ) -> None:
@@ -66,14 +66,14 @@ def record(
             metadata=metadata,
             tags={
                 "dagster/data_version": message["data_version"],
-                "dagster/code_version": train_flow.VERSION,
+                "dagster/code_version": plan.VERSION,
                 **upstream,
             },
         )
     )
 
 
-def _as_saved(run: train_flow.Run, message: Mapping[str, Any]) -> Checkpoint:
+def _as_saved(run: plan.Run, message: Mapping[str, Any]) -> Checkpoint:
     """The checkpoint with its own lineage, or with the planned lineage if it has been deleted meanwhile."""
     path = Path(message["path"])
     return read(path) if (path / "lineage.json").is_file() else planned(run.config, message["step"])

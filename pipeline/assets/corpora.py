@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from pipeline.assets import checks
+from pipeline.assets import check_results
 from pipeline.assets.metadata import asset_key, breakdown, chart, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Corpus, Recipe
 from pipeline.stages import pii, quality
-from pipeline.steps.corpus import ingest as raw_flow
-from pipeline.steps.corpus import quality as quality_flow
-from pipeline.steps.corpus import scrub as scrub_flow
-from pipeline.steps.corpus import transform as transform_flow
+from pipeline.steps.corpus import ingest, scrub, transform
+from pipeline.steps.corpus import quality as quality_step
 from pipeline.store import keys
 
 
@@ -30,15 +28,15 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
         deps=[asset_key(keys.source(corpus.name))],
         group_name=corpus.name,
         kinds={corpus.source.kind, "parquet"},
-        code_version=raw_flow.VERSION,
-        check_specs=checks.specs(keys.raw(corpus.name)),
+        code_version=ingest.VERSION,
+        check_specs=check_results.specs(keys.raw(corpus.name)),
         description=f"The documents of `{corpus.name}` as its source delivers them. Rows that cannot be read "
         "are set aside with their reason.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe = workshop.recipe
-        version = raw_flow.collect(
+        version = ingest.collect(
             workshop.store,
             workshop.engine,
             corpus.name,
@@ -50,7 +48,7 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
             "set aside": counts["set_aside"],
             "set aside by reason": breakdown(counts, "set_aside", "reason"),
         }
-        return materialized(version, facts, checks.results(workshop, version))
+        return materialized(version, facts, check_results.results(workshop, version))
 
     return _asset
 
@@ -61,14 +59,14 @@ def _transformed(corpus: Corpus) -> dg.AssetsDefinition:
         deps=[asset_key(keys.raw(corpus.name))],
         group_name=corpus.name,
         kinds={"python", "parquet"},
-        code_version=transform_flow.VERSION,
+        code_version=transform.VERSION,
         description="The documents after the recipe's `transforms`. Documents on which a transform raised an "
         "exception are left out and listed in the table `failures`.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe = workshop.recipe
-        version = transform_flow.transform(workshop.store, workshop.engine, corpus.name, recipe.transforms)
+        version = transform.transform(workshop.store, workshop.engine, corpus.name, recipe.transforms)
         counts = version.counts
         facts = {
             "changed": counts["changed"],
@@ -88,7 +86,7 @@ def _scrubbed(corpus: Corpus, read_from: str) -> dg.AssetsDefinition:
         group_name=corpus.name,
         kinds={"numba", "parquet"},
         code_version=pii.VERSION,
-        check_specs=checks.specs(keys.scrubbed(corpus.name)),
+        check_specs=check_results.specs(keys.scrubbed(corpus.name)),
         description="The documents with personal data replaced by typed placeholders. The table `spans` "
         "records the place of each replacement, never the value.",
     )
@@ -96,7 +94,7 @@ def _scrubbed(corpus: Corpus, read_from: str) -> dg.AssetsDefinition:
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe = workshop.recipe
         transformed = recipe.is_transformed(corpus.name)
-        version = scrub_flow.scrub(workshop.store, workshop.engine, corpus.name, recipe.scrub, transformed)
+        version = scrub.scrub(workshop.store, workshop.engine, corpus.name, recipe.scrub, transformed)
         counts = version.counts
         facts = {
             "spans": counts["spans"],
@@ -104,7 +102,7 @@ def _scrubbed(corpus: Corpus, read_from: str) -> dg.AssetsDefinition:
             "PII by kind": breakdown(counts, "spans", "kind"),
             **chart(version, "spans", "Personal data by kind"),
         }
-        return materialized(version, facts, checks.results(workshop, version))
+        return materialized(version, facts, check_results.results(workshop, version))
 
     return _asset
 
@@ -116,15 +114,15 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
         group_name=corpus.name,
         kinds={"numba", "parquet"},
         code_version=quality.VERSION,
-        check_specs=checks.specs(keys.quality(corpus.name)),
+        check_specs=check_results.specs(keys.quality(corpus.name)),
         description="The Gopher, C4, FineWeb and plain signals of each document, and its verdict with the "
         "first rule that it fails.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
-        version = quality_flow.judge(workshop.store, workshop.engine, corpus.name, workshop.recipe.quality)
+        version = quality_step.judge(workshop.store, workshop.engine, corpus.name, workshop.recipe.quality)
         counts = version.counts
-        reasons = quality_flow.reasons(version)
+        reasons = quality_step.reasons(version)
         facts = {
             "kept": counts["kept"],
             "rejected": counts["rejected"],
@@ -134,12 +132,12 @@ def _quality(corpus: Corpus) -> dg.AssetsDefinition:
         }
         if workshop.recipe.quality.languages is not None:
             facts["languages"] = breakdown(counts, "languages", "language")
-        return materialized(version, facts, checks.results(workshop, version))
+        return materialized(version, facts, check_results.results(workshop, version))
 
     return _asset
 
 
-def reasons_table(by_corpus: Mapping[str, Sequence[quality_flow.Reason]]) -> dg.TableMetadataValue:
+def reasons_table(by_corpus: Mapping[str, Sequence[quality_step.Reason]]) -> dg.TableMetadataValue:
     """Kept and rejected documents by corpus and rule, with example ids. `python -m pipeline inspect RULE`
     shows the documents.
     """

@@ -6,7 +6,7 @@ from pipeline.assets.metadata import asset_key, breakdown, materialized, user_er
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import decontamination
-from pipeline.steps.corpus import decontamination as decontamination_flow
+from pipeline.steps.corpus import decontamination as decontamination_step
 from pipeline.store import keys
 
 
@@ -20,7 +20,7 @@ def decontamination_assets(recipe: Recipe) -> list[dg.AssetsDefinition]:
     ]
 
 
-def _ngrams(params: decontamination_flow.Decontamination) -> dg.AssetsDefinition:
+def _ngrams(params: decontamination_step.Decontamination) -> dg.AssetsDefinition:
     @dg.asset(
         key=keys.EVALUATION_NGRAMS,
         group_name="mixture",
@@ -31,7 +31,7 @@ def _ngrams(params: decontamination_flow.Decontamination) -> dg.AssetsDefinition
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe = workshop.recipe
-        version = decontamination_flow.index(
+        version = decontamination_step.index(
             workshop.store,
             workshop.engine,
             recipe.decontamination or params,
@@ -45,7 +45,7 @@ def _ngrams(params: decontamination_flow.Decontamination) -> dg.AssetsDefinition
     return _asset
 
 
-def _contamination(params: decontamination_flow.Decontamination, corpus: str) -> dg.AssetsDefinition:
+def _contamination(params: decontamination_step.Decontamination, corpus: str) -> dg.AssetsDefinition:
     @dg.asset(
         key=asset_key(keys.contamination(corpus)),
         deps=[keys.EVALUATION_NGRAMS, *map(asset_key, keys.judged(corpus))],
@@ -58,11 +58,11 @@ def _contamination(params: decontamination_flow.Decontamination, corpus: str) ->
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         settings = workshop.recipe.decontamination or params
-        version = decontamination_flow.find(workshop.store, workshop.engine, corpus, settings)
+        version = decontamination_step.find(workshop.store, workshop.engine, corpus, settings)
         facts = {
-            "contaminated": version.counts[decontamination_flow.REASON],
+            "contaminated": version.counts[decontamination_step.REASON],
             "action": settings.action,
-            "contaminated by set": breakdown(version.counts, decontamination_flow.REASON, "set"),
+            "contaminated by set": breakdown(version.counts, decontamination_step.REASON, "set"),
         }
         return materialized(version, facts)
 

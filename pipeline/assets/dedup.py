@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.assets import checks
+from pipeline.assets import check_results
 from pipeline.assets.corpora import reasons_table
 from pipeline.assets.metadata import asset_key, breakdown, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
@@ -13,7 +13,7 @@ from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
 from pipeline.stages import dedup
 from pipeline.steps.corpus.quality import reasons
-from pipeline.steps.dedup import dedup as dedup_flow
+from pipeline.steps.dedup import dedup as dedup_step
 from pipeline.store import keys
 from pipeline.store.versions import Store, Version
 
@@ -29,7 +29,7 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
         group_name="mixture",
         kinds={"numba", "parquet"},
         code_version=dedup.VERSION,
-        check_specs=checks.specs(keys.DEDUP),
+        check_specs=check_results.specs(keys.DEDUP),
         description="Exact and near duplicates across all corpora. MinHash-LSH finds candidates; a document "
         "is removed only after its exact Jaccard similarity was computed.",
     )
@@ -37,7 +37,7 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe, store = workshop.recipe, workshop.store
         corpora = recipe.corpus_names
-        version = dedup_flow.deduplicate(
+        version = dedup_step.deduplicate(
             store, workshop.engine, corpora, recipe.dedup, recipe.removes_contaminated
         )
         verdicts = {name: reasons(store.current(keys.quality(name))) for name in corpora}
@@ -49,7 +49,7 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
             **_reusable(store, version, corpora),
             **_pictures(store, version, corpora),
         }
-        return materialized(version, facts, checks.results(workshop, version))
+        return materialized(version, facts, check_results.results(workshop, version))
 
     return _asset
 

@@ -2,11 +2,11 @@
 
 import dagster as dg
 
-from pipeline.assets import checks
+from pipeline.assets import check_results
 from pipeline.assets.metadata import materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports.images import encoded
-from pipeline.steps.model import export as export_flow
+from pipeline.steps.model import export
 from pipeline.store import keys
 
 
@@ -18,19 +18,19 @@ def exported_model_asset() -> dg.AssetsDefinition:
         deps=["pretrained_model", "evaluation"],
         group_name="model",
         kinds={"huggingface"},
-        code_version=export_flow.VERSION,
-        check_specs=checks.specs(keys.EXPORTED_MODEL),
+        code_version=export.VERSION,
+        check_specs=check_results.specs(keys.EXPORTED_MODEL),
         description="The final checkpoint as files that `transformers` loads, with a model card and its "
         "lineage.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
-        version = export_flow.export(workshop.store)
+        version = export.export(workshop.store)
         card = (version.path / "README.md").read_text(encoding="utf-8")
         for picture in version.path.glob("*.png"):
             card = card.replace(f"]({picture.name})", f"](data:image/png;base64,{encoded(picture)})")
         return materialized(
-            version, {"model card": dg.MetadataValue.md(card)}, checks.results(workshop, version)
+            version, {"model card": dg.MetadataValue.md(card)}, check_results.results(workshop, version)
         )
 
     return _asset

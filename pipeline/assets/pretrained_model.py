@@ -5,14 +5,14 @@ from dataclasses import asdict
 
 import dagster as dg
 
-from pipeline.assets import checkpoints, checks
+from pipeline.assets import check_results, checkpoints
 from pipeline.assets.metadata import asset_key, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text, inline, inline_png
 from pipeline.steps.model import funnel, training_plots
-from pipeline.steps.training import plan as train_flow
+from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys
 from pipeline.store.versions import Version
@@ -29,18 +29,18 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         deps=[keys.TOKENIZER, *(asset_key(keys.token_shards(name)) for name in recipe.corpus_names)],
         group_name="model",
         kinds={"pytorch"},
-        code_version=train_flow.VERSION,
-        check_specs=checks.specs(keys.PRETRAINED_MODEL),
+        code_version=plan.VERSION,
+        check_specs=check_results.specs(keys.PRETRAINED_MODEL),
         pool=GPU_POOL,
         description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in its own "
         "process.",
     )
     @user_errors_as_failures
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
-        run = train_flow.plan(workshop.store, workshop.recipe)
+        run = plan.plan(workshop.store, workshop.recipe)
         # before training: afterwards, other shards may be in use
         mixture = _mixture(workshop)
-        version = train_flow.finished(workshop.store, run)
+        version = plan.finished(workshop.store, run)
         if version is None:
             trainer_process = TrainerProcess(
                 context, run, Launcher(workshop.recipe.launch, run.config.training.threads)
@@ -48,8 +48,8 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             started = time.monotonic()
             trainer_process.train()
             seconds = time.monotonic() - started
-            version = train_flow.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
-        result = train_flow.result(workshop.store, version)
+            version = plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
+        result = plan.result(workshop.store, version)
         facts = {
             "step": result["step"],
             "tokens": result["tokens"],
@@ -59,12 +59,12 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
             **_pictures(run, version),
         }
-        return materialized(version, facts, checks.results(workshop, version))
+        return materialized(version, facts, check_results.results(workshop, version))
 
     return _asset
 
 
-def _pictures(run: train_flow.Run, version: Version) -> dict[str, dg.MarkdownMetadataValue]:
+def _pictures(run: plan.Run, version: Version) -> dict[str, dg.MarkdownMetadataValue]:
     def draw() -> dict[str, str]:
         curves = training_plots.draw(read_json_lines(run.config.run_dir / "metrics.jsonl"))
         return {
@@ -77,7 +77,7 @@ def _pictures(run: train_flow.Run, version: Version) -> dict[str, dg.MarkdownMet
 
 
 def _mixture(workshop: PipelineResources) -> dg.TableMetadataValue:
-    rows = train_flow.contributions(workshop.store, workshop.recipe)
+    rows = plan.contributions(workshop.store, workshop.recipe)
     types = {"corpus": "string", "documents": "int", "tokens": "int", "share": "float", "epochs": "float"}
     schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in types.items()])
     return dg.MetadataValue.table([dg.TableRecord(asdict(row)) for row in rows], schema)

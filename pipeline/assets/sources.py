@@ -5,7 +5,7 @@ import dagster as dg
 from pipeline.assets.metadata import asset_key, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Corpus
-from pipeline.steps.lineage import source_state as observe_flow
+from pipeline.steps.lineage import source_state
 from pipeline.store import keys
 
 
@@ -20,7 +20,7 @@ def source_asset(corpus: Corpus) -> dg.SourceAsset:
     )
     @user_errors_as_failures
     def _source(workshop: PipelineResources) -> dg.DataVersion:
-        state = observe_flow.observe(workshop.store, workshop.recipe.corpus(corpus.name))
+        state = source_state.observe(workshop.store, workshop.recipe.corpus(corpus.name))
         return dg.DataVersion(state.version)
 
     return _source

@@ -2,11 +2,11 @@
 
 import dagster as dg
 
-from pipeline.assets import checks
+from pipeline.assets import check_results
 from pipeline.assets.metadata import asset_key, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Corpus
-from pipeline.steps.tokens import shards as shards_flow
+from pipeline.steps.tokens import shards
 from pipeline.store import keys
 
 
@@ -18,15 +18,15 @@ def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
         deps=[*map(asset_key, keys.judged(corpus.name)), keys.DEDUP, keys.TOKENIZER],
         group_name="token_shards",
         kinds={"memmap"},
-        code_version=shards_flow.VERSION,
-        check_specs=checks.specs(keys.token_shards(corpus.name)),
+        code_version=shards.VERSION,
+        check_specs=check_results.specs(keys.token_shards(corpus.name)),
         description="The kept documents of this corpus as token ids, in memory-mapped Megatron shards. "
         "Held-out documents have their own shards.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe = workshop.recipe
-        version = shards_flow.tokenize(workshop.store, workshop.engine, corpus.name, recipe.shards)
+        version = shards.tokenize(workshop.store, workshop.engine, corpus.name, recipe.shards)
         counts = version.counts
         tokens = counts["train_tokens"] + counts["validation_tokens"]
         text_bytes = counts["train_text_bytes"] + counts["validation_text_bytes"]
@@ -43,7 +43,7 @@ def token_shards_asset(corpus: Corpus) -> dg.AssetsDefinition:
                 "parts that the fast encoder got wrong": counts["encoder_fallbacks"],
                 "MB/s": round(text_bytes / 1e6 / max(version.seconds, 1e-3), 1),
             },
-            checks.results(workshop, version),
+            check_results.results(workshop, version),
         )
 
     return _asset

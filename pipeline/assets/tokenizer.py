@@ -12,7 +12,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.reports import tokenizer as report
 from pipeline.reports.images import inline
 from pipeline.stages import tokenizer as bpe
-from pipeline.steps.tokens import tokenizer as tokenizer_flow
+from pipeline.steps.tokens import tokenizer
 from pipeline.store import keys
 
 
@@ -27,7 +27,7 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=keys.TOKENIZER,
-        deps=[asset_key(key) for key in tokenizer_flow.input_keys(recipe.corpus_names)],
+        deps=[asset_key(key) for key in tokenizer.input_keys(recipe.corpus_names)],
         group_name="mixture",
         kinds={"huggingface"},
         code_version=bpe.VERSION,
@@ -38,10 +38,10 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
     def _asset(workshop: PipelineResources, config: TokenizerConfig) -> dg.MaterializeResult:
         recipe, store = workshop.recipe, workshop.store
         fraction = recipe.shards.validation_fraction
-        version = tokenizer_flow.tokenizer(
+        version = tokenizer.tokenizer(
             store, recipe.name, recipe.corpus_names, recipe.tokenizer, fraction, config.retrain
         )
-        facts = {"entries": version.counts["entries"], "sha256": tokenizer_flow.frozen(version.path).sha256}
+        facts = {"entries": version.counts["entries"], "sha256": tokenizer.frozen(version.path).sha256}
         if "documents" in version.counts:
             facts["documents sampled"] = version.counts["documents"]
         fit = _fit(report.report(store, recipe.corpus_names, version, fraction))

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from pipeline.assets import checkpoints
-from pipeline.steps.training import plan as train_flow
+from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import Launcher
 from pipeline.steps.training.process_group import RetriableError, TrainerKilledError
 from pipeline.steps.training.stderr_tail import ErrorOutput
@@ -27,7 +27,7 @@ class TrainerProcess:
     they arrive. Training continues while the database is unavailable, and messages wait for it.
     """
 
-    def __init__(self, context: dg.AssetExecutionContext, run: train_flow.Run, launcher: Launcher):
+    def __init__(self, context: dg.AssetExecutionContext, run: plan.Run, launcher: Launcher):
         self.context = context
         self.run = run
         self.launcher = launcher
@@ -70,10 +70,10 @@ class TrainerProcess:
             self._finish(session.get_custom_messages())
             if status != 0:
                 status, lines = output.ended(status)
-                failure = train_flow.TrainingError if status == USER_ERROR else RetriableError
+                failure = plan.TrainingError if status == USER_ERROR else RetriableError
                 raise failure(f"the trainer ended with exit status {status}{self._reason(lines)}")
         if self.last_checkpoint.get("tokens") != self.run.config.training.max_tokens:
-            raise train_flow.TrainingError(
+            raise plan.TrainingError(
                 "the trainer ended before the last step: run the job again to resume from the newest "
                 "checkpoint"
             )

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.cli.printable import printable
-from pipeline.store import keys, staleness
+from pipeline.store import consistency, keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.parquet import batches
 from pipeline.store.versions import Part, Store, Version
@@ -171,7 +171,7 @@ def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
     """The documents that quote an evaluation set: id, set, quoted words, and the beginning of the text."""
     for corpus in corpora:
         hits, scrubbed = store.current(keys.contamination(corpus)), store.current(keys.scrubbed(corpus))
-        staleness.check({version.key: version for version in (hits, scrubbed)})
+        consistency.check({version.key: version for version in (hits, scrubbed)})
         for part in hits.parts:
             found = pq.read_table(hits.file(part, "contamination"))
             texts = _texts(scrubbed, _same(scrubbed, part), found.column("id"))

@@ -21,7 +21,7 @@ from pipeline.recipe.shards import ShardParams
 from pipeline.sources import SourceConfig
 from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.catalogue import short_form
-from pipeline.sources.python_code import PythonConfig
+from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams

@@ -1,6 +1,6 @@
 """The summary at the end of a run."""
 
-from pipeline.steps.model import evaluate as evaluate_flow
+from pipeline.steps.model import evaluate
 from pipeline.store import keys
 from pipeline.store.versions import Store
 
@@ -8,7 +8,7 @@ from pipeline.store.versions import Store
 def summary(store: Store) -> str:
     """The path of the model, its bits per byte compared with xz, samples, and how to open the UI."""
     exported = store.current(keys.EXPORTED_MODEL)
-    evaluation = evaluate_flow.read(store.current(keys.EVALUATION))
+    evaluation = evaluate.read(store.current(keys.EVALUATION))
     bits, held_out = evaluation["bits_per_byte"], evaluation["held_out_bytes"]
     xz = evaluation["compressors"]["xz -9"]
     lines = [

@@ -9,12 +9,12 @@ from pydantic import Field
 
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.hub.dataset import HubConfig, HubSource
-from pipeline.sources.python_code import PythonConfig, PythonSource
 from pipeline.sources.python_docs.libraries import LibraryDocsConfig, LibraryDocsSource
 from pipeline.sources.python_docs.readmes import PackageReadmesConfig, PackageReadmesSource
 from pipeline.sources.python_docs.stdlib import StdlibDocsConfig, StdlibDocsSource
 from pipeline.sources.source import Source
 from pipeline.sources.source_file import Hash
+from pipeline.sources.user_code import PythonConfig, PythonSource
 from pipeline.sources.web.warc import WarcConfig, WarcSource
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.params import Params

@@ -34,6 +34,6 @@ kernel = partial(Compiled, cache=True)
 # Called from kernels only: without an entry for Python, the first run compiles a fifth faster.
 inner = partial(Compiled, cache=True, no_cpython_wrapper=True)
 # As `inner`, for parts that are cached with the kernel that calls them.
-part = partial(Compiled, no_cpython_wrapper=True)
+inner_uncached = partial(Compiled, no_cpython_wrapper=True)
 # Becomes part of its caller.
 inlined = partial(Compiled, inline="always")

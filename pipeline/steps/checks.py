@@ -14,8 +14,7 @@ import numpy as np
 from pipeline.recipe.check_limits import CheckLimits, DedupGuard
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.dedup.limits import alarms, by_corpus
-from pipeline.steps.model import bigram
-from pipeline.steps.model import evaluate as evaluate_flow
+from pipeline.steps.model import bigram, evaluate
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.training import plan
 from pipeline.store import keys
@@ -295,7 +294,7 @@ def beats_bigram(store: Store, evaluation: Version) -> Finding:
         found = _bigram(version, vocab_size)
         if found is not None:
             nats, tokens = nats + found["loss"] * found["tokens"], tokens + found["tokens"]
-    ours, theirs = evaluate_flow.read(evaluation)["loss"], nats / max(tokens, 1)
+    ours, theirs = evaluate.read(evaluation)["loss"], nats / max(tokens, 1)
     message = f"validation loss {ours:.3f} nats per token, a bigram model's {theirs:.3f}"
     if ours >= theirs:
         message += ": the model is worse than the counts. Train on more tokens, or change the learning rate"
@@ -337,7 +336,7 @@ def loads(exported: Version) -> Finding:
     """
 
     def check() -> Any:
-        return json.loads(evaluate_flow.run_trainer("check", str(exported.path)))
+        return json.loads(evaluate.run_trainer("check", str(exported.path)))
 
     found: dict[str, Any] = exported.report("loads", REPORT, check)
     numbers = {

@@ -19,8 +19,9 @@ from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 
 from pipeline.assets.metadata import user_errors_as_failures
 from pipeline.assets.operations import orphaned_runs
-from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE, failure_sensor
+from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.operations.sensors import failure_sensor
 from pipeline.store.errors import PipelineError
 from tests.integration.project import ROOT, Project
 

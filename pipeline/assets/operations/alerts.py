@@ -13,27 +13,15 @@ WEBHOOK_VARIABLE = "GROUNDWORK_FAILURE_WEBHOOK"
 TIMEOUT_SECONDS = 10.0
 
 
-def failure_sensor() -> dg.SensorDefinition:
-    """Also reports runs that were started in a terminal, which Dagster leaves out by default."""
-
-    @dg.run_failure_sensor(
-        name="run_failed",
-        monitor_all_code_locations=True,
-        minimum_interval_seconds=30,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Logs each failed run with its reason, and posts both as JSON to the URL in "
-        f"{WEBHOOK_VARIABLE}, if it is set.",
-    )
-    def _sensor(context: dg.RunFailureSensorContext) -> None:
-        run, why = context.dagster_run, reason(context)
-        context.log.error(f"{run.job_name} ({run.run_id[:8]}) failed: {why}")
-        address = os.environ.get(WEBHOOK_VARIABLE)
-        if address:
-            text = f"Groundwork: {run.job_name} failed: {why}"
-            message = {"text": text, "job": run.job_name, "run_id": run.run_id, "reason": why}
-            _post(address, message, context.log)
-
-    return _sensor
+def report(context: dg.RunFailureSensorContext) -> None:
+    """Logs a failed run with its reason, and posts both to the webhook if one is set."""
+    run, why = context.dagster_run, reason(context)
+    context.log.error(f"{run.job_name} ({run.run_id[:8]}) failed: {why}")
+    address = os.environ.get(WEBHOOK_VARIABLE)
+    if address:
+        text = f"Groundwork: {run.job_name} failed: {why}"
+        message = {"text": text, "job": run.job_name, "run_id": run.run_id, "reason": why}
+        _post(address, message, context.log)
 
 
 def reason(context: dg.RunFailureSensorContext) -> str:

@@ -1,16 +1,16 @@
-"""Automatic re-tokenization: when a corpus has changed, its chain and what depends on it are updated, and
-nothing else.
-"""
+"""All sensors and schedules: re-tokenization when corpora change, evaluation of new checkpoints, alerts."""
 
 import dagster as dg
 
+from pipeline.assets import checkpoint_evaluation, checkpoints
 from pipeline.assets.metadata import asset_key
-from pipeline.assets.operations import orphaned_runs
+from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.steps.lineage import source_state as observe_flow
+from pipeline.steps.lineage import source_state
 from pipeline.steps.lineage.source_state import Observed, State
 from pipeline.store import keys
 from pipeline.store.fingerprint import combined
+from pipeline.store.training_runs import saved_steps
 
 # the stages that depend on their own corpus only
 OF_DOCUMENTS = (keys.source, keys.raw, keys.transformed, keys.scrubbed, keys.quality)
@@ -34,7 +34,7 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str
     def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
         if busy := _busy(context.instance, beside):
             return dg.SensorResult(skip_reason=busy)
-        corpora = observe_flow.observe_all(workshop.store, workshop.recipe)
+        corpora = source_state.observe_all(workshop.store, workshop.recipe)
         events = [_observation(corpus) for corpus in corpora if corpus.state is State.OUTDATED]
         request = _request(corpora, assets)
         if request is None:
@@ -64,10 +64,63 @@ def nightly_schedule(job_name: str, assets: list[dg.AssetKey], beside: str) -> d
     ) -> dg.RunRequest | dg.SkipReason:
         if busy := _busy(context.instance, beside):
             return dg.SkipReason(busy)
-        corpora = observe_flow.observe_all(workshop.store, workshop.recipe)
+        corpora = source_state.observe_all(workshop.store, workshop.recipe)
         return _request(corpora, assets) or dg.SkipReason(_nothing_to_do(corpora))
 
     return _schedule
+
+
+def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
+    """Waits while a training run is in progress: it measures the validation loss itself, and its older
+    checkpoints are about to be deleted.
+    """
+
+    @dg.sensor(
+        name="checkpoint_saved",
+        job_name=job,
+        minimum_interval_seconds=60,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Starts `evaluate` for each checkpoint that is still there when training has ended.",
+    )
+    def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
+        if any(_trains(run, training_job) for run in orphaned_runs.under_way(context.instance)):
+            return dg.SensorResult(skip_reason="a training run is in progress")
+        known = set(context.instance.get_dynamic_partitions(checkpoints.CHECKPOINTS.name or ""))
+        waiting = known - context.instance.get_materialized_partitions(checkpoint_evaluation.KEY)
+        # The checkpoint is the run key, so that a failed evaluation is not repeated at every tick.
+        requests = [
+            dg.RunRequest(run_key=key, partition_key=key)
+            for key in saved_steps(workshop.store)
+            if key in waiting
+        ]
+        reason = None if requests else "every checkpoint on disk has been evaluated"
+        return dg.SensorResult(requests, skip_reason=reason)
+
+    return _sensor
+
+
+def _trains(run: dg.DagsterRun, job: str) -> bool:
+    """Whether a run trains. An ad-hoc asset selection has no job name, so its selection decides."""
+    if run.asset_selection:
+        return dg.AssetKey(keys.PRETRAINED_MODEL) in run.asset_selection
+    return run.job_name == job
+
+
+def failure_sensor() -> dg.SensorDefinition:
+    """Also reports runs that were started in a terminal, which Dagster leaves out by default."""
+
+    @dg.run_failure_sensor(
+        name="run_failed",
+        monitor_all_code_locations=True,
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Logs each failed run with its reason, and posts both as JSON to the URL in "
+        f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
+    )
+    def _sensor(context: dg.RunFailureSensorContext) -> None:
+        alerts.report(context)
+
+    return _sensor
 
 
 def _busy(instance: dg.DagsterInstance, beside: str) -> str:

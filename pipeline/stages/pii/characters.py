@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.stages.compiled import part
+from pipeline.stages.compiled import inner_uncached
 from pipeline.stages.pii import byte
 
 DIGIT, LETTER, HEX, LOCAL, LABEL, TOKEN, USERINFO, BASE64 = 1, 2, 4, 8, 16, 32, 64, 128
@@ -30,52 +30,52 @@ def _flags() -> np.ndarray:
 FLAGS = _flags()
 
 
-@part
+@inner_uncached
 def is_digit(c: int) -> bool:
     return byte.ZERO <= c <= byte.NINE
 
 
-@part
+@inner_uncached
 def is_upper(c: int) -> bool:
     return byte.UPPER_A <= c <= byte.UPPER_Z
 
 
-@part
+@inner_uncached
 def is_lower(c: int) -> bool:
     return byte.A <= c <= byte.Z
 
 
-@part
+@inner_uncached
 def is_alnum(c: int) -> bool:
     return FLAGS[c] & (DIGIT | LETTER) != 0
 
 
-@part
+@inner_uncached
 def is_word(c: int) -> bool:
     return FLAGS[c] & (DIGIT | LETTER) != 0 or c == byte.UNDERSCORE
 
 
-@part
+@inner_uncached
 def digit_before(data: np.ndarray, i: int, lo: int) -> bool:
     return i > lo and is_digit(data[i - 1])
 
 
-@part
+@inner_uncached
 def digit_at(data: np.ndarray, i: int, hi: int) -> bool:
     return i < hi and is_digit(data[i])
 
 
-@part
+@inner_uncached
 def word_before(data: np.ndarray, i: int, lo: int) -> bool:
     return i > lo and is_word(data[i - 1])
 
 
-@part
+@inner_uncached
 def word_at(data: np.ndarray, i: int, hi: int) -> bool:
     return i < hi and is_word(data[i])
 
 
-@part
+@inner_uncached
 def digit_run(data: np.ndarray, i: int, hi: int) -> int:
     """How many digits start at `i`, at most 20."""
     end = min(hi, i + 20)
@@ -85,7 +85,7 @@ def digit_run(data: np.ndarray, i: int, hi: int) -> int:
     return j - i
 
 
-@part
+@inner_uncached
 def equals(data: np.ndarray, i: int, hi: int, expected: np.ndarray) -> bool:
     """Whether the bytes at `i` are `expected`."""
     if i < 0 or i + len(expected) > hi:
@@ -99,7 +99,7 @@ def equals(data: np.ndarray, i: int, hi: int, expected: np.ndarray) -> bool:
 SPACE, DASH, DOT, SLASH = 1, 2, 4, 8
 
 
-@part
+@inner_uncached
 def separator(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(bytes, kind) of the separator at `i`, or (0, 0). No-break spaces are SPACE, hyphens DASH."""
     if i >= hi:
@@ -126,7 +126,7 @@ def separator(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
 _PART_OF_NUMBER = byte.byte_set(b"+,-./")  # after a digit
 
 
-@part
+@inner_uncached
 def stands_alone(data: np.ndarray, p: int, end: int, lo: int, hi: int) -> bool:
     """Whether `p:end` touches no letter, no digit, and no separator that joins it to another digit."""
     if word_before(data, p, lo) or word_at(data, end, hi) or (end < hi and data[end] == byte.AT):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.compiled import part
+from pipeline.stages.compiled import inner_uncached
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
     DASH,
@@ -83,13 +83,13 @@ class _Number(NamedTuple):
 _NONE = _Number(0, 0, 0, 0, 0, 0, False, 0, False, False)
 
 
-@part
+@inner_uncached
 def _leading_zeros(value: int, digits: int, zeros: int) -> bool:
     """Whether the first `zeros` of the `digits` digits of `value` are 0."""
     return value < _POWER[digits - zeros]
 
 
-@part
+@inner_uncached
 def _read(data: np.ndarray, p: int, hi: int) -> _Number:
     """The digit groups at `p`."""
     q, digits, value, groups, widths, first_width, end = p, 0, 0, 0, 0, 0, 0
@@ -145,7 +145,7 @@ def _read(data: np.ndarray, p: int, hi: int) -> _Number:
     return _Number(end, digits, value, groups, widths, first_width, lone_digit, separators, plus, brackets)
 
 
-@part
+@inner_uncached
 def _international(value: int, digits: int, groups: int) -> int:
     """The verdict on `digits` digits, country code first: E.164 has 8 to 15, North America exactly 11."""
     if digits < 8 or digits > 15:
@@ -163,7 +163,7 @@ def _international(value: int, digits: int, groups: int) -> int:
     return _YES if groups > 1 or digits > 8 else _WITH_CONTEXT
 
 
-@part
+@inner_uncached
 def _is_isbn_or_binary(value: int) -> bool:
     """Whether ten digits are an ISBN-10 by their check digit (English books start with 0), or all 0 and 1."""
     total, largest = 0, 0
@@ -174,12 +174,12 @@ def _is_isbn_or_binary(value: int) -> bool:
     return total % 11 == 0 or largest < 2
 
 
-@part
+@inner_uncached
 def _is_year(value: int) -> bool:
     return 1000 <= value <= 2199
 
 
-@part
+@inner_uncached
 def _is_date(number: _Number) -> bool:
     """Whether the groups are a date with its year first or last, or two years with a dash between them."""
     first_four, last_four = number.value // 10000, number.value % 10000
@@ -190,7 +190,7 @@ def _is_date(number: _Number) -> bool:
     return number.widths == 44 and number.separators == DASH and _is_year(first_four) and _is_year(last_four)
 
 
-@part
+@inner_uncached
 def _is_north_american(number: _Number) -> bool:
     """Whether it is 3-3-4, the area code from 2 on, with or without a country code 1."""
     ten = number.digits == 10 and (number.widths == 334 or (number.widths == 37 and number.brackets))
@@ -199,7 +199,7 @@ def _is_north_american(number: _Number) -> bool:
     return number.value // _POWER[9] % 10 >= 2 and number.value // _POWER[10] <= 1
 
 
-@part
+@inner_uncached
 def _has_bracketed_code(number: _Number) -> bool:
     """Whether an area code in brackets stands before hyphenated groups."""
     if not number.brackets or not number.separators & DASH:
@@ -215,7 +215,7 @@ def _has_bracketed_code(number: _Number) -> bool:
     )
 
 
-@part
+@inner_uncached
 def _national(number: _Number) -> int:
     """The verdict on digits with one leading 0; `_NO` leaves them to the general rule."""
     digits, groups, first_width = number.digits, number.groups, number.first_width
@@ -233,7 +233,7 @@ def _national(number: _Number) -> int:
     return _NO
 
 
-@part
+@inner_uncached
 def _judge(number: _Number) -> int:
     """Whether the groups are a telephone number by themselves, with context, or not at all."""
     digits, value, groups, first_width = number.digits, number.value, number.groups, number.first_width
@@ -264,7 +264,7 @@ def _judge(number: _Number) -> int:
     return _WITH_CONTEXT
 
 
-@part
+@inner_uncached
 def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
     """Where "x12", "#12", " ext. 12" or " extension 12" after the number at `end` ends; `end` if there is
     none.
@@ -296,7 +296,7 @@ def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
     return q + digits if 1 <= digits <= 6 and not word_at(data, q + digits, hi) else end
 
 
-@part
+@inner_uncached
 def _is_joined_before(data: np.ndarray, p: int, lo: int) -> bool:
     """Whether what is before `p` makes it part of a word, a sum of money or a longer number."""
     if p == lo:
@@ -308,7 +308,7 @@ def _is_joined_before(data: np.ndarray, p: int, lo: int) -> bool:
     )
 
 
-@part
+@inner_uncached
 def _is_joined_after(data: np.ndarray, end: int, hi: int) -> bool:
     """Whether what is at `end` makes the number part of something else."""
     if word_at(data, end, hi) or (end < hi and (data[end] == byte.AT or data[end] == byte.PERCENT)):
@@ -317,7 +317,7 @@ def _is_joined_after(data: np.ndarray, end: int, hi: int) -> bool:
     return width > 0 and kind != SPACE and digit_at(data, end + width, hi)
 
 
-@part
+@inner_uncached
 def phone_end(data: np.ndarray, p: int, lo: int, hi: int, after_phone: bool) -> int:
     """Where the number at `p` (a digit, "+" or "(") ends, or 0. `after_phone`: another one ends just before.
 

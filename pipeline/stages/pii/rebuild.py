@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from pipeline.stages.compiled import kernel, part
+from pipeline.stages.compiled import inner_uncached, kernel
 from pipeline.stages.pii.kinds import DOCUMENT, END, PATTERN, START
 
 
-@part
+@inner_uncached
 def _copy(source: np.ndarray, start: int, end: int, out: np.ndarray, written: int) -> int:
     """Copies `source[start:end]` to `out` at `written`; returns the position after it."""
     for i in range(end - start):
@@ -14,7 +14,7 @@ def _copy(source: np.ndarray, start: int, end: int, out: np.ndarray, written: in
     return written + end - start
 
 
-@part
+@inner_uncached
 def _growth(span: np.ndarray, starts: np.ndarray) -> int:
     """Bytes by which the text grows when the span is replaced."""
     return starts[span[PATTERN] + 1] - starts[span[PATTERN]] - (span[END] - span[START])

@@ -6,7 +6,7 @@ such as "ssn" before it.
 
 import numpy as np
 
-from pipeline.stages.compiled import part
+from pipeline.stages.compiled import inner_uncached
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import DASH, digit_run, separator, stands_alone
 from pipeline.stages.pii.context import SSN_WORDS, word_near_before
@@ -14,7 +14,7 @@ from pipeline.stages.pii.context import SSN_WORDS, word_near_before
 _REACH = 40  # bytes
 
 
-@part
+@inner_uncached
 def _number(data: np.ndarray, start: int, end: int) -> int:
     value = 0
     for i in range(start, end):
@@ -22,7 +22,7 @@ def _number(data: np.ndarray, start: int, end: int) -> int:
     return value
 
 
-@part
+@inner_uncached
 def ssn_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
     """Where the number at `p`, whose first run has `digits` digits, ends, or 0.
 

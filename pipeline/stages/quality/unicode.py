@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from pipeline.stages.compiled import part
+from pipeline.stages.compiled import inner_uncached
 
 SPACE = 1  # str.isspace(): str.split() splits here
 BREAK = 2  # str.splitlines() splits here
@@ -54,7 +54,7 @@ def character_classes() -> np.ndarray:
     return flags
 
 
-@part
+@inner_uncached
 def decode(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
     """Code point and width in bytes of the character at `position`, which must not be ASCII.
 
@@ -78,7 +78,7 @@ def decode(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
     return REPLACEMENT, 1
 
 
-@part
+@inner_uncached
 def first_word(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
     """The position of the first character that is not white space, or `stop`."""
     position = start
@@ -92,7 +92,7 @@ def first_word(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> 
     return position
 
 
-@part
+@inner_uncached
 def last_word_end(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
     """The end of the last character that is not white space, or `start`."""
     while stop > start:

@@ -21,7 +21,7 @@ from pipeline.steps.corpus import decontamination
 from pipeline.steps.dedup import verification
 from pipeline.steps.dedup.candidates import link
 from pipeline.steps.dedup.signatures import Corpora, Signed, laid_out, sign, sources
-from pipeline.store import keys, staleness
+from pipeline.store import consistency, keys
 from pipeline.store.engine import Engine
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, tally
@@ -44,7 +44,7 @@ def deduplicate(
     duplicates.
     """
     if decontaminated:
-        staleness.check({key: store.current(key) for key in decontamination.searched_keys(corpora)})
+        consistency.check({key: store.current(key) for key in decontamination.searched_keys(corpora)})
     return decide(store, engine, {name: sources(store, name, decontaminated) for name in corpora}, params)
 
 

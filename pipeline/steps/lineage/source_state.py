@@ -6,7 +6,7 @@ from enum import Enum, auto
 from pipeline.recipe.recipe import Corpus, Recipe
 from pipeline.sources.errors import OfflineError
 from pipeline.steps.corpus import ingest
-from pipeline.store import keys, staleness
+from pipeline.store import consistency, keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import Store
 
@@ -69,7 +69,7 @@ def _followed(store: Store, corpus: str) -> bool:
         versions = {key: store.current(key) for key in made}
         inputs = {key for version in versions.values() for key in version.manifest["inputs"]}
         optional = {key for key in inputs if keys.is_of_corpus(key, corpus)} - versions.keys()
-        staleness.check(versions | {key: store.current(key) for key in optional})
+        consistency.check(versions | {key: store.current(key) for key in optional})
     except PipelineError:
         return False
     return True

@@ -12,7 +12,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from pipeline.steps.training import plan as train_flow
+from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
@@ -39,7 +39,7 @@ def evaluate(store: Store, samples: SamplesConfig) -> Version:
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
-        result = train_flow.result(store, model)
+        result = plan.result(store, model)
         config = result["run_dir"] / "config.yaml"
         facts = _evaluated(result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
         size, compressors = compressed_bits_per_byte(held_out_text(load_run_config(config)))

@@ -6,10 +6,9 @@ import json
 import shutil
 from typing import Any
 
-from pipeline.steps.model import evaluate as evaluate_flow
-from pipeline.steps.model import funnel, training_plots
+from pipeline.steps.model import evaluate, funnel, training_plots
 from pipeline.steps.model.model_card import model_card
-from pipeline.steps.training import plan as train_flow
+from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import File, Part, Store, Version, Work
@@ -29,7 +28,7 @@ def export(store: Store) -> Version:
     with store.making(Work(keys.EXPORTED_MODEL, VERSION, {}, inputs)) as draft:
         if isinstance(draft, Version):
             return draft
-        result = train_flow.result(store, model)
+        result = plan.result(store, model)
         lineage = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))
         if not_stock := ModelConfig.model_validate(lineage["training"]["config"]["model"]).not_stock:
             raise PipelineError(
@@ -45,7 +44,7 @@ def export(store: Store) -> Version:
         lineage = _published(lineage)
         write_atomically(draft.path / "lineage.json", json.dumps(lineage, indent=1, ensure_ascii=False))
         (draft.path / "funnel.png").write_bytes(funnel.draw(funnel.of_lineage(lineage)))
-        write_atomically(draft.path / "README.md", model_card(lineage, evaluate_flow.read(evaluation)))
+        write_atomically(draft.path / "README.md", model_card(lineage, evaluate.read(evaluation)))
         # A killed attempt may have left a hidden temporary file.
         paths = [path for path in sorted(draft.path.glob("[!.]*")) if path.is_file()]
         files = {path.name: File.of(path, draft.path) for path in paths}

@@ -20,7 +20,7 @@ from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.steps.training.initial_weights import WeightsError
 from pipeline.store import keys
-from pipeline.store.staleness import StaleError
+from pipeline.store.consistency import InconsistentVersionsError
 from pipeline.store.versions import Store, Version
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
@@ -163,7 +163,8 @@ def test_the_order_of_the_corpora_changes_nothing_in_training(store: Store) -> N
 def test_shards_of_other_documents_than_those_in_use_are_not_trained_on(store: Store, tmp_path: Path) -> None:
     prepare(store, tmp_path / "first.jsonl", TEXTS[:9])
     with pytest.raises(
-        StaleError, match=r"made from another version of .*first.*run the job `retokenize` first"
+        InconsistentVersionsError,
+        match=r"made from another version of .*first.*run the job `retokenize` first",
     ):
         plan.plan(store, recipe())
     make_shards(store, recipe())
@@ -175,7 +176,7 @@ def test_shards_of_another_dedup_than_the_one_in_use_are_not_trained_on(store: S
     deduplicate(store, ENGINE, recipe().corpus_names, DedupParams(threshold=0.5))
     assert [part.data_version for part in store.current("dedup").parts] != decided
     with pytest.raises(
-        StaleError,
+        InconsistentVersionsError,
         match=r"token_shards/\w+ was made from another version of dedup/(first|second)\..* run the job "
         r"`retokenize` first",
     ):

@@ -7,13 +7,13 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.versions import Version
 
 
-class StaleError(PipelineError):
+class InconsistentVersionsError(PipelineError):
     """Versions in use that were not made from each other, so that they contradict each other."""
 
 
 def check(in_use: Mapping[str, Version]) -> None:
-    """Raises StaleError when one of the versions (by key) was not made from the others. The tokenizer is
-    exempt, since it is frozen.
+    """Raises InconsistentVersionsError when one of the versions (by key) was not made from the others. The
+    tokenizer is exempt, since it is frozen.
 
     Token shards depend only on the decisions on their own documents, so they stay valid when dedup decides
     otherwise on documents of other parts.
@@ -25,7 +25,7 @@ def check(in_use: Mapping[str, Version]) -> None:
         for name, data_version in _made_from(version):
             known = name in in_use or (keys.DEDUP in in_use and keys.is_dedup_part(name))
             if known and now.get(name) != data_version:
-                raise StaleError(
+                raise InconsistentVersionsError(
                     f"{version.key} was made from another version of {name} ({data_version[:12]}) than the "
                     f"one in use ({now.get(name, 'none')[:12]}): run the job `retokenize` first"
                 )
