@@ -1,6 +1,4 @@
-"""Evaluation sets and the documents that quality keeps -> corpora/<name>/contamination: which of them quote
-an evaluation set.
-"""
+"""Finds the documents that quote an evaluation set: kept documents -> corpora/<name>/contamination."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +29,7 @@ VERDICTS_SCHEMA = pa.schema(
 
 
 class DecontaminationError(PipelineError):
-    """Evaluation sets that documents cannot be compared with."""
+    """An evaluation set cannot be compared with documents."""
 
 
 def index(
@@ -41,9 +39,10 @@ def index(
     scrubbing: pii.PiiParams,
     chains: Sequence[Sequence[Transform]] = (),
 ) -> Version:
-    """The n-grams of all sets. Evaluation texts are scrubbed like the documents, else a quote with an address
-    in it would not be found; for the same reason they are also read as each of the `chains` of transforms
-    rewrites them.
+    """The n-grams of all sets.
+
+    Evaluation texts are scrubbed like the documents, and also rewritten by each of the `chains` of
+    transforms: otherwise a quote that contains an address, or that a transform changes, would not be found.
     """
     # A corpus has no '.' in its name, so that a set may be called like one.
     versions = [
@@ -63,7 +62,7 @@ def index(
         if isinstance(draft, Version):
             return draft
         found = decontamination.ngrams(_texts(versions, scrubbing, chains), params.ngrams)
-        _check_all_say_something(names, np.bincount(found.sets, minlength=len(names)), params)
+        _check_none_is_empty(names, np.bincount(found.sets, minlength=len(names)), params)
         path = draft.path / "ngrams.arrow"
         table = pa.table(
             {
@@ -83,13 +82,12 @@ def index(
         )
 
 
-def _check_all_say_something(names: Sequence[str], ngrams: np.ndarray, params: Decontamination) -> None:
+def _check_none_is_empty(names: Sequence[str], ngrams: np.ndarray, params: Decontamination) -> None:
     for name, count in zip(names, ngrams.tolist(), strict=True):
         if not count:
             raise DecontaminationError(
-                f"evaluation set {name!r} has no text of {params.min_words} words or more, so nothing can be "
-                "looked for: "
-                "name the column that holds its text, or lower decontamination.min_words"
+                f"evaluation set {name!r} has no text of {params.min_words} words or more: name the column "
+                "that holds its text, or lower decontamination.min_words"
             )
 
 
@@ -119,7 +117,7 @@ def find(store: Store, engine: Engine, corpus: str, params: Decontamination) -> 
 
 
 def searched_keys(corpora: Sequence[str]) -> list[str]:
-    """What was searched, what for, and what was found."""
+    """The keys of the searched documents, of the n-grams and of the hits."""
     searched = (key for corpus in corpora for key in keys.judged(corpus))
     return [keys.EVALUATION_NGRAMS, *searched, *map(keys.contamination, corpora)]
 
@@ -158,7 +156,7 @@ class _Search:
 
 @lru_cache(maxsize=1)
 def _loaded(path: Path) -> decontamination.Filter:
-    """Mapped, and made ready once in a process."""
+    """The n-grams, memory-mapped and prepared once per process."""
     batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
     columns = {name: np.asarray(batch.column(name).values) for name in decontamination.Ngrams._fields}
     return decontamination.prepared(decontamination.Ngrams(**columns))

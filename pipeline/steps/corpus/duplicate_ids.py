@@ -1,4 +1,4 @@
-"""Two files of a corpus that give a document the same id: the first keeps it, later ones are set aside."""
+"""Duplicate ids within a corpus: the first document keeps the id, later ones are set aside."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,11 @@ HEX_DIGITS = 16  # the leading 64 bits of an id find the candidates; whole ids d
 
 
 def set_aside_repeated_ids(draft: Draft, parts: Sequence[Part]) -> list[Part]:
-    """The same parts, those with a repeated id written again without it, and a part `repeated-ids` with what
-    was set aside.
+    """The parts without duplicate ids, and a part `repeated-ids` that lists what was set aside.
 
-    A rewritten part has a fingerprint of its own, so that it is read afresh when the corpus changes. Memory:
-    16 bytes per document.
+
+    A rewritten part has its own fingerprint, so it is read again when the corpus changes. Memory: 16 bytes
+    per document.
     """
     holding = sorted((part for part in parts if "documents" in part.files), key=lambda part: part.name)
     suspects = _suspects(draft, holding)
@@ -35,7 +35,7 @@ def set_aside_repeated_ids(draft: Draft, parts: Sequence[Part]) -> list[Part]:
 
 
 def _suspects(draft: Draft, parts: Sequence[Part]) -> np.ndarray:
-    """Leading 64 bits that more than one document has, uint64 ascending."""
+    """The leading 64 bits shared by more than one id, uint64 ascending."""
     prefixes = np.sort(
         np.concatenate(
             [
@@ -59,8 +59,8 @@ def _prefixes(batch: pa.RecordBatch) -> np.ndarray:
 def _without_repeats(
     draft: Draft, part: Part, suspects: np.ndarray, seen: set[str], rejects: list[pa.RecordBatch]
 ) -> Part:
-    """`part`, or its replacement when it holds an id that `seen` has; `seen` grows by the suspected ids
-    of the part.
+    """`part`, or its replacement if it holds an id in `seen`. Adds the suspected ids of the part to
+    `seen`.
     """
     kept: list[pa.RecordBatch] = []
     repeated: list[str] = []

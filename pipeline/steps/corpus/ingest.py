@@ -1,6 +1,4 @@
-"""A source -> corpora/<name>/raw: its documents in parts, and what could not be read, set aside with file,
-row and reason.
-"""
+"""Reads a source into corpora/<name>/raw: documents in parts, and rejects with file, row and reason."""
 
 import hashlib
 import logging
@@ -28,11 +26,11 @@ from pipeline.store.versions import Draft, Part, Store, Version, Work, total_cou
 
 log = logging.getLogger(__name__)
 VERSION = "raw-2"
-PIECES_PER_PART = 8  # how finely large batches are cut, so that a part is at most an eighth over its size
+PIECES_PER_PART = 8  # large batches are cut so that a part exceeds its size by at most an eighth
 
 
 class CorpusError(PipelineError):
-    """A corpus that nothing can be made of; the message says what to change."""
+    """A corpus without a valid document; the message says what to change."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,8 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
     """The raw version of a corpus: tables `documents` and `rejects`. Only units whose fingerprint changed are
     read again.
 
-    Offline, the documents read last stay in use. Raises SourceError when the source cannot be listed,
-    CorpusError when it holds no document.
+    Offline, the documents that were read last stay in use. Raises SourceError when the source cannot be
+    listed, CorpusError when it holds no document.
     """
     source = open_source(corpus, config, FileHashes(store.root).sha256)
     code_version, params = f"{VERSION} {source.version}", {"source": config, "part_bytes": part_bytes}
@@ -98,7 +96,7 @@ class _Reading:
     part_bytes: int
 
     def finished(self) -> list[Part]:
-        """All parts of the bucket if they are there already, else none."""
+        """All parts of the bucket if every one of them is finished, else none."""
         closing = self.draft.finished(f"{self.bucket.name}.rejects", self._fingerprint("rejects"))
         if closing is None:
             return []
@@ -110,9 +108,7 @@ class _Reading:
         return [*whole, closing] if len(whole) == len(parts) else []
 
     def read(self) -> list[Part]:
-        """Reads the units in order; a part that an interrupted attempt finished is passed over, not
-        written again.
-        """
+        """Reads the units in order. Parts that an interrupted attempt finished are skipped, not rewritten."""
         source = open_source(self.corpus, self.config)
         rejects: list[Rejected] = []
         stream = (batch for unit in self.bucket.units for batch in source.read(unit, rejects))
@@ -158,9 +154,7 @@ class _Reading:
 
 
 def _numbered(stream: Iterator[pa.RecordBatch], part_bytes: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Each batch with the number of the part that it belongs to; a part is closed once it holds `part_bytes`
-    of text.
-    """
+    """Each batch with the number of its part. A part is full once it holds `part_bytes` of text."""
     index = filled = 0
     for batch in stream:
         rows = max(1, batch.num_rows * part_bytes // (PIECES_PER_PART * max(text_bytes(batch), 1)))
@@ -173,10 +167,11 @@ def _numbered(stream: Iterator[pa.RecordBatch], part_bytes: int) -> Iterator[tup
 
 
 def buckets(units: Sequence[Unit], part_bytes: int) -> list[Bucket]:
-    """Large units stand alone; small ones are spread by the hash of their name, so that adding one changes
-    one bucket.
+    """Groups units: a large unit has its own bucket, small ones are spread by the hash of their name.
 
-    The number of buckets is a power of two: it changes only when the corpus doubles.
+
+    Adding a small unit changes one bucket. The number of shared buckets is a power of two, so it changes only
+    when the corpus doubles.
     """
     small = [unit for unit in units if unit.bytes < part_bytes]
     spread = 1 << max(0, (sum(unit.bytes for unit in small) // part_bytes).bit_length() - 1)
@@ -192,30 +187,31 @@ def _name_hash(unit: Unit) -> str:
 
 
 def observe(store: Store, corpus: str, config: SourceConfig) -> str:
-    """What the source holds now, as one hash: the input `source` of the raw version that `collect` would
-    make. Raises SourceError.
+    """A hash of what the source holds now: the input `source` of the version that `collect` would make.
+
+    Raises SourceError.
     """
     return _inputs(open_source(corpus, config, FileHashes(store.root).sha256).units())["source"]
 
 
 def revision(version: Version) -> str | None:
-    """The commit that a raw version was read at, of a source that has commits."""
+    """The commit that a raw version was read at, if its source has commits."""
     found: str | None = version.manifest["inputs"].get("revision")
     return found
 
 
 def _inputs(units: Sequence[Unit]) -> dict[str, str]:
-    """The hash of what the units hold, and the commit that they are read at."""
+    """The hash of all units, and their commit if the source has one."""
     source = combined(f"{unit.name} {unit.fingerprint}" for unit in sorted(units, key=lambda unit: unit.name))
     commit = next((unit.revision for unit in units if unit.revision), None)
     return {"source": source, "revision": commit} if commit else {"source": source}
 
 
 def _in_use(store: Store, raw: str, code_version: str, params: object, error: OfflineError) -> Version:
-    """The version in use, if these settings made it; else `error`."""
+    """The version in use if these settings made it. Raises `error` otherwise."""
     inputs = store.current(raw).manifest["inputs"] if store.has(raw) else {}
     version = store.reuse(Work(raw, code_version, params, inputs))
     if version is None:
         raise error
-    log.warning("%s: the version in use stays, whatever its source holds now: %s", raw, error)
+    log.warning("%s: using the version read before, because the source cannot be checked: %s", raw, error)
     return version

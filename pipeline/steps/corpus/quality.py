@@ -1,8 +1,7 @@
-"""scrubbed -> quality: every signal once, then verdicts from thresholds. Changing a threshold does not
-measure again.
+"""scrubbed -> quality: measures every signal once, then judges by thresholds.
 
-Languages are detected only when a recipe names some, into a table of their own: naming others does not detect
-again.
+Changing a threshold measures nothing again. Languages are detected only if the recipe names some, in a table
+of their own, so naming other languages detects nothing again.
 """
 
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ REPORT = "examples-1"
 
 
 class AllRejectedError(PipelineError):
-    """No document of a corpus passes."""
+    """No document of a corpus passes the quality rules."""
 
 
 def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityParams) -> Version:
@@ -66,8 +65,8 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
 
 @dataclass(frozen=True)
 class Reason:
-    """How many documents of a corpus are kept (`rule` is None) or rejected by one rule, their share, and the
-    ids of the first ones rejected.
+    """The documents of a corpus that are kept (`rule` is None) or that one rule rejects: number, share,
+    first ids.
     """
 
     rule: str | None
@@ -77,7 +76,7 @@ class Reason:
 
 
 def reasons(verdicts: Version) -> list[Reason]:
-    """What became of the documents of a corpus: kept, then the rules, most frequent first."""
+    """The kept documents of a corpus, then those rejected by each rule, most frequent first."""
     counts, examples = verdicts.counts, verdicts.report("examples", REPORT, lambda: _examples(verdicts))
     documents = max(counts["documents"], 1)
     rejected = sorted(_by_rule(verdicts).items(), key=lambda item: -item[1])
@@ -109,15 +108,16 @@ def _by_rule(verdicts: Version) -> dict[str, int]:
 def _measured(
     store: Store, engine: Engine, corpus: str, table: str, code_version: str, step: BatchStep
 ) -> Version:
-    """corpora/<corpus>/<table>: what `step` says of each scrubbed document, whatever the thresholds are."""
+    """corpora/<corpus>/<table>: what `step` measures of each scrubbed document, independent of thresholds."""
     scrubbed = store.current(keys.scrubbed(corpus))
     work = Work(keys.of_corpus(corpus, table), code_version, {}, {scrubbed.key: scrubbed.data_version})
     return derive(store, engine, work, part_tasks(work, [(scrubbed, "documents")]), step.write_part)
 
 
 def judging_documents(params: quality.QualityParams) -> BatchStep:
-    """All of this module at once, with nothing kept for other thresholds: documents in, `verdicts` with the
-    language (if `params` name languages) and every signal beside them out.
+    """Measures and judges in one step, without storing signals for other thresholds.
+
+    The table `verdicts` also holds the language (if `params` name languages) and every signal.
     """
     beside = [*([language.LANGUAGES_SCHEMA] if params.languages else []), quality.SIGNALS_SCHEMA]
     fields = (field for schema in beside for field in schema if field.name != "id")

@@ -79,7 +79,7 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
     if not runs:
         newest = ", ".join(one.name for one in list(checkpoints(store))[-3:]) or "none"
         raise LineageError(
-            f"{named!r} is not a checkpoint: give its directory, or its name in the UI. The newest: {newest}"
+            f"{named!r} is not a checkpoint: give its directory, or its name in the UI. On disk: {newest}"
         )
     directory = runs[0] / "checkpoints" / f"step-{int(step):08d}"
     if (directory / "lineage.json").is_file():
