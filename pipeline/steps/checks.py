@@ -13,6 +13,8 @@ import numpy as np
 
 from pipeline.recipe.check_limits import CheckLimits, DedupGuard
 from pipeline.recipe.recipe import Recipe
+from pipeline.stages.quality import QualityParams, QualityRule
+from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.dedup.limits import alarms, by_corpus
 from pipeline.steps.model import bigram, evaluate
 from pipeline.steps.tokens.shards import prefixes
@@ -25,6 +27,7 @@ from trainer.data.shards import Shard, TokenStream
 
 BIGRAM_TOKENS = {TRAIN: 50_000_000, VALIDATION: 10_000_000}  # of each corpus at most
 BLOCK_TOKENS = 8_000_000
+HALF = 0.5
 REPORT, FINITE_REPORT = "checks-1", "finite-2"
 
 
@@ -78,6 +81,13 @@ CHECKS = (
         lambda it: rejected(it.version, it.recipe.checks),
     ),
     Check(
+        "quality",
+        "half_is_kept",
+        "The quality rules keep at least half of the documents.",
+        lambda it: halved(it.version),
+        blocking=False,
+    ),
+    Check(
         keys.DEDUP,
         "removes_no_more_than_expected",
         "No corpus loses more than `dedup_guard.max_lost_share` of its documents, and no document stands for "
@@ -89,6 +99,13 @@ CHECKS = (
         "adds_up",
         "Every document and token is accounted for, from raw text to shards.",
         lambda it: adds_up(it.store, keys.corpus_of_shards(it.version.key)),
+    ),
+    Check(
+        keys.TOKEN_SHARDS,
+        "holds_out_text",
+        "A corpus that is trained on has held-out documents, so that it counts in the validation loss.",
+        lambda it: held_out(it.version, it.recipe.shards.validation_fraction),
+        blocking=False,
     ),
     Check(
         keys.TOKEN_SHARDS,
@@ -152,6 +169,28 @@ def rejected(quality: Version, limits: CheckLimits) -> Finding:
     return Finding(share <= limits.max_rejected_share, message, {"share": share, "rejected": lost})
 
 
+def halved(quality: Version) -> Finding:
+    """Whether quality rejects at most half of a corpus, and else which rule rejects most."""
+    corpus, documents = keys.corpus_of(quality.key), quality.counts["documents"]
+    share = quality.counts["rejected"] / max(documents, 1)
+    message = f"quality rejects {share:.1%} of the {documents:,} documents of {corpus}"
+    if share > HALF:
+        most = reasons(quality)[1]
+        message += (
+            f", {most.documents:,} of them by {most.rule}. `python -m pipeline inspect {most.rule} "
+            f"--corpus {corpus}` shows some; if they are good, change `{_setting(most.rule)}` or choose "
+            "another profile"
+        )
+    return Finding(share <= HALF, message, {"share": share})
+
+
+def _setting(rule: str | None) -> str:
+    """The setting that decides what a quality rule rejects."""
+    if rule == QualityRule.LANGUAGE:
+        return "quality.languages"
+    return f"quality.{rule}" if rule in QualityParams.model_fields else "quality.filters"
+
+
 def pii_rate(store: Store, scrubbed: Version, limits: CheckLimits) -> Finding:
     """Spans per megabyte of text, compared with the previous version."""
     now, before = _pii_per_megabyte(scrubbed), store.before(scrubbed)
@@ -187,6 +226,19 @@ def bytes_per_token(shards: Version, limits: CheckLimits) -> Finding:
 
 def _both_splits(shards: Version, what: str) -> int:
     return sum(shards.counts[f"{split}_{what}"] for split in SPLITS)
+
+
+def held_out(shards: Version, fraction: float) -> Finding:
+    """Whether a corpus with training documents also has validation documents."""
+    corpus, trained_on = keys.corpus_of_shards(shards.key), shards.counts["train_documents"]
+    count = shards.counts["validation_documents"]
+    message = f"{count:,} of {trained_on + count:,} documents of {corpus} are held out"
+    if trained_on and not count:
+        message += (
+            ", so no validation loss and no evaluation covers it: raise `shards.validation_fraction`, which "
+            f"is {fraction:g}, or add documents"
+        )
+    return Finding(count > 0 or not trained_on, message, {"held out": count, "trained on": trained_on})
 
 
 def sound(shards: Version, limits: CheckLimits) -> Finding:

@@ -135,6 +135,11 @@ def is_dedup_part(name: str) -> bool:
     return name.startswith(f"{DEDUP}/")
 
 
+def corpus_of(key: str) -> str:
+    """The corpus of a key of one of the CORPUS_STAGES."""
+    return key.split("/")[1]
+
+
 def corpus_of_shards(key: str) -> str:
     """The corpus of a key of token shards."""
     return key.removeprefix(f"{TOKEN_SHARDS}/")

@@ -9,8 +9,10 @@ from pipeline.recipe.check_limits import CheckLimits
 from pipeline.recipe.shards import ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
+from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps import checks
+from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.model import bigram
@@ -90,6 +92,30 @@ def test_shares_and_bytes_per_token_are_held_against_what_is_allowed(store: Stor
     assert checks.bytes_per_token(shards, LIMITS).passed
     few = checks.bytes_per_token(shards, CheckLimits(min_bytes_per_token=8))
     assert not few.passed and "the limits are 8 to 12" in few.message
+
+
+def test_a_corpus_without_held_out_text_is_warned_of_with_the_setting(store: Store, tmp_path: Path) -> None:
+    first = store.current("token_shards/docs")
+    held_out = first.counts["validation_documents"]
+    found = checks.held_out(first, 0.2)
+    assert found.passed and f"{held_out} of 20 documents of docs are held out" in found.message
+    tokenize(store, ENGINE, "docs", ShardParams(validation_fraction=1e-6))
+    none = checks.held_out(store.current("token_shards/docs"), 1e-6)
+    assert not none.passed and "0 of 20 documents of docs" in none.message
+    assert "raise `shards.validation_fraction`, which is 1e-06" in none.message
+
+
+def test_a_corpus_of_which_quality_rejects_more_than_half_is_warned_of_with_the_rule(store: Store) -> None:
+    assert checks.halved(store.current("corpora/docs/quality")).passed
+    judge(store, ENGINE, "docs", PROFILES["docs"].model_copy(update={"max_words": 300}))
+    found = checks.halved(store.current("corpora/docs/quality"))
+    assert not found.passed and "% of the 21 documents of docs, " in found.message
+    assert "by max_words." in found.message and "change `quality.max_words`" in found.message
+
+
+def test_warnings_stop_nothing() -> None:
+    warnings = {check.name for check in checks.CHECKS if not check.blocking}
+    assert {"holds_out_text", "half_is_kept"} <= warnings
 
 
 def test_a_bigram_model_needs_what_counting_by_hand_needs() -> None:
