@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 from pipeline.reports.summary import summary
 from pipeline.steps.tokens.shards import prefixes
 from tests.integration.project import Project
+from trainer.config import SamplesConfig
+from trainer.hf import load_model
+from trainer.run.generate import written
 
 
 def materializations(project: Project, key: list[str]) -> list[dg.AssetMaterialization]:
@@ -101,8 +104,6 @@ def test_each_checkpoint_is_an_entry_with_the_versions_it_was_made_from(finished
 
 
 def test_transformers_opens_the_export_and_its_logits_are_the_trainers(finished: Project) -> None:
-    from trainer.hf import load_model
-
     exported = finished.store.current("exported_model").path
     # the machines it was trained on
     assert "launch" not in json.loads((exported / "lineage.json").read_text())["recipe"]
@@ -114,6 +115,21 @@ def test_transformers_opens_the_export_and_its_logits_are_the_trainers(finished:
         ours = model.logits(model(ids))[..., : theirs.shape[-1]]
     assert theirs.shape[-1] == len(tokenizer) == 512
     assert (ours - theirs).abs().max() < 1e-4
+
+
+def test_the_exported_tokenizer_begins_a_text_as_in_training_and_the_frozen_one_does_not_change(
+    finished: Project,
+) -> None:
+    exported, frozen = (finished.store.current(key).path for key in ("exported_model", "tokenizer"))
+    prompts, plain = AutoTokenizer.from_pretrained(exported), AutoTokenizer.from_pretrained(frozen)
+    ids = prompts("Return the").input_ids
+    assert ids == [plain.convert_tokens_to_ids("[BOT]"), *plain("Return the").input_ids]
+    assert prompts.decode(ids, skip_special_tokens=True) == "Return the"
+    assert (prompts.model_max_length, plain.model_max_length) == (64, int(1e30))
+    greedy = SamplesConfig(prompts=["Return the"], max_new_tokens=8, temperature=0)
+    (ours,) = written(load_model(exported, torch.device("cpu")), exported, greedy, seed=0)
+    (theirs,) = pipeline("text-generation", str(exported))("Return the", max_new_tokens=8, do_sample=False)
+    assert theirs["generated_text"].strip() == ours["text"]
 
 
 def test_a_second_run_recomputes_nothing(finished: Project) -> None:

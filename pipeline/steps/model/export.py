@@ -6,7 +6,7 @@ import json
 import shutil
 from typing import Any
 
-from pipeline.steps.model import evaluate, funnel, training_plots
+from pipeline.steps.model import evaluate, exported_tokenizer, funnel, training_plots
 from pipeline.steps.model.model_card import model_card
 from pipeline.steps.training import plan
 from pipeline.store import keys
@@ -15,11 +15,12 @@ from pipeline.store.versions import File, Part, Store, Version, Work
 from trainer.config import ModelConfig
 from trainer.system.durable import read_json_lines, write_atomically
 
-VERSION = "export-4"
+VERSION = "export-5"
 
 
 def export(store: Store) -> Version:
-    """Copies the Hugging Face files of the final checkpoint and adds a `README.md`.
+    """Copies the Hugging Face files of the final checkpoint, prepares the tokenizer for prompts, and adds a
+    `README.md`.
 
     Raises PipelineError when no architecture of transformers computes the model.
     """
@@ -37,6 +38,7 @@ def export(store: Store) -> Version:
                 "checkpoint with `python -m trainer evaluate` and `generate`"
             )
         shutil.copytree(result["checkpoint"] / "hf", draft.path, dirs_exist_ok=True)
+        exported_tokenizer.prepare(draft.path)
         shutil.copy(result["run_dir"] / "loss.png", draft.path / "loss.png")
         (draft.path / "training.png").write_bytes(
             training_plots.draw(read_json_lines(result["run_dir"] / "metrics.jsonl"))
