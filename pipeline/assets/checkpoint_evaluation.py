@@ -32,6 +32,7 @@ def checkpoint_evaluation_asset() -> dg.AssetsDefinition:
         figures = {
             "bits per byte": scores["bits_per_byte"],
             "loss": scores["loss"],
+            "perplexity": scores["perplexity"],
             "held-out tokens": scores["validation_tokens"],
         }
         facts = {**checkpoints.rounded(figures), "per corpus": checkpoints.per_corpus(scores)}

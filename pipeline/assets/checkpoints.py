@@ -11,6 +11,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
 from pipeline.steps.training import plan
 from pipeline.store import keys
+from trainer.system.perplexity import perplexity
 
 CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")
 KEY = dg.AssetKey("checkpoint")
@@ -80,8 +81,11 @@ def _as_saved(run: plan.Run, message: Mapping[str, Any]) -> Checkpoint:
 
 
 def scores(message: Mapping[str, Any]) -> dict[str, float]:
-    """Those of the SCORES that were measured."""
-    return rounded({label: message[name] for name, label in SCORES.items() if message.get(name) is not None})
+    """Those of the SCORES that were measured, and the perplexity on the held-out text."""
+    found = {label: message[name] for name, label in SCORES.items() if message.get(name) is not None}
+    if message.get("validation_loss") is not None:
+        found["perplexity"] = perplexity(message["validation_loss"])
+    return rounded(found)
 
 
 def rounded(figures: Mapping[str, float]) -> dict[str, float]:

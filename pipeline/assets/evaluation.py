@@ -31,6 +31,7 @@ def evaluation_asset() -> dg.AssetsDefinition:
         figures = {
             "bits per byte": scores["bits_per_byte"],
             "loss": scores["loss"],
+            "perplexity": scores["perplexity"],
             **scores["compressors"],
             "held-out bytes": scores["held_out_bytes"],
         }

@@ -154,8 +154,8 @@ def _line(message: Mapping[str, Any], max_tokens: int) -> str:
             left = f"{message['eta_seconds'] / 60:.1f} min left"
             return f"{tokens}: loss {message['loss']:.3f}, {speed}, {left}"
         case "evaluation":
-            bits = f"{message['bits_per_byte']:.4f} bits per byte"
-            return f"{tokens}: validation loss {message['loss']:.4f}, {bits}"
+            scores = f"perplexity {message['perplexity']:,.1f}, {message['bits_per_byte']:.4f} bits per byte"
+            return f"{tokens}: validation loss {message['loss']:.4f}, {scores}"
         case "checkpoint":
             return f"{tokens}: checkpoint {message['path']}"
         case "sample":

@@ -22,6 +22,7 @@ from trainer.run.batch import Batch
 from trainer.run.generate import written
 from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
+from trainer.system.perplexity import perplexity
 
 # Fixed, so that evaluating a checkpoint again gives the same continuations.
 SAMPLE_SEED = 1
@@ -109,7 +110,7 @@ def _summary(nats: float, tokens: float, text_bytes: int) -> dict[str, float | i
     loss = nats / max(1.0, tokens)
     return {
         "loss": loss,
-        "perplexity": math.exp(min(loss, 700.0)),
+        "perplexity": perplexity(loss),
         "bits_per_byte": nats / math.log(2) / text_bytes,
         "validation_tokens": int(tokens),
         "validation_bytes": text_bytes,

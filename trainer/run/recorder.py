@@ -107,9 +107,10 @@ class Recorder:
         )
         self._reporter.send("evaluation", step=session.step, tokens=session.tokens, **evaluation)
         log.info(
-            "step %d: validation loss %.4f, %.4f bits per byte",
+            "step %d: validation loss %.4f, perplexity %.1f, %.4f bits per byte",
             session.step,
             evaluation["loss"],
+            evaluation["perplexity"],
             evaluation["bits_per_byte"],
         )
 

@@ -33,7 +33,6 @@ def model_card(lineage: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str
     vocab_size = lineage["assets"][keys.TOKENIZER]["counts"]["entries"]
     prompts = training["samples"]["prompts"]
     apart = _but_transforms(recipe)
-    prompt = (recipe["tokenizer"]["begin_of_text"] or "") + (prompts[0] if prompts else "")
     return f"""---
 {_front_matter(recipe)}---
 
@@ -48,7 +47,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 here = "."  # this directory, or its name on the hub
 model, tokenizer = AutoModelForCausalLM.from_pretrained(here), AutoTokenizer.from_pretrained(here)
-inputs = tokenizer({json.dumps(prompt, ensure_ascii=False)}, return_tensors="pt")
+inputs = tokenizer({json.dumps(prompts[0] if prompts else "", ensure_ascii=False)}, return_tensors="pt")
 print(tokenizer.decode(model.generate(**inputs, max_new_tokens=60)[0]))
 ```
 
@@ -79,7 +78,7 @@ Seen in training:
 ## Evaluation
 
 All {evaluation["held_out_bytes"]:,} bytes of held-out text, none of it seen in training, in
-bits per byte (less is better):
+bits per byte and, for each token, as perplexity (less is better):
 
 {_bits_per_byte(evaluation)}
 
@@ -200,11 +199,17 @@ def _seen(lineage: Mapping[str, Any]) -> str:
 
 
 def _bits_per_byte(evaluation: Mapping[str, Any]) -> str:
-    rows = {"**this model**": evaluation["bits_per_byte"], **evaluation["compressors"]}
-    rows |= {
-        f"this model, {name}": found["bits_per_byte"] for name, found in evaluation["per_corpus"].items()
-    }
-    return _table(("", "bits per byte"), ([name, f"{bits:.3f}"] for name, bits in rows.items()))
+    compressors = [[name, f"{bits:.3f}", ""] for name, bits in evaluation["compressors"].items()]
+    rows = [
+        _scores("**this model**", evaluation),
+        *compressors,
+        *(_scores(f"this model, {name}", found) for name, found in evaluation["per_corpus"].items()),
+    ]
+    return _table(("", "bits per byte", "perplexity"), rows)
+
+
+def _scores(name: str, found: Mapping[str, Any]) -> list[str]:
+    return [name, f"{found['bits_per_byte']:.3f}", f"{found['perplexity']:,.1f}"]
 
 
 def _samples(samples: Sequence[Mapping[str, str]]) -> str:

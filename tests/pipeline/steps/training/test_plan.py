@@ -201,6 +201,7 @@ def test_a_model_card_describes_the_documents_that_the_model_was_made_from(
     sample = {"prompt": 'Say "', "text": "```python\nprint()\n```"}
     evaluation = {
         "bits_per_byte": 3.0,
+        "perplexity": 1234.56,
         "held_out_bytes": 10,
         "compressors": {"xz -9": 2.0},
         "per_corpus": {},
@@ -211,7 +212,8 @@ def test_a_model_card_describes_the_documents_that_the_model_was_made_from(
     assert "\n````text\n```python\n" in card
     assert "| batch | 512 tokens |\n| steps | 32 |" in card and "| stages |" not in card
     assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "text-generation"
-    assert 'tokenizer("[BOT]Say \\"", return_tensors="pt")' in card
+    assert 'tokenizer("Say \\"", return_tensors="pt")' in card  # the exported tokenizer adds [BOT]
+    assert "| **this model** | 3.000 | 1,234.6 |\n| xz -9 | 2.000 |  |" in card
     assert str(tmp_path) not in json.dumps(lineage)
     assert "before anything else saw the text. Documents" in card
     lineage["recipe"]["transforms"] = [{"name": "strip"}]
@@ -228,6 +230,7 @@ def test_a_model_card_tells_the_stages_and_the_steps_of_all_of_them(store: Store
         lineage,
         {
             "bits_per_byte": 3.0,
+            "perplexity": 1234.56,
             "held_out_bytes": 10,
             "compressors": {"xz -9": 2.0},
             "per_corpus": {},
