@@ -61,9 +61,13 @@ def manifest(checkpoint: Path) -> dict[str, dict[str, int | str]]:
     return files
 
 
-def verify(checkpoint: Path) -> None:
-    """Reads every file. Raises CheckpointError with the first that is missing or differs."""
+def verify(checkpoint: Path, beginnings: tuple[str, ...] = ("",)) -> None:
+    """Reads every file whose name has one of the `beginnings`. Raises CheckpointError with the first that is
+    missing or differs.
+    """
     for name, expected in manifest(checkpoint).items():
+        if not name.startswith(beginnings):
+            continue
         path = checkpoint / name
         if not path.is_file():
             raise CheckpointError(f"{path}: missing")

@@ -45,11 +45,19 @@ class CheckpointConfig(Config):
 
 
 class EvaluationConfig(Config):
-    """When the loss on all held-out text is measured. One more evaluation is made at the end."""
+    """When the loss on held-out text is measured. One more evaluation is made at the end."""
 
     every_tokens: int = Field(ge=1, description="Tokens between evaluations on the held-out text.")
     micro_batch_size: int = Field(
         default=8, ge=1, description="Windows that are evaluated at a time. Lower it when memory runs out."
+    )
+    max_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        exclude_if=lambda tokens: tokens is None,
+        description="Held-out tokens that an evaluation during training reads at most: windows spread evenly "
+        "over each corpus, the same at every evaluation. Set it when evaluations take too much of the "
+        "time. When not set, all. The final evaluation and those of single checkpoints read all in any case.",
     )
 
 

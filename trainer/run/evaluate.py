@@ -1,17 +1,15 @@
-"""Validation: every held-out token once, in nats per token and bits per byte of text."""
+"""Validation: the loss on held-out text, in nats per token and bits per byte of text."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from trainer.config import DataConfig, RunConfig, SamplesConfig, TrainingConfig
+from trainer.data.held_out import held_out
 from trainer.data.loader import check_ids
-from trainer.data.shards import TokenStream
-from trainer.data.windows import PADDING
 from trainer.hf import load_model
 from trainer.model.attention import masks_documents
 from trainer.model.llama import Llama
@@ -20,6 +18,7 @@ from trainer.parallel.parallelize import release
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
 from trainer.run.generate import written
+from trainer.run.recorded_validation import recorded
 from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
 from trainer.system.perplexity import perplexity
@@ -44,27 +43,22 @@ def evaluate(
     `validation_bytes`, and the same for each corpus under `per_corpus`; None if no corpus has validation
     shards.
 
-    A stream of n tokens gives n - 1 predictions, in windows of seq_len; the last window is padded, not
-    dropped. Bits per byte are all nats, including those of [BOT] and [EOT], over ln 2 and the UTF-8 bytes of
-    the text.
+    Reads every held-out token once or, with `training.evaluation.max_tokens`, those of `held_out`. Bits per
+    byte are all nats, including those of [BOT] and [EOT], over ln 2 and the UTF-8 bytes of the text.
 
     Raises EvaluationStoppedError as soon as `gives_up`, which all processes call before each batch, is true.
     """
-    corpora = [corpus for corpus in data.corpora if corpus.validation]
+    corpora = held_out(data, training.seq_len, training.evaluation.max_tokens)
     if not corpora:
         return None
     sums = torch.zeros(len(corpora), 2, dtype=torch.float64, device=world.device)
     bot_id = data.bot_id if masks_documents(training.document_masking, world.device) else None
+    # One size for all corpora, so that compiled blocks see one shape.
+    most = max(-(-len(corpus.numbers) // world.data_size) for corpus in corpora)
+    batch_size = min(training.evaluation.micro_batch_size, max(1, most))
     with torch.no_grad():
         for row, corpus in enumerate(corpora):
-            stream = TokenStream(corpus.validation)
-            for windows in _batches(
-                stream,
-                training.seq_len,
-                training.evaluation.micro_batch_size,
-                world.data_rank,
-                world.data_size,
-            ):
+            for windows in corpus.batches(batch_size, world.data_rank, world.data_size):
                 if gives_up():
                     release(model)
                     raise EvaluationStoppedError
@@ -76,34 +70,15 @@ def evaluate(
     release(model)
     totals = world.sum(world.from_last_stage(sums)).tolist()
     per_corpus = {
-        corpus.name: _summary(nats, tokens, corpus.validation_bytes)
-        for corpus, (nats, tokens) in zip(corpora, totals, strict=True)
+        found.corpus.name: _summary(nats, tokens, found.text_bytes)
+        for found, (nats, tokens) in zip(corpora, totals, strict=True)
     }
     overall = _summary(
         sum(nats for nats, _ in totals),
         sum(tokens for _, tokens in totals),
-        sum(corpus.validation_bytes for corpus in corpora),
+        sum(found.text_bytes for found in corpora),
     )
     return {**overall, "per_corpus": per_corpus}
-
-
-def _batches(
-    stream: TokenStream, seq_len: int, batch_size: int, rank: int, world_size: int
-) -> Iterator[np.ndarray]:
-    """Yields every world_size-th batch of windows [batch_size, seq_len + 1] int64, the end padded without
-    targets.
-
-    All ranks get the same number of batches, because gathering weights takes all processes.
-    """
-    windows = -(-(stream.num_tokens - 1) // seq_len)
-    for together in range(0, windows, world_size * batch_size):
-        first = together + rank * batch_size
-        batch = np.full((batch_size, seq_len + 1), PADDING, dtype=np.int64)
-        for row, window in enumerate(range(first, min(first + batch_size, windows))):
-            start = window * seq_len
-            tokens = stream.window(start, min(seq_len + 1, stream.num_tokens - start))
-            batch[row, : len(tokens)] = tokens
-        yield batch
 
 
 def _summary(nats: float, tokens: float, text_bytes: int) -> dict[str, float | int]:
@@ -120,16 +95,22 @@ def _summary(nats: float, tokens: float, text_bytes: int) -> dict[str, float | i
 def evaluate_checkpoint(
     checkpoint: Path, config: RunConfig, samples: SamplesConfig | None = None
 ) -> dict[str, Any]:
-    """Evaluates a checkpoint directory on the validation shards of `config`. With `samples` the result also
-    holds the continuation of each prompt under `samples`.
+    """Evaluates a checkpoint directory on all validation shards of `config`, or takes the validation that
+    training recorded in it, if that is the same. With `samples` the result also holds the continuation of
+    each prompt under `samples`.
 
     Raises TrainerError if there are no validation shards or the checkpoint cannot be read.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    found = recorded(checkpoint, config, device)
+    if found is not None and samples is None:
+        return found
     model = load_model(checkpoint / "hf", device)
-    found = evaluate(
-        model, config.data, config.training, resolve(config.training.precision, device), World(0, 1, device)
-    )
+    if found is None:
+        everything = config.training.evaluation.model_copy(update={"max_tokens": None})
+        training = config.training.model_copy(update={"evaluation": everything})
+        precision = resolve(training.precision, device)
+        found = evaluate(model, config.data, training, precision, World(0, 1, device))
     if found is None:
         raise TrainerError("no corpus has validation shards: set data.corpora.<number>.validation")
     if samples is not None:

@@ -13,6 +13,7 @@ from torch._dynamo.exc import TorchDynamoException
 
 from trainer.checkpoint import store
 from trainer.config import CorpusShards, DataConfig, RunConfig, TrainingConfig
+from trainer.data.held_out import held_out
 from trainer.data.shards import Shard, ShardError, idx_path
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
@@ -29,6 +30,8 @@ SAMPLED_SHARDS, SAMPLED_TOKENS = 64, 1 << 16
 SLOW_SECONDS = 10.0
 # Where this many times the upper bound is free, the estimate, which takes a second or two, is skipped.
 AMPLE = 10
+# Forward pass only, a third of the operations of a training step.
+FORWARD_SHARE, LONG_VALIDATION_SHARE = 1 / 3, 0.2
 
 log = logging.getLogger("trainer")
 
@@ -46,6 +49,7 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
     found = contents(config)
     _check_disk(config)
     _check_memory(config, world)
+    _warn_of_long_validations(config)
     return found
 
 
@@ -182,6 +186,22 @@ def _check_memory(config: RunConfig, world: World) -> None:
         batch = f"lower training.micro_batch_size (now {training.micro_batch_size})"
         smaller = batch if needed.activations > needed.lasting else "take a smaller model"
         raise TrainerError(f"{told}; {smaller}, lower training.seq_len, or free some memory")
+
+
+def _warn_of_long_validations(config: RunConfig) -> None:
+    training, wanted = config.training, config.training.evaluation
+    tokens = sum(part.tokens for part in held_out(config.data, training.seq_len, wanted.max_tokens))
+    evaluations = min(training.steps, -(-training.max_tokens // wanted.every_tokens))
+    share = FORWARD_SHARE * evaluations * tokens / training.max_tokens
+    if share > LONG_VALIDATION_SHARE:
+        log.warning(
+            "validation will take about %.0f%% of the time of the training steps: %d times %s held-out "
+            "tokens. Raise training.evaluation.every_tokens (now %s), or set training.evaluation.max_tokens",
+            100 * share,
+            evaluations,
+            f"{tokens:,}",
+            f"{wanted.every_tokens:,}",
+        )
 
 
 def dry_run(session: Session) -> None:

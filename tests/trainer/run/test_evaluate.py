@@ -1,16 +1,21 @@
 """Validation counts every held-out token once, and bits per byte are those of the text."""
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from trainer.config import InitConfig, RunConfig
+from trainer.config import InitConfig, RunConfig, SamplesConfig
+from trainer.data.held_out import held_out
 from trainer.data.shards import TokenStream
+from trainer.hf import load_model
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
-from trainer.run.evaluate import evaluate
+from trainer.run.evaluate import evaluate, evaluate_checkpoint
+from trainer.run.loop import DONE, run
 
 ALONE = World(0, 1, torch.device("cpu"))
 
@@ -61,6 +66,96 @@ def test_bits_per_byte_equal_a_direct_computation(
     assert found["loss"] == pytest.approx(all_nats / all_tokens, rel=1e-6)
     assert found["perplexity"] == pytest.approx(math.exp(all_nats / all_tokens), rel=1e-5)
     assert found["bits_per_byte"] == pytest.approx(all_nats / math.log(2) / all_bytes, rel=1e-6)
+
+
+def test_a_validation_with_a_cap_reads_a_fixed_subset_spread_over_every_corpus(
+    settings: dict[str, Any], model: Llama
+) -> None:
+    all_tokens = sum(part.tokens for part in held_out(RunConfig.model_validate(settings).data, 32))
+    settings["training"]["evaluation"]["max_tokens"] = 200
+    config = RunConfig.model_validate(settings)
+    once, again = (evaluate(model, config.data, config.training, "fp32", ALONE) for _ in range(2))
+    assert once is not None and once == again
+    assert 0 < once["validation_tokens"] <= 200 < all_tokens
+    for part in held_out(config.data, 32, 200):
+        stream, corpus = part.stream, once["per_corpus"][part.corpus.name]
+        windows = -(-(stream.num_tokens - 1) // 32)
+        assert part.numbers.tolist() == [i * windows // len(part.numbers) for i in range(len(part.numbers))]
+        nats = 0.0
+        for number in part.numbers:
+            window = torch.from_numpy(stream.window(int(number) * 32, 33).astype("int64"))
+            with torch.no_grad():
+                predicted = model.logits(model(window[None, :-1]))[0].double().log_softmax(-1)
+            nats -= predicted.gather(1, window[1:, None]).sum().item()
+        assert corpus["loss"] == pytest.approx(nats / corpus["validation_tokens"], rel=1e-6)
+        per_byte = (stream.num_tokens - 1) / part.corpus.validation_bytes
+        assert corpus["bits_per_byte"] == pytest.approx(corpus["loss"] * per_byte / math.log(2), rel=0.01)
+
+
+def test_a_micro_batch_larger_than_the_held_out_text_computes_no_empty_windows(
+    settings: dict[str, Any], model: Llama
+) -> None:
+    settings["training"]["evaluation"]["micro_batch_size"] = 100_000
+    config = RunConfig.model_validate(settings)
+    rows: list[int] = []
+    model.register_forward_pre_hook(lambda _, arguments: rows.append(len(arguments[0])))
+    evaluate(model, config.data, config.training, "fp32", ALONE)
+    windows = [len(part.numbers) for part in held_out(config.data, 32)]
+    assert rows == [max(windows)] * 2
+
+
+@pytest.mark.parametrize("averaging", [None, {"kind": "ema", "half_life_tokens": 1024}])
+def test_the_validation_that_training_recorded_is_taken_and_equals_one_that_is_computed(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, averaging: dict[str, Any] | None
+) -> None:
+    settings["training"] |= {"averaging": averaging, "checkpoint": {"every_tokens": 4 * 256, "keep_last": 3}}
+    for corpus in settings["data"]["corpora"]:
+        corpus["content"] = f"known {corpus['name']}"
+    config = RunConfig.model_validate(settings)
+    assert run(config) == DONE
+    last = config.run_dir / "checkpoints/step-00000012"
+    computed = compute(config, last)
+    samples = SamplesConfig(prompts=["the"], max_new_tokens=2)
+    with monkeypatch.context() as patched:
+        patched.setattr("trainer.run.evaluate.evaluate", never)
+        assert json.dumps(evaluate_checkpoint(last, config)) == json.dumps(computed)
+        assert evaluate_checkpoint(last, config, samples)["samples"]
+
+        def is_computed(checkpoint: Path, config: RunConfig) -> bool:
+            with pytest.raises(AssertionError, match="computed again"):
+                evaluate_checkpoint(checkpoint, config)
+            return True
+
+        assert is_computed(last.with_name("step-00000004"), config)  # was not evaluated in training
+        changed = config.training.model_copy(update={"precision": "bf16"})
+        assert is_computed(last, config.model_copy(update={"training": changed}))
+        prose, code = config.data.corpora
+        for content in ("other", None):
+            other = code.model_copy(update={"content": content})
+            data = config.data.model_copy(update={"corpora": [prose, other]})
+            assert is_computed(last, config.model_copy(update={"data": data}))
+        weights = last / "hf/model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+        assert is_computed(last, config)
+
+
+def test_a_capped_validation_is_not_taken_for_that_of_all_held_out_text(settings: dict[str, Any]) -> None:
+    settings["training"]["evaluation"]["max_tokens"] = 100
+    for corpus in settings["data"]["corpora"]:
+        corpus["content"] = f"known {corpus['name']}"
+    config = RunConfig.model_validate(settings)
+    assert run(config) == DONE
+    found = evaluate_checkpoint(config.run_dir / "checkpoints/step-00000012", config)
+    assert found["validation_tokens"] == sum(part.tokens for part in held_out(config.data, 32)) > 100
+
+
+def never(*_: Any) -> None:
+    raise AssertionError("the validation is computed again")
+
+
+def compute(config: RunConfig, checkpoint: Path) -> dict[str, Any] | None:
+    model = load_model(checkpoint / "hf", ALONE.device)
+    return evaluate(model, config.data, config.training, "fp32", ALONE)
 
 
 def test_without_validation_shards_there_is_nothing_to_say(settings: dict[str, Any], model: Llama) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
 from trainer.config import RunConfig
+from trainer.data.held_out import held_out
 from trainer.data.loader import TrainingData
 from trainer.data.shards import ShardWriter
 from trainer.parallel.world import World
@@ -46,6 +47,21 @@ def _documents_of_another_tokenizer(settings: dict[str, Any], tmp_path: Path) ->
     with ShardWriter(tmp_path / "other", np.dtype("uint16")) as writer:
         writer.add(np.array([1, 50, 60, 0]))
     settings["data"]["corpora"][1]["train"].append(str(tmp_path / "other"))
+
+
+def test_a_validation_that_takes_long_is_warned_of_with_what_to_change(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    settings["training"]["evaluation"]["every_tokens"] = 512
+    preflight.check(RunConfig.model_validate(settings), ALONE)
+    said = next(record.message for record in caplog.records if "validation will take" in record.message)
+    tokens = sum(part.tokens for part in held_out(RunConfig.model_validate(settings).data, 32))
+    assert f"6 times {tokens:,} held-out tokens" in said and "training.evaluation.max_tokens" in said
+    assert f"about {100 * 6 * tokens / 3 / 3072:.0f}%" in said
+    caplog.clear()
+    settings["training"]["evaluation"]["max_tokens"] = 256
+    preflight.check(RunConfig.model_validate(settings), ALONE)
+    assert "validation will take" not in caplog.text
 
 
 @pytest.mark.parametrize(
