@@ -2,31 +2,21 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from pathlib import Path
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pipeline.cli import lineage_sightings as sightings
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import default_store
 
 if TYPE_CHECKING:
     from pipeline.steps.lineage.checkpoints import Checkpoint
-    from pipeline.steps.lineage.documents import Seen
 
-PARAMETERS = (
-    "transforms",
-    "scrub",
-    "quality",
-    "dedup",
-    "decontamination",
-    "tokenizer",
-    "shards",
-    "mixture",
-    "training",
-)
-SHOWN = 12  # characters of a version
+LABEL = 13  # characters of the labels on the left
+STAGES = ("raw", "transformed", "scrubbed", "quality", "contamination")
 
 
 class QuestionError(PipelineError):
@@ -41,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "checkpoint", metavar="CHECKPOINT", nargs="?", help="its directory, or its name in the UI: RUN-STEP"
     )
     parser.add_argument(
-        "--corpus", metavar="C", help="list the checkpoints on disk that were trained on this corpus"
+        "--corpus",
+        metavar="C",
+        help="list the checkpoints on disk that were trained on this corpus, themselves or through the "
+        "weights they started from",
     )
     parser.add_argument(
         "--version",
@@ -51,9 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--document",
         metavar="ID",
-        help="show what happened to this document, and list the checkpoints that were trained on it",
+        help="show what happened to this document, and list the checkpoints that were trained on it; ID is "
+        "the store's or the one that the source gives it",
     )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("--json", action="store_true", help="print everything, defaults too, as JSON")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -64,7 +58,8 @@ def run(options: argparse.Namespace) -> None:
         raise QuestionError("--version: name the corpus with --corpus, too")
     from pipeline.steps.lineage import checkpoints
 
-    store = default_store()
+    store, width = default_store(), shutil.get_terminal_size().columns
+    lines: Iterable[str]
     if options.checkpoint:
         named = checkpoints.checkpoint(store, options.checkpoint)
         answer: Any = {
@@ -73,40 +68,63 @@ def run(options: argparse.Namespace) -> None:
             "saved": named.saved,
             **named.lineage,
         }
-        lines = described(named)
+        lines = described(named, width)
     elif options.corpus:
         trained = checkpoints.that_saw(store, options.corpus, options.version)
-        answer = [_of_corpus(checkpoint, options.corpus) for checkpoint in trained]
-        lines = _saw_corpus(trained, options.corpus)
+        answer = [sightings.corpus_row(sighting, options.corpus) for sighting in trained]
+        lines = sightings.corpus_lines(trained, options.corpus)
     else:
         from pipeline.steps.lineage.documents import seen
 
-        answers = seen(store, options.document)
-        answer = [_of_document(seen_by) for seen_by in answers]
-        lines = _saw_document(answers, options.document)
+        answers, unknown = seen(store, options.document)
+        answer = [*map(sightings.document_row, answers), *map(sightings.untraceable_row, unknown)]
+        lines = sightings.document_lines(answers, unknown, width)
     print(json.dumps(answer, indent=1, ensure_ascii=False) if options.json else "\n".join(lines))
 
 
-def described(checkpoint: "Checkpoint") -> Iterator[str]:
-    """A checkpoint's lineage as text."""
+def described(checkpoint: "Checkpoint", width: int = 100) -> Iterator[str]:
+    """A checkpoint's lineage as text, in lines of `width` characters: of the settings, those that differ from
+    the defaults.
+    """
+    from pipeline.recipe import differences
+
+    def entry(label: str, text: str) -> str:
+        return _entry(label, text, width)
+
     lineage = checkpoint.lineage
     recipe, assets = lineage["recipe"], lineage["assets"]
-    yield f"checkpoint   {checkpoint.name}, after {checkpoint.tokens:,} tokens"
+    yield entry("checkpoint", f"{checkpoint.name}, after {checkpoint.tokens:,} tokens")
     deleted = "" if checkpoint.saved else ", deleted since then; the lineage is from the record of its run"
-    yield f"path         {checkpoint.path}{deleted}"
-    yield f"recipe       {recipe['name']}"
-    yield f"code         {_code(lineage['git_commit'])}"
+    yield entry("path", f"{checkpoint.path}{deleted}")
+    yield entry("recipe", recipe["name"])
+    yield entry("code", _code(lineage["git_commit"]))
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(checkpoint.libraries.items()))
-    yield f"libraries    {libraries or 'unknown, the step was deleted'}"
-    yield ""
+    yield entry("libraries", libraries or "unknown, the step was deleted")
+    if recipe["training"].get("pretrained"):
+        yield entry("started from", _weights(lineage))
+    for ancestor in checkpoint.ancestors:
+        seen = ", ".join(f"{tokens:,} of {name}" for name, tokens in ancestor.corpus_tokens.items())
+        yield entry("", f"{ancestor.described}: {seen}")
     for corpus in recipe["corpora"]:
-        yield from _corpus(checkpoint, corpus)
-    yield _stage("dedup", assets[keys.DEDUP])
-    yield _stage("tokenizer", assets[keys.TOKENIZER])
+        yield ""
+        yield from _corpus(checkpoint, corpus, differences.of_source(corpus["source"]), width)
     yield ""
-    yield from (
-        f"{name:<16} {json.dumps(recipe[name])}" for name in PARAMETERS if recipe.get(name) is not None
-    )
+    yield "all corpora"
+    for key in (keys.DEDUP, keys.TOKENIZER):
+        yield entry(f"  {key}", _stage(assets[key]))
+    yield ""
+    yield "settings that differ from the defaults (--json has all)"
+    for name, settings in differences.of_recipe(recipe).items():
+        yield from (entry(f"  {label}", text) for label, text in _sections(name, settings))
+
+
+def _entry(label: str, text: str, width: int) -> str:
+    """A label, and the text beside it, or on lines of its own if the label is long."""
+    lines = textwrap.wrap(text, max(width - LABEL, 40), break_long_words=False, break_on_hyphens=False) or [
+        ""
+    ]
+    first = [f"{label:<{LABEL - 1}} {lines.pop(0)}"] if len(label) < LABEL else [label]
+    return "\n".join([*first, *(" " * LABEL + line for line in lines)])
 
 
 def _code(commit: str | None) -> str:
@@ -116,28 +134,39 @@ def _code(commit: str | None) -> str:
     return f"commit {commit.removesuffix('-dirty')}{changed}"
 
 
-def _corpus(checkpoint: "Checkpoint", corpus: Mapping[str, Any]) -> Iterator[str]:
+def _weights(lineage: Mapping[str, Any]) -> str:
+    source, known = lineage["recipe"]["training"]["pretrained"], lineage.get("pretrained", {})
+    place = f"{source['repo']} at {source['revision']}" if source["repo"] else source["path"]
+    content = known.get("sha256") or lineage["training"].get("pretrained_sha256")
+    unknown = "" if "lineage" in known else "; what they were trained on is not recorded"
+    return f"the weights {place}{f', sha256 {content}' if content else ''}{unknown}"
+
+
+def _corpus(
+    checkpoint: "Checkpoint", corpus: Mapping[str, Any], source: Mapping[str, Any], width: int
+) -> Iterator[str]:
     name, assets = corpus["name"], checkpoint.lineage["assets"]
     inputs = assets[keys.raw(name)].get("inputs", {})
     tokens, epochs = checkpoint.corpus_tokens.get(name, 0), checkpoint.epochs(name)
     yield f"corpus {name}: {tokens:,} tokens trained on by then, {epochs:.3f} epochs"
-    yield f"  {json.dumps(corpus['source'])}"
-    yield f"  {', '.join(f'{what} {value[:40]}' for what, value in inputs.items())}"
-    for stage in ("raw", "transformed", "scrubbed", "quality", "contamination"):
-        if keys.of_corpus(name, stage) in assets:
-            yield _stage(f"  {stage}", assets[keys.of_corpus(name, stage)])
-    for key in assets:
-        if key.startswith(keys.filtered(name, "")):
-            yield _stage(f"  {key.rpartition('/')[2]}", assets[key])
+    yield _entry("  source", ", ".join(_setting(what, value) for what, value in source.items()), width)
+    named = {"source": "content", "revision": "revision"}
+    found = ", ".join(f"{named.get(what, what)} {value[:40]}" for what, value in inputs.items())
+    yield _entry("", found, width)
+    stages = {stage: keys.of_corpus(name, stage) for stage in STAGES}
+    stages |= {key.rpartition("/")[2]: key for key in assets if key.startswith(keys.filtered(name, ""))}
+    for stage, key in stages.items():
+        if key in assets:
+            yield _entry(f"  {stage}", _stage(assets[key]), width)
     decided = checkpoint.lineage.get("dedup", {}).get(name)
     if decided:
-        yield f"  {'dedup':<16} {_counts(decided)}"
-    yield _stage("  shards", assets[keys.token_shards(name)])
-    yield ""
+        yield _entry("  dedup", _counts(decided), width)
+    yield _entry("  shards", _stage(assets[keys.token_shards(name)]), width)
 
 
-def _stage(name: str, asset: Mapping[str, Any]) -> str:
-    return f"{name:<18} {asset['data_version'][:SHOWN]}  {asset['code_version']}  {_counts(asset['counts'])}"
+def _stage(asset: Mapping[str, Any]) -> str:
+    version = asset["data_version"][: sightings.SHOWN]
+    return f"{version}, {asset['code_version']}: {_counts(asset['counts'])}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -154,63 +183,24 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(shown)
 
 
-def _of_corpus(checkpoint: "Checkpoint", corpus: str) -> dict[str, Any]:
-    raw = checkpoint.lineage["assets"][keys.raw(corpus)]
-    return {
-        "checkpoint": checkpoint.name,
-        "path": str(checkpoint.path),
-        "tokens": checkpoint.corpus_tokens[corpus],
-        "epochs": round(checkpoint.epochs(corpus), 4),
-        "raw": raw["data_version"],
-        **raw.get("inputs", {}),
-    }
+def _sections(name: str, settings: Any) -> Iterator[tuple[str, str]]:
+    """A section and those inside it, each with its own settings."""
+    if not isinstance(settings, dict):
+        yield name, _value(settings)
+        return
+    own = {key: value for key, value in settings.items() if not isinstance(value, dict)}
+    if own:
+        yield name, ", ".join(_setting(key, value) for key, value in own.items())
+    for key, value in settings.items():
+        if key not in own:
+            yield from _sections(f"{name}.{key}", value)
 
 
-def _saw_corpus(trained: "list[Checkpoint]", corpus: str) -> Iterator[str]:
-    yield f"{'checkpoint':<20}{'tokens':>16}{'epochs':>9}  {'raw':<14}{'source':<14}revision"
-    for checkpoint in trained:
-        row = _of_corpus(checkpoint, corpus)
-        yield (
-            f"{checkpoint.name:<20}{row['tokens']:>16,}{row['epochs']:>9.3f}  "
-            f"{row['raw'][:SHOWN]:<14}{row.get('source', '?')[:SHOWN]:<14}"
-            f"{row.get('revision', '-')[:SHOWN]}"
-        )
-    if not trained:
-        yield f"no checkpoint on disk was trained on this version of {corpus}"
-    yield "deleted checkpoints are not listed; `python -m pipeline lineage RUN-STEP` shows their lineage"
+def _setting(name: str, value: Any) -> str:
+    return f"{name} {_value(value)}"
 
 
-def _of_document(seen_by: "Seen") -> dict[str, Any]:
-    place: dict[str, Any] = {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in asdict(seen_by.place).items()
-    }
-    return {
-        "checkpoint": seen_by.checkpoint.name,
-        **place,
-        "windows": seen_by.windows,
-        "windows_seen": seen_by.seen,
-        "times": seen_by.times,
-    }
-
-
-def _saw_document(answers: "list[Seen]", document: str) -> Iterator[str]:
-    place = None
-    for answer in answers:
-        if answer.place != place:
-            place = answer.place
-            where = place.rejected or (
-                f"document {place.number} of {place.shard}, tokens {place.begin:,} to "
-                f"{place.end - 1:,} of the corpus ({place.split})"
-            )
-            yield f"{document} of corpus {place.corpus}: {where}"
-        if answer.place.rejected:
-            use = "not trained on"
-        elif answer.windows:
-            use = (
-                f"trained on {answer.seen:,} of the {answer.windows:,} windows that contain part of it, "
-                f"{answer.times:,} times in total"
-            )
-        else:
-            use = "held out for validation, not trained on"
-        yield f"  {answer.checkpoint.name}  {use}"
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if type(value) is int else json.dumps(value, ensure_ascii=False)

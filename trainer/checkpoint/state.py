@@ -131,7 +131,7 @@ class Snapshot:
             directory / "state.json",
             {**asdict(progress), **NO_ROLLBACKS, **identity, "model_only": self.optimizer is None},
         )
-        training = {
+        training: dict[str, Any] = {
             "step": progress.step,
             "tokens": progress.tokens,
             "corpus_tokens": progress.corpus_tokens,
@@ -141,6 +141,8 @@ class Snapshot:
             "config": self.config.training.model_dump(mode="json"),
             "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         }
+        if weights := self.identity["training"]["pretrained"]:
+            training["pretrained_sha256"] = weights
         _write_json(directory / "lineage.json", {**self.config.lineage, "training": training})
 
 

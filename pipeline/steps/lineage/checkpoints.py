@@ -19,24 +19,10 @@ class LineageError(PipelineError):
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """A step of a run and its lineage. `saved`: whether the checkpoint is on disk; otherwise the lineage
-    follows from the configuration of the run.
-    """
+class Trained:
+    """A model after some tokens of its training, as its lineage tells."""
 
-    run: Path
-    step: int
     lineage: dict[str, Any]
-    saved: bool
-
-    @property
-    def name(self) -> str:
-        """As in the UI."""
-        return f"{self.run.name[:NAME_LENGTH]}-{self.step:08d}"
-
-    @property
-    def path(self) -> Path:
-        return self.run / "checkpoints" / f"step-{self.step:08d}"
 
     @property
     def tokens(self) -> int:
@@ -62,6 +48,43 @@ class Checkpoint:
         counts = self.lineage["assets"][keys.token_shards(corpus)]["counts"]
         return self.corpus_tokens.get(corpus, 0) / max(counts["train_tokens"], 1)
 
+    @property
+    def base(self) -> "Trained | None":
+        """The model whose weights training started from, if its lineage is known."""
+        lineage = self.lineage.get("pretrained", {}).get("lineage")
+        return Trained(lineage) if lineage else None
+
+    @property
+    def ancestors(self) -> list["Trained"]:
+        """The base, the base of the base and so on, as far as their lineage is known."""
+        base = self.base
+        return [base, *base.ancestors] if base else []
+
+    @property
+    def described(self) -> str:
+        """The name of the recipe and how long it had been trained: it may be in no run of this store."""
+        return f"{self.lineage['recipe']['name']} after {self.tokens:,} tokens"
+
+
+@dataclass(frozen=True)
+class Checkpoint(Trained):
+    """A step of a run and its lineage. `saved`: whether the checkpoint is on disk; otherwise the lineage
+    follows from the configuration of the run.
+    """
+
+    run: Path
+    step: int
+    saved: bool
+
+    @property
+    def name(self) -> str:
+        """As in the UI."""
+        return f"{self.run.name[:NAME_LENGTH]}-{self.step:08d}"
+
+    @property
+    def path(self) -> Path:
+        return self.run / "checkpoints" / f"step-{self.step:08d}"
+
 
 def checkpoint(store: Store, named: str) -> Checkpoint:
     """Finds a checkpoint by its path or its name in the UI (`<run>-<step>`, also `<run>/<step>`); the first
@@ -71,53 +94,68 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
     if (path / "lineage.json").is_file():
         return read(path.resolve())
     run_name, _, step = named.replace("/", "-").rpartition("-")
-    runs = (
-        [run for run in _runs(store) if run.name.startswith(run_name)] if run_name and step.isdigit() else []
+    found = (
+        [run for run in runs(store) if run.name.startswith(run_name)] if run_name and step.isdigit() else []
     )
-    if len(runs) > 1:
-        raise LineageError(f"{named!r} may be of several runs: {', '.join(run.name for run in runs)}")
-    if not runs:
+    if len(found) > 1:
+        raise LineageError(f"{named!r} may be of several runs: {', '.join(run.name for run in found)}")
+    if not found:
         newest = ", ".join(one.name for one in list(checkpoints(store))[-3:]) or "none"
         raise LineageError(
             f"{named!r} is not a checkpoint: give its directory, or its name in the UI. On disk: {newest}"
         )
-    directory = runs[0] / "checkpoints" / f"step-{int(step):08d}"
+    directory = found[0] / "checkpoints" / f"step-{int(step):08d}"
     if (directory / "lineage.json").is_file():
         return read(directory)
-    return planned(run_config(runs[0]), int(step))
+    return planned(run_config(found[0]), int(step))
 
 
 def read(path: Path) -> Checkpoint:
     """The checkpoint in this directory."""
     lineage = json.loads((path / "lineage.json").read_text(encoding="utf-8"))
-    return Checkpoint(path.parents[1], lineage["training"]["step"], lineage, saved=True)
+    return Checkpoint(lineage, path.parents[1], lineage["training"]["step"], saved=True)
 
 
 def checkpoints(store: Store) -> Iterator[Checkpoint]:
     """All checkpoints on disk, run by run, each run's from the first step to the last."""
-    for run in _runs(store):
+    for run in runs(store):
         yield from map(read, _saved(run))
 
 
-def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Checkpoint]:
+@dataclass(frozen=True)
+class Sighting:
+    """A checkpoint that was trained on a corpus: in its own training, or in that of an ancestor, `by`."""
+
+    checkpoint: Checkpoint
+    by: Trained
+
+    @property
+    def through(self) -> str | None:
+        """The ancestor, if it was one."""
+        return None if self.by is self.checkpoint else self.by.described
+
+
+def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Sighting]:
     """The checkpoints on disk that were trained on a corpus, optionally on a version of it: the first digits
-    of the data version of any of its stages, or of the revision of its source.
+    of the data version of any of its stages, or of the revision of its source. Also those that started from
+    the weights of a model that was.
     """
-    found: list[Checkpoint] = []
+    found: list[Sighting] = []
     known: set[str] = set()
     for one in checkpoints(store):
-        known |= one.corpus_tokens.keys()
-        if one.corpus_tokens.get(corpus) and (
-            version is None or any(name.startswith(version) for name in versions_of(one, corpus))
-        ):
-            found.append(one)
+        for by in (one, *one.ancestors):
+            known |= by.corpus_tokens.keys()
+            if by.corpus_tokens.get(corpus) and (
+                version is None or any(name.startswith(version) for name in versions_of(by, corpus))
+            ):
+                found.append(Sighting(one, by))
     if corpus not in known:
         hint = f"choose from {', '.join(sorted(known))}" if known else "there are no checkpoints"
         raise LineageError(f"no checkpoint on disk was trained on a corpus {corpus!r}; {hint}")
     return found
 
 
-def versions_of(one: Checkpoint, corpus: str) -> list[str]:
+def versions_of(one: Trained, corpus: str) -> list[str]:
     """The versions of a corpus: the data version of each of its stages, and the version and revision of its
     source.
     """
@@ -137,7 +175,8 @@ def _saved(run: Path) -> list[Path]:
     return [path.parent for path in sorted(run.glob("checkpoints/step-*/lineage.json"))]
 
 
-def _runs(store: Store) -> list[Path]:
+def runs(store: Store) -> list[Path]:
+    """The directories of the training runs."""
     return sorted(path.parent for path in (store.root / RUNS).glob("*/config.yaml"))
 
 
@@ -158,7 +197,7 @@ def planned(config: RunConfig, step: int) -> Checkpoint:
         "corpus_tokens": dict(zip(weights, tokens.tolist(), strict=True)),
         "config": training.model_dump(mode="json"),
     }
-    return Checkpoint(config.run_dir, step, {**config.lineage, "training": facts}, saved=False)
+    return Checkpoint({**config.lineage, "training": facts}, config.run_dir, step, saved=False)
 
 
 def check_order(one: Checkpoint) -> None:

@@ -8,7 +8,7 @@ with another order of samples, the answer is that of the last order.
 import json
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, check_order, checkpoints, run_config
+from pipeline.sources.ids import document_id, own_id
+from pipeline.steps.lineage.ancestry import homes
+from pipeline.steps.lineage.checkpoints import (
+    Checkpoint,
+    LineageError,
+    Trained,
+    check_order,
+    checkpoints,
+    run_config,
+)
 from pipeline.steps.tokens.holdout import held_out
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.keys import TRAIN, VALIDATION
 from pipeline.store.parquet import kept_batches
-from pipeline.store.versions import Part, Store, Version
+from pipeline.store.versions import Part, Store, StoreError, Version
 from trainer.data.loader import TrainingData
 from trainer.data.shards import Shard
 
@@ -35,6 +44,7 @@ class Place:
     """
 
     corpus: str
+    document: str  # its id in the store, also when it was asked for by the source's id
     rejected: str | None = None
     split: str = TRAIN
     shard: Path | None = None
@@ -46,7 +56,7 @@ class Place:
 @dataclass(frozen=True)
 class Seen:
     """Of the `windows` that hold tokens of a document, how many a checkpoint was trained on (`seen`), and how
-    often in total (`times`).
+    often in total (`times`): in its own training, or in that of an ancestor, `through`.
     """
 
     checkpoint: Checkpoint
@@ -54,24 +64,56 @@ class Seen:
     windows: int = 0
     seen: int = 0
     times: int = 0
+    through: Trained | None = None
 
 
-def seen(store: Store, document: str) -> list[Seen]:
-    """For each checkpoint on disk whose corpora hold the document. Raises LineageError when none do."""
+@dataclass(frozen=True)
+class Untraceable:
+    """An ancestor of a checkpoint whose run or documents are in no store that could be found."""
+
+    checkpoint: Checkpoint
+    through: Trained
+
+
+def seen(store: Store, document: str) -> tuple[list[Seen], list[Untraceable]]:
+    """For each checkpoint on disk whose corpora, or those of its ancestors, hold the document; and the
+    ancestors that cannot be asked. `document`: its id in the store, or the id that its source gives it.
+
+    Raises LineageError when there is no answer at all.
+    """
     by_shards: dict[tuple[Path, str], list[Checkpoint]] = defaultdict(list)
     for one in checkpoints(store):
         by_shards[one.run, str(one.lineage["assets"])].append(one)
-    found = [
-        answer
-        for (run, _), together in by_shards.items()
-        for answer in _of_run(store, run, together, document)
-    ]
-    if not found:
+    found: list[Seen] = []
+    untraceable: list[Untraceable] = []
+    for (run, _), together in by_shards.items():
+        found += _of_run(store, run, together, document)
+        for ancestor, home in homes(store, together[0]):
+            answers = _of_ancestor(ancestor, home, document)
+            found += [
+                replace(answer, checkpoint=one, through=ancestor)
+                for one in together
+                for answer in answers or ()
+            ]
+            untraceable += [Untraceable(one, ancestor) for one in together if answers is None]
+    if not found and not untraceable:
         raise LineageError(
             f"no checkpoint on disk was trained on a corpus that contains document {document!r}: was it set "
             "aside, or is it in another store?"
         )
-    return found
+    return found, untraceable
+
+
+def _of_ancestor(ancestor: Trained, home: tuple[Store, Path] | None, document: str) -> list[Seen] | None:
+    """What the ancestor has seen of the document; None when the run or its documents are gone."""
+    if home is None:
+        return None
+    store, run = home
+    step = ancestor.lineage["training"]["step"]
+    try:
+        return list(_of_run(store, run, [Checkpoint(ancestor.lineage, run, step, saved=False)], document))
+    except (StoreError, OSError):
+        return None
 
 
 def _of_run(store: Store, run: Path, together: list[Checkpoint], document: str) -> Iterator[Seen]:
@@ -91,16 +133,19 @@ def _of_run(store: Store, run: Path, together: list[Checkpoint], document: str) 
         yield Seen(one, place, len(windows), int((times > 0).sum()), int(times.sum()))
 
 
-def locate(store: Store, assets: dict[str, Any], document: str) -> Place | None:
-    """Where the document is in the versions that a lineage names; None when no corpus holds it."""
+def locate(store: Store, assets: dict[str, Any], named: str) -> Place | None:
+    """Where the document is in the versions that a lineage names; None when no corpus holds it. `named`: its
+    id in the store, or the id that its source gives it.
+    """
 
     def version(key: str) -> Version:
         return store.open(key, Path(assets[key]["path"]).name)
 
     for corpus in keys.corpora_with_shards(assets):
         scrubbed = version(keys.scrubbed(corpus))
-        part = _holding(scrubbed, document)
-        if part is not None:
+        held = _holding(scrubbed, {named, document_id(corpus, own_id(named))})
+        if held is not None:
+            part, document = held
             quality, dedup, shards = (
                 version(keys.quality(corpus)),
                 version(keys.DEDUP),
@@ -112,19 +157,20 @@ def locate(store: Store, assets: dict[str, Any], document: str) -> Place | None:
             ]
             reason = _rejected(tables, document)
             return (
-                Place(corpus, reason)
+                Place(corpus, document, reason)
                 if reason
                 else _in_shards(corpus, scrubbed.file(part, "documents"), tables, shards, part.name, document)
             )
     return None
 
 
-def _holding(scrubbed: Version, document: str) -> Part | None:
+def _holding(scrubbed: Version, ids: set[str]) -> tuple[Part, str] | None:
+    """The part that holds a document with one of these ids, and which of them."""
+    wanted = pc.field("id").isin(list(ids))
     for part in scrubbed.parts:
-        if pq.read_table(
-            scrubbed.file(part, "documents"), columns=["id"], filters=pc.field("id") == document
-        ).num_rows:
-            return part
+        found = pq.read_table(scrubbed.file(part, "documents"), columns=["id"], filters=wanted)
+        if found.num_rows:
+            return part, found.column("id")[0].as_py()
     return None
 
 
@@ -155,7 +201,7 @@ def _in_shards(
     validates = held_out(pa.array([document]), fraction)[0]
     split, empty = VALIDATION if validates else TRAIN, _empty(_file(shards, part, "shards"))
     if document in empty:
-        return Place(corpus, "without text")
+        return Place(corpus, document, "without text")
     number = 0
     for batch in kept_batches(documents, tables, ["id"]):
         ids = batch.column("id")
@@ -171,7 +217,8 @@ def _in_shards(
         if prefix.name.rpartition(".")[0] == part:
             if number < shard.num_documents:
                 begin += int(shard.lengths[:number].sum(dtype=np.int64))
-                return Place(corpus, None, split, prefix, number, begin, begin + int(shard.lengths[number]))
+                end = begin + int(shard.lengths[number])
+                return Place(corpus, document, None, split, prefix, number, begin, end)
             number -= shard.num_documents
         begin += shard.num_tokens
     raise LineageError(

@@ -43,7 +43,7 @@ def export(store: Store) -> Version:
         (draft.path / "training.png").write_bytes(
             training_plots.draw(read_json_lines(result["run_dir"] / "metrics.jsonl"))
         )
-        lineage = _published(lineage)
+        lineage = published(lineage)
         write_atomically(draft.path / "lineage.json", json.dumps(lineage, indent=1, ensure_ascii=False))
         (draft.path / "funnel.png").write_bytes(funnel.draw(funnel.of_lineage(lineage)))
         write_atomically(draft.path / "README.md", model_card(lineage, evaluate.read(evaluation)))
@@ -53,9 +53,14 @@ def export(store: Store) -> Version:
         return draft.publish([Part(keys.EXPORTED_MODEL, draft.work.fingerprint, files)])
 
 
-def _published(lineage: dict[str, Any]) -> dict[str, Any]:
-    """The lineage for publication: paths as written in the recipe, no absolute paths, no host names."""
-    as_written = {"pretrained": lineage["recipe"]["training"]["pretrained"]}
+def published(lineage: dict[str, Any]) -> dict[str, Any]:
+    """The lineage for publication: paths as written in the recipe, no absolute paths, no host names. The same
+    holds for the lineage of the model that training started from.
+    """
+    as_written = {"pretrained": lineage["recipe"]["training"].get("pretrained")}
     recipe = {name: section for name, section in lineage["recipe"].items() if name != "launch"}
     training = lineage["training"]
+    weights = lineage.get("pretrained", {})
+    if base := weights.get("lineage"):
+        lineage = lineage | {"pretrained": weights | {"lineage": published(base)}}
     return lineage | {"recipe": recipe, "training": training | {"config": training["config"] | as_written}}

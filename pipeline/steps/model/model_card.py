@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from pipeline.steps.model import base_model
 from pipeline.steps.model.funnel import DOCUMENTS, TOKENS, of_lineage
 from pipeline.store import keys
 from trainer.config import ModelConfig, TrainingConfig
@@ -31,16 +32,20 @@ def model_card(lineage: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str
     training = recipe["training"]
     model = ModelConfig.model_validate(training["model"])
     vocab_size = lineage["assets"][keys.TOKENIZER]["counts"]["entries"]
+    base = base_model.name(lineage)
+    begun, this = (f", begun from `{base}`", "this ") if base else ("", "")
+    tokens = f"{done['tokens']:,} {'more tokens' if base else 'tokens'}"
+    also = f", and those of `{base}`" if base_model.lineage_of(lineage) else ""
     prompts = training["samples"]["prompts"]
     apart = _but_transforms(recipe)
     return f"""---
-{_front_matter(recipe)}---
+{_front_matter(lineage)}---
 
 # {recipe["name"]}
 
-A decoder-only language model of {model.parameters(vocab_size):,} parameters{_beginning(training)}, trained on
-{done["tokens"]:,} tokens with a context of {training["seq_len"]:,}. It continues text; it was not taught to
-answer questions or to follow instructions.
+A decoder-only language model of {model.parameters(vocab_size):,} parameters{begun}, trained on
+{tokens} with a context of {training["seq_len"]:,}. It continues text; it was not taught to
+answer questions or to follow instructions.{base_model.paragraph(lineage)}
 
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -67,7 +72,7 @@ placeholders before anything else saw the text{apart}. Documents of low quality 
 
 {_settings(training, model, vocab_size)}
 
-Seen in training:
+Seen in {this}training:
 
 {_seen(lineage)}
 
@@ -77,7 +82,7 @@ Seen in training:
 
 ## Evaluation
 
-All {evaluation["held_out_bytes"]:,} bytes of held-out text, none of it seen in training, in
+All {evaluation["held_out_bytes"]:,} bytes of held-out text, none of it seen in {this}training, in
 bits per byte and, for each token, as perplexity (less is better):
 
 {_bits_per_byte(evaluation)}
@@ -94,7 +99,7 @@ The rules that look for personal data miss some. Nothing but held-out loss was m
 ## Where it comes from
 
 Made with Groundwork, {_code(lineage["git_commit"])}, with {_libraries(done["libraries"])}.
-`lineage.json` holds the recipe, and the version, parameters and counts of every stage of every corpus.
+`lineage.json` holds the recipe, and the version, parameters and counts of every stage of every corpus{also}.
 """
 
 
@@ -104,27 +109,19 @@ def _but_transforms(recipe: Mapping[str, Any]) -> str:
     return f", except the author's own transforms ({names}), which ran first" if names else ""
 
 
-def _front_matter(recipe: Mapping[str, Any]) -> str:
+def _front_matter(lineage: Mapping[str, Any]) -> str:
     """What the hub shows beside a model and finds it by."""
     facts: dict[str, Any] = {
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
         "tags": ["groundwork"],
     }
-    datasets = [corpus["source"]["name"] for corpus in recipe["corpora"] if corpus["source"]["kind"] == "hub"]
-    base = (recipe["training"]["pretrained"] or {}).get("repo")
+    corpora = lineage["recipe"]["corpora"]
+    datasets = [corpus["source"]["name"] for corpus in corpora if corpus["source"]["kind"] == "hub"]
+    base = base_model.name(lineage)
     return yaml.safe_dump(
         facts | ({"datasets": datasets} if datasets else {}) | ({"base_model": base} if base else {}),
         sort_keys=False,
-    )
-
-
-def _beginning(training: Mapping[str, Any]) -> str:
-    pretrained = training["pretrained"]
-    return (
-        ""
-        if pretrained is None
-        else f", begun from the weights of `{pretrained['repo'] or pretrained['path']}`"
     )
 
 

@@ -1,5 +1,8 @@
-"""The pretrained weights that training starts from: their path on this machine, and their identity."""
+"""The pretrained weights that training starts from: their path on this machine, their identity, and the
+lineage of the model they belong to.
+"""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +39,45 @@ def identity(store: Store, training: TrainingConfig) -> dict[str, Any] | None:
     return {"sha256": _content(FileHashes(store.root), source.path)}
 
 
+def origin(store: Store, training: TrainingConfig) -> dict[str, Any]:
+    """What a checkpoint's lineage says about the weights: their identity, the sha256 of each file and, where
+    `lineage.json` lies beside them, the lineage of the model they belong to. Empty without such weights.
+
+    Raises WeightsError.
+    """
+    source = training.pretrained
+    known = identity(store, training)
+    if source is None or known is None:
+        return {}
+    if source.path is not None:
+        hashes = FileHashes(store.root)
+        known["files"] = {path.name: hashes.sha256(path) for path in _weights(source.path)}
+        known |= _lineage_beside(source.path)
+    return {"pretrained": known}
+
+
+def _lineage_beside(weights: Path) -> dict[str, Any]:
+    """The lineage in an exported model, or in the checkpoint whose directory `hf` holds the weights."""
+    place = weights.parent if weights.name == "hf" else weights
+    try:
+        lineage = json.loads((place / "lineage.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise WeightsError(
+            f"training.pretrained.path: {place / 'lineage.json'} cannot be read ({error}): copy it again "
+            "from the model's own directory, or delete it to train without its lineage"
+        ) from error
+    complete = isinstance(lineage, dict) and lineage.keys() >= {"recipe", "assets", "training"}
+    return {"lineage": lineage} if complete else {}
+
+
+def _weights(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.safetensors"))
+
+
 def _content(hashes: FileHashes, directory: Path) -> str:
-    weights = sorted(directory.glob("*.safetensors"))
+    weights = _weights(directory)
     if not weights:
         raise WeightsError(
             f"training.pretrained.path: {directory} does not hold *.safetensors files: name another "

@@ -4,7 +4,6 @@ saw it.
 
 import itertools
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -16,80 +15,17 @@ import dagster as dg
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from pipeline.assets import checkpoints
 from pipeline.cli import main
 from pipeline.cli.lineage import described
 from pipeline.recipe.recipe import load_recipe
-from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage import reproduce
 from pipeline.steps.lineage.checkpoints import LineageError, planned, read, run_config
-from pipeline.steps.tokens.shards import tokenize
-from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
-from pipeline.store.engine import LocalEngine
 from pipeline.store.versions import STORE_VARIABLE, Store
-from tests.integration.project import ROOT, TRAINING
-from tests.pipeline.steps.corpora import TEXTS, prepare
+from tests.integration.project import ROOT
 from trainer.data.loader import TrainingData
-from trainer.system import launch
-
-ENGINE = LocalEngine(workers=1)
-CORPORA = {"first": TEXTS[:15], "second": [*TEXTS[15:30], TEXTS[2]]}
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
-    """Two corpora, one document of which is in both, and a run on them that kept its last two of four
-    checkpoints.
-    """
-    directory = tmp_path_factory.mktemp("trained")
-    store = Store(directory / "store")
-    for name, texts in CORPORA.items():
-        prepare(store, directory / f"{name}.jsonl", texts)
-    settings = {
-        "name": "mine",
-        "corpora": [
-            {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA
-        ],
-        "quality": "docs",
-        "tokenizer": {"vocab_size": 300},
-        "shards": {"validation_fraction": 0.2},
-        "training": TRAINING,
-    }
-    (directory / "recipe.yaml").write_text(yaml.safe_dump(settings))
-    recipe = load_recipe(directory / "recipe.yaml")
-    deduplicate(store, ENGINE, recipe.corpus_names, recipe.dedup)
-    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, recipe.shards.validation_fraction)
-    for name in recipe.corpus_names:
-        tokenize(store, ENGINE, name, recipe.shards)
-    run = plan.plan(store, recipe)
-    run.config.run_dir.mkdir(parents=True)
-    command = [
-        sys.executable,
-        "-m",
-        "trainer",
-        str(run.write_config()),
-        "training.compile=false",
-        "training.samples.prompts=[]",
-    ]
-    subprocess.run(command, env={**os.environ, **launch.environment(1)}, check=True, timeout=280)
-    return store, run.config.run_dir
-
-
-@pytest.fixture
-def ask(
-    trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Any:
-    """`python -m pipeline lineage ...`: what it prints."""
-    monkeypatch.setenv(STORE_VARIABLE, str(trained[0].root))
-
-    def said(*arguments: str) -> str:
-        assert main(["lineage", *arguments]) == 0
-        return capsys.readouterr().out
-
-    return said
 
 
 def test_a_checkpoint_says_what_it_was_made_from(trained: tuple[Store, Path], ask: Any) -> None:
@@ -109,6 +45,19 @@ def test_a_checkpoint_says_what_it_was_made_from(trained: tuple[Store, Path], as
         "epochs",
     ):
         assert words in said
+
+
+def test_a_person_reads_what_differs_from_the_defaults_in_lines_that_fit_the_terminal(
+    trained: tuple[Store, Path], ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = ask(f"{trained[1].name[:8]}-00000032")
+    settings = said.partition("settings that differ from the defaults")[2]
+    for words in ("profile docs", "validation_fraction 0.2", "vocab_size 300", "max_tokens 16,384"):
+        assert words in settings
+    for unchanged in ("null", "max_grad_norm", "keep_last 3", "parallel", "dedup", "min_words"):
+        assert unchanged not in settings
+    assert all(len(line) <= 80 or "/" in line for line in said.splitlines())
 
 
 def test_a_step_whose_weights_were_deleted_still_has_a_lineage(trained: tuple[Store, Path], ask: Any) -> None:

@@ -1,0 +1,68 @@
+"""The settings of a recorded recipe that differ from the defaults."""
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from pydantic import BaseModel, TypeAdapter
+
+from pipeline.recipe.recipe import Recipe
+from pipeline.sources import KINDS as SOURCES
+from pipeline.stages.quality import PROFILES
+from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerParams
+
+Settings = dict[str, Any]
+_IDENTITY = ("name", "corpora")
+
+
+def of_recipe(recipe: Mapping[str, Any]) -> Settings:
+    """The sections of a recipe, given as its dump, each with only the settings that differ from the defaults
+    of this version. Settings without a default, or unknown to this version, are always there.
+    """
+    settings = {name: value for name, value in recipe.items() if name not in _IDENTITY}
+    found = _of_model(Recipe, settings)
+    tokenizer, quality = recipe["tokenizer"], recipe["quality"]
+    found["tokenizer"] = (
+        _of_model(ExistingTokenizer, tokenizer)
+        if "source" in tokenizer
+        else _of_model(TokenizerParams, tokenizer)
+    )
+    profiles = {name: profile.model_dump(mode="json") for name, profile in PROFILES.items()}
+    nearest = min(profiles, key=lambda name: len(_between(quality, profiles[name])))
+    found["quality"] = {"profile": nearest} | _between(quality, profiles[nearest])
+    return {name: section for name, section in found.items() if section}
+
+
+def of_source(source: Mapping[str, Any]) -> Settings:
+    """The settings of a corpus's source that differ from the defaults of its kind."""
+    configs = {get_args(kind.config.model_fields["kind"].annotation)[0]: kind.config for kind in SOURCES}
+    return {"kind": source["kind"]} | _of_model(configs[source["kind"]], source)
+
+
+def _of_model(model: type[BaseModel], values: Mapping[str, Any]) -> Settings:
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    found: Settings = {}
+    for key, value in values.items():
+        field = fields.get(key)
+        if field is None:
+            found[key] = value
+        elif field.is_required():
+            section = field.annotation
+            if isinstance(section, type) and issubclass(section, BaseModel):
+                value = _of_model(section, value)
+            found[key] = value
+        else:
+            default = field.get_default(call_default_factory=True, validated_data=dict(values))
+            written = TypeAdapter(Any).dump_python(default, mode="json", by_alias=True)
+            if value != written:
+                found[key] = _between(value, written) if isinstance(value, dict) else value
+    return found
+
+
+def _between(values: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> Settings:
+    """The values that differ from `defaults`, section by section; without defaults, those that are set."""
+    found: Settings = {}
+    for key, value in values.items():
+        default = (defaults or {}).get(key)
+        if value != default:
+            found[key] = _between(value, default) if isinstance(value, dict) else value
+    return found

@@ -1,0 +1,83 @@
+"""A small run on two corpora, and the question `python -m pipeline lineage`."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline.cli import main
+from pipeline.recipe.recipe import Recipe, load_recipe
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.tokens.shards import tokenize
+from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.steps.training import plan
+from pipeline.store.engine import LocalEngine
+from pipeline.store.versions import STORE_VARIABLE, Store
+from tests.integration.project import TRAINING
+from tests.pipeline.steps.corpora import TEXTS, prepare
+from trainer.system import launch
+
+ENGINE = LocalEngine(workers=1)
+CORPORA = {"first": TEXTS[:15], "second": [*TEXTS[15:30], TEXTS[2]]}
+
+
+@pytest.fixture(scope="package")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
+    """Two corpora, one document of which is in both, and a run on them that kept its last two of four
+    checkpoints.
+    """
+    directory = tmp_path_factory.mktemp("trained")
+    store = Store(directory / "store")
+    for name, texts in CORPORA.items():
+        prepare(store, directory / f"{name}.jsonl", texts)
+    settings = {
+        "name": "mine",
+        "corpora": [
+            {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA
+        ],
+        "quality": "docs",
+        "tokenizer": {"vocab_size": 300},
+        "shards": {"validation_fraction": 0.2},
+        "training": TRAINING,
+    }
+    (directory / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    recipe = load_recipe(directory / "recipe.yaml")
+    deduplicate(store, ENGINE, recipe.corpus_names, recipe.dedup)
+    tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, recipe.shards.validation_fraction)
+    for name in recipe.corpus_names:
+        tokenize(store, ENGINE, name, recipe.shards)
+    return store, train(store, recipe)
+
+
+def train(store: Store, recipe: Recipe) -> Path:
+    """The directory of a finished run of the recipe on the shards in the store."""
+    run = plan.plan(store, recipe)
+    run.config.run_dir.mkdir(parents=True)
+    command = [
+        sys.executable,
+        "-m",
+        "trainer",
+        str(run.write_config()),
+        "training.compile=false",
+        "training.samples.prompts=[]",
+    ]
+    subprocess.run(command, env={**os.environ, **launch.environment(1)}, check=True, timeout=280)
+    return run.config.run_dir
+
+
+@pytest.fixture
+def ask(
+    trained: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    """`python -m pipeline lineage ...`: what it prints."""
+    monkeypatch.setenv(STORE_VARIABLE, str(trained[0].root))
+
+    def said(*arguments: str) -> str:
+        assert main(["lineage", *arguments]) == 0
+        return capsys.readouterr().out
+
+    return said

@@ -1,0 +1,138 @@
+"""A model that began with the weights of another one, which was made in another store."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from pipeline.recipe.recipe import load_recipe
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.lineage.checkpoints import read
+from pipeline.steps.model.export import published
+from pipeline.steps.model.model_card import model_card
+from pipeline.steps.tokens.shards import tokenize
+from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.store.file_hashes import file_sha256
+from pipeline.store.versions import STORE_VARIABLE, Store
+from tests.integration.project import TRAINING
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.lineage.conftest import train
+
+SAID = {
+    "bits_per_byte": 3.0,
+    "held_out_bytes": 10,
+    "compressors": {"xz -9": 2.0},
+    "per_corpus": {},
+    "samples": [],
+}
+
+
+@pytest.fixture(scope="module")
+def child(trained: tuple[Store, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
+    """A store of its own, and a checkpoint there that began with the last one of `trained`."""
+    directory = tmp_path_factory.mktemp("child")
+    base = os.path.relpath(trained[1] / "checkpoints" / "step-00000032" / "hf", directory)
+    store = Store(directory / "store")
+    prepare(store, directory / "third.jsonl", TEXTS[3:9], [f"pep-{number:04}" for number in range(6)])
+    changes = {"pretrained": {"path": base}, "max_tokens": 4096, "checkpoint": {"every_tokens": 4096}}
+    settings = {
+        "name": "child",
+        "corpora": [{"name": "third", "source": {"kind": "files", "paths": ["third.jsonl"]}}],
+        "quality": "docs",
+        "tokenizer": {"from": base},
+        "shards": {"validation_fraction": 0.2},
+        "training": TRAINING | changes,
+    }
+    (directory / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    recipe = load_recipe(directory / "recipe.yaml")
+    deduplicate(store, ENGINE, ["third"], recipe.dedup)
+    tokenizer(store, recipe.name, ["third"], recipe.tokenizer, recipe.shards.validation_fraction)
+    tokenize(store, ENGINE, "third", recipe.shards)
+    return store, train(store, recipe) / "checkpoints" / "step-00000008"
+
+
+@pytest.fixture
+def asked(child: tuple[Store, Path], ask: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`python -m pipeline lineage ...` in the child's store."""
+    monkeypatch.setenv(STORE_VARIABLE, str(child[0].root))
+    return ask
+
+
+def test_a_checkpoint_carries_the_hash_of_its_first_weights_and_the_lineage_of_their_model(
+    trained: tuple[Store, Path], child: tuple[Store, Path], asked: Any
+) -> None:
+    base, lineage = trained[1] / "checkpoints" / "step-00000032", read(child[1]).lineage
+    weights = file_sha256(base / "hf" / "model.safetensors")
+    assert lineage["pretrained"]["files"] == {"model.safetensors": weights}
+    assert lineage["pretrained"]["lineage"] == json.loads((base / "lineage.json").read_text())
+    assert len(lineage["training"]["pretrained_sha256"]) == 64
+    said = asked(str(child[1]))
+    assert "started from" in said and lineage["pretrained"]["sha256"] in said.replace("\n", "")
+    assert "mine after 16,384 tokens" in said and "of first" in said and "of second" in said
+
+
+def test_a_corpus_of_the_base_names_the_checkpoints_that_began_with_its_weights(
+    trained: tuple[Store, Path], asked: Any
+) -> None:
+    base = read(trained[1] / "checkpoints" / "step-00000032")
+    (found,) = json.loads(asked("--corpus", "first", "--json"))
+    assert (found["tokens"], found["through"]) == (base.corpus_tokens["first"], "mine after 16,384 tokens")
+    raw = trained[0].current("corpora/first/raw").data_version
+    assert len(json.loads(asked("--corpus", "first", "--version", raw[:10], "--json"))) == 1
+    assert "through the weights it started from: mine after 16,384" in asked("--corpus", "first")
+
+
+def test_a_document_of_the_base_was_seen_as_often_as_the_base_saw_it(
+    trained: tuple[Store, Path], ask: Any, child: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (decisions,) = trained[0].current("dedup").files("decisions")[:1]
+    documents = pq.read_table(decisions).column("id").to_pylist()[:6]
+    by_base = [json.loads(ask("--document", one, "--json"))[-1] for one in documents]
+    monkeypatch.setenv(STORE_VARIABLE, str(child[0].root))
+    by_child = [json.loads(ask("--document", one, "--json"))[-1] for one in documents]
+    assert any(one["times"] for one in by_base)
+    assert {one.pop("through") for one in by_child} == {"mine after 16,384 tokens"}
+    assert [one | {"checkpoint": ""} for one in by_child] == [one | {"checkpoint": ""} for one in by_base]
+
+
+def test_without_the_store_of_the_base_its_corpora_are_known_and_its_documents_are_not(
+    trained: tuple[Store, Path], asked: Any
+) -> None:
+    (decisions,) = trained[0].current("dedup").files("decisions")[:1]
+    document = pq.read_table(decisions).column("id")[0].as_py()
+    moved = trained[0].root.rename(trained[0].root.with_name("moved"))
+    try:
+        assert len(json.loads(asked("--corpus", "first", "--json"))) == 1
+        (found,) = json.loads(asked("--document", document, "--json"))
+        assert found["untraceable"] and found["corpora"].keys() == {"first", "second"}
+        assert "only its own store can tell" in " ".join(asked("--document", document).split())
+    finally:
+        moved.rename(trained[0].root)
+
+
+def test_what_is_published_names_the_base_and_no_place_on_this_machine(child: tuple[Store, Path]) -> None:
+    lineage = read(child[1]).lineage
+    lineage["pretrained"]["lineage"]["recipe"]["launch"] = {"kind": "command", "command": ["/opt/run"]}
+    public = published(lineage)
+    assert '"/' not in json.dumps(public)
+    card = model_card(public, SAID)
+    assert yaml.safe_load(card.split("---\n")[1])["base_model"] == "mine"
+    assert "begun from `mine`, trained on\n4,096 more tokens" in card
+    assert "which had been trained on 16,384 tokens of first, second." in " ".join(card.split())
+    assert "none of it seen in this training" in card
+    del public["pretrained"]["lineage"]
+    public["recipe"]["training"]["pretrained"]["path"] = "/home/jane/base"
+    card = model_card(public, SAID)
+    assert yaml.safe_load(card.split("---\n")[1])["base_model"] == "base"
+    assert "whose own training is not recorded here" in card
+
+
+def test_a_document_is_found_by_the_id_that_its_source_gives_it(asked: Any) -> None:
+    (found,) = json.loads(asked("--document", "pep-0001", "--json"))
+    assert found["corpus"] == "third" and "untraceable" not in found
+    assert json.loads(asked("--document", found["document"], "--json")) == [found]
+    assert found["document"] in asked("--document", "pep-0001")
