@@ -4,15 +4,16 @@ import gc
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_asset
+from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_spec, evaluate_job
 from pipeline.assets.checkpoints import checkpoint_spec
 from pipeline.assets.corpora import corpus_assets
 from pipeline.assets.decontamination import decontamination_assets
 from pipeline.assets.dedup import dedup_asset
 from pipeline.assets.evaluation import evaluation_asset
 from pipeline.assets.exported_model import exported_model_asset
-from pipeline.assets.operations.console import console, explain_on_exit
+from pipeline.assets.operations.console import console, explain_on_exit, use_by_default
 from pipeline.assets.operations.resources import PipelineResources, launchpad
 from pipeline.assets.operations.sensors import (
     corpora_changed_sensor,
@@ -27,6 +28,7 @@ from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.recipe.recipe import load_recipe, recipe_path
 
 explain_on_exit()
+use_by_default()
 recipe = load_recipe(recipe_path())
 
 Asset = dg.AssetsDefinition | dg.SourceAsset
@@ -40,11 +42,9 @@ to_shards: list[Asset] = [
 ]
 model = [pretrained_model_asset(recipe), evaluation_asset(), exported_model_asset()]
 
-evaluated = checkpoint_evaluation_asset()
-
 # The log format of `console` in the terminal, and the recipe's main settings as fields of the Launchpad.
 CONFIG: dict[str, Any] = {"loggers": {"console": {"config": {}}}, "resources": launchpad(recipe)}
-jobs = [
+jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
     dg.define_asset_job(
         "pretrain",
         [*to_shards, *model],
@@ -60,18 +60,11 @@ jobs = [
         config=CONFIG,
         description="Updates the corpora and their token shards, and keeps the tokenizer.",
     ),
-    dg.define_asset_job(
-        "evaluate",
-        [evaluated],
-        config={"loggers": CONFIG["loggers"]},
-        # there can be many, and a retried training run should not queue behind them
-        tags={"dagster/priority": "-1"},
-        description="Evaluates one saved step: choose it as the partition.",
-    ),
+    evaluate_job("evaluate", {"loggers": CONFIG["loggers"]}),
 ]
 
 defs = dg.Definitions(
-    assets=[*to_shards, checkpoint_spec(recipe), *model, evaluated],
+    assets=[*to_shards, checkpoint_spec(recipe), *model, checkpoint_evaluation_spec()],
     jobs=jobs,
     sensors=[
         corpora_changed_sensor("retokenize", [asset.key for asset in to_shards], beside="evaluate"),

@@ -124,7 +124,7 @@ def test_every_command_of_the_trainer_is_one() -> None:
 
 def test_every_job_is_one() -> None:
     definitions = (ROOT / "pipeline" / "definitions.py").read_text(encoding="utf-8")
-    jobs = set(re.findall(r'define_asset_job\(\s*"(\w+)"', definitions))
+    jobs = set(re.findall(r'\w+_job\(\s*"(\w+)"', definitions))
     named = {
         job for page in PAGES for job in re.findall(r"dagster job \w+ -j (\w+)", page.read_text("utf-8"))
     }

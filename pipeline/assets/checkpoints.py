@@ -1,4 +1,6 @@
-"""Records each saved step as an entry of the `checkpoint` asset, while training continues."""
+"""Records each saved step as an entry of the `checkpoint` asset while training continues, and which of them
+still have their weights.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,10 +13,15 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
 from pipeline.steps.training import plan
 from pipeline.store import keys
+from pipeline.store.training_runs import saved_steps
+from pipeline.store.versions import Store
 from trainer.system.perplexity import perplexity
 
-CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")
+CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")  # every step that was ever saved
+ON_DISK = dg.DynamicPartitionsDefinition(name="checkpoints_on_disk")
+EVALUATIONS = dg.DynamicPartitionsDefinition(name="checkpoint_evaluations")  # evaluated, or still on disk
 KEY = dg.AssetKey("checkpoint")
+EVALUATION_KEY = dg.AssetKey(keys.CHECKPOINT_EVALUATION)
 SCORES = {"loss": "training loss", "validation_loss": "validation loss", "bits_per_byte": "bits per byte"}
 
 
@@ -43,13 +50,31 @@ def record(
     """
     key = f"{run.name}-{message['step']:08d}"
     context.instance.add_dynamic_partitions(CHECKPOINTS.name or "", [key])
+    if not _is_recorded(context.instance, key, message):
+        _log_entry(context, run, key, message, samples)
+    update_weights(context.instance, Store(run.config.run_dir.parents[1]))
+
+
+def _is_recorded(instance: dg.DagsterInstance, key: str, message: Mapping[str, Any]) -> bool:
+    """Whether the checkpoint has an entry with this content. Not if it was noted as deleted and is back."""
     filters = dg.AssetRecordsFilter(KEY, asset_partitions=[key])
-    known = context.instance.fetch_materializations(filters, limit=1).records
-    if (
-        known
-        and (known[0].asset_materialization.tags or {}).get("dagster/data_version") == message["data_version"]
-    ):
-        return
+    entries = instance.fetch_materializations(filters, limit=1).records
+    entry = entries[0].asset_materialization if entries else None
+    if entry is None:
+        return False
+    deletions = instance.fetch_observations(filters, limit=1).records
+    if deletions and deletions[0].storage_id > entries[0].storage_id and Path(message["path"]).exists():
+        return False
+    return (entry.tags or {}).get("dagster/data_version") == message["data_version"]
+
+
+def _log_entry(
+    context: dg.AssetExecutionContext,
+    run: plan.Run,
+    key: str,
+    message: Mapping[str, Any],
+    samples: Sequence[Mapping[str, Any]],
+) -> None:
     upstream = {f"dagster/input_data_version/{name}": version for name, version in run.work.inputs.items()}
     metadata = {
         "step": message["step"],
@@ -57,6 +82,7 @@ def record(
         **scores(message),
         **({"samples": samples_shown(samples)} if samples else {}),
         **_lineage(_as_saved(run, message)),
+        "on disk": "yes",
         "path": dg.MetadataValue.path(message["path"]),
         "training run": run.name,
     }
@@ -72,6 +98,58 @@ def record(
             },
         )
     )
+
+
+def update_weights(instance: dg.DagsterInstance, store: Store) -> list[str]:
+    """Compares the checkpoints that Dagster knows with those on disk: brings the partitions to evaluate up to
+    date, and notes on each entry whose weights were deleted that they were. Returns the names of those on
+    disk.
+    """
+    # Before the disk is read, so that a step that is saved in between is not taken for a deleted one.
+    known, listed, evaluations = (
+        set(instance.get_dynamic_partitions(partitions.name or ""))
+        for partitions in (CHECKPOINTS, ON_DISK, EVALUATIONS)
+    )
+    saved = [key for key in saved_steps(store) if key in known]
+    _change(instance, ON_DISK, listed, set(saved))
+    evaluated = instance.get_materialized_partitions(EVALUATION_KEY)
+    _change(instance, EVALUATIONS, evaluations, {*saved, *evaluated})
+    for key in _unnoticed_deletions(instance, known.difference(saved)):
+        instance.report_runless_asset_event(
+            dg.AssetObservation(
+                KEY,
+                partition=key,
+                description="The weights were deleted, by `checkpoint.keep_last` of their run or by hand.",
+                metadata={"on disk": "no, deleted"},
+            )
+        )
+    return saved
+
+
+def _change(
+    instance: dg.DagsterInstance, partitions: dg.DynamicPartitionsDefinition, before: set[str], now: set[str]
+) -> None:
+    name = partitions.name or ""
+    instance.add_dynamic_partitions(name, sorted(now - before))
+    for key in before - now:
+        instance.delete_dynamic_partition(name, key)
+
+
+def _unnoticed_deletions(instance: dg.DagsterInstance, missing: set[str]) -> list[str]:
+    """Those of the `missing` checkpoints that have an entry, no note of a deletion since, and no directory:
+    it may be in another store.
+    """
+    made, noted = (
+        instance.get_latest_storage_id_by_partition(KEY, kind)
+        for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION)
+    )
+    found = []
+    for key in sorted(key for key in missing & made.keys() if noted.get(key, 0) < made[key]):
+        filters = dg.AssetRecordsFilter(KEY, asset_partitions=[key])
+        entry = instance.fetch_materializations(filters, limit=1).records[0].asset_materialization
+        if entry and not Path(str(entry.metadata["path"].value)).exists():
+            found.append(key)
+    return found
 
 
 def _as_saved(run: plan.Run, message: Mapping[str, Any]) -> Checkpoint:

@@ -212,8 +212,16 @@ print(f"{sys.argv[1]} {Process.this().tag()}")
 
 
 def test_trainings_and_evaluations_take_turns(definitions: dg.Definitions) -> None:
-    for key in ("pretrained_model", "evaluation", "checkpoint_evaluation"):
+    for key in ("pretrained_model", "evaluation"):
         assert definitions.get_assets_def(key).op.pool == "gpu"
+    assert definitions.resolve_job_def("evaluate").node_def_named("checkpoint_evaluation").pool == "gpu"  # type: ignore[union-attr]
+
+
+def test_everything_that_materialize_all_makes_goes_into_one_run(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    # A partitioned asset among them would make it a backfill, and a fresh store has no partitions.
+    assert not [key for key in graph.materializable_asset_keys if graph.get(key).is_partitioned]
+    assert {dg.AssetKey("checkpoint"), dg.AssetKey("checkpoint_evaluation")} <= graph.external_asset_keys
 
 
 def test_the_launchpad_starts_with_the_recipes_own_settings(

@@ -5,6 +5,7 @@ import sys
 from types import TracebackType
 
 import dagster as dg
+from dagster import _loggers
 
 from pipeline.store.errors import PipelineError
 
@@ -18,6 +19,13 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
     handler.addFilter(_is_news)
     logger.addHandler(handler)
     return logger
+
+
+def use_by_default() -> None:
+    """Uses `console` for every run of this process that chooses no logger. Dagster has no setting for that,
+    and ignores the run config of a partitioned job that is started in a terminal.
+    """
+    _loggers.colored_console_logger = console
 
 
 def explain_on_exit() -> None:

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from pipeline.assets import checkpoint_evaluation, checkpoints
+from pipeline.assets import checkpoints
 from pipeline.assets.metadata import asset_key
 from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.resources import PipelineResources
@@ -10,7 +10,6 @@ from pipeline.steps.lineage import source_state
 from pipeline.steps.lineage.source_state import Observed, State
 from pipeline.store import keys
 from pipeline.store.fingerprint import combined
-from pipeline.store.training_runs import saved_steps
 
 # the stages that depend on their own corpus only
 OF_DOCUMENTS = (keys.source, keys.raw, keys.transformed, keys.scrubbed, keys.quality)
@@ -71,8 +70,8 @@ def nightly_schedule(job_name: str, assets: list[dg.AssetKey], beside: str) -> d
 
 
 def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
-    """Waits while a training run is in progress: it measures the validation loss itself, and its older
-    checkpoints are about to be deleted.
+    """Notes which checkpoints are on disk. Waits with evaluations while a training run is in progress: it
+    measures the validation loss itself, and its older checkpoints are about to be deleted.
     """
 
     @dg.sensor(
@@ -83,16 +82,12 @@ def new_checkpoint_sensor(job: str, training_job: str) -> dg.SensorDefinition:
         description="Starts `evaluate` for each checkpoint that is still there when training has ended.",
     )
     def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
+        saved = checkpoints.update_weights(context.instance, workshop.store)
         if any(_trains(run, training_job) for run in orphaned_runs.under_way(context.instance)):
             return dg.SensorResult(skip_reason="a training run is in progress")
-        known = set(context.instance.get_dynamic_partitions(checkpoints.CHECKPOINTS.name or ""))
-        waiting = known - context.instance.get_materialized_partitions(checkpoint_evaluation.KEY)
+        evaluated = context.instance.get_materialized_partitions(checkpoints.EVALUATION_KEY)
         # The checkpoint is the run key, so that a failed evaluation is not repeated at every tick.
-        requests = [
-            dg.RunRequest(run_key=key, partition_key=key)
-            for key in saved_steps(workshop.store)
-            if key in waiting
-        ]
+        requests = [dg.RunRequest(run_key=key, partition_key=key) for key in saved if key not in evaluated]
         reason = None if requests else "every checkpoint on disk has been evaluated"
         return dg.SensorResult(requests, skip_reason=reason)
 

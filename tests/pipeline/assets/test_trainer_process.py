@@ -234,3 +234,16 @@ def test_samples_of_a_later_step_are_shown_with_its_checkpoint(trains: Train) ->
         }
     found = {str(key)[-2:]: "samples" in (one.metadata if one else {}) for key, one in shown.items()}
     assert found == {"08": False, "32": True}
+
+
+def test_a_checkpoint_that_was_deleted_and_is_saved_again_has_a_new_entry(
+    trains: Train, store: Store, tmp_path: Path
+) -> None:
+    saved = tmp_path / "step-00000032"
+    with dg.DagsterInstance.ephemeral() as instance:
+        for entries, exists in ((1, True), (1, True), (1, False), (2, True)):
+            saved.mkdir(exist_ok=True)
+            if not exists:
+                saved.rmdir()
+            assert trains(sends({**LAST, "path": str(saved)}), instance).success
+            assert len(instance.fetch_materializations(KEY, limit=9).records) == entries

@@ -1,0 +1,109 @@
+"""What Dagster knows of checkpoints: which of them are on disk, can be evaluated, or were deleted."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_spec, evaluate_job
+from pipeline.assets.checkpoints import CHECKPOINTS, EVALUATION_KEY, EVALUATIONS, KEY, ON_DISK, update_weights
+from pipeline.assets.operations.resources import PipelineResources
+from pipeline.store.versions import STORE_VARIABLE, Store
+
+FIRST, SECOND, THIRD = (f"0123abcd-{step:08d}" for step in (8, 16, 24))
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def instance(store: Store) -> Iterator[dg.DagsterInstance]:
+    """Dagster after a training that saved three steps."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CHECKPOINTS.name or "", [FIRST, SECOND, THIRD])
+        for key in (FIRST, SECOND, THIRD):
+            save(store, key)
+            path = dg.MetadataValue.path(directory(store, key))
+            instance.report_runless_asset_event(
+                dg.AssetMaterialization(KEY, partition=key, metadata={"path": path})
+            )
+        yield instance
+
+
+def directory(store: Store, key: str) -> Path:
+    return store.root / "runs" / "0123abcd45678901" / "checkpoints" / f"step-{key[-8:]}"
+
+
+def save(store: Store, key: str) -> None:
+    directory(store, key).mkdir(parents=True)
+    (directory(store, key) / "manifest.json").write_text("{}")
+
+
+def evaluated(instance: dg.DagsterInstance, key: str) -> None:
+    instance.report_runless_asset_event(dg.AssetMaterialization(EVALUATION_KEY, partition=key))
+
+
+def partitions(instance: dg.DagsterInstance, of: dg.DynamicPartitionsDefinition) -> list[str]:
+    return sorted(instance.get_dynamic_partitions(of.name or ""))
+
+
+def deleted(instance: dg.DagsterInstance) -> list[str]:
+    """The checkpoints with a note that they were deleted, one for each note."""
+    notes = instance.fetch_observations(KEY, limit=9).records
+    assert all(note.asset_observation.metadata["on disk"].value == "no, deleted" for note in notes)
+    return sorted(str(note.partition_key) for note in notes)
+
+
+def test_a_deleted_checkpoint_is_noted_once_and_can_no_longer_be_evaluated(
+    store: Store, instance: dg.DagsterInstance
+) -> None:
+    assert update_weights(instance, store) == [FIRST, SECOND, THIRD]
+    assert partitions(instance, ON_DISK) == partitions(instance, EVALUATIONS) == [FIRST, SECOND, THIRD]
+    assert not deleted(instance)
+    evaluated(instance, FIRST)
+    for key in (FIRST, SECOND):
+        shutil.rmtree(directory(store, key))
+    for _ in range(2):
+        assert update_weights(instance, store) == [THIRD]
+        assert partitions(instance, CHECKPOINTS) == [FIRST, SECOND, THIRD]
+        assert partitions(instance, ON_DISK) == [THIRD]
+        assert partitions(instance, EVALUATIONS) == [FIRST, THIRD]  # not the one that nobody can evaluate
+        assert deleted(instance) == [FIRST, SECOND]
+
+
+def test_the_checkpoints_of_another_store_are_not_taken_for_deleted(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    assert update_weights(instance, Store(tmp_path / "other")) == []
+    assert not partitions(instance, ON_DISK) and not deleted(instance)
+
+
+@pytest.mark.parametrize(
+    ("partition", "said"),
+    [
+        (None, "choose a checkpoint: the partition in the UI"),
+        ("0123abcd-00000032", "checkpoint '0123abcd-00000032' is not on disk"),
+        (SECOND, f"checkpoint '{SECOND}' is not on disk"),
+    ],
+)
+def test_an_evaluation_without_a_checkpoint_on_disk_says_which_there_are(
+    store: Store, instance: dg.DagsterInstance, partition: str | None, said: str
+) -> None:
+    shutil.rmtree(directory(store, SECOND))
+    job = dg.Definitions(
+        assets=[checkpoint_evaluation_spec()],
+        jobs=[evaluate_job("evaluate", {})],
+        resources={"workshop": PipelineResources()},
+    ).resolve_job_def("evaluate")
+    tags = {} if partition is None else {"dagster/partition": partition}
+    result = job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
+    (failure,) = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    assert failure.user_failure_data and failure.user_failure_data.description
+    assert said in failure.user_failure_data.description
+    assert failure.user_failure_data.description.endswith(f"On disk: {FIRST}, {THIRD}")
+    assert partitions(instance, ON_DISK) == [FIRST, THIRD]
