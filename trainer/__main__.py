@@ -49,6 +49,12 @@ def _with_environment(arguments: list[str]) -> None:
         os.execve(sys.executable, [sys.executable, "-m", "trainer", *arguments], {**os.environ, **missing})
 
 
+_MODEL = (
+    "directory of an exported model, of a checkpoint or of a run (its newest checkpoint), or the name of a "
+    "run (6ddca120) or checkpoint (6ddca120-00000020) in the UI"
+)
+
+
 def _train(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m trainer",
@@ -73,7 +79,7 @@ def _evaluate(arguments: list[str]) -> int:
         prog="python -m trainer evaluate", description="Print validation losses of a checkpoint as JSON."
     )
     add = parser.add_argument
-    add("checkpoint", type=Path)
+    add("checkpoint", metavar="CHECKPOINT", help=f"{_MODEL}; an exported model has no held-out text")
     add("--config", type=Path, help="default: the config.yaml of the checkpoint's run directory")
     example = '{"prompts": ["Once upon a time"], "temperature": 0.7}'
     add("--samples", metavar="JSON", help=f"also print samples, for example {example}")
@@ -81,20 +87,23 @@ def _evaluate(arguments: list[str]) -> int:
     samples = None
     if options.samples:
         samples = _samples(lambda: SamplesConfig.model_validate_json(options.samples))
-    config = load_run_config(options.config or options.checkpoint.resolve().parent.parent / "config.yaml")
+    from trainer.tools.named import checkpoint_named
+
+    checkpoint = checkpoint_named(options.checkpoint)
+    config = load_run_config(options.config or checkpoint.resolve().parent.parent / "config.yaml")
     from trainer.run.evaluate import evaluate_checkpoint
 
-    print(json.dumps(evaluate_checkpoint(options.checkpoint, config, samples)))
+    print(json.dumps(evaluate_checkpoint(checkpoint, config, samples)))
     return 0
 
 
 def _generate(arguments: list[str]) -> int:
     defaults = SamplesConfig()
     parser = argparse.ArgumentParser(
-        prog="python -m trainer generate", description="Print a prompt and a checkpoint's continuation of it."
+        prog="python -m trainer generate", description="Print a prompt and a model's continuation of it."
     )
     add = parser.add_argument
-    add("checkpoint", type=Path)
+    add("model", metavar="MODEL", help=_MODEL)
     add("--prompt", required=True)
     add("--max-new-tokens", type=int, default=defaults.max_new_tokens)
     add("--temperature", type=float, default=defaults.temperature, help="0 takes the likeliest token")
@@ -104,9 +113,12 @@ def _generate(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
     samples = _samples(lambda: SamplesConfig(prompts=[options.prompt], **settings))
-    from trainer.run.generate import complete_from_checkpoint
+    from trainer.tools.named import model_named
 
-    (completion,) = complete_from_checkpoint(options.checkpoint, samples, options.seed)
+    directory = model_named(options.model)
+    from trainer.run.generate import complete_with_model_of
+
+    (completion,) = complete_with_model_of(directory, samples, options.seed)
     print(completion["text"])
     return 0
 
@@ -124,14 +136,15 @@ def _check(arguments: list[str]) -> int:
         prog="python -m trainer check", description="Check an exported model and print the result as JSON."
     )
     parser.add_argument(
-        "export",
-        type=Path,
-        help="such as the directory hf of a checkpoint; compared with `transformers` if it is installed",
+        "model", metavar="MODEL", help=f"{_MODEL}. Compared with `transformers` if it is installed"
     )
     options = parser.parse_args(arguments)
+    from trainer.tools.named import model_named
+
+    directory = model_named(options.model)
     from trainer.hf import check_with_transformers
 
-    result = check_with_transformers(options.export)
+    result = check_with_transformers(directory)
     print(json.dumps({**asdict(result), "passed": result.passed}))
     return 0 if result.passed else NOT_PASSED
 

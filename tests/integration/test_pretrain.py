@@ -16,7 +16,7 @@ from pipeline.steps.tokens.shards import prefixes
 from tests.integration.project import Project
 from trainer.config import SamplesConfig
 from trainer.hf import load_model
-from trainer.run.generate import written
+from trainer.run.generate import complete_with_model_of
 
 
 def materializations(project: Project, key: list[str]) -> list[dg.AssetMaterialization]:
@@ -127,7 +127,7 @@ def test_the_exported_tokenizer_begins_a_text_as_in_training_and_the_frozen_one_
     assert prompts.decode(ids, skip_special_tokens=True) == "Return the"
     assert (prompts.model_max_length, plain.model_max_length) == (64, int(1e30))
     greedy = SamplesConfig(prompts=["Return the"], max_new_tokens=8, temperature=0)
-    (ours,) = written(load_model(exported, torch.device("cpu")), exported, greedy, seed=0)
+    (ours,) = complete_with_model_of(exported, greedy, seed=0)
     (theirs,) = pipeline("text-generation", str(exported))("Return the", max_new_tokens=8, do_sample=False)
     assert theirs["generated_text"].strip() == ours["text"]
 

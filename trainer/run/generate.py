@@ -96,8 +96,7 @@ def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) ->
     ]
 
 
-def complete_from_checkpoint(checkpoint: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
-    """As `written`, with the model of a checkpoint directory."""
-    directory = checkpoint / "hf"
+def complete_with_model_of(directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
+    """As `written`, with the model of the directory."""
     model = hf.load_model(directory, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     return written(model, directory, samples, seed)

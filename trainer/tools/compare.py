@@ -3,6 +3,8 @@
 import argparse
 import json
 import os
+import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +18,17 @@ from trainer.run.run_directory import RunDirectory
 from trainer.system.durable import read_json_lines, write_atomically
 from trainer.system.errors import TrainerError
 from trainer.system.figures import figure, png
-from trainer.tools.tables import table
+from trainer.system.perplexity import perplexity
+from trainer.tools.held_out_text import HeldOutText, letters
+from trainer.tools.named import run_named
+from trainer.tools.tables import table, terminal_width, width
 
 NOT_COMPARED = ("run_dir", "lineage")  # these do not change how a run is trained
 LONGEST_CELL = 40
+# Columns that are left out, in this order, until the table fits.
+DISPENSABLE = ("tokens/s", "seconds", "done", "train loss", "perplexity")
+HASH, SHOWN_OF_HASH = re.compile(r"[0-9a-f]{32,}"), 12
+FINGERPRINT, SHOWN_OF_FINGERPRINT = re.compile(r"[0-9a-f]{16}"), 8  # a run of the store, as the UI names it
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,7 @@ class History:
 
     name: str
     settings: dict[str, str]
+    held_out: HeldOutText
     max_tokens: int
     tokens: np.ndarray
     seconds: np.ndarray
@@ -45,7 +55,13 @@ def main(arguments: list[str]) -> int:
         prog="python -m trainer compare",
         description="Compare runs: final figures, settings that differ, curves.",
     )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="a run directory, or the name of a run (6ddca120) or of a checkpoint (6ddca120-00000020) in the "
+        "UI; of a checkpoint, the run up to its step",
+    )
     parser.add_argument(
         "--plot", type=Path, default=Path("compare.png"), metavar="FILE.png", help="default: compare.png"
     )
@@ -54,20 +70,36 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def compare(runs: Sequence[Path], plot: Path) -> None:
+def compare(runs: Sequence[str | Path], plot: Path) -> None:
     """Prints the tables and draws the curves. Raises TrainerError for a directory without a run."""
-    histories = [history(run, name) for run, name in zip(runs, _names(runs), strict=True)]
-    print(figures(histories))
-    if differing := differences(histories):
+    found = [run_named(str(run)) for run in runs]
+    named = zip(found, _names(found), strict=True)
+    histories = [history(run, name, step) for (run, step), name in named]
+    columns = terminal_width()
+    numbers = [str(number) for number in range(1, len(histories) + 1)]
+    names = [run.name for run in histories]
+    if max(map(len, names)) > columns // 3:
+        print("\n".join(f"{number}  {name}" for number, name in zip(numbers, names, strict=True)), end="\n\n")
+        names = numbers
+    print(figures(histories, names, columns))
+    for remark in remarks(histories):
+        print(textwrap.fill(remark, columns))
+    if differing := differences(histories, names, columns):
         print(f"\n{differing}")
     draw(histories, plot)
     print(f"\nCurves: {plot}")
 
 
-def history(run: Path, name: str) -> History:
-    """Reads a run directory. Raises TrainerError when it has no configuration or no finished step."""
+def history(run: Path, name: str, until_step: int | None = None) -> History:
+    """Reads a run directory, up to a step. Raises TrainerError when it has no configuration or no finished
+    step.
+    """
     directory = RunDirectory(run)
-    records = read_json_lines(directory.metrics)
+    records = [
+        record
+        for record in read_json_lines(directory.metrics)
+        if until_step is None or record["step"] <= until_step
+    ]
     train = [record for record in records if record["kind"] == "train"]
     if not train:
         raise TrainerError(
@@ -76,7 +108,8 @@ def history(run: Path, name: str) -> History:
     try:
         config = yaml.safe_load(directory.config.read_text(encoding="utf-8"))
         max_tokens = config["training"]["max_tokens"]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
+        held_out = HeldOutText.of(config)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise TrainerError(
             f"{directory.config}: cannot be read as the configuration of a run: {error}"
         ) from error
@@ -85,6 +118,7 @@ def history(run: Path, name: str) -> History:
     return History(
         name=name,
         settings=_settings(config),
+        held_out=held_out,
         max_tokens=max_tokens,
         tokens=tokens,
         seconds=np.cumsum(np.diff(tokens, prepend=0) / speeds),
@@ -94,35 +128,83 @@ def history(run: Path, name: str) -> History:
     )
 
 
-def figures(histories: Sequence[History]) -> str:
-    """The table of final figures, one run a row."""
-    header = (
-        "run",
-        "tokens",
-        "done",
-        "training loss",
-        "validation loss",
-        "bits per byte",
-        "tokens/s",
-        "seconds",
-    )
-    rows = []
-    for run in histories:
-        last = run.evaluations[-1] if run.evaluations else None
-        validation = (f"{last['loss']:.4f}", f"{last['bits_per_byte']:.4f}") if last else ("-", "-")
-        progress = (f"{run.tokens[-1]:,}", f"{run.tokens[-1] / run.max_tokens:.0%}", f"{run.losses[-1]:.4f}")
-        rows.append(
-            (run.name, *progress, *validation, f"{run.tokens_per_second:,.0f}", f"{run.seconds[-1]:,.1f}")
+def figures(histories: Sequence[History], names: Sequence[str], columns: int) -> str:
+    """The table of final figures, one run a row, without columns that do not fit."""
+    rows = [_figures(run, name) for run, name in zip(histories, names, strict=True)]
+    texts, tokenizers = letters([run.held_out for run in histories]), _tokenizers(histories)
+    for row, text, tokenizer in zip(rows, texts, tokenizers, strict=True):
+        row |= {"text": text} if len(set(texts)) > 1 else {}
+        row |= {"tokenizer": tokenizer[:SHOWN_OF_FINGERPRINT]} if len(set(tokenizers)) > 1 else {}
+    shown = list(rows[0])
+    left_out = []
+    for column in (None, *DISPENSABLE):
+        if column is not None:
+            shown.remove(column)
+            left_out.append(column)
+        drawn = table(shown, [[row[name] for name in shown] for row in rows])
+        if width(drawn) <= columns:
+            break
+    note = f"Left out to fit {columns} columns: {', '.join(left_out)}"
+    return f"{drawn}\n{textwrap.fill(note, columns)}" if left_out else drawn
+
+
+def _figures(run: History, name: str) -> dict[str, str]:
+    last = run.evaluations[-1] if run.evaluations else None
+    return {
+        "run": name,
+        "tokens": f"{run.tokens[-1]:,}",
+        "done": f"{run.tokens[-1] / run.max_tokens:.0%}",
+        "train loss": f"{run.losses[-1]:.4f}",
+        "val loss": f"{last['loss']:.4f}" if last else "-",
+        "perplexity": f"{perplexity(last['loss']):,.1f}" if last else "-",
+        "bits/byte": f"{last['bits_per_byte']:.4f}" if last else "-",
+        "tokens/s": f"{run.tokens_per_second:,.0f}",
+        "seconds": f"{run.seconds[-1]:,.1f}",
+    }
+
+
+def remarks(histories: Sequence[History]) -> list[str]:
+    """What must not be compared, a sentence or two for each reason."""
+    found = []
+    texts = dict(zip(letters([run.held_out for run in histories]), histories, strict=True))
+    if len(texts) > 1:
+        explained = "; ".join(f"{letter}: {run.held_out}" for letter, run in sorted(texts.items()))
+        found.append(
+            f"The held-out text differs ({explained}). Compare validation figures, bits per byte included, "
+            "only between runs with the same letter."
         )
-    return table(header, rows)
+    if len(set(_tokenizers(histories))) > 1:
+        found.append(
+            "The tokenizers differ. Between them, losses and perplexities say nothing; bits per byte can be "
+            "compared on the same text."
+        )
+    return found
 
 
-def differences(histories: Sequence[History]) -> str:
-    """The table of settings that differ between runs, one setting a row; empty when none does."""
+def _tokenizers(histories: Sequence[History]) -> list[str]:
+    return [run.held_out.tokenizer for run in histories]
+
+
+def differences(histories: Sequence[History], names: Sequence[str], columns: int) -> str:
+    """The settings that differ between runs, in a table or, where that does not fit, one below the other;
+    empty when none does.
+    """
     keys = sorted({key for run in histories for key in run.settings})
     values = {key: [run.settings.get(key, "-") for run in histories] for key in keys}
-    rows = [(key, *map(_short, row)) for key, row in values.items() if len(set(row)) > 1]
-    return table(("setting", *(run.name for run in histories)), rows) if rows else ""
+    different = {key: row for key, row in values.items() if len(set(row)) > 1}
+    if not different:
+        return ""
+    rows = [(key, *(_short(value, LONGEST_CELL) for value in row)) for key, row in different.items()]
+    drawn = table(("setting", *names), rows)
+    if width(drawn) <= columns:
+        return drawn
+    longest = max(map(len, names))
+    lines = ["settings that differ"]
+    for key, row in different.items():
+        room = max(columns - longest - 4, SHOWN_OF_HASH)
+        told = (f"  {name:<{longest}}  {_short(value, room)}" for name, value in zip(names, row, strict=True))
+        lines += [key, *told]
+    return "\n".join(lines)
 
 
 def draw(histories: Sequence[History], path: Path) -> None:
@@ -144,12 +226,26 @@ def draw(histories: Sequence[History], path: Path) -> None:
     write_atomically(path, png(drawing))
 
 
-def _names(runs: Sequence[Path]) -> list[str]:
-    """The names of the directories or, where two are equal, the paths below their common parent."""
-    paths = [run.resolve() for run in runs]
-    if len({path.name for path in paths}) == len(paths):
-        return [path.name for path in paths]
-    return [os.path.relpath(path, os.path.commonpath(paths)) for path in paths]
+def _names(runs: Sequence[tuple[Path, int | None]]) -> list[str]:
+    """The names of the directories, those of the store as in the UI; where two are equal, the paths below
+    their common parent.
+    """
+    paths = [run.resolve() for run, _ in runs]
+    shown = [
+        path.name[:SHOWN_OF_FINGERPRINT] if FINGERPRINT.fullmatch(path.name) else path.name for path in paths
+    ]
+    names = _with_steps(shown, runs)
+    if len(set(names)) == len(names):
+        return names
+    common = os.path.commonpath(paths)
+    return _with_steps([os.path.relpath(path, common) for path in paths], runs)
+
+
+def _with_steps(names: Sequence[str], runs: Sequence[tuple[Path, int | None]]) -> list[str]:
+    """The names, of checkpoints with their step."""
+    return [
+        name if step is None else f"{name}-{step:08d}" for name, (_, step) in zip(names, runs, strict=True)
+    ]
 
 
 def _settings(config: dict[str, Any]) -> dict[str, str]:
@@ -179,5 +275,9 @@ def _flat(key: str, value: Any) -> dict[str, str]:
     return flat
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST_CELL else f"...{text[3 - LONGEST_CELL :]}"
+def _short(text: str, longest: int) -> str:
+    """Hashes by their first digits. Of a path that is too long its end, of other text its beginning."""
+    text = HASH.sub(lambda match: match[0][:SHOWN_OF_HASH], text)
+    if len(text) <= longest:
+        return text
+    return f"...{text[3 - longest :]}" if "/" in text else f"{text[: longest - 3]}..."

@@ -1,6 +1,20 @@
 """Tables of text for the terminal."""
 
+import shutil
 from collections.abc import Sequence
+
+# Where the output is not a terminal and COLUMNS is not set.
+WIDTH_ELSEWHERE = 120
+
+
+def terminal_width() -> int:
+    """The columns of the terminal; the environment's COLUMNS overrules them."""
+    return shutil.get_terminal_size((WIDTH_ELSEWHERE, 0)).columns
+
+
+def width(text: str) -> int:
+    """That of the longest line."""
+    return max(map(len, text.splitlines()), default=0)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

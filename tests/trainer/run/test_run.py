@@ -302,7 +302,7 @@ def test_evaluate_and_generate_are_commands(
         main(["evaluate", str(config.run_dir / "nowhere"), "--config", str(config.run_dir / "config.yaml")])
         == 2
     )
-    assert "nowhere/hf/config.json" in capsys.readouterr().err
+    assert "nowhere: does not exist. Give the directory of" in capsys.readouterr().err
     assert main(["generate", checkpoint, "--prompt", "the", "--temperature", "-1"]) == 2
     assert main(["evaluate", checkpoint, "--samples", '{"temprature": 1}']) == 2
     said = capsys.readouterr().err.splitlines()

@@ -70,13 +70,87 @@ def test_final_figures_and_only_the_settings_that_differ_are_told(
     figures, differing, _ = capsys.readouterr().out.split("\n\n")
     first, second = (line.split() for line in figures.splitlines()[1:])
     # 100 tokens at 100, 50 and 100 a second: 4 seconds.
-    assert first == ["first", "300", "100%", "3.0000", "3.1000", "1.5000", "100", "4.0"]
-    assert second == ["second", "200", "67%", "3.5000", "3.6000", "1.7500", "200", "1.0"]
+    assert first == ["first", "300", "100%", "3.0000", "3.1000", "22.2", "1.5000", "100", "4.0"]
+    assert second == ["second", "200", "67%", "3.5000", "3.6000", "36.6", "1.7500", "200", "1.0"]
     assert [line.split() for line in differing.splitlines()[1:]] == [
         ["training.optimizer.kind", "muon", "adamw"],
         ["training.optimizer.lr", "-", "0.01"],
     ]
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_tables_fit_the_terminal_and_hashes_keep_their_beginning(
+    settings: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = []
+    for number in range(3):
+        for corpus in settings["data"]["corpora"]:
+            corpus["content"] = f"{number}dcc0de" * 9 + "f"
+        settings["training"]["max_tokens"] = 300
+        name = f"optimizer.lr={number}e-3,schedule.warmup_tokens=1024,seed=1"
+        runs.append(write_run(tmp_path / name, settings, [3.0], [100.0]))
+    monkeypatch.setenv("COLUMNS", "80")
+    main([*map(str, runs), "--plot", str(tmp_path / "runs.png")])
+    said = capsys.readouterr().out
+    assert max(map(len, said.partition("Curves")[0].splitlines())) <= 80
+    assert "3  optimizer.lr=2e-3,schedule.warmup_tokens=1024,seed=1" in said.splitlines()
+    assert "data.corpora.code.content   0dcc0de0dcc0  1dcc0de1dcc0  2dcc0de2dcc0" in said.splitlines()
+    monkeypatch.setenv("COLUMNS", "60")
+    main([*map(str, runs), "--plot", str(tmp_path / "runs.png")])
+    said = capsys.readouterr().out
+    assert max(map(len, said.partition("Curves")[0].splitlines())) <= 60
+    assert "Left out to fit 60 columns: tokens/s, seconds" in said
+    assert "data.corpora.code.content\n  1  0dcc0de0dcc0\n  2  1dcc0de1dcc0\n" in said
+
+
+def test_runs_on_other_held_out_text_or_with_another_tokenizer_are_marked(
+    settings: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, (_, code) = settings["data"], settings["data"]["corpora"]
+    configs = {
+        "all": settings,
+        "code": {**settings, "data": {**data, "corpora": [code]}},
+        "retokenized": {**settings, "data": {**data, "tokenizer_sha256": "e" * 64}},
+        "longer": {**settings, "training": {**settings["training"], "max_tokens": 9999}},
+    }
+    runs = [write_run(tmp_path / name, config, [3.0], [100.0]) for name, config in configs.items()]
+    main([*map(str, runs), "--plot", str(tmp_path / "runs.png")])
+    said = capsys.readouterr().out
+    rows = {line.split()[0]: line.split()[-2:] for line in said.splitlines()[1:5]}
+    ours = data["tokenizer_sha256"][:8]
+    assert rows == {
+        "all": ["A", ours],
+        "code": ["B", ours],
+        "retokenized": ["A", "e" * 8],
+        "longer": ["A", ours],
+    }
+    sentences = " ".join(said.partition("\n\n")[0].split())
+    assert f"B: {code['validation_bytes']:,} bytes of code" in sentences
+    assert "only between runs with the same letter" in sentences and "The tokenizers differ." in sentences
+    main([str(runs[0]), str(runs[3]), "--plot", str(tmp_path / "runs.png")])
+    assert "differs" not in capsys.readouterr().out
+
+
+def test_runs_and_checkpoints_are_found_by_their_names_in_the_ui(
+    settings: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings["training"]["max_tokens"] = 300
+    for name in ("6ddca1201f00aa11", "6ddcffff1f00aa11"):
+        write_run(tmp_path / "store/runs" / name, settings, [5.0, 4.0, 3.0], [100.0] * 3)
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
+    main(["6ddca120", "6ddca120-00000002", "--plot", str(tmp_path / "runs.png")])
+    rows = [line.split()[:3] for line in capsys.readouterr().out.splitlines()[1:3]]
+    assert rows == [["6ddca120", "300", "100%"], ["6ddca120-00000002", "200", "67%"]]
+    with pytest.raises(TrainerError, match="may be 6ddca1201f00aa11 or 6ddcffff1f00aa11: add digits"):
+        main(["6ddc"])
+    with pytest.raises(TrainerError, match=r"no run of this name in .*store/runs .*6ddc"):
+        main(["0123abcd"])
 
 
 def test_steps_that_fp16_skipped_are_left_out_of_the_training_loss(

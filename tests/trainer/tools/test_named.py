@@ -1,0 +1,73 @@
+"""Commands that take a model find it from whatever a person has at hand."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer.__main__ import main
+from trainer.config import RunConfig
+from trainer.run.loop import DONE, run
+from trainer.system import launch
+from trainer.system.errors import USER_ERROR
+
+
+@pytest.fixture
+def trained(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A finished run in a store."""
+    for name, value in launch.environment(1).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
+    config = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "store/runs/6ddca1201f00aa11")})
+    assert run(config) == DONE
+    return config.run_dir
+
+
+def test_a_model_is_found_by_its_run_a_checkpoint_an_export_or_its_name_in_the_ui(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last, before = (trained / "checkpoints" / f"step-{step:08d}" for step in (12, 8))
+    exports = tmp_path / "store/exported_model"
+    shutil.copytree(last / "hf", exports / "0123")
+
+    def written(model: Path | str) -> str:
+        capsys.readouterr()
+        arguments = ["--prompt", "the model", "--max-new-tokens", "12", "--temperature", "0"]
+        assert main(["generate", str(model), *arguments]) == 0
+        return capsys.readouterr().out
+
+    text = written(last)
+    assert text.startswith("the model")
+    places = [trained, last.parent, last / "hf", last / "hf/model.safetensors", exports / "0123", exports]
+    assert all(written(place) == text for place in [*places, "6ddca120", "6ddca120-00000012"])
+    assert written("6ddca120-8") == written(before)
+    capsys.readouterr()
+    assert main(["check", "6ddca120"]) == 0
+    assert json.loads(capsys.readouterr().out)["passed"]
+    scores = []
+    for named in (trained, last, last / "hf", "6ddca120-00000012"):
+        assert main(["evaluate", str(named)]) == 0
+        scores.append(json.loads(capsys.readouterr().out))
+    assert all(found == scores[0] for found in scores)
+
+
+def test_a_directory_without_a_model_is_refused_with_what_is_wanted(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(command: str, named: Path | str) -> str:
+        prompt = ["--prompt", "the"] if command == "generate" else []
+        assert main([command, str(named), *prompt]) == USER_ERROR
+        return capsys.readouterr().err
+
+    exports = tmp_path / "store/exported_model"
+
+    for name in ("0123", "4567"):
+        shutil.copytree(trained / "checkpoints/step-00000012/hf", exports / name)
+    assert "it holds several: 0123, 4567. Give the directory of an exported model" in refused(
+        "generate", exports
+    )
+    assert "no model is there. Give the directory" in refused("check", tmp_path)
+    assert "an exported model, without its held-out text" in refused("evaluate", exports / "0123")
+    assert "steps of the run that are: 8, 12" in refused("generate", "6ddca120-4")
