@@ -25,6 +25,7 @@ from pipeline.assets.pretrained_model import pretrained_model_asset
 from pipeline.assets.sources import source_asset
 from pipeline.assets.token_shards import token_shards_asset
 from pipeline.assets.tokenizer import tokenizer_asset
+from pipeline.assets.training_runs import training_runs_asset
 from pipeline.recipe.recipe import load_recipe, recipe_path
 
 explain_on_exit()
@@ -40,7 +41,7 @@ to_shards: list[Asset] = [
     tokenizer_asset(recipe),
     *(token_shards_asset(corpus) for corpus in recipe.corpora),
 ]
-model = [pretrained_model_asset(recipe), evaluation_asset(), exported_model_asset()]
+model = [pretrained_model_asset(recipe), evaluation_asset(), exported_model_asset(), training_runs_asset()]
 
 # The log format of `console` in the terminal, and the recipe's main settings as fields of the Launchpad.
 CONFIG: dict[str, Any] = {"loggers": {"console": {"config": {}}}, "resources": launchpad(recipe)}
