@@ -21,12 +21,17 @@ def peak_flops(device: torch.device, precision: Precision) -> float:
     """FLOP/s of matrix products on one device: from the data sheet for bf16 and fp16 on a known GPU, or else
     measured.
     """
-    if device.type == "cuda" and precision in AUTOCAST:
-        name = torch.cuda.get_device_name(device)
-        for gpu in GPUS.values():
-            if re.search(rf"\b{re.escape(gpu.device)}\b", name):
-                return gpu.flops
+    if device.type == "cuda" and precision in AUTOCAST and (name := known_gpu(device)):
+        return GPUS[name].flops
     return _measured_flops(device, precision, torch.get_num_threads())
+
+
+def known_gpu(device: torch.device) -> str | None:
+    """The name of this GPU among the GPUS, if it is one of them."""
+    driver = torch.cuda.get_device_name(device)
+    return next(
+        (name for name, gpu in GPUS.items() if re.search(rf"\b{re.escape(gpu.device)}\b", driver)), None
+    )
 
 
 @lru_cache

@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,10 +16,11 @@ from trainer.model.activation_checkpointing import ActivationCheckpointing
 from trainer.system.errors import TrainerError
 from trainer.system.gpus import GPUS, PRICES_AS_OF
 from trainer.tools.planner import law
-from trainer.tools.planner.gpu_memory import Footprint
+from trainer.tools.planner.machine import CPU, GPUS_OF_A_NODE, MFU_OF_A_CPU, MFU_OF_A_GPU
+from trainer.tools.planner.machine import machine as machine_of
 from trainer.tools.planner.plan import DAY, Machine, Run, best_run
 from trainer.tools.planner.shape import shaped
-from trainer.tools.planner.text import describe
+from trainer.tools.planner.text import describe, describe_on_cpu
 
 VOCABULARY, SEQ_LEN, MICRO_BATCH_SIZE = 50_000, 2048, 8  # unless a file or an option sets them
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
@@ -27,22 +29,31 @@ COUNT = re.compile(r"([0-9][0-9_.]*(?:e[+-]?[0-9]+)?)([kmbt]?)", re.IGNORECASE)
 
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
-    if options.mfu > 1:
-        raise TrainerError(f"--mfu {options.mfu:g} is above 1: write a share of the GPU's peak, such as 0.4")
-    gpu = GPUS[options.gpu]
-    machine = Machine(gpu, options.gpus, options.mfu, options.price or gpu.price)
-    configured, vocab_size = None, options.vocab_size
-    if options.params and options.params.endswith((".yaml", ".yml")):
-        configured, in_file = _configured(options.params)
-        vocab_size = vocab_size or in_file
+    if options.mfu and options.mfu > 1:
+        raise TrainerError(f"--mfu {options.mfu:g} is above 1: write a share of the peak, such as 0.4")
+    if options.recipe and options.params:
+        raise TrainerError("give a recipe or --params, not both")
+    configured, vocab_size, processes = None, options.vocab_size, options.gpus
+    named = options.recipe or (options.params if _is_file(options.params) else None)
+    if named:
+        configured, in_file, launched = _configured(_path(named))
+        vocab_size, processes = vocab_size or in_file, processes or launched
         if not vocab_size:
             print(
-                f"{options.params} does not set the size of its vocabulary; the plan assumes {VOCABULARY:,}. "
+                f"{named} does not set the size of its vocabulary; the plan assumes {VOCABULARY:,}. "
                 "Set it with --vocab-size.\n"
             )
+    elif not (options.params or options.budget or options.days):
+        raise TrainerError(
+            "give a recipe or --params to plan for a model, or --budget or --days for the best model "
+            "within them"
+        )
+    gpu, machine = machine_of(options.gpu, processes, options.mfu, options.price, configured)
+    if options.budget and not machine.price:
+        raise TrainerError("--budget needs a price: set --price in USD per hour, or name a --gpu")
     run = _run(options, machine, configured, vocab_size or VOCABULARY)
     training = _training(options, configured, run)
-    print(describe(run, Footprint.measure(training, run.vocab_size), options.gpu))
+    print(describe_on_cpu(run, training) if gpu == CPU else describe(run, training, gpu))
     return 0
 
 
@@ -54,18 +65,15 @@ def _run(
     seconds = options.days * DAY if options.days else None
     if options.budget:
         seconds = machine.seconds_for(options.budget)
-    if options.params:
+    if configured or options.params:
         model = configured.model if configured else _model(options.params, vocab_size)
         tokens = options.tokens or (
             configured.max_tokens if configured else law.best_tokens(model.parameters(vocab_size))
         )
         run = Run(machine, model, vocab_size, seq_len, tokens)
         return run.within(seconds) if seconds else run
-    if seconds:
-        return best_run(machine, seconds, vocab_size, seq_len)
-    raise TrainerError(
-        "give --params to plan for a model, or --budget or --days for the best model within them"
-    )
+    assert seconds is not None
+    return best_run(machine, seconds, vocab_size, seq_len)
 
 
 def _training(options: argparse.Namespace, configured: TrainingConfig | None, run: Run) -> TrainingConfig:
@@ -93,17 +101,31 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add(
-        "--params",
-        help="a size (171m, 1b, 7b), a count (350m, 1.3e9), or a YAML file with a `training` section; "
-        "default: the best within --budget or --days",
+        "recipe",
+        nargs="?",
+        metavar="RECIPE",
+        help="a recipe: its path or, if it ships, its name; also a run's directory or config.yaml",
     )
-    add("--gpus", type=_positive(int), default=8, help="default: 8")
-    add("--gpu", choices=GPUS, default="h100", help="default: h100")
+    add(
+        "--params",
+        help="a size (171m, 1b, 7b) or a count (350m, 1.3e9) in place of a recipe; default: the best within "
+        "--budget or --days",
+    )
+    add(
+        "--gpu",
+        choices=[*GPUS, CPU],
+        help="cpu: the CPU of this machine, measured; default: the GPU of this machine or, without one, cpu",
+    )
+    add(
+        "--gpus",
+        type=_positive(int),
+        help=f"default: the recipe's processes; without a recipe, those of this machine or, of a named GPU, "
+        f"{GPUS_OF_A_NODE}",
+    )
     add(
         "--mfu",
         type=_positive(float),
-        default=0.4,
-        help="share of the peak that training reaches; default: 0.4",
+        help=f"share of the peak that training reaches; default: {MFU_OF_A_GPU}, of a CPU {MFU_OF_A_CPU}",
     )
     add(
         "--price",
@@ -166,17 +188,35 @@ def _model(text: str, vocab_size: int) -> ModelConfig:
         raise TrainerError(f"--params {error}, the name of a size, or a YAML file") from error
 
 
-def _configured(path: str) -> tuple[TrainingConfig, int | None]:
-    """The `training` section of a recipe or a run's configuration, and the vocabulary size if it is set.
+def _is_file(text: str | None) -> bool:
+    return text is not None and text.endswith((".yaml", ".yml"))
+
+
+def _path(named: str) -> Path:
+    """The file of a recipe or a run. Raises TrainerError when there is none."""
+    package = find_spec("pipeline")  # not imported: the trainer works without it
+    folder = Path(package.origin).parent / "recipes" if package and package.origin else Path()
+    shipped, path = {recipe.stem: recipe for recipe in sorted(folder.glob("*.yaml"))}, Path(named)
+    if named in shipped:
+        return shipped[named]
+    if not path.exists() and not _is_file(named):
+        names = f", or the name of one that ships: {', '.join(shipped)}" if shipped else ""
+        raise TrainerError(f"{named}: no such recipe. Give the path of a YAML file{names}")
+    return path / "config.yaml" if path.is_dir() else path
+
+
+def _configured(path: Path) -> tuple[TrainingConfig, int | None, int]:
+    """The `training` section of a recipe or a run's configuration, the vocabulary size if it is set, and the
+    number of processes that a recipe starts.
 
     Raises TrainerError when the file has no valid `training` section.
     """
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
         training = TrainingConfig.model_validate(values["training"])
     except ValidationError as error:
         raise TrainerError(f"{path}: training: {format_validation_error(error)}") from error
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
         raise TrainerError(f"{path}: no `training` section can be read: {error}") from error
-    vocabulary = values.get("data") or values.get("tokenizer") or {}
-    return training, vocabulary.get("vocab_size")
+    vocabulary, launch = values.get("data") or values.get("tokenizer") or {}, values.get("launch") or {}
+    return training, vocabulary.get("vocab_size"), launch.get("nproc_per_node", 1)

@@ -18,6 +18,9 @@ SOURCE = "the Chinchilla law as corrected by Epoch AI (2024)"
 FLOPS_PER_PARAMETER_AND_TOKEN = 6  # forward and backward; attention between tokens is not counted
 # The smallest and largest models and token counts in the fit; beyond them the law extrapolates.
 FITTED_PARAMETERS, FITTED_TOKENS = (70e6, 16e9), (5e9, 500e9)
+# Further away than by this factor it says nothing: of a model of a million parameters it expects a loss above
+# that of guessing.
+EXTRAPOLATED_BY = 10
 
 
 def expected_loss(parameters: float, tokens: float) -> float:
@@ -40,7 +43,16 @@ def best_tokens(parameters: float) -> float:
 
 def is_extrapolated(parameters: float, tokens: float) -> bool:
     """Whether the plan lies outside the models and token counts that the law was fitted to."""
-    return not (
-        FITTED_PARAMETERS[0] <= parameters <= FITTED_PARAMETERS[1]
-        and FITTED_TOKENS[0] <= tokens <= FITTED_TOKENS[1]
+    return not _is_within(1, parameters, tokens)
+
+
+def holds(parameters: float, tokens: float) -> bool:
+    """Whether the law says anything about the plan."""
+    return _is_within(EXTRAPOLATED_BY, parameters, tokens)
+
+
+def _is_within(factor: float, parameters: float, tokens: float) -> bool:
+    return all(
+        low / factor <= value <= high * factor
+        for value, (low, high) in ((parameters, FITTED_PARAMETERS), (tokens, FITTED_TOKENS))
     )

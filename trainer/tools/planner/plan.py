@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from trainer.config import ModelConfig
+from trainer.system.errors import TrainerError
 from trainer.system.gpus import Gpu
 from trainer.tools.planner import law
 from trainer.tools.planner.shape import shaped
@@ -13,7 +14,9 @@ HOUR, DAY = 3600.0, 86_400.0
 
 @dataclass(frozen=True)
 class Machine:
-    """`gpus` GPUs at `mfu` of their peak (model FLOPs utilisation), each for `price` USD an hour."""
+    """`gpus` GPUs at `mfu` of their peak (model FLOPs utilisation), each for `price` USD an hour. A machine
+    without a GPU is one whose `gpu` stands for the CPU.
+    """
 
     gpu: Gpu
     gpus: int
@@ -78,7 +81,13 @@ class Run:
 def best_run(machine: Machine, seconds: float, vocab_size: int, seq_len: int) -> Run:
     """The model and tokens with the lowest expected loss after `seconds` on `machine`.
 
-    Raises TrainerError when even the smallest model is too large.
+    Raises TrainerError when even the smallest model is too large, or when the scaling law does not hold for
+    so little or so much compute.
     """
     parameters, tokens = law.best_for_compute(seconds * machine.flops)
+    if not law.holds(parameters, tokens):
+        raise TrainerError(
+            f"the scaling law does not hold for {seconds * machine.flops:.1e} FLOPs, so it names no best "
+            "model. Give --params, or a recipe"
+        )
     return Run(machine, shaped(parameters, vocab_size), vocab_size, seq_len, tokens).within(seconds)

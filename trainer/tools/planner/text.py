@@ -1,18 +1,56 @@
 """A plan as text for the terminal."""
 
+import textwrap
+from collections.abc import Mapping
 from dataclasses import astuple, fields
 
+import torch
+
+from trainer.config import TrainingConfig
 from trainer.config.parallel import UNSPLITTABLE
+from trainer.model.precision import resolve
+from trainer.run.memory import estimate
 from trainer.system.gpus import PRICES_AS_OF
 from trainer.tools.planner import law
 from trainer.tools.planner.gpu_memory import Footprint, GpuMemory
 from trainer.tools.planner.plan import DAY, HOUR, Machine, Run
-from trainer.tools.tables import table
+from trainer.tools.tables import table, terminal_width, width
+
+FITTED = "the law was fitted to 70 M to 16 B parameters and 5 B to 500 B tokens"
 
 
-def describe(run: Run, footprint: Footprint, gpu_name: str) -> str:
-    model, machine = run.model, run.machine
-    optimum = law.best_tokens(run.parameters)
+def describe(run: Run, training: TrainingConfig, gpu_name: str) -> str:
+    """A plan for GPUs, with a table of their memory. Takes a few seconds."""
+    machine = run.machine
+    lines = {
+        "Machine": f"{machine.gpus} x {gpu_name}, {machine.gpu.flops / 1e12:,.0f} TFLOP/s in bf16 and "
+        f"{machine.gpu.memory / 1e9:.0f} GB each, at {machine.mfu:.0%} MFU, "
+        f"{machine.price:.2f} USD a GPU-hour (unless given, an assumption of {PRICES_AS_OF})",
+        "Time": f"{_time(run.seconds)}, {run.gpu_hours:,.1f} GPU-hours, "
+        f"{count(run.tokens / run.seconds)} tokens a second",
+        "Cost": f"{run.cost:,.0f} USD" if run.cost >= 100 else f"{run.cost:.2f} USD",
+    }
+    return f"{_summary(run, lines)}\n\n{_memory(machine, Footprint.measure(training, run.vocab_size))}"
+
+
+def describe_on_cpu(run: Run, training: TrainingConfig) -> str:
+    """A plan for the CPU of this machine. Takes a few seconds."""
+    machine, device = run.machine, torch.device("cpu")
+    needed = estimate(training, run.vocab_size, 1, device)
+    fits = "fits into" if needed.total <= machine.gpu.memory else "does not fit into"
+    lines = {
+        "Machine": f"the CPU of this machine, {torch.get_num_threads()} threads, "
+        f"{machine.gpu.flops / 1e9:,.0f} GFLOP/s in {resolve(training.precision, device)} (measured now), "
+        f"at {machine.mfu:.0%} of it",
+        "Time": f"{_time(run.seconds)}, {count(run.tokens / run.seconds)} tokens a second, evaluations apart",
+        **({"Cost": f"{run.cost:.2f} USD"} if machine.price else {}),
+        "Memory": f"{needed}; {fits} the {machine.gpu.memory / 1e6:,.0f} MB that are free",
+    }
+    return _summary(run, lines)
+
+
+def _summary(run: Run, of_the_machine: Mapping[str, str]) -> str:
+    model = run.model
     lines = {
         "Model": f"{count(run.parameters)} parameters: {model.n_layers} layers, d_model {model.d_model}, "
         f"{model.n_heads} heads ({model.n_kv_heads} for keys), d_ff {model.d_ff}, "
@@ -20,18 +58,27 @@ def describe(run: Run, footprint: Footprint, gpu_name: str) -> str:
         "Tokens": f"{count(run.tokens)}, {run.tokens / run.parameters:.1f} a parameter, "
         f"in windows of {run.seq_len:,}",
         "Compute": f"{run.flops:.2e} FLOPs, {count(run.flops_per_token)} a token",
-        "Machine": f"{machine.gpus} x {gpu_name}, {machine.gpu.flops / 1e12:,.0f} TFLOP/s in bf16 and "
-        f"{machine.gpu.memory / 1e9:.0f} GB each, at {machine.mfu:.0%} MFU, "
-        f"{machine.price:.2f} USD a GPU-hour (unless given, an assumption of {PRICES_AS_OF})",
-        "Time": f"{_time(run.seconds)}, {run.gpu_hours:,.1f} GPU-hours, "
-        f"{count(run.tokens / run.seconds)} tokens a second",
-        "Cost": f"{run.cost:,.0f} USD" if run.cost >= 100 else f"{run.cost:.2f} USD",
-        "Loss": f"{run.expected_loss:.3f} nats a token, by {law.SOURCE}{_caution(run)}",
+        **of_the_machine,
+        **_loss(run),
+    }
+    columns = terminal_width()
+    return "\n".join(
+        textwrap.fill(text, columns, initial_indent=f"{name:<10}", subsequent_indent=" " * 10)
+        for name, text in lines.items()
+    )
+
+
+def _loss(run: Run) -> dict[str, str]:
+    """What the scaling law expects, where it says anything."""
+    if not law.holds(run.parameters, run.tokens):
+        return {"Loss": f"not predicted: {FITTED}, and this plan is far from there"}
+    optimum = law.best_tokens(run.parameters)
+    caution = f"; a guess: {FITTED}" if law.is_extrapolated(run.parameters, run.tokens) else ""
+    return {
+        "Loss": f"{run.expected_loss:.3f} nats a token, by {law.SOURCE}{caution}",
         "Optimum": f"{count(optimum)} tokens for this size ({optimum / run.parameters:.1f} a parameter): "
         f"loss {law.expected_loss(run.parameters, optimum):.3f}",
     }
-    summary = "\n".join(f"{name:<10}{text}" for name, text in lines.items())
-    return f"{summary}\n\n{_memory(machine, footprint)}"
 
 
 def count(value: float) -> str:
@@ -60,7 +107,12 @@ def _memory(machine: Machine, footprint: Footprint) -> str:
         f"Memory: {training.optimizer.kind}, micro-batch {training.micro_batch_size} x {training.seq_len}, "
         f"activation checkpointing {training.activation_checkpointing}"
     )
-    return f"{title}\n{table(('GB on a GPU', *parts, 'total', 'fits', 'micro-batch up to'), rows)}"
+    header = ("GB on a GPU", *parts, "total", "fits", "micro-batch up to")
+    drawn = table(header, rows)
+    if width(drawn) > terminal_width():  # turned
+        first, *others = zip(header, *rows, strict=True)
+        drawn = table(first, others)
+    return f"{textwrap.fill(title, terminal_width())}\n{drawn}"
 
 
 def _time(seconds: float) -> str:
@@ -68,9 +120,3 @@ def _time(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:,.1f} {unit}"
     return f"{seconds / 60:.1f} minutes"
-
-
-def _caution(run: Run) -> str:
-    if not law.is_extrapolated(run.parameters, run.tokens):
-        return ""
-    return "; a guess: the law was fitted to 70 M to 16 B parameters and 5 B to 500 B tokens"

@@ -76,25 +76,75 @@ def test_a_recipe_is_planned_as_it_stands(tmp_path: Path, capsys: pytest.Capture
     assert "vocabulary 4,096" in told and "the plan assumes" not in told
     assert "Tokens    410 k" in told
     assert "muon, micro-batch 4 x 256" in told
-    assert "a guess: the law was fitted to 70 M to 16 B parameters" in told
+    assert "not predicted: the law was fitted to 70 M to 16 B parameters" in told and "Optimum" not in told
     assert "dp_shard" not in told
     path.write_text(yaml.safe_dump({"training": training, "tokenizer": {"from": "gpt2"}}))
-    main(["--params", str(path)])
+    main([str(path)])
     told = capsys.readouterr().out
     assert f"{path} does not set the size of its vocabulary; the plan assumes 50,000" in told
     assert "vocabulary 50,000" in told
-    main(["--params", str(path), "--vocab-size", "50257"])
+    main([str(path), "--vocab-size", "50257"])
     assert "the plan assumes" not in capsys.readouterr().out
+
+
+def test_a_recipe_that_ships_is_planned_by_its_name_for_the_machine_it_is_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    assert main(["gpu", "--gpu", "rtx4090"]) == 0
+    told = capsys.readouterr().out
+    assert "1 x rtx4090" in told and "Time      8.5 hours" in told
+    assert "a guess: the law was fitted to 70 M to 16 B parameters and 5 B to 500 B tokens" in told
+    assert main(["7b", "--gpu", "h100"]) == 0
+    assert "8 x h100" in capsys.readouterr().out  # its launch starts eight processes
+
+
+def test_the_cpu_of_this_machine_is_measured_and_no_loss_is_made_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["default", "--gpu", "cpu", "--mfu", "0.5"]) == 0
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= 80
+    lines = {
+        line.partition(" ")[0]: " ".join(line.split()[1:]) for line in told.splitlines() if line[0] != " "
+    }
+    assert lines["Machine"].startswith("the CPU of this machine, ") and " GFLOP/s in " in lines["Machine"]
+    assert lines["Time"].endswith("evaluations apart") and "GPU" not in lines["Time"]
+    assert lines["Loss"].startswith("not predicted")
+    assert lines.keys() == {"Model", "Tokens", "Compute", "Machine", "Time", "Memory", "Loss"}
+
+
+def test_tables_that_do_not_fit_the_terminal_are_turned(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["--params", "171m", "--gpus", "8", "--gpu", "h100"])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert next(line for line in lines if line.startswith("GB on a GPU")).split()[-3:] == [
+        "ddp",
+        "dp_shard:",
+        "8",
+    ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give --params to plan for a model, or --budget or --days"),
+        ([], "give a recipe or --params to plan for a model, or --budget or --days"),
+        (
+            ["small"],
+            "small: no such recipe. Give the path of a YAML file, or the name .*: 7b, curriculum, default",
+        ),
+        (["tiny", "--params", "1b"], "not both"),
+        (["tiny", "--gpu", "cpu", "--gpus", "2"], "--gpus 2 is not for --gpu cpu"),
+        (["--budget", "5", "--gpu", "cpu"], "--budget needs a price"),
+        (["--days", "0.001", "--gpu", "l4", "--gpus", "1"], "the scaling law does not hold for"),
         (["--params", "big"], "'big' is not a count"),
         (["--params", "1000"], "no model has about 1,000 parameters"),
         (["--params", "none.yaml"], r"none\.yaml: no `training` section can be read"),
-        (["--params", "1b", "--mfu", "40"], "share of the GPU's peak"),
+        (["--params", "1b", "--mfu", "40"], "share of the peak"),
     ],
 )
 def test_an_impossible_plan_is_refused(arguments: list[str], message: str) -> None:
