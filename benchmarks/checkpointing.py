@@ -35,17 +35,24 @@ VOCAB = 8192
 # 100 M parameters with the embeddings, in steps of few tokens: what a save holds up is then the largest share
 # that it can be.
 LARGE = {
-    "model": {"n_layers": 12, "d_model": 768, "n_heads": 12, "n_kv_heads": 12, "d_ff": 2048},
+    "model": {
+        "n_layers": 12,
+        "d_model": 768,
+        "n_heads": 12,
+        "n_kv_heads": 12,
+        "d_ff": 2048,
+        "qk_norm": False,
+    },
     "seq_len": 256,
     "micro_batch_size": 4,
 }
 SMALL = {
-    "model": {"n_layers": 6, "d_model": 384, "n_heads": 6, "n_kv_heads": 6, "d_ff": 1024},
+    "model": {"n_layers": 6, "d_model": 384, "n_heads": 6, "n_kv_heads": 6, "d_ff": 1024, "qk_norm": False},
     "seq_len": 512,
     "micro_batch_size": 4,
 }
 TINY = {
-    "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 2, "d_ff": 128},
+    "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 2, "d_ff": 128, "qk_norm": False},
     "seq_len": 128,
     "micro_batch_size": 4,
 }
@@ -76,7 +83,8 @@ def settings(
         "checkpoint": {"every_tokens": save_every_steps * batch_tokens, "keep_last": 1},
         "evaluation": {"every_tokens": tokens},
     }
-    training = {**shape, **often, "global_batch_tokens": batch_tokens, "max_tokens": tokens}
+    learning = {"optimizer": {"kind": "adamw"}, "schedule": {"kind": "cosine", "warmup_tokens": 0}}
+    training = {**shape, **often, **learning, "global_batch_tokens": batch_tokens, "max_tokens": tokens}
     return RunConfig.model_validate({"run_dir": folder / "run", "data": data, "training": training})
 
 

@@ -21,7 +21,15 @@ from pipeline.stages import tokenizer as bpe
 from trainer.system import launch
 
 VOCAB, SEQ_LEN, ROWS = 8192, 512, 8
-MODEL = {"n_layers": 6, "d_model": 384, "n_heads": 6, "n_kv_heads": 6, "d_ff": 1024, "tie_embeddings": True}
+MODEL = {
+    "n_layers": 6,
+    "d_model": 384,
+    "n_heads": 6,
+    "n_kv_heads": 6,
+    "d_ff": 1024,
+    "tie_embeddings": True,
+    "qk_norm": False,
+}
 # The first step warms up.
 STEPS, WARMUP = 5, 1
 
@@ -39,7 +47,8 @@ def prepare(directory: Path) -> dict[str, object]:
         "micro_batch_size": ROWS // 2,
         "max_tokens": STEPS * tokens,
         "precision": "fp32",
-        "optimizer": {"lr": 1e-3},
+        "optimizer": {"kind": "adamw", "lr": 1e-3},
+        "schedule": {"kind": "cosine", "warmup_tokens": 0},
         "checkpoint": {"every_tokens": STEPS * tokens, "model_only": True},
         "evaluation": {"every_tokens": STEPS * tokens},
     }

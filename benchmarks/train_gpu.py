@@ -56,7 +56,8 @@ def matmul_flops() -> float:
 
 def shape(size: str) -> dict[str, Any]:
     given = SIZES[size]
-    return given | {"n_kv_heads": given["n_heads"], "d_ff": given["d_model"] * 8 // 3, "tie_embeddings": True}
+    blocks = {"n_kv_heads": given["n_heads"], "d_ff": given["d_model"] * 8 // 3, "qk_norm": False}
+    return given | blocks | {"tie_embeddings": True}
 
 
 def prepare(folder: Path, size: str, seq_len: int, rows: int) -> tuple[Path, Work]:
@@ -84,7 +85,8 @@ def prepare(folder: Path, size: str, seq_len: int, rows: int) -> tuple[Path, Wor
         "precision": "bf16",
         "compile": True,
         "document_masking": False,
-        "optimizer": {"lr": 1e-3},
+        "optimizer": {"kind": "adamw", "lr": 1e-3},
+        "schedule": {"kind": "cosine", "warmup_tokens": 0},
         "checkpoint": once | {"model_only": True},
         "evaluation": once,
     }

@@ -319,7 +319,8 @@ def merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any
 
 
 def _explained(error: ValidationError) -> str:
-    problems = error.errors()
+    # A default that depends on an invalid setting is no mistake of its own.
+    problems = [one for one in error.errors() if one["type"] != "default_factory_not_called"]
     # A list with an invalid item is also reported as too short: only the innermost place matters.
     places = [problem["loc"] for problem in problems]
     innermost = [

@@ -21,14 +21,14 @@ from pipeline.store.versions import Store
 
 ROOT = Path(__file__).parents[2]
 TRAINING = {
-    "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 1, "d_ff": 176},
+    "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 1, "d_ff": 176, "qk_norm": False},
     "seq_len": 64,
     "global_batch_tokens": 512,
     "micro_batch_size": 8,
     "max_tokens": 16_384,
     "seed": 1,
-    "optimizer": {"lr": 3e-3},
-    "schedule": {"warmup_tokens": 2048},
+    "optimizer": {"kind": "adamw", "lr": 3e-3},
+    "schedule": {"kind": "cosine", "warmup_tokens": 2048},
     "checkpoint": {"every_tokens": 4096, "keep_last": 2},
     "evaluation": {"every_tokens": 8192},
     "samples": {"prompts": ["Return the"], "max_new_tokens": 16},

@@ -63,9 +63,10 @@ class ModelConfig(Config):
         "small models.",
     )
     qk_norm: bool = Field(
-        default=False,
+        default=True,
         description="Whether queries and keys are normalised in each head (Qwen3), which keeps training "
-        "stable at high learning rates.",
+        "stable at high learning rates. The weights of a Llama have no such norms: set it to false to start "
+        "from them.",
     )
     logit_soft_cap: float | None = Field(
         default=None,

@@ -28,25 +28,32 @@ class ParameterGroup(Config):
     )
 
 
+# The defaults of Muon suit each other: embeddings and head learn faster than the rest of AdamW's parameters.
+EMBEDDING = ParameterGroup(pattern="*embed_tokens*", lr_multiplier=25)
+HEAD = ParameterGroup(pattern="lm_head*", lr_multiplier=1.5)
+
+
 class OptimizerConfig(Config):
     """How gradients become updates of the weights."""
 
     kind: OptimizerKind = Field(
-        default="adamw",
+        default="muon",
         description="The optimizer. `muon`: Muon (Jordan et al. 2024) for the matrices inside blocks and "
         "AdamW for the rest. `adamw_8bit`: AdamW with its moments in 8 bits; needs torchao. `sophia`: "
         "Sophia-G (Liu et al. 2023). `lion` (Chen et al. 2023) and `adafactor` (Shazeer and Stern 2018) "
         "need less memory than AdamW.",
     )
     lr: float = Field(
-        default=3e-3,
+        default_factory=lambda settings: 2e-3 if settings["kind"] == "muon" else 3e-3,
         gt=0,
-        description="Peak learning rate, reached after the warmup. With `muon`, that of AdamW.",
+        description="Peak learning rate, reached after the warmup. With `muon`, that of AdamW. When not set, "
+        "0.002 with `muon` and 0.003 with any other kind; start lower from existing weights.",
     )
     groups: list[ParameterGroup] = Field(
-        default=[],
+        default_factory=list,
         description="Parameters with another learning rate or weight decay, by name. A parameter belongs to "
-        "the first group that it matches.",
+        "the first group that it matches. When not set, none; with `muon`, unless the model has "
+        "`tie_embeddings`, 25 times the rate for the embedding and 1.5 times for the head.",
     )
     betas: tuple[float, float] | None = Field(
         default=None,
@@ -60,10 +67,11 @@ class OptimizerConfig(Config):
         description="Added to the denominator of the update in AdamW against division by zero.",
     )
     weight_decay: float = Field(
-        default=0.1,
+        default_factory=lambda settings: 0.0 if settings["kind"] == "muon" else 0.1,
         ge=0,
         description="Decoupled weight decay: each step takes away this share of a weight, times the "
-        "learning rate. Applies to matrices, not to norms and embeddings, unless a group sets it.",
+        "learning rate. Applies to matrices, not to norms and embeddings, unless a group sets it. When not "
+        "set, 0 with `muon` and 0.1 with any other kind.",
     )
     max_grad_norm: float | None = Field(
         default=1.0,
@@ -106,19 +114,23 @@ class ScheduleConfig(Config):
     """The course of the learning rate over the run: a linear warmup, then the schedule."""
 
     kind: Literal["cosine", "linear", "constant", "inverse_sqrt", "wsd"] = Field(
-        default="cosine",
+        default="wsd",
         description="How the learning rate falls after the warmup. `cosine`, `linear`: to the end of the "
         "run. `constant`: not at all. `inverse_sqrt`: as sqrt(warmup_tokens / tokens). `wsd` (warmup, "
         "stable, decay): flat, then over the last `decay_fraction` of the run as `decay` says.",
     )
     warmup_tokens: int = Field(
-        default=0, ge=0, description="Tokens over which the learning rate rises in a line from 0 to its peak."
+        default_factory=int,
+        ge=0,
+        description="Tokens over which the learning rate rises in a line from 0 to its peak. When not set, a "
+        "fiftieth of `max_tokens`; in the schedule of a stage, 0.",
     )
     min_lr_ratio: float = Field(
-        default=0.1,
+        default_factory=lambda settings: 0.0 if settings["kind"] == "wsd" else 0.1,
         ge=0,
         le=1,
-        description="Lowest learning rate after the warmup, as a share (0 to 1) of the peak.",
+        description="Lowest learning rate after the warmup, as a share (0 to 1) of the peak. When not set, 0 "
+        "with `wsd` and 0.1 with any other kind.",
     )
     decay_fraction: float = Field(
         default=0.6,

@@ -3,14 +3,16 @@
 from collections.abc import Collection
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from trainer.config.base import Config
 from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
-from trainer.config.optimizer import OptimizerConfig, ScheduleConfig
+from trainer.config.optimizer import EMBEDDING, HEAD, OptimizerConfig, ScheduleConfig
 from trainer.config.parallel import ParallelConfig
 from trainer.config.stability import AveragingConfig, SpikesConfig
 from trainer.config.stages import Curriculum, Stage, StageConfig, resolve
+
+WARMUP = 0.02  # share of the run
 
 
 class CheckpointConfig(Config):
@@ -162,8 +164,12 @@ class TrainingConfig(Config):
         description="Weight of log(Z)^2 in the loss (PaLM, section 5), against drifting logits; 1e-4 when "
         "it is used. 0 turns it off.",
     )
-    optimizer: OptimizerConfig = Field(default=OptimizerConfig(), description="How gradients become updates.")
-    schedule: ScheduleConfig = Field(default=ScheduleConfig(), description="The course of the learning rate.")
+    optimizer: OptimizerConfig = Field(
+        default=OptimizerConfig(), validate_default=True, description="How gradients become updates."
+    )
+    schedule: ScheduleConfig = Field(
+        default=ScheduleConfig(), validate_default=True, description="The course of the learning rate."
+    )
     stages: list[StageConfig] = Field(
         default=[],
         description="Stages that divide the run and may differ in data, window, batch and learning rate, in "
@@ -192,6 +198,24 @@ class TrainingConfig(Config):
     parallel: ParallelConfig = Field(
         default=ParallelConfig(), description="How several processes share the work."
     )
+
+    @field_validator("optimizer")
+    @classmethod
+    def _groups_of_muon(cls, optimizer: OptimizerConfig, settings: ValidationInfo) -> OptimizerConfig:
+        """The default groups, which depend on the model: one with tied embeddings has no head of its own."""
+        model = settings.data.get("model")
+        if "groups" in optimizer.model_fields_set or optimizer.kind != "muon" or model is None:
+            return optimizer
+        return optimizer.model_copy(update={"groups": [] if model.tie_embeddings else [EMBEDDING, HEAD]})
+
+    @field_validator("schedule")
+    @classmethod
+    def _warmup(cls, schedule: ScheduleConfig, settings: ValidationInfo) -> ScheduleConfig:
+        """The default warmup, which depends on the length of the run."""
+        tokens = settings.data.get("max_tokens")
+        if "warmup_tokens" in schedule.model_fields_set or tokens is None:
+            return schedule
+        return schedule.model_copy(update={"warmup_tokens": round(tokens * WARMUP)})
 
     @model_validator(mode="after")
     def _steps_and_schedules_fit(self) -> Self:

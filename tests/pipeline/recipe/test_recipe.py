@@ -55,6 +55,10 @@ def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
         ({"dedup": {"treshold": 0.7}}, "dedup: unknown key 'treshold': did you mean 'threshold'"),
         ({"quality": "nice"}, "unknown profile 'nice'; choose from .*docs"),
         (
+            {"training": TRAINING | {"optimizer": {"kind": "adam"}}},
+            r"training\.optimizer\.kind: must be 'adamw', [^;]*, not 'adam'$",
+        ),
+        (
             {"training": TRAINING | {"global_batch_tokens": 500}},
             r"training: global_batch_tokens 500 is not a multiple of .*; set it to 512",
         ),

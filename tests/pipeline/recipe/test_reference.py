@@ -79,7 +79,8 @@ def test_numbers_are_shown_as_yaml_reads_them(value: float | None, text: str) ->
 @pytest.mark.parametrize(
     ("path", "kind", "default", "bounds"),
     [
-        ("training.optimizer.lr", "number", "0.003", "above 0"),
+        ("training.optimizer.muon_lr", "number", "0.01", "above 0"),
+        ("training.optimizer.lr", "number", "derived", "above 0"),
         ("training.max_tokens", "whole number", None, "at least 1"),
         ("training.compile", "true, false or `auto`", "false", ""),
         ("training.optimizer.betas", "list of 2 numbers or null", "null", ""),
@@ -188,9 +189,9 @@ def test_the_schema_refuses_what_the_loader_refuses(
 def test_a_setting_is_explained_with_type_bounds_default_and_description(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["recipe", "--explain", "training.optimizer.lr"]) == 0
+    assert main(["recipe", "--explain", "training.optimizer.muon_lr"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("training.optimizer.lr: number; above 0; default: 0.003\n")
+    assert said.startswith("training.optimizer.muon_lr: number; above 0; default: 0.01\n")
     assert "Peak learning rate" in said
 
 

@@ -138,5 +138,30 @@ def test_an_override_reaches_into_a_named_size_and_a_section_that_is_not_there(t
 
 
 def test_the_parameter_count_is_that_of_llama_7b() -> None:
-    llama = ModelConfig(n_layers=32, d_model=4096, n_heads=32, n_kv_heads=32, d_ff=11008)
+    llama = ModelConfig(n_layers=32, d_model=4096, n_heads=32, n_kv_heads=32, d_ff=11008, qk_norm=False)
     assert llama.parameters(32_000) == 6_738_415_616
+
+
+def test_a_configuration_that_was_written_with_other_defaults_means_what_it_says(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """What an earlier version wrote for a recipe without these keys: AdamW, cosine, no warmup."""
+    settings["training"] |= {
+        "optimizer": {"kind": "adamw", "lr": 0.003, "groups": [], "weight_decay": 0.1},
+        "schedule": {"kind": "cosine", "warmup_tokens": 0, "min_lr_ratio": 0.1},
+    }
+    settings["training"]["model"]["qk_norm"] = False
+    written = load(tmp_path, settings).training
+    again = load(tmp_path, settings | {"training": written.model_dump(mode="json")}).training
+    assert again == written
+    assert (again.optimizer.groups, again.schedule.warmup_tokens, again.model.qk_norm) == ([], 0, False)
+    muon = {**settings["training"], "optimizer": {"kind": "muon", "groups": []}}
+    assert load(tmp_path, settings | {"training": muon}).training.optimizer.groups == []
+
+
+def test_a_wrong_kind_is_one_mistake_and_not_also_those_that_follow_from_it(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    settings["training"] |= {"optimizer": {"kind": "adam"}}
+    with pytest.raises(TrainerError, match=r"must be 'adamw', [^;]*, not 'adam'$"):
+        load(tmp_path, settings)

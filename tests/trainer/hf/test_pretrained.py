@@ -38,7 +38,15 @@ ROPE = {
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
 }
-OURS = {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48, "norm_eps": 1e-6}
+OURS = {
+    "n_layers": 2,
+    "d_model": 32,
+    "n_heads": 4,
+    "n_kv_heads": 2,
+    "d_ff": 48,
+    "norm_eps": 1e-6,
+    "qk_norm": False,
+}
 
 
 def write(directory: Path, family: str, tied: bool, shard_size: str = "1GB") -> PreTrainedModel:

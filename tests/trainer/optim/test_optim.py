@@ -284,9 +284,8 @@ def test_groups_change_rate_and_decay_of_what_their_pattern_fits(config: RunConf
         {"pattern": "model.layers.0.*", "lr_multiplier": 0.5},
         {"pattern": "*.down_proj.weight", "weight_decay": 0.0},
     ]
-    optimizers = build(
-        model, OptimizerConfig.model_validate({"kind": "muon", "lr": 1.0, "muon_lr": 4.0, "groups": groups})
-    )
+    rates = {"kind": "muon", "lr": 1.0, "muon_lr": 4.0, "weight_decay": 0.1}
+    optimizers = build(model, OptimizerConfig.model_validate({**rates, "groups": groups}))
     found = {
         id(p): (group["base_lr"], group["weight_decay"])
         for o in optimizers
