@@ -10,6 +10,7 @@ from pipeline.cli import (
     dedup,
     export,
     gc,
+    init,
     inspect,
     inspect_shards,
     lineage,
@@ -26,6 +27,7 @@ from pipeline.store.errors import PipelineError
 # Each module has HELP, `add_arguments(parser)` and `run(options)`. `run` imports what is slow to import, such
 # as the compiled kernels.
 COMMANDS = {
+    "init": init,
     "corpora": corpora,
     "export": export,
     "lineage": lineage,

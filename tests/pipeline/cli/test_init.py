@@ -1,0 +1,71 @@
+"""`python -m pipeline init`: a recipe for text of one's own."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline.cli import main
+from pipeline.recipe.recipe import load_recipe, recipe_path
+
+
+def test_the_skeleton_is_a_recipe_that_trains_like_the_default_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "My notes.yaml"
+    assert main(["init", str(path)]) == 0
+    assert f"GROUNDWORK_RECIPE={path}" in capsys.readouterr().out
+    recipe, default = load_recipe(path), load_recipe(recipe_path("default"))
+    samples = {"samples": default.training.samples}
+    assert recipe.name == "my-notes"
+    assert recipe.training.model_copy(update=samples) == default.training
+    assert recipe.training.samples.prompts
+    assert (recipe.quality, recipe.shards) == (default.quality, default.shards)
+
+
+def test_every_section_of_the_skeleton_is_explained(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    assert main(["init", str(path)]) == 0
+    text = path.read_text()
+    lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+    schema = re.match(r"# yaml-language-server: \$schema=(.*)\n", text)
+    assert schema and Path(schema[1]).is_file()
+    assert sum(" # " in line for line in lines) > len(lines) / 3
+    assert max(map(len, text.splitlines()[1:])) <= 120
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("mine\n")
+    assert main(["init", str(path)]) == 2
+    assert "exists: name another file" in capsys.readouterr().err
+    assert path.read_text() == "mine\n"
+    assert main(["init", str(tmp_path / "nowhere" / "mine.yaml")]) == 2
+    assert "cannot be written: No such file" in capsys.readouterr().err
+
+
+def test_a_recipe_that_says_nothing_about_learning_learns_like_the_default_one(tmp_path: Path) -> None:
+    """Muon, warmup, plateau and decay, QK-norm: what the default recipe writes out."""
+    default = yaml.safe_load(recipe_path("default").read_text())
+    training = default["training"]
+    written = load_recipe(recipe_path("default")).training
+    del training["optimizer"], training["schedule"], training["model"]["qk_norm"]
+    path = tmp_path / "bare.yaml"
+    path.write_text(yaml.safe_dump(default))
+    assert load_recipe(path).training == written
+    training["model"]["tie_embeddings"] = True
+    training["optimizer"] = {"kind": "muon"}
+    path.write_text(yaml.safe_dump(default))
+    assert load_recipe(path).training.optimizer.groups == []  # a tied head has no rate of its own
+
+
+def test_another_optimizer_or_schedule_keeps_its_own_defaults(tmp_path: Path) -> None:
+    default = yaml.safe_load(recipe_path("default").read_text())
+    default["training"] |= {"optimizer": {"kind": "adamw"}, "schedule": {"kind": "cosine"}}
+    path = tmp_path / "adamw.yaml"
+    path.write_text(yaml.safe_dump(default))
+    training = load_recipe(path).training
+    optimizer, schedule = training.optimizer, training.schedule
+    assert (optimizer.lr, optimizer.weight_decay, optimizer.groups) == (3e-3, 0.1, [])
+    assert (schedule.min_lr_ratio, schedule.warmup_tokens) == (0.1, 30_720)
