@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from trainer.config import load_run_config
+from trainer.run.loop import DONE, run
 from trainer.system.errors import TrainerError
-from trainer.tools.sweep import combinations, main
+from trainer.tools.sweep import Trial, combinations, configuration, main
 
 ROOT = Path(__file__).parents[3]
 
@@ -80,6 +81,60 @@ def test_a_run_that_fails_is_reported_and_finished_runs_are_neither_repeated_nor
     assert "training.seed: 5 -> 6" in said.err
     assert "Failed: optimizer.lr=1e-3\n" in said.out
     assert metrics.stat().st_mtime_ns == written
+
+
+def test_a_run_of_the_same_settings_is_found_again_however_a_value_is_spelled(
+    config_path: Path, tmp_path: Path
+) -> None:
+    (first,) = combinations(config_path, tmp_path / "run", ["training.optimizer.lr=1e-3"])
+    config = load_run_config(config_path, first.overrides)
+    first.run_dir.mkdir(parents=True)
+    (first.run_dir / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    (again,) = combinations(config_path, tmp_path / "run", ["training.optimizer.lr=0.001"])
+    assert again.run_dir == first.run_dir
+    with pytest.raises(TrainerError, match="two combinations of the sweep are the same"):
+        combinations(config_path, tmp_path / "run", ["training.optimizer.lr=1e-3,0.001"])
+
+
+def test_a_sweep_of_a_recipe_leaves_its_finished_run_alone_and_does_not_train_it_again(
+    settings: dict[str, Any],
+    config_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
+    recipe, finished = tmp_path / "mine.yaml", tmp_path / "store/runs/6ddca1201f00aa11"
+    recipe.write_text(
+        yaml.safe_dump({"name": "mine", "corpora": [{"name": "prose"}], "training": settings["training"]})
+    )
+    with pytest.raises(
+        TrainerError, match=r"mine\.yaml: a recipe without a run in .*store/runs\. Run the job"
+    ):
+        main([str(recipe), "training.seed=5,6"])
+    with pytest.raises(TrainerError, match="nothing: neither a file nor a run"):
+        main(["nothing", "training.seed=5,6"])
+    lineage = {"recipe": {"name": "mine"}}
+    config_path.write_text(yaml.safe_dump({**settings, "run_dir": str(finished), "lineage": lineage}))
+    assert run(load_run_config(config_path)) == DONE
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    assert main([str(recipe), "training.seed=5,6"]) == 0
+    rows = [line.split()[:3] for line in capfd.readouterr().out.splitlines()[1:3]]
+    assert rows == [["6ddca120", "3,072", "100%"], ["seed=6", "3,072", "100%"]]
+    sweep = finished.with_name("6ddca1201f00aa11-sweep")
+    assert sorted(path.name for path in sweep.iterdir()) == ["compare.png", "seed=6", "sweep.yaml"]
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
+    for named in ("6ddca120", str(finished), str(finished / "config.yaml")):
+        assert [trial.run_dir for trial in trials_of(named, ["training.seed=5,6"])] == [
+            finished,
+            sweep / "seed=6",
+        ]
+
+
+def trials_of(named: str, grid: list[str]) -> list[Trial]:
+    config = configuration(named)
+    base = load_run_config(config).run_dir
+    return combinations(config, base.with_name(f"{base.name}-sweep"), grid, base)
 
 
 @pytest.mark.slow
