@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trainer.config import SamplesConfig, format_validation_error, load_run_config
+from trainer.run.progress import PROGRESS
 from trainer.system import launch
 from trainer.system.errors import NOT_PASSED, USER_ERROR, TrainerError
 from trainer.system.signals import stop_with_parent
@@ -28,9 +29,14 @@ def main(arguments: list[str]) -> int:
         # torchrun starts each process in a session of its own. If torchrun is killed, the process would stay
         # and might wait for the others.
         stop_with_parent(signal.SIGKILL)
-    # Under Dagster, the run's log has the same events.
-    level = logging.WARNING if os.environ.get("DAGSTER_PIPES_CONTEXT") else logging.INFO
-    logging.basicConfig(level=level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    console = logging.StreamHandler(sys.stderr)
+    # Under Dagster, the run's log has the same events; log.txt has them in any case.
+    console.setLevel(logging.WARNING if os.environ.get("DAGSTER_PIPES_CONTEXT") else logging.INFO)
+    if sys.stderr.isatty():
+        console.addFilter(lambda record: record.name != PROGRESS)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", handlers=[console]
+    )
     # Norm weights are fp32 and activations bf16; torch warns that it has no fused kernel for this.
     warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")
     try:

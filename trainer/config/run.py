@@ -21,6 +21,11 @@ class RunConfig(Config):
     run_dir: AbsolutePath = Field(description="Directory of the run's checkpoints, metrics and plots.")
     data: DataConfig = Field(description="What the run learns from.")
     training: TrainingConfig = Field(description="The model and how it is trained.")
+    project: str | None = Field(
+        default=None,
+        exclude_if=lambda project: project is None,
+        description="Project or experiment under which trackers list the run.",
+    )
     lineage: dict[str, Any] = Field(
         default={}, description="Copied into each checkpoint and not interpreted."
     )
@@ -41,6 +46,7 @@ OPERATIONAL = {
     "evaluation",
     "samples",
     "log_every_steps",
+    "sinks",
     "threads",
     "parallel",
 }

@@ -189,6 +189,13 @@ class TrainingConfig(Config):
         default=SamplesConfig(), description="Text that the model writes at evaluations."
     )
     log_every_steps: int = Field(default=1, ge=1, description="Steps between lines of metrics.")
+    sinks: list[Literal["mlflow", "trackio", "wandb"]] = Field(
+        default=[],
+        exclude_if=lambda sinks: not sinks,
+        description="Trackers that metrics and settings are sent to as well: MLflow, trackio or Weights & "
+        "Biases. Each needs the extra of its name. docs/trainer.md says how each is configured. "
+        "metrics.jsonl and TensorBoard are always written.",
+    )
     threads: int | None = Field(
         default=None,
         ge=1,

@@ -21,6 +21,7 @@ from trainer.run.build import build_session
 from trainer.run.checkpointing import Saver
 from trainer.run.dagster_pipes import Reporter, send_checkpoint, send_start
 from trainer.run.evaluate import EvaluationStoppedError, evaluate
+from trainer.run.log_file import log_file
 from trainer.run.nonfinite_report import explain
 from trainer.run.preflight import dry_run
 from trainer.run.profiling import profiler
@@ -85,6 +86,7 @@ def _run(
     allow_changes: bool,
     profile: bool,
 ) -> int:
+    append_log_to = stack.enter_context(log_file()) if world.is_main else None
     session = build_session(config, world)
     directory = RunDirectory(config.run_dir)
     if world.is_main:
@@ -99,7 +101,8 @@ def _run(
     if not session.is_complete:
         dry_run(session)
         recorder = None
-        if world.is_main:
+        if append_log_to is not None:
+            append_log_to(directory.log)
             write_atomically(
                 directory.config, yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False)
             )

@@ -1,4 +1,6 @@
-"""The metrics of a run: metrics.jsonl, which resuming and reports read, and TensorBoard for looking at."""
+"""The metrics of a run: metrics.jsonl, which resuming and reports read; TensorBoard and other trackers, which
+people look at.
+"""
 
 import json
 import os
@@ -7,6 +9,7 @@ from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
+from trainer.run.sinks import Sinks
 from trainer.system.durable import read_json_lines
 
 # What depends on the machine and the moment; every other field is the same in a run that was interrupted.
@@ -18,13 +21,16 @@ class MetricsLog:
     at the checkpoint.
     """
 
-    def __init__(self, path: Path, tensorboard: Path, resumed_step: int, resumed_bytes: int) -> None:
+    def __init__(
+        self, path: Path, tensorboard: Path, resumed_step: int, resumed_bytes: int, sinks: Sinks | None = None
+    ) -> None:
         self._path = path
         self._file = path.open("a", encoding="utf-8")
         self._file.truncate(min(resumed_bytes, self._file.tell()))
         # `tell` would still return the old length, and the next checkpoint would store it.
         self._file.seek(0, os.SEEK_END)
         self._tensorboard = SummaryWriter(str(tensorboard), purge_step=resumed_step + 1)
+        self._sinks = sinks
 
     def close(self) -> None:
         self._file.close()
@@ -38,9 +44,18 @@ class MetricsLog:
     def write(self, record: dict[str, Any]) -> None:
         """Appends a record with `kind` and `step`; its other numbers become curves named `<kind>/<field>`."""
         self._file.write(json.dumps(record) + "\n")
-        for field, value in record.items():
-            if field not in ("kind", "step", "tokens") and isinstance(value, int | float):
-                self._tensorboard.add_scalar(f"{record['kind']}/{field}", value, record["step"])
+        numbers = {
+            f"{record['kind']}/{field}": value
+            for field, value in record.items()
+            if field not in ("kind", "step", "tokens") and isinstance(value, int | float)
+        }
+        for name, value in numbers.items():
+            self._tensorboard.add_scalar(name, value, record["step"])
+        if self._sinks is not None:
+            tokens = {"tokens": record["tokens"]} if "tokens" in record else {}
+            self._sinks.log(
+                {name: float(value) for name, value in (numbers | tokens).items()}, record["step"]
+            )
 
     def write_text(self, tag: str, text: str, step: int) -> None:
         self._tensorboard.add_text(tag, text, step)

@@ -17,6 +17,7 @@ from trainer.data.held_out import held_out
 from trainer.data.shards import Shard, ShardError, idx_path
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
+from trainer.run import sinks
 from trainer.run.generate import load_tokenizer
 from trainer.run.hardware import free_memory
 from trainer.run.memory import copies_with_averages, estimate, upper_bound
@@ -44,6 +45,7 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
     sizes of all shards and some of their ids; an invalid id found later ends the run with the name of its
     document (TrainingData.batch).
     """
+    sinks.check(config.training)
     _check_batch(config, world.data_size)
     _check_tokenizer(config)
     found = contents(config)

@@ -1,4 +1,4 @@
-"""Progress of a run: a bar in a terminal, otherwise a line in the log every 10 seconds."""
+"""Progress of a run: a line in the log every 10 seconds, and in a terminal a bar instead."""
 
 import logging
 import sys
@@ -8,7 +8,9 @@ from tqdm import tqdm
 
 LOG_INTERVAL_SECONDS = 10.0
 
-log = logging.getLogger("trainer")
+PROGRESS = "trainer.progress"  # what a terminal leaves out of the log, because the bar says it
+
+log = logging.getLogger(PROGRESS)
 
 
 class Progress:
@@ -27,7 +29,7 @@ class Progress:
         if self._bar is not None:
             self._bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
             self._bar.update(tokens - self._bar.n)
-        elif time.monotonic() - self._last_line >= LOG_INTERVAL_SECONDS:
+        if time.monotonic() - self._last_line >= LOG_INTERVAL_SECONDS:
             self._last_line = time.monotonic()
             share = 100 * tokens / self._max_tokens
             log.info(

@@ -13,6 +13,7 @@ from trainer.run.metrics import MetricsLog
 from trainer.run.progress import Progress
 from trainer.run.run_directory import RunDirectory
 from trainer.run.session import Session
+from trainer.run.sinks import open_sinks
 from trainer.run.step import StepResult
 from trainer.run.update_ratio import WeightSizes
 
@@ -24,8 +25,9 @@ class Recorder:
 
     def __init__(self, session: Session, directory: RunDirectory, reporter: Reporter) -> None:
         self._session, self._directory, self._reporter = session, directory, reporter
+        self._sinks = open_sinks(session.config, session.identity, directory.sinks, resumed=session.step > 0)
         self.metrics = MetricsLog(
-            directory.metrics, directory.tensorboard, session.step, session.metrics_bytes
+            directory.metrics, directory.tensorboard, session.step, session.metrics_bytes, self._sinks
         )
         self._progress = Progress(session.tokens, session.training.max_tokens)
         self._started, self._started_tokens = time.monotonic(), session.tokens
@@ -34,6 +36,7 @@ class Recorder:
     def close(self) -> None:
         self.metrics.close()
         self._progress.close()
+        self._sinks.close(complete=self._session.is_complete)
 
     def before_step(self) -> None:
         stage = self._session.curriculum.stage(self._session.step)

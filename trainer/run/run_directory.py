@@ -21,6 +21,8 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.loss_curve = path / "loss.png"
         self.tensorboard = path / "tensorboard"
+        self.sinks = path / "sinks.json"
+        self.log = path / "log.txt"
         self.profile = path / "profile"
         self.checkpoints = path / "checkpoints"
 

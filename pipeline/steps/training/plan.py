@@ -68,6 +68,7 @@ def plan(store: Store, recipe: Recipe) -> Run:
         run_dir=store.root / RUNS / work.fingerprint[:16],
         data=_data(tokenizer, shards, recipe),
         training=training,
+        project=recipe.name,
         lineage=record.of_recipe(store, recipe) | initial_weights.origin(store, training),
     )
     return Run(work, config)
