@@ -1,4 +1,4 @@
-"""export: writes the kept documents, or their token shards, for other programs."""
+"""export: writes the kept documents, their token shards, or the model, for other programs."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ from tqdm import tqdm
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import SPLITS
 
-PARQUET, MEGATRON = "parquet", "megatron"
+PARQUET, MEGATRON, GGUF = "parquet", "megatron", "gguf"
 MOVED = ("datatrove", "llmc", "nanogpt")
 EXAMPLE = "examples/other_token_formats.py"
 # How to open each format: printed after the export.
@@ -16,6 +16,7 @@ READERS = {
     PARQUET: 'datasets.load_dataset("{out}"), or load_dataset("{out}", "<corpus>") for one corpus',
     MEGATRON: "Megatron-LM, NeMo or GPT-NeoX, whose data paths are file paths without .bin. The files may be "
     "links into the store: do not modify them",
+    GGUF: "llama.cpp and what is built on it; `llama-quantize` makes a smaller file of {out}/*.gguf",
 }
 
 
@@ -27,7 +28,7 @@ class UnknownFormatError(PipelineError):
     """`export` does not write this format."""
 
 
-HELP = "Export the kept documents as Parquet, or the token shards for Megatron."
+HELP = "Export the kept documents as Parquet, the token shards for Megatron, or the model for llama.cpp."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         metavar="F",
         required=True,
-        help=f"parquet: the kept documents; megatron: the token shards. For {', '.join(MOVED)} see {EXAMPLE}",
+        help="parquet: the kept documents; megatron: the token shards; gguf: the exported model. "
+        f"For {', '.join(MOVED)} see {EXAMPLE}",
     )
     parser.add_argument(
         "-o", "--out", metavar="OUT", type=Path, required=True, help="the directory to create"
@@ -47,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.steps.export.documents import export_documents
+    from pipeline.steps.export.gguf import export_gguf
     from pipeline.steps.export.tokens import export_tokens
     from pipeline.store.versions import default_store
 
@@ -65,11 +68,15 @@ def run(options: argparse.Namespace) -> None:
             raise UnknownCorpusError(f"--corpus: unknown corpus {corpus!r}; choose from {known}")
     corpora = [corpus for corpus in recipe.corpus_names if corpus in wanted]
     splits = [options.split] if options.split else SPLITS
-    unit = "B" if options.format == PARQUET else " tokens"
+    unit = " tokens" if options.format == MEGATRON else "B"
+    if options.format == GGUF and (options.corpus or options.split):
+        raise UnknownFormatError("--format gguf exports a model: leave out --corpus and --split")
     with tqdm(desc="export", unit=unit, unit_scale=True, disable=None) as bar:
         if options.format == PARQUET:
             held_out = recipe.shards.validation_fraction
             counts = export_documents(store, corpora, splits, held_out, options.out, bar.update)
+        elif options.format == GGUF:
+            counts = export_gguf(store, options.out, bar.update)
         else:
             counts = export_tokens(store, corpora, splits, options.out, bar.update)
     for name, number in counts.items():
