@@ -1,0 +1,121 @@
+"""A hub on loopback: as much of its API as uploading a model takes, with large files through LFS."""
+
+import base64
+import hashlib
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+LARGE_BYTES = 10_000
+
+
+class UploadHub(ThreadingHTTPServer):
+    """Repositories by name: whether they are private, and the files of the newest commit."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.token = token
+        self.private: dict[str, bool] = {}
+        self.files: dict[str, dict[str, bytes]] = {}
+        self.messages: list[str] = []
+        self.uploaded: dict[str, bytes] = {}  # large files by sha256
+        self.missed: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: UploadHub
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent."""
+
+    def do_PUT(self) -> None:
+        body = self._body()
+        self.server.uploaded[hashlib.sha256(body).hexdigest()] = body
+        self._answer(200, {})
+
+    def do_GET(self) -> None:
+        self._handle(b"")
+
+    def do_POST(self) -> None:
+        self._handle(self._body())
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers["Content-Length"] or 0))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def _handle(self, body: bytes) -> None:
+        hub, parts = self.server, self.path.partition("?")[0].strip("/").split("/")
+        if self.headers.get("Authorization") != f"Bearer {hub.token}":
+            self._answer(401, {"error": "Invalid username or password."})
+            return
+        match parts:
+            case ["api", "repos", "create"]:
+                asked = json.loads(body)
+                name = f"{asked['organization']}/{asked['name']}"
+                if name in hub.private:
+                    self._answer(409, {"error": "exists", "url": f"{hub.url}/{name}"})
+                    return
+                hub.private[name] = (
+                    asked["private"] if "private" in asked else asked["visibility"] != "public"
+                )
+                self._answer(200, {"url": f"{hub.url}/{name}", "name": name})
+            case ["api", "validate-yaml"]:
+                self._answer(200, {"errors": [], "warnings": []})
+            case ["api", "models", owner, name]:
+                private = hub.private[f"{owner}/{name}"]
+                self._answer(
+                    200, {"id": f"{owner}/{name}", "private": private, "sha": "0" * 40, "siblings": []}
+                )
+            case ["api", "models", _, _, "preupload", _]:
+                modes = [
+                    {
+                        "path": file["path"],
+                        "uploadMode": "lfs" if file["size"] > LARGE_BYTES else "regular",
+                        "shouldIgnore": False,
+                    }
+                    for file in json.loads(body)["files"]
+                ]
+                self._answer(200, {"files": modes})
+            case [_, _, "info", "lfs", "objects", "batch"]:
+                objects = [
+                    {**one, "actions": {"upload": {"href": f"{hub.url}/upload/{one['oid']}"}}}
+                    for one in json.loads(body)["objects"]
+                ]
+                self._answer(200, {"transfer": "basic", "objects": objects})
+            case ["api", "models", owner, name, "commit", _]:
+                self._commit(f"{owner}/{name}", [json.loads(line) for line in body.splitlines()])
+            case _:
+                hub.missed.append(self.path)
+                self._answer(404, {"error": "not found"})
+
+    def _commit(self, name: str, lines: list[dict[str, Any]]) -> None:
+        files = {}
+        for line in lines:
+            value = line["value"]
+            if line["key"] == "header":
+                self.server.messages.append(value["summary"])
+            elif line["key"] == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            else:
+                files[value["path"]] = self.server.uploaded[value["oid"]]
+        self.server.files[name] = files
+        self._answer(200, {"commitUrl": f"{self.server.url}/{name}/commit/1", "commitOid": "1" * 40})
+
+    def _answer(self, status: int, value: Any) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
