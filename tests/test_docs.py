@@ -23,6 +23,9 @@ NAME = re.compile(r"\w+_\w+|_\w+|[A-Z]+[a-z]+(?:[A-Z][a-z]+)+|[A-Z]{2,}")
 CODE = ("pipeline", "trainer", "tests", "benchmarks", "examples")
 # Names of pip, PyTorch, pydantic, transformers, systemd and Dagster.
 OTHERS = {
+    "TRACKIO_SERVER_URL",
+    "TRACKIO_SPACE_ID",
+    "WANDB_ENTITY",
     "PIP_EXTRA_INDEX_URL",
     "CheckpointException",
     "exclude_if",

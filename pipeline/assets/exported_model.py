@@ -1,5 +1,7 @@
 """Exports the trained model for others to use."""
 
+import logging
+
 import dagster as dg
 
 from pipeline.assets import check_results
@@ -7,7 +9,9 @@ from pipeline.assets.metadata import materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports.images import encoded
 from pipeline.steps.model import export
-from pipeline.store import keys
+from pipeline.store import keys, retention
+
+log = logging.getLogger(__name__)
 
 
 def exported_model_asset() -> dg.AssetsDefinition:
@@ -26,6 +30,13 @@ def exported_model_asset() -> dg.AssetsDefinition:
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         version = export.export(workshop.store)
+        recipe = workshop.recipe
+        limits = recipe.retention
+        runs, steps = retention.enforce(
+            workshop.store, recipe.name, limits.runs, limits.checkpoints, recipe.base_weights
+        )
+        if runs or steps:
+            log.info("retention: removed %d training runs and %d checkpoints", runs, steps)
         card = (version.path / "README.md").read_text(encoding="utf-8")
         for picture in version.path.glob("*.png"):
             card = card.replace(f"]({picture.name})", f"](data:image/png;base64,{encoded(picture)})")

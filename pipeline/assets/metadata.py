@@ -24,10 +24,14 @@ def asset_key(key: str) -> dg.AssetKey:
 
 
 def materialized(
-    version: Version, metadata: Mapping[str, Any], checked: Iterable[dg.AssetCheckResult] = ()
+    version: Version,
+    metadata: Mapping[str, Any],
+    checked: Iterable[dg.AssetCheckResult] = (),
+    bytes_on_disk: int | None = None,
 ) -> dg.MaterializeResult:
     """The result of a stage: rows, bytes, seconds and MB/s of the work that made this version, and whether
-    this run reused it. The checks in `checked` run last.
+    this run reused it. The checks in `checked` run last. `bytes_on_disk`: when more belongs to the version
+    than its own files.
     """
     counts = version.counts
     facts = dict(metadata)
@@ -40,7 +44,7 @@ def materialized(
         "seconds": version.seconds,
         "reused": version.reused,
         "parts": len(version.parts),
-        "bytes on disk": version.bytes,
+        "bytes on disk": version.bytes if bytes_on_disk is None else bytes_on_disk,
         "path": dg.MetadataValue.path(str(version.path)),
         "fingerprint": version.fingerprint[:16],
     }

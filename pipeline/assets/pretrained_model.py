@@ -14,7 +14,7 @@ from pipeline.reports.images import as_text, inline, inline_png
 from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import Launcher
-from pipeline.store import keys
+from pipeline.store import disk, keys
 from pipeline.store.versions import Version
 from trainer.system.durable import read_json_lines
 
@@ -59,7 +59,8 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
             **_pictures(run, version),
         }
-        return materialized(version, facts, check_results.results(workshop, version))
+        run_bytes = disk.bytes_below([run.config.run_dir])
+        return materialized(version, facts, check_results.results(workshop, version), run_bytes)
 
     return _asset
 

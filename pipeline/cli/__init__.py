@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pipeline.cli import (
     corpora,
     dedup,
+    disk,
     export,
     gc,
     init,
@@ -41,6 +42,7 @@ COMMANDS = {
     "inspect": inspect,
     "inspect-shards": inspect_shards,
     "gc": gc,
+    "disk": disk,
     "train-tokenizer": train_tokenizer,
     "tokenize": tokenize,
     "recipe": recipe,

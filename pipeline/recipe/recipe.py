@@ -17,6 +17,7 @@ from pipeline.recipe.decontamination import Decontamination
 from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.mixture import MixtureParams
 from pipeline.recipe.named_sources import anchored, repeated_name
+from pipeline.recipe.retention import RetentionParams
 from pipeline.recipe.shards import ShardParams
 from pipeline.sources import SourceConfig
 from pipeline.sources.errors import SourceError
@@ -115,6 +116,11 @@ class Recipe(Params):
     training: TrainingConfig = Field(description="The model and how it is trained.")
     engine: EngineParams = Field(EngineParams(), description="How many processes prepare the data.")
     launch: LaunchParams = Field(LaunchParams(), description="How the trainer is started.")
+    retention: RetentionParams = Field(
+        RetentionParams(),
+        exclude_if=lambda retention: retention == RetentionParams(),
+        description="How many training runs and checkpoints stay on disk.",
+    )
     # private, because the path of a recipe is not part of its content
     _directory: Path = PrivateAttr(default_factory=Path)
 
@@ -224,6 +230,12 @@ class Recipe(Params):
 
     def corpus(self, name: str) -> Corpus:
         return next(corpus for corpus in self.corpora if corpus.name == name)
+
+    @property
+    def base_weights(self) -> list[Path]:
+        """The weights on this machine that training starts from, if any."""
+        pretrained = self.training.pretrained
+        return [self.path(pretrained.path)] if pretrained and pretrained.path else []
 
     def path(self, named: Path) -> Path:
         """A path in the recipe as a path on this machine."""

@@ -6,6 +6,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.versions import Store
 
 RUNS = "runs"  # where training runs live in the store
+RECORDS = "deleted_runs"  # the configurations of those that were removed
 NAME_LENGTH = 8  # hex digits of a training run's fingerprint in the name
 
 
@@ -28,11 +29,23 @@ def checkpoint_path(store: Store, name: str) -> Path:
     run, _, step = name.rpartition("-")
     paths = _complete(store, f"{run}*", step) if run.isalnum() and step.isdigit() else []
     if not paths:
+        if deleted_run(store, run):
+            raise CheckpointGoneError(
+                f"checkpoint {name!r} is not on disk: its training run was removed by `gc --runs` or by "
+                f"`retention`. `python -m pipeline lineage {name}` says what it was made from"
+            )
         kept = ", ".join(saved_steps(store)[-5:]) or "none"
         raise CheckpointGoneError(
             f"checkpoint {name!r} is not on disk: `checkpoint.keep_last` sets how many stay. On disk: {kept}"
         )
     return paths[0]
+
+
+def deleted_run(store: Store, name: str) -> Path | None:
+    """The configuration of a removed training run, by the first digits of its fingerprint."""
+    if not name.isalnum():
+        return None
+    return next(iter(sorted((store.root / RECORDS).glob(f"{name}*.yaml"))), None)
 
 
 def _complete(store: Store, run: str, step: str) -> list[Path]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
-from pipeline.store.training_runs import NAME_LENGTH, RUNS
+from pipeline.store.training_runs import NAME_LENGTH, RUNS, deleted_run
 from pipeline.store.versions import Store
 from trainer.config import RunConfig, load_run_config
 from trainer.data.order import sample_order
@@ -99,6 +99,9 @@ def checkpoint(store: Store, named: str) -> Checkpoint:
     )
     if len(found) > 1:
         raise LineageError(f"{named!r} may be of several runs: {', '.join(run.name for run in found)}")
+    if not found and run_name and step.isdigit() and (record := deleted_run(store, run_name)):
+        run = store.root / RUNS / record.stem
+        return planned(load_run_config(record).model_copy(update={"run_dir": run}), int(step))
     if not found:
         newest = ", ".join(one.name for one in list(checkpoints(store))[-3:]) or "none"
         raise LineageError(
