@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +78,22 @@ class Cockpit:
 @pytest.fixture
 def cockpit(make_project: Callable[[Path], Project], tmp_path: Path) -> Iterator[Cockpit]:
     """A project with token shards, and a training that takes about a minute."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("there is no chromium: apt-get install chromium")
     project = make_project(tmp_path)
     training = project.recipe["training"]
     often = {"checkpoint": {"every_tokens": 25_600, "keep_last": 3}, "evaluation": {"every_tokens": 51_200}}
     project.recipe["training"] = {**training, **often, "max_tokens": STEPS * training["global_batch_tokens"]}
     assert project.run(job="retokenize")[0] == 0
+    with opened(project) as cockpit:
+        yield cockpit
+
+
+@contextmanager
+def opened(project: Project) -> Iterator[Cockpit]:
+    """A browser on a `dagster dev` of the project."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("there is no chromium: apt-get install chromium")
     port = free_port()
     with project.serving("dagster", "dev", "--host", "127.0.0.1", "--port", str(port)) as server:
         _wait_for(port, server, project.directory / "server.log")
@@ -166,3 +174,29 @@ def test_a_person_makes_a_stage_stops_a_training_goes_on_and_looks_at_a_checkpoi
     cockpit.open("/assets/pretrained_model")
     cockpit.sees("from source to tokens")
     cockpit.picture("model")
+
+
+def test_materialize_all_trains_a_fresh_store_and_only_what_is_on_disk_can_be_evaluated(
+    make_project: Callable[[Path], Project], tmp_path: Path
+) -> None:
+    with opened(make_project(tmp_path)) as cockpit:
+        cockpit.open("/asset-groups")
+        cockpit.press("Materialize all")
+        cockpit.until(lambda: bool(cockpit.instance.get_runs(limit=1)), 60)
+        (run,) = cockpit.instance.get_runs()
+        cockpit.until(cockpit.ended(run), 300)
+        assert cockpit.status(run) is dg.DagsterRunStatus.SUCCESS
+        saved = cockpit.checkpoints()
+        assert [key[-8:] for key in saved] == ["00000008", "00000016", "00000024", "00000032"]
+
+        cockpit.open("/locations/pipeline.definitions/jobs/evaluate/partitions")
+        for key in saved[-2:]:  # keep_last: 2
+            cockpit.sees(key)
+        assert not [key for key in saved[:-2] if key in cockpit.page.content()]
+        cockpit.picture("evaluate")
+        cockpit.open(f"/assets/checkpoint?view=partitions&partition={saved[0]}")
+        cockpit.sees("no, deleted")
+        cockpit.picture("deleted")
+        cockpit.open("/assets/training_runs")
+        cockpit.sees("settings that differ")
+        cockpit.picture("training_runs")
