@@ -3,12 +3,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-export DAGSTER_HOME := $(CURDIR)/dagster_home
+export DAGSTER_HOME ?= $(CURDIR)/dagster_home
 export DAGSTER_CLI_JOB_EXECUTE_MODULE_NAME := pipeline.definitions
 export DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY := $(CURDIR)
 
-# Dagster announces on every start what it will rename one day.
-export PYTHONWARNINGS := ignore:Function
+# Dagster's commands announce on every start which command will replace them.
+export PYTHONWARNINGS ?= ignore:Function
 
 .PHONY: setup pretrain ui test test-all format
 

@@ -61,6 +61,7 @@ class Project:
             "GROUNDWORK_RECIPE": str(path),
             "DAGSTER_CLI_JOB_EXECUTE_MODULE_NAME": "pipeline.definitions",
             "DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY": str(ROOT),
+            "PYTHONWARNINGS": "ignore:Function",
         }
         return {
             name: value
