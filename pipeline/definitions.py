@@ -1,6 +1,7 @@
 """The Dagster code location: puts together the assets, jobs, sensors and resources of the recipe in use."""
 
 import gc
+import warnings
 from typing import Any
 
 import dagster as dg
@@ -13,13 +14,16 @@ from pipeline.assets.decontamination import decontamination_assets
 from pipeline.assets.dedup import dedup_asset
 from pipeline.assets.evaluation import evaluation_asset
 from pipeline.assets.exported_model import exported_model_asset
+from pipeline.assets.metadata import with_code_reference
 from pipeline.assets.operations.console import console, explain_on_exit, use_by_default
 from pipeline.assets.operations.resources import PipelineResources, launchpad
 from pipeline.assets.operations.sensors import (
     corpora_changed_sensor,
+    disk_sensor,
     failure_sensor,
     new_checkpoint_sensor,
     nightly_schedule,
+    training_sensor,
 )
 from pipeline.assets.pretrained_model import pretrained_model_asset
 from pipeline.assets.sources import source_asset
@@ -27,10 +31,15 @@ from pipeline.assets.token_shards import token_shards_asset
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.assets.training_runs import training_runs_asset
 from pipeline.recipe.recipe import load_recipe, recipe_path
+from pipeline.store.versions import default_store
 
 explain_on_exit()
 use_by_default()
+# Dagster calls observable source assets beta, and would say so once for each corpus at every start.
+warnings.filterwarnings("ignore", category=dg.BetaWarning)
 recipe = load_recipe(recipe_path())
+# In the description of each job: which experiment these pages are about.
+SHOWN = f"Recipe `{recipe.name}` ({recipe_path().absolute()}), store {default_store().root}."
 
 Asset = dg.AssetsDefinition | dg.SourceAsset
 sources = [source_asset(corpus) for corpus in recipe.corpora]
@@ -42,6 +51,7 @@ to_shards: list[Asset] = [
     *(token_shards_asset(corpus) for corpus in recipe.corpora),
 ]
 model = [pretrained_model_asset(recipe), evaluation_asset(), exported_model_asset(), training_runs_asset()]
+made = [asset for asset in (*to_shards, *model) if isinstance(asset, dg.AssetsDefinition)]
 
 # The log format of `console` in the terminal, and the recipe's main settings as fields of the Launchpad.
 CONFIG: dict[str, Any] = {"loggers": {"console": {"config": {}}}, "resources": launchpad(recipe)}
@@ -50,27 +60,29 @@ jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
         "pretrain",
         [*to_shards, *model],
         config=CONFIG,
-        description="Updates everything that is out of date, then trains.",
+        description=f"Updates everything that is out of date, then trains. {SHOWN}",
     ),
     dg.define_asset_job(
-        "corpus", to_dedup, config=CONFIG, description="Updates every corpus up to deduplication."
+        "corpus", to_dedup, config=CONFIG, description=f"Updates every corpus up to deduplication. {SHOWN}"
     ),
     dg.define_asset_job(
         "retokenize",
         to_shards,
         config=CONFIG,
-        description="Updates the corpora and their token shards, and keeps the tokenizer.",
+        description=f"Updates the corpora and their token shards, and keeps the tokenizer. {SHOWN}",
     ),
-    evaluate_job("evaluate", {"loggers": CONFIG["loggers"]}),
+    evaluate_job("evaluate", {"loggers": CONFIG["loggers"]}, SHOWN),
 ]
 
 defs = dg.Definitions(
-    assets=[*to_shards, checkpoint_spec(recipe), *model, checkpoint_evaluation_spec()],
+    assets=[*sources, *map(with_code_reference, made), checkpoint_spec(recipe), checkpoint_evaluation_spec()],
     jobs=jobs,
     sensors=[
         corpora_changed_sensor("retokenize", [asset.key for asset in to_shards], beside="evaluate"),
         new_checkpoint_sensor("evaluate", training_job="pretrain"),
         failure_sensor(),
+        training_sensor(),
+        disk_sensor(),
     ],
     schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards], beside="evaluate")],
     resources={"workshop": PipelineResources()},

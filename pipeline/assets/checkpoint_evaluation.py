@@ -31,8 +31,10 @@ def checkpoint_evaluation_spec() -> dg.AssetSpec:
     )
 
 
-def evaluate_job(name: str, config: dict[str, Any]) -> dg.JobDefinition:
-    """Evaluates the checkpoint that the partition names. Only checkpoints on disk are partitions."""
+def evaluate_job(name: str, config: dict[str, Any], used: str) -> dg.JobDefinition:
+    """Evaluates the checkpoint that the partition names. Only checkpoints on disk are partitions. The
+    description of the job ends in `used`.
+    """
 
     @dg.op(
         name=keys.CHECKPOINT_EVALUATION,
@@ -74,7 +76,7 @@ def evaluate_job(name: str, config: dict[str, Any]) -> dg.JobDefinition:
         # there can be many, and a retried training run should not queue behind them
         tags={"dagster/priority": "-1"},
         description="Evaluates one saved step: choose it as the partition. There is one for each checkpoint "
-        "on disk.",
+        f"on disk. {used}",
     )
     def _job() -> None:
         _op()

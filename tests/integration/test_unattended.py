@@ -4,12 +4,10 @@ next, checkpoints are evaluated.
 
 import datetime
 import importlib
-import json
+import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -18,10 +16,10 @@ from dagster._core.code_pointer import CodePointer
 from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 
 from pipeline.assets.metadata import user_errors_as_failures
-from pipeline.assets.operations import orphaned_runs
+from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.assets.operations.sensors import failure_sensor
+from pipeline.assets.operations.sensors import disk_sensor, failure_sensor, training_sensor
 from pipeline.store.errors import PipelineError
 from tests.integration.project import ROOT, Project
 
@@ -31,26 +29,6 @@ def definitions(finished: Project, monkeypatch: pytest.MonkeyPatch) -> dg.Defini
     for name, value in finished.environment().items():
         monkeypatch.setenv(name, value)
     return importlib.reload(importlib.import_module("pipeline.definitions")).defs
-
-
-@pytest.fixture
-def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """A server that keeps what it is sent; /refuse answers 500."""
-    received: list[dict[str, str]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(500 if self.path.startswith("/refuse") else 204)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", received
-        server.shutdown()
 
 
 def failed_run(instance: dg.DagsterInstance) -> dg.RunFailureSensorContext:
@@ -70,11 +48,12 @@ def failed_run(instance: dg.DagsterInstance) -> dg.RunFailureSensorContext:
     return context.for_run_failure()
 
 
+@pytest.mark.parametrize("variable", [WEBHOOK_VARIABLE, "GROUNDWORK_FAILURE_WEBHOOK"])
 def test_a_failed_run_is_told_to_the_webhook_with_its_reason(
-    webhook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
+    webhook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     address, received = webhook
-    monkeypatch.setenv(WEBHOOK_VARIABLE, address)
+    monkeypatch.setenv(variable, address)
     with dg.DagsterInstance.ephemeral() as instance:
         context = failed_run(instance)
         failure_sensor()(context)
@@ -83,6 +62,60 @@ def test_a_failed_run_is_told_to_the_webhook_with_its_reason(
         message["reason"] == "shards: topics.jsonl, row 7: no field 'text'"
         and message["run_id"] == context.dagster_run.run_id
     )
+    # the form that Slack and others take
+    assert message["text"].endswith(f"failed: {message['reason']}")
+
+
+def test_a_finished_training_is_told_to_the_webhook_with_its_figures_and_a_reused_one_is_not(
+    webhook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, received = webhook
+    monkeypatch.setenv(WEBHOOK_VARIABLE, address)
+    figures = {"validation loss": 3.25, "bits per byte": 1.5, "tokens": 16384, "hours": 0.5, "tokens/s": 9}
+
+    @dg.asset(config_schema={"reused": bool})
+    def pretrained_model(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        return dg.MaterializeResult(metadata={**figures, "cost USD": 1.25, **context.op_config})
+
+    succeeded = dg.DagsterEventType.RUN_SUCCESS
+    with dg.DagsterInstance.ephemeral() as instance:
+        for reused in (False, True):
+            config = {"ops": {"pretrained_model": {"config": {"reused": reused}}}}
+            result = dg.materialize([pretrained_model], instance=instance, run_config=config)
+            event = next(event for event in result.all_events if event.event_type is succeeded)
+            context = dg.build_run_status_sensor_context(
+                "training_finished", event, instance, result.dagster_run
+            )
+            training_sensor()(context)
+    (message,) = received
+    told = "validation loss 3.2500, 1.5000 bits per byte, 16,384 tokens in 0.5 h, 9 tokens/s, 1.25 USD"
+    assert message["text"].endswith(f" trained a model: {told}")
+
+
+def test_a_disk_that_becomes_full_is_one_alert(
+    webhook: tuple[str, list[dict[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    make_project: Callable[[Path], Project],
+) -> None:
+    for name, value in make_project(tmp_path).environment().items():
+        monkeypatch.setenv(name, value)
+    address, received = webhook
+    monkeypatch.setenv(WEBHOOK_VARIABLE, address)
+    gigabytes_free = [300, 4, 4, 300, 4]
+    usage = shutil.disk_usage(tmp_path)
+    with dg.DagsterInstance.ephemeral() as instance:
+        cursor = ""
+        for gigabytes in gigabytes_free:
+            free = usage._replace(total=1000 * 10**9, free=gigabytes * 10**9)
+            monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: free)
+            with dg.build_sensor_context(
+                instance=instance, cursor=cursor, resources={"workshop": PipelineResources()}
+            ) as context:
+                disk_sensor()(context)
+                cursor = context.cursor or ""
+    assert len(received) == 2  # one each time it became full
+    assert f"the disk of {tmp_path}/home/store is nearly full, 4.0 of 1,000 GB" in received[0]["text"]
 
 
 @pytest.mark.parametrize("path", ["/refuse/s3cret", None])
@@ -132,8 +165,16 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
         lost = instance.get_run_by_id(run.run_id)
         assert lost and lost.status is dg.DagsterRunStatus.FAILURE
         # One that is started again has the tags of the first until it names its own process.
-        instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags={**lost.tags})
+        again = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags={**lost.tags})
         assert orphaned_runs.report(instance) == []
+        # One that an earlier version started is found, too.
+        process = lost.tags[orphaned_runs.PROCESS_TAG].partition(" ")[2]
+        earlier = {orphaned_runs.EARLIER_PROCESS_TAG: f"{again.run_id} {process}"}
+        instance.delete_run(again.run_id)
+        instance.create_run_for_job(
+            job, run_id=again.run_id, status=dg.DagsterRunStatus.STARTED, tags=earlier
+        )
+        assert orphaned_runs.report(instance) == [again.run_id]
         assert instance.event_log_storage.claim_concurrency_slot("gpu", waiting, "model").is_claimed
 
 
@@ -224,6 +265,18 @@ def test_everything_that_materialize_all_makes_goes_into_one_run(definitions: dg
     assert {dg.AssetKey("checkpoint"), dg.AssetKey("checkpoint_evaluation")} <= graph.external_asset_keys
 
 
+def test_the_ui_says_which_recipe_and_store_it_shows_and_where_the_code_is(
+    finished: Project, definitions: dg.Definitions
+) -> None:
+    recipe = str(finished.directory / "recipe.yaml")
+    for job in ("pretrain", "corpus", "retokenize", "evaluate"):
+        shown = definitions.resolve_job_def(job).description or ""
+        assert recipe in shown and str(finished.store.root) in shown
+    spec = definitions.get_assets_def("dedup").get_asset_spec(dg.AssetKey("dedup"))
+    (place,) = spec.metadata["dagster/code_references"].code_references
+    assert place.file_path == str(ROOT / "pipeline" / "assets" / "dedup.py")
+
+
 def test_the_launchpad_starts_with_the_recipes_own_settings(
     finished: Project, definitions: dg.Definitions
 ) -> None:
@@ -248,10 +301,13 @@ def test_bad_settings_are_refused_with_the_reason_before_anything_runs(
         result = definitions.resolve_job_def("pretrain").execute_in_process(
             run_config=config, instance=instance, raise_on_error=False
         )
+        failure = next(event for event in result.all_events if event.is_run_failure)
+        context = dg.build_run_status_sensor_context("run_failed", failure, instance, result.dagster_run)
+        said = alerts.reason(context.for_run_failure())
     assert not result.success
     assert not [event for event in result.all_events if event.is_step_start]
-    said = str([event.event_specific_data for event in result.all_events if event.is_failure])
-    assert "max_tokens 1000 is not a multiple of global_batch_tokens 512; set it to 1024" in said
+    problem = "training: max_tokens 1000 is not a multiple of global_batch_tokens 512; set it to 1024"
+    assert said == f"{finished.directory / 'recipe.yaml'}: {problem}"
 
 
 def test_each_checkpoint_that_is_kept_is_evaluated_once(

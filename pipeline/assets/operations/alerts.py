@@ -1,27 +1,82 @@
-"""Reports failed runs in the daemon's log, and to a webhook if one is set."""
+"""Alerts: in the log, and to a webhook if one is set, in the form that Slack and others take."""
 
 import json
 import logging
 import os
+import shutil
 import urllib.error
 import urllib.request
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
+from dagster_shared.error import SerializableErrorInfo
 
-WEBHOOK_VARIABLE = "GROUNDWORK_FAILURE_WEBHOOK"
+from pipeline.store import keys
+
+WEBHOOK_VARIABLE = "GROUNDWORK_WEBHOOK"
+EARLIER_VARIABLE = "GROUNDWORK_FAILURE_WEBHOOK"  # for failures only
 TIMEOUT_SECONDS = 10.0
+# Less than both: 5% of a small disk may be enough for a run, and 20 GB of a large one.
+LOW_DISK_SHARE, LOW_DISK_BYTES = 0.05, 20e9
+FACTS = {"validation loss": "validation loss {:.4f}", "bits per byte": "{:.4f} bits per byte"}
 
 
-def report(context: dg.RunFailureSensorContext) -> None:
-    """Logs a failed run with its reason, and posts both to the webhook if one is set."""
+def send(
+    text: str, log: logging.Logger, variables: Sequence[str] = (WEBHOOK_VARIABLE,), **facts: str
+) -> None:
+    """Posts `{"text": ..., **facts}` to the webhook in the first of the environment `variables` that is
+    set.
+    """
+    if variable := next((name for name in variables if os.environ.get(name)), None):
+        _post(variable, {"text": f"Groundwork: {text}", **facts}, log)
+
+
+def report_failure(context: dg.RunFailureSensorContext) -> None:
+    """Alerts of a failed run with its reason."""
     run, why = context.dagster_run, reason(context)
     context.log.error(f"{run.job_name} ({run.run_id[:8]}) failed: {why}")
-    address = os.environ.get(WEBHOOK_VARIABLE)
-    if address:
-        text = f"Groundwork: {run.job_name} failed: {why}"
-        message = {"text": text, "job": run.job_name, "run_id": run.run_id, "reason": why}
-        _post(address, message, context.log)
+    facts = {"job": run.job_name, "run_id": run.run_id, "reason": why}
+    send(f"{run.job_name} failed: {why}", context.log, (WEBHOOK_VARIABLE, EARLIER_VARIABLE), **facts)
+
+
+def report_training(context: dg.RunStatusSensorContext) -> None:
+    """Alerts of a run that trained a model, with the model's figures. Silent about any other run."""
+    run = context.dagster_run
+    made = dg.DagsterEventType.ASSET_MATERIALIZATION
+    for record in context.instance.get_records_for_run(run.run_id, of_type=made).records:
+        event = record.event_log_entry.asset_materialization
+        if event is None or event.asset_key != dg.AssetKey(keys.PRETRAINED_MODEL):
+            continue
+        metadata = {name: entry.value for name, entry in event.metadata.items()}
+        if not metadata["reused"]:
+            text = f"{run.job_name} ({run.run_id[:8]}) trained a model: {_figures(metadata)}"
+            context.log.info(text)
+            send(text, context.log, job=run.job_name, run_id=run.run_id)
+
+
+def _message(error: SerializableErrorInfo) -> str:
+    """Without the name of the exception, as far as Dagster has recorded it."""
+    return error.message.strip().partition(f"{error.cls_name}: ")[2] or error.message.strip()
+
+
+def low_disk(directory: Path) -> str:
+    """Says that the disk of `directory` is nearly full. Empty while it is not."""
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    disk = shutil.disk_usage(existing)
+    if disk.free >= min(LOW_DISK_SHARE * disk.total, LOW_DISK_BYTES):
+        return ""
+    free = f"{disk.free / 1e9:.1f} of {disk.total / 1e9:,.0f} GB"
+    return f"the disk of {directory} is nearly full, {free} are free: see what `python -m pipeline gc` finds"
+
+
+def _figures(metadata: Mapping[str, Any]) -> str:
+    figures = [form.format(metadata[name]) for name, form in FACTS.items() if name in metadata]
+    effort = f"{metadata['tokens']:,} tokens in {metadata['hours']:.1f} h, {metadata['tokens/s']:,} tokens/s"
+    cost = [f"{metadata['cost USD']:.2f} USD"] if "cost USD" in metadata else []
+    return ", ".join([*figures, effort, *cost])
 
 
 def reason(context: dg.RunFailureSensorContext) -> str:
@@ -31,20 +86,33 @@ def reason(context: dg.RunFailureSensorContext) -> str:
         failure = event.step_failure_data
         described = failure.user_failure_data and failure.user_failure_data.description
         # A step that never ran because another failed has no reason of its own.
-        text = described or (failure.error.message.strip() if failure.error else "")
+        text = described or (_message(failure.error) if failure.error else "")
         reasons.append(f"{(event.step_key or '').replace('__', '/')}: {text}")
-    return "; ".join(reasons) or context.failure_event.message or "Dagster recorded no reason"
+    return "; ".join(reasons) or _outside_steps(context)
 
 
-def _post(address: str, message: dict[str, str], log: logging.Logger) -> None:
+def _outside_steps(context: dg.RunFailureSensorContext) -> str:
+    """What the resources of the run raised, such as an invalid setting, or else Dagster's message."""
+    refused = dg.DagsterEventType.RESOURCE_INIT_FAILURE
+    for record in context.instance.get_records_for_run(context.dagster_run.run_id, of_type=refused).records:
+        event = record.event_log_entry.dagster_event
+        error = event.engine_event_data.error if event else None
+        while error and error.cause:
+            error = error.cause
+        if error:
+            return _message(error)
+    return context.failure_event.message or "Dagster recorded no reason"
+
+
+def _post(variable: str, message: dict[str, str], log: logging.Logger) -> None:
     """Logs whether the message arrived, but not the address, which is a secret."""
     try:
         request = urllib.request.Request(
-            address, json.dumps(message).encode(), {"Content-Type": "application/json"}
+            os.environ[variable], json.dumps(message).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             log.info(f"posted to the webhook, which answered {answer.status}")
     except urllib.error.HTTPError as error:
-        log.warning(f"the webhook in {WEBHOOK_VARIABLE} answered {error.code}")
+        log.warning(f"the webhook in {variable} answered {error.code}")
     except (OSError, ValueError, HTTPException) as error:
-        log.warning(f"the webhook in {WEBHOOK_VARIABLE} cannot be reached: {type(error).__name__}")
+        log.warning(f"the webhook in {variable} cannot be reached: {type(error).__name__}")

@@ -6,6 +6,7 @@ from types import TracebackType
 
 import dagster as dg
 from dagster import _loggers
+from dagster._core.execution.plan.objects import ErrorSource
 
 from pipeline.store.errors import PipelineError
 
@@ -44,9 +45,16 @@ def explain_on_exit() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """False for the steps after a failed one: a line for each would bury the reason."""
-    message = getattr(record, "dagster_meta", {}).get("orig_message") or ""
-    return not message.startswith("Dependencies for step ")
+    """False for the steps after a failed one, and for a run that failed outside its steps, which
+    `explain_on_exit` explains: lines about them would bury the reason.
+    """
+    facts = getattr(record, "dagster_meta", {})
+    event = facts.get("dagster_event")
+    if event is not None and (
+        event.is_resource_init_failure or (event.is_run_failure and event.job_failure_data.error)
+    ):
+        return False
+    return not (facts.get("orig_message") or "").startswith("Dependencies for step ")
 
 
 class _Short(logging.Formatter):
@@ -64,6 +72,8 @@ class _Short(logging.Formatter):
 def _message(record: logging.LogRecord, event: dg.DagsterEvent | None, original: str | None) -> str:
     if event is not None and event.is_step_failure:
         failure = event.step_failure_data
+        if failure.error_source is ErrorSource.INTERRUPT and failure.error:
+            return f"STOPPED: {failure.error.message.strip().partition(': ')[2]}"
         if failure.user_failure_data and failure.user_failure_data.description:
             return f"FAILED: {failure.user_failure_data.description}"
         return f"FAILED: {failure.error.to_string() if failure.error else original}"

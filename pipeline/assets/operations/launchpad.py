@@ -1,6 +1,7 @@
 """The most frequently changed settings of a recipe as fields of the Launchpad, with the recipe's names."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import dagster as dg
@@ -64,6 +65,18 @@ class DedupKnobs(dg.Config):
 @shows("shards", "validation_fraction")
 class ShardKnobs(dg.Config):
     """Settings of `shards`."""
+
+
+def differences(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, str]:
+    """The settings in `given` that differ from those in `usual`, by path, such as `training.optimizer.lr`."""
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        before = usual.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            found |= {f"{name}.{inner}": text for inner, text in differences(value, before).items()}
+        elif value != before:
+            found[name] = value if isinstance(value, str) else json.dumps(value)
+    return found
 
 
 def values(knobs: type[dg.Config], settings: dict[str, Any]) -> dict[str, Any]:

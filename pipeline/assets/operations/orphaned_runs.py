@@ -13,7 +13,10 @@ import dagster as dg
 
 log = logging.getLogger(__name__)
 
-PROCESS_TAG = "groundwork/process"
+# Dagster's UI hides tags that begin with `.dagster/`
+PROCESS_TAG = ".dagster/groundwork_process"
+EARLIER_PROCESS_TAG = "groundwork/process"  # of runs that an earlier version started
+REPOSITORY_TAG = ".dagster/repository"
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 UNDER_WAY = [status for status in dg.DagsterRunStatus if status not in ENDED]
 DEFINITIONS = "pipeline.definitions"
@@ -65,15 +68,19 @@ class Process:
 
 
 def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Tags the run with this process, which executes it."""
-    instance.add_run_tags(run.run_id, {PROCESS_TAG: f"{run.run_id} {Process.this().tag()}"})
+    """Tags the run with this process, which executes it, and with the code location, without which a run
+    from a terminal is missing from the UI's pages on jobs.
+    """
+    location = {REPOSITORY_TAG: f"__repository__@{DEFINITIONS}"} if REPOSITORY_TAG not in run.tags else {}
+    instance.add_run_tags(run.run_id, location | {PROCESS_TAG: f"{run.run_id} {Process.this().tag()}"})
 
 
 def process_of(run: dg.DagsterRun) -> Process | None:
     """The process that claimed the run. None before that; a retried run then still has a copy of the tags of
     the run that it retries.
     """
-    run_id, _, process = run.tags.get(PROCESS_TAG, "").partition(" ")
+    tag = run.tags.get(PROCESS_TAG) or run.tags.get(EARLIER_PROCESS_TAG, "")
+    run_id, _, process = tag.partition(" ")
     return Process.from_tag(process) if run_id == run.run_id else None
 
 

@@ -6,12 +6,15 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from pipeline.assets.operations import orphaned_runs
-from pipeline.assets.operations.launchpad import DedupKnobs, ShardKnobs, TrainingKnobs, values
+from pipeline.assets.operations import alerts, orphaned_runs
+from pipeline.assets.operations.launchpad import DedupKnobs, ShardKnobs, TrainingKnobs, differences, values
 from pipeline.recipe.recipe import Recipe, RecipeError, load_recipe, merged, recipe_path
 from pipeline.store.engine import LocalEngine
+from pipeline.store.errors import PipelineError
 from pipeline.store.versions import Store, default_store
 
+MAX_RETRIES_TAG = "dagster/max_retries"  # Dagster retries a run that failed outside its steps
+TAG_LENGTH = 200
 KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKnobs, "shards": ShardKnobs}
 
 
@@ -25,11 +28,13 @@ class PipelineResources(dg.ConfigurableResource):
         default={}, description="Any other setting of the recipe, nested as in the recipe."
     )
 
+    name: str | None = Field(default=None, description="A name for this run, shown in the list of runs.")
+    notes: str | None = Field(default=None, description="Notes on this run, shown in the list of runs.")
+
     @cached_property
     def recipe(self) -> Recipe:
-        path = recipe_path()
-        knobs = {name: getattr(self, name).model_dump(exclude_none=True) for name in KNOBS}
-        recipe, graph = load_recipe(path, merged(knobs, self.overrides)), load_recipe(path)
+        path, graph = recipe_path(), self.unchanged_recipe
+        recipe = load_recipe(path, self.changes)
         if recipe.corpus_names != graph.corpus_names:
             raise RecipeError(
                 f"{path}: overrides cannot add, remove or reorder corpora, because they define the graph: "
@@ -43,6 +48,17 @@ class PipelineResources(dg.ConfigurableResource):
         return recipe
 
     @cached_property
+    def unchanged_recipe(self) -> Recipe:
+        """The recipe as it is in its file."""
+        return load_recipe(recipe_path())
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that this run was given."""
+        knobs = {name: getattr(self, name).model_dump(exclude_none=True) for name in KNOBS}
+        return merged(knobs, self.overrides)
+
+    @cached_property
     def store(self) -> Store:
         return default_store()
 
@@ -51,11 +67,32 @@ class PipelineResources(dg.ConfigurableResource):
         return LocalEngine(self.recipe.engine.workers)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Raises for invalid settings before anything runs, and frees the pools of runs that were killed."""
-        _ = self.recipe
-        if context.instance and context.run:
-            orphaned_runs.report(context.instance)
-            orphaned_runs.claim(context.instance, context.run)
+        """Raises for invalid settings before anything runs, frees the pools of runs that were killed, and
+        tags the run with what distinguishes it from others.
+        """
+        instance, run = context.instance, context.run
+        if (problem := alerts.low_disk(self.store.root)) and context.log:
+            context.log.warning(problem)
+        if not (instance and run):
+            _ = self.recipe
+            return
+        orphaned_runs.report(instance)
+        orphaned_runs.claim(instance, run)
+        try:
+            instance.add_run_tags(run.run_id, self._tags())
+        except PipelineError:
+            instance.add_run_tags(run.run_id, {MAX_RETRIES_TAG: "0"})
+            raise
+
+    def _tags(self) -> dict[str, str]:
+        """Name, notes and the settings that differ from the recipe."""
+        now, usual = self.recipe.model_dump(mode="json"), self.unchanged_recipe.model_dump(mode="json")
+        changes = {name: value for name, value in self.changes.items() if now.get(name) != usual.get(name)}
+        named = {"name": self.name, "notes": self.notes}
+        return {
+            **{name: text for name, text in named.items() if text},
+            **{path: text[:TAG_LENGTH] for path, text in differences(changes, usual).items()},
+        }
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Ends the worker processes with the run."""

@@ -13,7 +13,9 @@ from pipeline.store.fingerprint import combined
 
 # the stages that depend on their own corpus only
 OF_DOCUMENTS = (keys.source, keys.raw, keys.transformed, keys.scrubbed, keys.quality)
-CHANGE_TAG = "groundwork/change"  # which change of which corpora a run was started for
+# Which change of which corpora a run was started for. Dagster's UI hides tags that begin with `.dagster/`.
+CHANGE_TAG = ".dagster/groundwork_change"
+EARLIER_CHANGE_TAG = "groundwork/change"  # of runs that an earlier version started
 
 
 def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str) -> dg.SensorDefinition:
@@ -38,8 +40,9 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str
         request = _request(corpora, assets)
         if request is None:
             return dg.SensorResult(skip_reason=_nothing_to_do(corpora), asset_events=events)
-        same_change = dg.RunsFilter(tags={CHANGE_TAG: request.tags[CHANGE_TAG]})
-        if context.instance.get_runs(same_change, limit=1):
+        change = request.tags[CHANGE_TAG]
+        filters = [dg.RunsFilter(tags={tag: change}) for tag in (CHANGE_TAG, EARLIER_CHANGE_TAG)]
+        if any(context.instance.get_runs(same_change, limit=1) for same_change in filters):
             reason = "a run was already started for this change"
             return dg.SensorResult(skip_reason=reason, asset_events=events)
         return dg.SensorResult(run_requests=[request], asset_events=events)
@@ -113,7 +116,46 @@ def failure_sensor() -> dg.SensorDefinition:
         f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
     )
     def _sensor(context: dg.RunFailureSensorContext) -> None:
-        alerts.report(context)
+        alerts.report_failure(context)
+
+    return _sensor
+
+
+def training_sensor() -> dg.SensorDefinition:
+    """Also reports runs that were started in a terminal."""
+
+    @dg.run_status_sensor(
+        run_status=dg.DagsterRunStatus.SUCCESS,
+        name="training_finished",
+        monitor_all_code_locations=True,
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Logs the figures of each model that was trained, and posts them to the URL in "
+        f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
+    )
+    def _sensor(context: dg.RunStatusSensorContext) -> None:
+        alerts.report_training(context)
+
+    return _sensor
+
+
+def disk_sensor() -> dg.SensorDefinition:
+    """Alerts once when the disk becomes nearly full, and again only after there was room in between."""
+
+    @dg.sensor(
+        name="disk_nearly_full",
+        minimum_interval_seconds=300,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Watches the disk of the store, and posts to the URL in "
+        f"{alerts.WEBHOOK_VARIABLE}, if it is set, when little is left.",
+    )
+    def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SkipReason:
+        problem = alerts.low_disk(workshop.store.root)
+        if problem and not context.cursor:
+            context.log.error(problem)
+            alerts.send(problem, context.log)
+        context.update_cursor("reported" if problem else "")
+        return dg.SkipReason(problem or "there is room on the disk of the store")
 
     return _sensor
 
