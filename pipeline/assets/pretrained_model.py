@@ -1,6 +1,5 @@
 """Trains the model, and reports the mixture, the result and the curves of the run."""
 
-import time
 from dataclasses import asdict
 
 import dagster as dg
@@ -9,10 +8,12 @@ from pipeline.assets import check_results, checkpoints
 from pipeline.assets.metadata import asset_key, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
+from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text, inline, inline_png
 from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.training import plan
+from pipeline.steps.training.effort import Effort
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import disk, keys
 from pipeline.store.versions import Version
@@ -45,15 +46,14 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             trainer_process = TrainerProcess(
                 context, run, Launcher(workshop.recipe.launch, run.config.training.threads)
             )
-            started = time.monotonic()
-            trainer_process.train()
-            seconds = time.monotonic() - started
+            seconds = trainer_process.train()
             version = plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
         result = plan.result(workshop.store, version)
         facts = {
             "step": result["step"],
             "tokens": result["tokens"],
             **checkpoints.scores(result),
+            **_effort(version, workshop.recipe.launch),
             "mixture": mixture,
             "checkpoint": dg.MetadataValue.path(result["checkpoint"]),
             "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
@@ -63,6 +63,13 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         return materialized(version, facts, check_results.results(workshop, version), run_bytes)
 
     return _asset
+
+
+def _effort(version: Version, launch: LaunchParams) -> dict[str, float]:
+    """Speed, duration and cost over all attempts."""
+    effort = Effort.of(version, launch.usd_per_hour)
+    cost = {} if effort.usd is None else {"cost USD": round(effort.usd, 2)}
+    return {"tokens/s": effort.tokens_per_second, "hours": round(effort.hours, 3), **cost}
 
 
 def _pictures(run: plan.Run, version: Version) -> dict[str, dg.MarkdownMetadataValue]:

@@ -2,16 +2,20 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from pipeline.assets import checkpoints
+from pipeline.assets.metadata import StoppedError
+from pipeline.assets.operations import alerts
+from pipeline.reports.images import inline_png
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import Launcher
 from pipeline.steps.training.process_group import RetriableError, TrainerKilledError
 from pipeline.steps.training.stderr_tail import ErrorOutput
+from pipeline.steps.training.stopwatch import Stopwatch
 from trainer.system.errors import USER_ERROR
 
 # Each resumes from the newest checkpoint. Dagster's own retry policy would also restart a run that a person
@@ -20,6 +24,7 @@ ATTEMPTS = 3
 ASK_SECONDS = 5.0  # between queries to Dagster's database, and before a failed one is repeated
 PATIENCE_SECONDS = 600.0  # how long the trainer's last messages wait for a database that does not respond
 SHOWN_LINES = 20
+SPIKE_ALERT_SECONDS = 3600.0  # a run that becomes unstable has many spikes
 
 
 class TrainerProcess:
@@ -35,12 +40,19 @@ class TrainerProcess:
         self._samples: list[Mapping[str, Any]] = []  # written since the last checkpoint
         self._reasons: list[str] = []  # errors that the trainer reported in this attempt
         self._handled = 0  # how many messages of this attempt
+        self._messages: Callable[[], Sequence[Mapping[str, Any]]] = tuple  # all of this attempt
+        self._stopwatch = Stopwatch(run.config.run_dir)
+        self._speed = 0.0  # tokens/s, as last reported
+        self._spike_alert_at = 0.0
         self._wanted = True
         self._ask_at = self._catch_up_at = 0.0
 
-    def train(self) -> None:
-        """Trains to the last step, in up to ATTEMPTS attempts. Raises TrainingError or RetriableError with
-        the reason when training does not get there.
+    def train(self) -> float:
+        """Trains to the last step, in up to ATTEMPTS attempts. Returns the seconds that training has taken,
+        earlier runs of the job included.
+
+        Raises TrainingError or RetriableError with the reason when training does not get there, and
+        StoppedError with the step that was saved when somebody stops it.
         """
         for left in reversed(range(ATTEMPTS)):
             try:
@@ -50,6 +62,12 @@ class TrainerProcess:
                 if not left or not self._is_wanted():
                     raise
                 self.context.log.warning(f"restarting the trainer: {error}")
+            except dg.DagsterExecutionInterruptedError:
+                self._follow(self._messages())  # the last checkpoint was reported while the session closed
+                raise StoppedError(self._stopped()) from None
+            finally:
+                self._stopwatch.save()
+        return self._stopwatch.seconds
 
     def _attempt(self) -> None:
         config = self.run.write_config()
@@ -58,6 +76,7 @@ class TrainerProcess:
         reader = dg.PipesFileMessageReader(str(config.with_name("messages.jsonl")))
         with ErrorOutput() as output:
             with dg.open_pipes_session(self.context, dg.PipesEnvContextInjector(), reader) as session:
+                self._messages = session.get_custom_messages
 
                 def poll() -> bool:
                     output.show()
@@ -78,6 +97,14 @@ class TrainerProcess:
                 "checkpoint"
             )
 
+    def _stopped(self) -> str:
+        """What a person who stopped the run wants to know."""
+        saved = self.last_checkpoint
+        if not saved:
+            return "stopped before a step was saved: run the job again to start from the beginning"
+        tokens = f"{saved['tokens']:,} of {self.run.config.training.max_tokens:,} tokens"
+        return f"saved at step {saved['step']} ({tokens}): run the job again to resume"
+
     def _reason(self, lines: Sequence[str]) -> str:
         """The errors that the trainer reported or, if it reported none, its last lines."""
         if self._reasons:
@@ -95,6 +122,7 @@ class TrainerProcess:
                 self._catch_up_at = now + ASK_SECONDS
         if now >= self._ask_at:
             self._wanted, self._ask_at = self._is_wanted(), now + ASK_SECONDS
+            self._stopwatch.save()
         return self._wanted
 
     def _finish(self, messages: Sequence[Mapping[str, Any]]) -> None:
@@ -129,15 +157,42 @@ class TrainerProcess:
         kind, step = message["kind"], message.get("step")
         if kind == "checkpoint":
             samples = [sample for sample in self._samples if sample["step"] == step]
-            checkpoints.record(self.context, self.run, message, samples)
+            if checkpoints.record(self.context, self.run, message, samples):
+                self._observe(message)
             self.last_checkpoint = message
             # Samples of later steps can arrive first: a checkpoint is written while training continues.
             self._samples = [sample for sample in self._samples if sample["step"] > message["step"]]
         elif kind == "sample":
             self._samples.append(message)
+        elif kind == "metrics":
+            self._speed = message["tokens_per_second"]
+            if message["spike"]:
+                self._alert_of_spike(message)
         # Each error once, however often torchrun restarts.
         elif kind == "error" and message["message"] not in self._reasons:
             self._reasons.append(message["message"])
+
+    def _observe(self, message: Mapping[str, Any]) -> None:
+        """Shows how far training has come on the page of its asset, where Dagster plots the numbers."""
+        picture = self.run.config.run_dir / "loss.png"
+        metadata = {
+            "step": message["step"],
+            "tokens": message["tokens"],
+            **checkpoints.scores(message),
+            **({"tokens/s": round(self._speed)} if self._speed else {}),
+            **({"loss curve": inline_png(picture, "loss curve")} if picture.exists() else {}),
+        }
+        self.context.log_event(dg.AssetObservation(self.context.asset_key, metadata=metadata))
+
+    def _alert_of_spike(self, message: Mapping[str, Any]) -> None:
+        """Logs each spike, and sends one alert in SPIKE_ALERT_SECONDS."""
+        facts = f"loss {message['loss']:.3f}, gradient norm {message['grad_norm']:.3f}"
+        text = f"training {self.run.name}: loss spike at step {message['step']}: {facts}"
+        self.context.log.warning(text)
+        now = time.monotonic()
+        if now >= self._spike_alert_at:
+            self._spike_alert_at = now + SPIKE_ALERT_SECONDS
+            alerts.send(text, self.context.log)
 
 
 def _report(problem: str, error: Exception) -> None:

@@ -25,6 +25,14 @@ class LaunchParams(Params):
         "or in python. The pipeline appends `-m trainer CONFIG`. No shell reads it.",
     )
 
+    usd_per_hour: float | None = Field(
+        None,
+        gt=0,
+        exclude_if=lambda price: price is None,
+        description="Price in USD of an hour of training, on all machines together. When it is set, the UI, "
+        "`summary` and the model card say what the training cost.",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _hosts_became_a_command(cls, values: Any) -> Any:

@@ -1,18 +1,31 @@
 """The summary at the end of a run."""
 
+import os
+import shlex
+from pathlib import Path
+
+from pipeline.recipe.recipe import RECIPE_VARIABLE, load_recipe, recipe_path
 from pipeline.steps.model import evaluate
+from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
-from pipeline.store.versions import Store
+from pipeline.store.training_runs import RUNS
+from pipeline.store.versions import STORE_VARIABLE, Store
+
+CHECKOUT = Path(__file__).parents[2]
 
 
 def summary(store: Store) -> str:
-    """The path of the model, its bits per byte compared with xz, samples, and how to open the UI."""
+    """The path of the model, what training it took, its bits per byte compared with xz, samples, and how to
+    open the UI.
+    """
     exported = store.current(keys.EXPORTED_MODEL)
     evaluation = evaluate.read(store.current(keys.EVALUATION))
     bits, held_out = evaluation["bits_per_byte"], evaluation["held_out_bytes"]
     xz = evaluation["compressors"]["xz -9"]
+    price = load_recipe(recipe_path()).launch.usd_per_hour
     lines = [
         f"Model        {exported.path}",
+        f"Training     {Effort.of(store.current(keys.PRETRAINED_MODEL), price)}",
         f"Validation   {bits:.3f} bits per byte on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}",
     ]
     for sample in evaluation["samples"][:2]:
@@ -21,5 +34,24 @@ def summary(store: Store) -> str:
             f"Sample for {sample['prompt']!r}:",
             *(f"    {line}" for line in sample["text"].splitlines()),
         ]
-    lines += ["", "To see the graph, every stage and every checkpoint: `make ui`, then http://127.0.0.1:3000"]
+    lines += [
+        "",
+        "The graph, every stage and every checkpoint, at http://127.0.0.1:3000:",
+        f"    {ui_command()}",
+        "The curves of all trainings, also while they run, at http://127.0.0.1:6006:",
+        f"    tensorboard --logdir {shlex.quote(str(store.root / RUNS))}",
+    ]
     return "\n".join(lines)
+
+
+def ui_command() -> str:
+    """The command that shows the recipe and the store in use here, with the variables that name them."""
+    home = Path(os.environ.get("DAGSTER_HOME") or CHECKOUT / "dagster_home")
+    variables = {
+        RECIPE_VARIABLE: recipe_path().absolute() if RECIPE_VARIABLE in os.environ else None,
+        STORE_VARIABLE: os.environ.get(STORE_VARIABLE),
+        "DAGSTER_HOME": home if home != CHECKOUT / "dagster_home" else None,
+    }
+    named = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items() if value]
+    make = ["make"] if Path.cwd() == CHECKOUT else ["make", "-C", shlex.quote(str(CHECKOUT))]
+    return " ".join([*named, *make, "ui"])

@@ -11,9 +11,9 @@ import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
-from pipeline.reports.summary import summary
+from pipeline.reports.summary import summary, ui_command
 from pipeline.steps.tokens.shards import prefixes
-from tests.integration.project import Project
+from tests.integration.project import ROOT, Project
 from trainer.config import SamplesConfig
 from trainer.hf import load_model
 from trainer.run.generate import complete_with_model_of
@@ -160,6 +160,22 @@ def test_the_summary_says_where_the_model_is_and_how_good_it_is(finished: Projec
     said = summary(finished.store)
     assert str(finished.store.current("exported_model").path) in said
     assert "bits per byte" in said and "xz -9" in said and "Return the" in said
+    assert "Training     16,384 tokens in 0.0" in said and " tokens/s\n" in said
+    assert f"tensorboard --logdir {finished.store.root}/runs\n" in said + "\n"
+
+
+def test_the_summary_prints_the_command_that_shows_this_recipe_and_this_store(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("GROUNDWORK_RECIPE", "GROUNDWORK_STORE", "DAGSTER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(ROOT)
+    assert ui_command() == "make ui"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GROUNDWORK_RECIPE", "my recipe.yaml")
+    monkeypatch.setenv("GROUNDWORK_STORE", "/data/store")
+    recipe = f"GROUNDWORK_RECIPE='{tmp_path}/my recipe.yaml'"
+    assert ui_command() == f"{recipe} GROUNDWORK_STORE=/data/store make -C {ROOT} ui"
 
 
 def test_the_shards_hold_the_kept_text_between_begin_and_end(finished: Project) -> None:
@@ -194,14 +210,35 @@ def test_the_same_recipe_from_scratch_gives_the_same_shards_and_weights(
 
 def test_settings_given_with_c_override_the_recipe(finished: Project, tmp_path: Path) -> None:
     override = tmp_path / "some.yaml"
-    override.write_text(
-        yaml.safe_dump(
-            {"resources": {"workshop": {"config": {"overrides": {"shards": {"validation_fraction": 0.2}}}}}}
-        )
-    )
+    config = {
+        "name": "more held out",
+        "training": {"seq_len": finished.recipe["training"]["seq_len"]},  # as in the recipe
+        "overrides": {"shards": {"validation_fraction": 0.2}},
+    }
+    override.write_text(yaml.safe_dump({"resources": {"workshop": {"config": config}}}))
     before = finished.store.current("token_shards/topics").counts["validation_documents"]
     status, said = finished.run("-c", str(override), job="retokenize")
     assert status == 0, said
     assert finished.store.current("token_shards/topics").counts["validation_documents"] > before
+    with dg.DagsterInstance.from_config(str(finished.home)) as instance:
+        tags = instance.get_runs(limit=1)[0].tags
+    shown = {name: text for name, text in tags.items() if not name.startswith((".dagster/", "dagster/"))}
+    assert shown == {"name": "more held out", "shards.validation_fraction": "0.2"}
     assert finished.run(job="retokenize")[0] == 0  # back to the recipe's own shards
     assert finished.store.current("token_shards/topics").counts["validation_documents"] == before
+
+
+def test_a_bad_setting_is_one_line_and_one_failed_run_that_the_job_lists(
+    finished: Project, tmp_path: Path
+) -> None:
+    override = tmp_path / "bad.yaml"
+    config = {"overrides": {"training": {"optimiser": {"lr": 1}}}}
+    override.write_text(yaml.safe_dump({"resources": {"workshop": {"config": config}}}))
+    status, said = finished.run("-c", str(override))
+    problem = "training: unknown key 'optimiser': did you mean 'optimizer'?"
+    assert (status, said) == (1, f"error: {finished.directory / 'recipe.yaml'}: {problem}\n")
+    with dg.DagsterInstance.from_config(str(finished.home)) as instance:
+        (run,) = instance.get_runs(limit=1)
+        assert run.status is dg.DagsterRunStatus.FAILURE and run.tags["dagster/will_retry"] == "false"
+        # the UI's pages on jobs list the runs with this tag
+        assert run.tags[".dagster/repository"] == "__repository__@pipeline.definitions"

@@ -43,12 +43,12 @@ class Reporter:
                 self._context.close()
 
     def send(self, kind: str, **message: Any) -> None:
-        """Sends a `message` of JSON values; metrics at most once in 5 seconds."""
+        """Sends a `message` of JSON values; metrics at most once in 5 seconds, unless the loss spiked."""
         if self._context is None:
             return
         if kind == "metrics":
             now = time.monotonic()
-            if now - self._last_metrics < METRICS_INTERVAL_SECONDS:
+            if now - self._last_metrics < METRICS_INTERVAL_SECONDS and not message.get("spike"):
                 return
             self._last_metrics = now
         try:

@@ -9,6 +9,7 @@ from typing import Any
 from pipeline.steps.model import evaluate, exported_tokenizer, funnel, training_plots
 from pipeline.steps.model.model_card import model_card
 from pipeline.steps.training import plan
+from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import File, Part, Store, Version, Work
@@ -43,10 +44,11 @@ def export(store: Store) -> Version:
         (draft.path / "training.png").write_bytes(
             training_plots.draw(read_json_lines(result["run_dir"] / "metrics.jsonl"))
         )
+        effort = Effort.of(model, lineage["recipe"].get("launch", {}).get("usd_per_hour"))
         lineage = published(lineage)
         write_atomically(draft.path / "lineage.json", json.dumps(lineage, indent=1, ensure_ascii=False))
         (draft.path / "funnel.png").write_bytes(funnel.draw(funnel.of_lineage(lineage)))
-        write_atomically(draft.path / "README.md", model_card(lineage, evaluate.read(evaluation)))
+        write_atomically(draft.path / "README.md", model_card(lineage, evaluate.read(evaluation), effort))
         # A killed attempt may have left a hidden temporary file.
         paths = [path for path in sorted(draft.path.glob("[!.]*")) if path.is_file()]
         files = {path.name: File.of(path, draft.path) for path in paths}

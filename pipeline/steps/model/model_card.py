@@ -10,6 +10,7 @@ import yaml
 
 from pipeline.steps.model import base_model
 from pipeline.steps.model.funnel import DOCUMENTS, TOKENS, of_lineage
+from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from trainer.config import ModelConfig, TrainingConfig
 
@@ -24,7 +25,9 @@ SOURCES = {
 }
 
 
-def model_card(lineage: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
+def model_card(
+    lineage: Mapping[str, Any], evaluation: Mapping[str, Any], effort: Effort | None = None
+) -> str:
     """The text of README.md in an export. Everything comes from the lineage of the checkpoint, never from
     what is in use now.
     """
@@ -70,7 +73,7 @@ placeholders before anything else saw the text{apart}. Documents of low quality 
 
 ## Training
 
-{_settings(training, model, vocab_size)}
+{_settings(training, model, vocab_size, effort)}
 
 Seen in {this}training:
 
@@ -156,7 +159,7 @@ def _funnel_table(lineage: Mapping[str, Any]) -> str:
     )
 
 
-def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int) -> str:
+def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int, effort: Effort | None) -> str:
     optimizer, schedule = training["optimizer"], training["schedule"]
     curriculum = TrainingConfig.model_validate(training).curriculum
     batches = dict.fromkeys(f"{stage.global_batch_tokens:,}" for stage in curriculum.stages)
@@ -179,6 +182,9 @@ def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int) 
         rows["stages"] = ", ".join(
             f"{stage.name} {stage.tokens / training['max_tokens']:.0%}" for stage in curriculum.stages
         )
+    # Only with a price: times differ from run to run, and the exports of equal runs should not.
+    if effort and effort.usd is not None:
+        rows["training took"] = str(effort)
     return _table(("setting", "value"), rows.items(), numbers=False)
 
 

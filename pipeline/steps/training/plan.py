@@ -126,7 +126,7 @@ def _corpus_shards(version: Version, name: str, share: float) -> CorpusShards:
 
 def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float) -> Version:
     """Publishes the finished run. `checkpoint`: what the trainer reported of its last checkpoint. `seconds`:
-    how long the trainer took, without earlier, interrupted attempts.
+    how long the trainer took in all its attempts.
     """
     facts = {name: checkpoint[name] for name in RESULTS}
     places = {"checkpoint": Path(checkpoint["path"]), "run_dir": run.config.run_dir}

@@ -3,8 +3,11 @@ help, and says why where it does not.
 """
 
 import json
+import os
+import signal
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +23,7 @@ from pipeline.assets.metadata import user_errors_as_failures
 from pipeline.recipe.launch import LaunchParams
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import Launcher
+from pipeline.steps.training.stopwatch import Stopwatch
 from pipeline.store.versions import Store
 from tests.integration.project import until
 from tests.pipeline.steps.corpora import TEXTS, prepare
@@ -247,3 +251,66 @@ def test_a_checkpoint_that_was_deleted_and_is_saved_again_has_a_new_entry(
                 saved.rmdir()
             assert trains(sends({**LAST, "path": str(saved)}), instance).success
             assert len(instance.fetch_materializations(KEY, limit=9).records) == entries
+
+
+def test_the_page_of_the_model_shows_each_checkpoint_while_training_continues(trains: Train) -> None:
+    metrics = {"kind": "metrics", "step": 8, "tokens": 4096, "loss": 6.0, "grad_norm": 1.0, "spike": False}
+    metrics |= {"tokens_per_second": 1234.4, "eta_seconds": 1.0}
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert trains(sends(metrics, {**LAST, "step": 8, "tokens": 4096}, LAST), instance).success
+        found = instance.fetch_observations(dg.AssetKey("model"), limit=9).records
+        shown = [record.asset_observation.metadata for record in found if record.asset_observation]
+    assert [one["step"].value for one in shown] == [32, 8]
+    assert shown[1]["validation loss"].value == 5.0 and shown[1]["tokens/s"].value == 1234
+
+
+def test_spikes_are_logged_and_one_alert_is_sent(
+    trains: Train, webhook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, received = webhook
+    monkeypatch.setenv("GROUNDWORK_WEBHOOK", address)
+    spike = {"kind": "metrics", "step": 8, "tokens": 4096, "loss": 9.5, "grad_norm": 70.0, "spike": True}
+    spike |= {"tokens_per_second": 1.0, "eta_seconds": 1.0}
+    with dg.DagsterInstance.ephemeral() as instance:
+        # more often than the trainer reports its usual figures
+        result = trains(sends(spike, {**spike, "step": 9}, LAST), instance)
+        said = [event.message for event in instance.all_logs(result.run_id) if "loss spike" in event.message]
+    assert len(said) == 2
+    assert [message["text"].partition(": loss")[2] for message in received] == [
+        " spike at step 8: loss 9.500, gradient norm 70.000"
+    ]
+
+
+def test_a_training_that_is_stopped_says_what_is_saved(
+    trains: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saves = sends({**LAST, "step": 8, "tokens": 4096}).replace("\n", "\n    ")
+    program = f"""def save(*_):
+    {saves}
+    sys.exit(75)
+signal.signal(signal.SIGTERM, save)
+Path(__file__).with_name('ready').touch()
+time.sleep(60)
+"""
+
+    def stop() -> None:
+        until((tmp_path / "ready").exists, 30)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    person = threading.Thread(target=stop)
+    person.start()
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = trains(program, instance)
+        person.join()
+        (run,) = instance.get_runs()
+        assert run.status is dg.DagsterRunStatus.CANCELED and attempts(tmp_path) == 1
+    (failure,) = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    saved = "saved at step 8 (4,096 of 16,384 tokens): run the job again to resume"
+    assert failure.error and failure.error.message.strip().endswith(saved)
+
+
+def test_the_seconds_of_a_resumed_training_count_all_its_attempts(tmp_path: Path) -> None:
+    first = Stopwatch(tmp_path)
+    time.sleep(0.2)
+    first.save()
+    assert Stopwatch(tmp_path).seconds >= 0.2
