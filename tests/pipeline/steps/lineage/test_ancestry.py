@@ -24,6 +24,7 @@ from tests.pipeline.steps.lineage.conftest import train
 
 SAID = {
     "bits_per_byte": 3.0,
+    "perplexity": 1234.56,
     "held_out_bytes": 10,
     "compressors": {"xz -9": 2.0},
     "per_corpus": {},
