@@ -14,6 +14,7 @@ from pipeline.sources.python_docs.readmes import PackageReadmesConfig, PackageRe
 from pipeline.sources.python_docs.stdlib import StdlibDocsConfig, StdlibDocsSource
 from pipeline.sources.source import Source
 from pipeline.sources.source_file import Hash
+from pipeline.sources.stored import StoredConfig, StoredSource
 from pipeline.sources.user_code import PythonConfig, PythonSource
 from pipeline.sources.web.warc import WarcConfig, WarcSource
 from pipeline.store.fingerprint import file_sha256
@@ -35,6 +36,7 @@ KINDS = (
     Kind(FilesConfig, lambda corpus, config, sha256: FilesSource(corpus, config, sha256=sha256)),
     Kind(WarcConfig, lambda corpus, config, sha256: WarcSource(corpus, config, sha256)),
     Kind(HubConfig, lambda corpus, config, _: HubSource(corpus, config)),
+    Kind(StoredConfig, lambda corpus, config, _: StoredSource(corpus, config)),
     Kind(PythonConfig, lambda corpus, config, _: PythonSource(corpus, config)),
 )
 

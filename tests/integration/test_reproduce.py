@@ -18,11 +18,12 @@ def run_directory(project: Project) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("changed", [False, True], ids=["same corpus", "changed corpus"])
 def test_the_printed_commands_make_the_same_checkpoint(
-    make_project: Callable[[Path], Project], tmp_path: Path
+    make_project: Callable[[Path], Project], tmp_path: Path, changed: bool
 ) -> None:
     """Two clones of the committed code: the first trains, the commands that it prints are followed in the
-    other.
+    other. The source of the corpus may have changed in between.
     """
     first = tmp_path / "first"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(first)], check=True)
@@ -31,6 +32,9 @@ def test_the_printed_commands_make_the_same_checkpoint(
     trained = [str(Path(sys.executable).with_name("dagster")), "job", "execute", "-j", "pretrain"]
     subprocess.run(trained, cwd=first, env=environment, check=True, timeout=600)
     run = run_directory(project)
+    if changed:
+        corpus = project.directory / "topics.jsonl"
+        corpus.write_bytes(corpus.read_bytes().partition(b"\n")[2])
     again = [
         sys.executable,
         "-m",
@@ -45,6 +49,7 @@ def test_the_printed_commands_make_the_same_checkpoint(
     ).stdout.splitlines()
     (setup,) = [line for line in printed if line.startswith("make ")]
     assert not any("uncommitted" in line for line in printed)
+    assert any("has changed since" in line for line in printed) == changed
     # The environment is the one that this test runs in, instead of the same one installed anew.
     script = [
         f"ln -s {Path(sys.executable).parents[1]} {tmp_path / 'again' / 'code' / '.venv'}"

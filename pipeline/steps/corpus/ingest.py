@@ -13,6 +13,7 @@ from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.errors import OfflineError
 from pipeline.sources.rejects import Rejected
 from pipeline.sources.source import Unit
+from pipeline.sources.stored import StoredSource
 from pipeline.steps.corpus.duplicate_ids import REJECTS_SCHEMA, set_aside_repeated_ids
 from pipeline.store import keys
 from pipeline.store.engine import Engine
@@ -62,6 +63,8 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
+        if isinstance(source, StoredSource):
+            return draft.publish(source.copy_to(draft.path))
         tasks = [_Reading(draft, corpus, config, bucket, part_bytes) for bucket in buckets(units, part_bytes)]
         finished = {task.bucket.name: task.finished() for task in tasks}
         parts = [part for found in finished.values() for part in found]

@@ -5,18 +5,24 @@ to compare with, the commands.
 import json
 import shlex
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import TypeAdapter
 
 from pipeline.recipe.recipe import RECIPE_VARIABLE
+from pipeline.sources import SourceConfig
 from pipeline.sources.listing import is_url
+from pipeline.steps.corpus import ingest
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, check_order
 from pipeline.steps.lineage.record import ROOT
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
+from pipeline.store.errors import PipelineError
+from pipeline.store.training_runs import RUNS
 from pipeline.store.versions import STORE_VARIABLE, Store
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
@@ -38,6 +44,7 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
     check_order(one)
     with output_directory(out) as directory:
         recipe = pinned(one, relative_to)
+        notes = [note for corpus in recipe["corpora"] for note in _settled(store, one, corpus)]
         if _outlived_its_corpora(one):
             recipe["tokenizer"] = _with_tokenizer(store, one, directory)
         (directory / "recipe.yaml").write_text(
@@ -45,7 +52,7 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
         )
         if one.saved:
             (directory / "SHA256SUMS").write_text("".join(_sums(one)), encoding="utf-8")
-    return list(_commands(one, out.absolute(), relative_to))
+    return list(_commands(one, recipe, notes, out.absolute(), relative_to))
 
 
 def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
@@ -73,6 +80,34 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
     return recipe
 
 
+def _settled(store: Store, one: Checkpoint, corpus: dict[str, Any]) -> Iterator[str]:
+    """Notes on whether the source of a corpus holds what it did then. If it does not, and the store still has
+    the documents of then, the corpus reads those.
+    """
+    name, source = corpus["name"], corpus["source"]
+    raw = one.lineage["assets"][keys.raw(name)]
+    if "revision" in raw["inputs"] or any(path.endswith("?...") for path in source.get("paths", ())):
+        return
+    try:
+        now = ingest.observe(store, name, TypeAdapter(SourceConfig).validate_python(source))
+    except PipelineError as error:
+        state = f"cannot be looked at now ({error})"
+    else:
+        if now == raw["inputs"]["source"]:
+            yield f"# corpus {name}: its source holds the same as then"
+            return
+        state = "has changed since"
+    stored = store.root / raw["path"]
+    if (stored / "manifest.json").is_file():
+        corpus["source"] = {"kind": "stored", "path": str(stored)}
+        yield f"# corpus {name}: its source {state}; the documents of then are read from {stored}"
+    else:
+        yield (
+            f"# corpus {name}: its source {state}, and the documents of then are not stored any more: the "
+            "bytes will differ unless you bring the source back"
+        )
+
+
 def _outlived_its_corpora(one: Checkpoint) -> bool:
     """Whether the tokenizer is not what its recipe makes of the corpora: it was given, or trained on earlier
     versions of them.
@@ -98,7 +133,9 @@ def _sums(one: Checkpoint) -> Iterator[str]:
     return (f"{files[name]['sha256']}  {name}\n" for name in COMPARED if name in files)
 
 
-def _commands(one: Checkpoint, out: Path, relative_to: Path) -> Iterator[str]:
+def _commands(
+    one: Checkpoint, recipe: dict[str, Any], notes: list[str], out: Path, relative_to: Path
+) -> Iterator[str]:
     commit = one.lineage["git_commit"]
     yield f"# makes {one.name}, after {one.tokens:,} tokens, again in {out}"
     if commit is None:
@@ -106,17 +143,17 @@ def _commands(one: Checkpoint, out: Path, relative_to: Path) -> Iterator[str]:
     elif commit.endswith("-dirty"):
         yield "# the code had uncommitted changes: expect the same bytes only if they make no difference"
     for corpus in one.lineage["recipe"]["corpora"]:
-        inputs = one.lineage["assets"][keys.raw(corpus["name"])]["inputs"]
         if any(path.endswith("?...") for path in corpus["source"].get("paths", ())):
             yield (
                 f"# corpus {corpus['name']} was read from URLs with a query, which is not recorded: "
                 f"complete them in {out / 'recipe.yaml'}"
             )
-        if "revision" not in inputs:
-            yield (
-                f"# corpus {corpus['name']} must have the same content as then, because its source has no "
-                "revisions"
-            )
+    yield from notes
+    if any(corpus["source"]["kind"] == "stored" for corpus in recipe["corpora"]) and not _reads_stored(
+        commit
+    ):
+        yield "# the code of then cannot read stored documents: this uses the code of now"
+        commit = "HEAD"
     own_code = list(_own_code(one.lineage["recipe"]))
     for python, version in own_code:
         yield f"# {python} must be the same code as then, version {version!r}"
@@ -145,11 +182,20 @@ def _commands(one: Checkpoint, out: Path, relative_to: Path) -> Iterator[str]:
         )
     yield ".venv/bin/dagster job execute -m pipeline.definitions -d . -j pretrain"
     if one.saved:
-        made = out / "home" / "store" / "runs" / one.run.name / "checkpoints" / one.path.name
-        yield f"cd {shlex.quote(str(made))}"
+        # A tokenizer that is given instead of trained changes the name of the run, the only one there.
+        runs = shlex.quote(str(out / "home" / "store" / RUNS))
+        name = "*" if _outlived_its_corpora(one) else one.run.name
+        yield f"cd {runs}/{name}/checkpoints/{one.path.name}"
         yield f"sha256sum --check {shlex.quote(str(out / 'SHA256SUMS'))}"
     else:
         yield "# the checkpoint was deleted since then, so there is nothing to compare with"
+
+
+def _reads_stored(commit: str | None) -> bool:
+    """Whether the code of a commit has the kind of source `stored`."""
+    file = f"{(commit or 'HEAD').removesuffix('-dirty')}:pipeline/sources/stored.py"
+    command = ["git", "-C", str(ROOT), "cat-file", "-e", file]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def _own_code(recipe: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,7 @@ SOURCES = {
     "package_readmes": "descriptions and licences of Python packages",
     "files": "files",
     "warc": "web archives",
+    "stored": "raw documents of an earlier run",
     "python": "a source of the author's own",
 }
 

@@ -20,11 +20,13 @@ from pipeline.assets import checkpoints
 from pipeline.cli import main
 from pipeline.cli.lineage import described
 from pipeline.recipe.recipe import load_recipe
+from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage import reproduce
-from pipeline.steps.lineage.checkpoints import LineageError, planned, read, run_config
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, planned, read, run_config
 from pipeline.steps.training import plan
 from pipeline.store.versions import STORE_VARIABLE, Store
 from tests.integration.project import ROOT
+from tests.pipeline.steps.corpora import ENGINE
 from trainer.data.loader import TrainingData
 
 
@@ -264,3 +266,42 @@ def test_reproduce_says_which_urls_are_to_be_completed(trained: tuple[Store, Pat
     saved.lineage["recipe"]["corpora"][0]["source"]["paths"] = ["https://store.example/first.jsonl?..."]
     commands = reproduce.write(trained[0], saved, tmp_path / "again", tmp_path)
     assert any("corpus first" in line and "complete them" in line for line in commands)
+
+
+def test_reproduce_reads_the_stored_documents_of_a_corpus_that_has_changed(
+    trained: tuple[Store, Path], tmp_path: Path
+) -> None:
+    store, run = trained
+    path, saved = store.root.parent / "first.jsonl", read(run / "checkpoints" / "step-00000024")
+    before = path.read_bytes()
+    path.write_bytes(before.partition(b"\n")[2])  # its first document is gone
+    try:
+        said = reproduce.write(store, saved, tmp_path / "again", path.parent)
+    finally:
+        path.write_bytes(before)
+    assert "# corpus second: its source holds the same as then" in said
+    assert any(line.startswith("# corpus first: its source has changed since; ") for line in said)
+    recipe, other = load_recipe(tmp_path / "again" / "recipe.yaml"), Store(tmp_path / "other")
+    assert [corpus.source.kind for corpus in recipe.corpora] == ["stored", "files"]
+    raw = collect(other, ENGINE, "first", recipe.corpora[0].source, recipe.raw.part_bytes)
+    assert raw.data_version == saved.lineage["assets"]["corpora/first/raw"]["data_version"]
+    assert raw.counts == store.open("corpora/first/raw", raw_name(saved)).counts
+    gone = reproduce.write(Store(tmp_path / "empty"), saved, tmp_path / "gone", tmp_path)
+    assert any("cannot be looked at now" in line and "the bytes will differ" in line for line in gone)
+
+
+def raw_name(saved: Checkpoint) -> str:
+    return Path(saved.lineage["assets"]["corpora/first/raw"]["path"]).name
+
+
+def test_reproduce_finds_the_run_that_an_older_tokenizer_renames(
+    trained: tuple[Store, Path], tmp_path: Path
+) -> None:
+    saved = read(trained[1] / "checkpoints" / "step-00000024")
+    saved.lineage["assets"]["tokenizer"]["inputs"]["corpora/first/scrubbed"] = "an earlier version"
+    said = reproduce.write(trained[0], saved, tmp_path / "again", trained[0].root.parent)
+    (place,) = [line.removeprefix("cd ") for line in said if "checkpoints" in line and line.startswith("cd ")]
+    made = tmp_path / "again" / "home" / "store" / "runs" / "another" / "checkpoints" / "step-00000024"
+    made.mkdir(parents=True)
+    found = subprocess.run(["bash", "-euc", f"cd {place}; pwd"], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == str(made)

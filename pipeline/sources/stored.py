@@ -1,0 +1,56 @@
+"""Raw documents that a store holds: what a corpus was, whatever has become of its source."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from pipeline.sources.rejects import Rejects
+from pipeline.sources.source import Unit
+from pipeline.store.params import Params
+from pipeline.store.versions import Part, Store, Version
+
+
+class StoredConfig(Params):
+    """Raw documents of a store in one version. `python -m pipeline reproduce` names them for a corpus whose
+    source has changed.
+    """
+
+    kind: Literal["stored"] = Field("stored", description="Selects this source.")
+    path: str = Field(min_length=1, description="Absolute path of the directory of the version.")
+
+
+@dataclass(frozen=True)
+class StoredSource:
+    """One unit: the version."""
+
+    corpus: str
+    config: StoredConfig
+    version: ClassVar[str] = "stored-1"
+
+    def units(self) -> list[Unit]:
+        """Raises StoreError when the version is gone or incomplete."""
+        stored = self._stored()
+        return [Unit("stored", stored.data_version, stored.bytes)]
+
+    def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        for path in self._stored().files("documents"):
+            with pq.ParquetFile(path) as file:
+                yield from file.iter_batches()
+
+    def copy_to(self, directory: Path) -> list[Part]:
+        """Copies every file and returns the parts, so that what is made of them is the same to the byte."""
+        stored = self._stored()
+        shutil.copytree(
+            stored.path, directory, ignore=shutil.ignore_patterns("manifest.json"), dirs_exist_ok=True
+        )
+        return stored.parts
+
+    def _stored(self) -> Version:
+        path = Path(self.config.path)
+        return Store(path.parents[1]).open(path.parent.name, path.name)
