@@ -3,6 +3,6 @@
 from pipeline.stages.pii.kinds import SPANS_SCHEMA, PiiKind, PiiParams
 from pipeline.stages.pii.scrub import scrub
 
-VERSION = "pii-2"
+VERSION = "pii-3"
 
 __all__ = ["SPANS_SCHEMA", "VERSION", "PiiKind", "PiiParams", "scrub"]

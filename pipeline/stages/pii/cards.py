@@ -13,13 +13,14 @@ from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
     DASH,
     SPACE,
+    after_value,
     digit_before,
     digit_run,
     is_digit,
     separator,
-    stands_alone,
 )
 from pipeline.stages.pii.context import CARD_WORDS, word_near_after, word_near_before
+from pipeline.stages.pii.neighbours import repeats, stands_alone
 
 _REACH = 48  # bytes
 _IN_PATH_OR_QUERY = byte.byte_set(b"/=#&")
@@ -116,6 +117,8 @@ def _grouped_card_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
         q = end + width
         if next_kind != kind or not (q < hi and is_digit(data[q])):
             break
+        if widths in (4444, 465, 464) and repeats(data, p, end, hi):
+            break
     if widths == 44443 and _is_card_number(data, p, end):
         return end
     if 44441 <= widths <= 44443 or 4651 <= widths <= 4654 or 4641 <= widths <= 4643:
@@ -129,7 +132,8 @@ def card_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
     end = _grouped_card_end(data, p, lo, hi) if digits == 4 else p + digits
     if end == 0 or not _is_card_number(data, p, end) or not stands_alone(data, p, end, lo, hi):
         return 0
-    weak = end - p < 14 or _is_unassigned(data, p) or (p > lo and _IN_PATH_OR_QUERY[data[p - 1]])
+    in_path = p > lo and _IN_PATH_OR_QUERY[data[p - 1]] and not after_value(data, p, lo)
+    weak = end - p < 14 or _is_unassigned(data, p) or in_path
     if not weak or word_near_before(data, p, lo, CARD_WORDS, _REACH):
         return end
     return end if word_near_after(data, end, hi, CARD_WORDS, _REACH) else 0

@@ -1,4 +1,4 @@
-"""Classes of bytes, and what stands before and after a match."""
+"""Classes of bytes, and what stands before and after a position."""
 
 import numpy as np
 
@@ -66,8 +66,38 @@ def digit_at(data: np.ndarray, i: int, hi: int) -> bool:
 
 
 @inner_uncached
+def after_value(data: np.ndarray, i: int, lo: int) -> bool:
+    """Whether one byte stands between `i` and a bracket, which is how a replaced value ends."""
+    return i - 2 >= lo and data[i - 2] == byte.CLOSING_SQUARE
+
+
+@inner_uncached
+def starts_with_escape(data: np.ndarray, i: int, lo: int) -> bool:
+    r"""Whether the byte at `i` belongs to a written `\n`, `\r` or `\t`, as in a log in JSON."""
+    c = data[i]
+    return i > lo and data[i - 1] == byte.BACKSLASH and (c == byte.N or c == byte.R or c == byte.T)
+
+
+@inner_uncached
+def escape_end(data: np.ndarray, i: int, lo: int, hi: int) -> int:
+    r"""Where the written `\u00e9` whose last five bytes `i` is one of ends, or 0."""
+    for start in range(max(lo + 1, i - 4), i + 1):
+        if data[start] == byte.U and data[start - 1] == byte.BACKSLASH and start + 5 <= hi:
+            for j in range(start + 1, start + 5):
+                if not FLAGS[data[j]] & HEX:
+                    return 0
+            return start + 5
+    return 0
+
+
+@inner_uncached
 def word_before(data: np.ndarray, i: int, lo: int) -> bool:
-    return i > lo and is_word(data[i - 1])
+    """Whether the byte before `i` belongs to a word: not if it ends an escape, or is a "_" after a value."""
+    if i == lo or not is_word(data[i - 1]):
+        return False
+    if data[i - 1] == byte.UNDERSCORE:
+        return not after_value(data, i, lo)
+    return not starts_with_escape(data, i - 1, lo) and escape_end(data, i - 1, lo, i) != i
 
 
 @inner_uncached
@@ -121,17 +151,3 @@ def separator(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
         if 0x90 <= data[i + 2] <= 0x93:  # U+2010 to U+2013
             return 3, DASH
     return 0, 0
-
-
-_PART_OF_NUMBER = byte.byte_set(b"+,-./")  # after a digit
-
-
-@inner_uncached
-def stands_alone(data: np.ndarray, p: int, end: int, lo: int, hi: int) -> bool:
-    """Whether `p:end` touches no letter, no digit, and no separator that joins it to another digit."""
-    if word_before(data, p, lo) or word_at(data, end, hi) or (end < hi and data[end] == byte.AT):
-        return False
-    if p > lo and _PART_OF_NUMBER[data[p - 1]] and digit_before(data, p - 1, lo):
-        return False
-    width, kind = separator(data, end, hi)
-    return not (width > 0 and kind != SPACE and digit_at(data, end + width, hi))

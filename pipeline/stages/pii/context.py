@@ -9,11 +9,11 @@ import numpy as np
 
 from pipeline.stages.compiled import inner_uncached
 from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import FLAGS, LETTER, is_digit
+from pipeline.stages.pii.characters import FLAGS, LETTER, is_digit, starts_with_escape
 
 _KEY_BYTES = 7
 _ENDS_SEARCH = byte.byte_set(b"0123456789@[]")
-_ENDS_SEARCH_AFTER = byte.byte_set(b"0123456789@\n")
+_ENDS_SEARCH_AFTER = byte.byte_set(b"0123456789@\n[]")
 _BEFORE_LABEL = byte.byte_set(b" -(")
 _BEFORE_VERSION = byte.byte_set(b" =:\"',.(#")
 
@@ -89,7 +89,8 @@ def word_near_before(data: np.ndarray, i: int, lo: int, words: np.ndarray, reach
             while i > floor and _is_letter(data[i - 1]):
                 i -= 1
             cut = i == floor and i > lo and _is_letter(data[i - 1])
-            if not cut and _member(words, _key(data, i, end)):
+            word = i + 1 if starts_with_escape(data, i, lo) else i
+            if not cut and _member(words, _key(data, word, end)):
                 return True
             continue
         if c == byte.NEWLINE:

@@ -17,11 +17,12 @@ from pipeline.stages.pii.characters import (
     LETTER,
     TOKEN,
     USERINFO,
+    after_value,
     equals,
     is_alnum,
     is_upper,
-    is_word,
     word_at,
+    word_before,
 )
 
 _USERINFO_REACH = 256
@@ -122,7 +123,9 @@ def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
             while body < hi and body - start - length < 8 and _ASSIGNS[data[body]]:
                 body += 1
             start = body
-        elif start > lo and (is_word(data[start - 1]) or data[start - 1] == byte.HYPHEN):
+        elif word_before(data, start, lo) or (
+            start > lo and data[start - 1] == byte.HYPHEN and not after_value(data, start, lo)
+        ):
             continue
         end = body
         limit = hi if most == 0 else min(hi, body + most + 1)
@@ -130,7 +133,8 @@ def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
             end += 1
         while end > body and data[end - 1] == byte.DOT:
             end -= 1
-        if end - body >= least and (most == 0 or end - body <= most) and not word_at(data, end, hi):
+        ends = not word_at(data, end, hi) or (alphabet == _PLAIN and data[end] == byte.UNDERSCORE)
+        if end - body >= least and (most == 0 or end - body <= most) and ends:
             return start, end
     return 0, 0
 
@@ -151,7 +155,7 @@ def _jwt_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     start = i - 2
     if start < lo or not equals(data, start, i, _HEADER[:2]):
         return 0, 0
-    if start > lo and FLAGS[data[start - 1]] & TOKEN:
+    if word_before(data, start, lo) or (start > lo and data[start - 1] == byte.HYPHEN):
         return 0, 0
     header = _token_run(data, i, hi)
     if header - start < _JWT_PART or header + 3 >= hi or data[header] != byte.DOT:

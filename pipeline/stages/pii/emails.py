@@ -2,15 +2,29 @@
 
 Precision choices: the domain needs a dot and an alphabetic last label that is not a common file type
 (`icon@2x.png`). `git@...`, scp paths (`me@host.org:dir/file`), `scheme://user@host` and `@name@host` handles
-name services and files, not people. Letters of two UTF-8 bytes count as letters (`jürgen@müller.de`). Letters
-of three end an address, because Chinese and Japanese text has no space before one.
+name services and files, not people. An IPv4 address may stand for the domain (`jo@1.2.3.4`, `jo@[1.2.3.4]`).
+Letters of two UTF-8 bytes count as letters (`jürgen@müller.de`). Letters of three end an address, because
+Chinese and Japanese text has no space before one.
 """
 
 import numpy as np
 
 from pipeline.stages.compiled import inner_uncached
 from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import FLAGS, LABEL, LETTER, LOCAL, equals, is_alnum, is_lower, is_upper
+from pipeline.stages.pii.characters import (
+    FLAGS,
+    LABEL,
+    LETTER,
+    LOCAL,
+    after_value,
+    equals,
+    escape_end,
+    is_alnum,
+    is_lower,
+    is_upper,
+    starts_with_escape,
+)
+from pipeline.stages.pii.ip_addresses import dotted_quad, ends_cleanly
 
 _MAX_LOCAL = 64  # RFC 5321 section 4.5.3.1
 _MAX_DOMAIN = 255
@@ -64,6 +78,10 @@ def _local_start(data: np.ndarray, at: int, lo: int) -> int:
             break
     if at - start > _MAX_LOCAL:
         return at
+    if start < at:
+        start = (
+            start + 1 if starts_with_escape(data, start, lo) else max(start, escape_end(data, start, lo, at))
+        )
     while start < at and not (is_alnum(data[start]) or data[start] == byte.UNDERSCORE or data[start] >= 0x80):
         start += 1
     return start
@@ -106,6 +124,13 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
             else:
                 break
         last = end
+        if not first and end < hi and data[end] == byte.AT:  # "org-jo@": the next address begins after "-"
+            last = label
+            while last < end and data[last] != byte.HYPHEN:
+                last += 1
+            if last < end and _is_tld(data, label, last):
+                return last
+            last = end
         while last > label and data[last - 1] == byte.HYPHEN:
             last -= 1
         if last == label or end - label > 63 or data[label] == byte.HYPHEN:
@@ -126,11 +151,21 @@ def _is_scp_path(data: np.ndarray, end: int, hi: int) -> bool:
     if end + 1 >= hi or data[end] != byte.COLON:
         return False
     for i in range(end + 1, min(hi, end + 1 + _SCP_REACH)):
-        if data[i] <= byte.SPACE:
+        if data[i] <= byte.SPACE or data[i] == byte.OPENING_SQUARE:
             return False
         if data[i] == byte.SLASH:
             return True
     return False
+
+
+@inner_uncached
+def _ip_end(data: np.ndarray, p: int, hi: int) -> int:
+    """Where the IPv4 address at `p`, in square brackets or not, ends; 0 if there is none."""
+    if data[p] == byte.OPENING_SQUARE:
+        end, _ = dotted_quad(data, p + 1, hi)
+        return end + 1 if 0 < end < hi and data[end] == byte.CLOSING_SQUARE else 0
+    end, _ = dotted_quad(data, p, hi)
+    return end if end > 0 and ends_cleanly(data, p, end, hi) else 0
 
 
 @inner_uncached
@@ -141,11 +176,22 @@ def email_at(data: np.ndarray, at: int, lo: int, hi: int) -> tuple[int, int]:
     start = _local_start(data, at, lo)
     if start == at:
         return 0, 0
-    if start > lo and data[start - 1] == byte.AT:
+    if start > lo and data[start - 1] == byte.AT and not after_value(data, start, lo):
         return 0, 0
     if start - 1 > lo and data[start - 1] == byte.SLASH and data[start - 2] == byte.SLASH:
         return 0, 0
     end = _domain_end(data, at, hi)
+    if end == 0:
+        end = _ip_end(data, at + 1, hi)
     if end == 0 or _is_one_of(data, start, at, _SERVICES) or _is_scp_path(data, end, hi):
         return 0, 0
     return start, end
+
+
+@inner_uncached
+def email_after(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
+    """(start, end) of the address whose local part, at least some of it, begins at `i`, or (0, 0)."""
+    at = i
+    while at < hi and at - i < _MAX_LOCAL and FLAGS[data[at]] & LOCAL:
+        at += 1
+    return email_at(data, at, lo, hi) if i < at < hi and data[at] == byte.AT else (0, 0)

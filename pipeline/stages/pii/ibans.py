@@ -4,7 +4,7 @@ import numpy as np
 
 from pipeline.stages.compiled import inner_uncached
 from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import DASH, SPACE, is_alnum, is_digit, separator, word_at, word_before
+from pipeline.stages.pii.characters import DASH, SPACE, is_alnum, is_digit, separator, word_before
 
 # Country and length: SWIFT IBAN registry, release 99.
 _IBAN_LENGTHS = (
@@ -62,6 +62,6 @@ def iban_at(data: np.ndarray, p: int, lo: int, hi: int) -> tuple[int, int]:
         q += 1
     for i in range(start, p + 2):
         remainder = _mod_97(remainder, data[i])
-    if remainder != 1 or word_at(data, q, hi):
+    if remainder != 1 or (q < hi and is_alnum(data[q])):
         return 0, 0
     return start, q

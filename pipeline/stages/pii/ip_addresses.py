@@ -1,4 +1,4 @@
-"""Public IP addresses: IPv4 in dotted decimal, IPv6 in the text forms of RFC 4291 section 2.2.
+"""IP addresses, public ones or all: IPv4 in dotted decimal, IPv6 in the text forms of RFC 4291 section 2.2.
 
 What counts as public is `is_global` of Python 3.11's `ipaddress`, from the IANA special-purpose registries.
 Later releases moved a few small blocks (192.0.0.0/24, 64:ff9b:1::/48, 2002::/16, 3fff::/20 and exceptions
@@ -9,10 +9,12 @@ Precision choices for IPv4:
   `1.2.3.4.tar` are not addresses. It has no leading zeros, and no word such as "version" before it.
 - Small numbers (`3.3.0.2`, `3.36.10.0`: one in a thousand addresses, most versions and sections) need a word
   such as "address" or "host" before them, or a port, a prefix length or a log line's dashes after them, or
-  must be a well-known resolver.
+  must be a well-known resolver. Private and reserved addresses, where they are wanted, need no word, but
+  those that begin with 0 do.
 
 For IPv6: a shortened address starts with a group of four digits, at least one of them decimal, because `a::b`
-is code. A full one has a group of more than two digits, because eight pairs are an EUI-64.
+is code, as is `::1` unless all ranges are wanted. A full one has a group of more than two digits, because
+eight pairs are an EUI-64.
 """
 
 from ipaddress import IPv4Network
@@ -24,7 +26,10 @@ from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
     FLAGS,
     HEX,
+    after_value,
     equals,
+    escape_end,
+    is_alnum,
     is_digit,
     is_lower,
     is_word,
@@ -32,6 +37,7 @@ from pipeline.stages.pii.characters import (
     word_before,
 )
 from pipeline.stages.pii.context import IP_WORDS, names_a_version, word_near_before
+from pipeline.stages.pii.neighbours import repeats
 
 _BLOCKS = (
     "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/29 192.0.0.170/31 "
@@ -73,7 +79,7 @@ def ipv6_is_global(high: int, low: int) -> bool:
 
 
 @inner_uncached
-def _dotted_quad(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
+def dotted_quad(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(end, address) of the four decimal numbers at `p`, or (0, 0)."""
     address = 0
     q = p
@@ -94,10 +100,10 @@ def _dotted_quad(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
 
 
 @inner_uncached
-def _ends_cleanly(data: np.ndarray, end: int, hi: int) -> bool:
-    """Whether the address is neither part of a longer word or number, nor the stem of a file name."""
+def ends_cleanly(data: np.ndarray, p: int, end: int, hi: int) -> bool:
+    """Whether the address `p:end` is neither part of a longer word or number, nor the stem of a file name."""
     if word_at(data, end, hi):
-        return False
+        return repeats(data, p, end, hi)
     if end + 1 < hi and data[end] == byte.DOT:
         return not (is_digit(data[end + 1]) or data[end + 1] == byte.UNDERSCORE or is_lower(data[end + 1]))
     if end + 1 < hi and data[end] == byte.HYPHEN:
@@ -142,23 +148,27 @@ def _is_used_as_an_address(data: np.ndarray, p: int, end: int, lo: int, hi: int)
 
 
 @inner_uncached
-def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
-    """Where the public address at `p` ends, or 0."""
-    end, address = _dotted_quad(data, p, hi)
-    if end == 0 or not ipv4_is_global(address):
+def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int, any_range: bool) -> int:
+    """Where the address at `p` ends, which is public unless `any_range`, or 0."""
+    end, address = dotted_quad(data, p, hi)
+    if end == 0:
         return 0
-    if word_before(data, p, lo) or not _ends_cleanly(data, end, hi):
+    is_global = ipv4_is_global(address)
+    if not (is_global or any_range):
+        return 0
+    if word_before(data, p, lo) or not ends_cleanly(data, p, end, hi):
         return 0
     if p > lo:
         c = data[p - 1]
-        if c == byte.DOT or c == byte.PLUS:
+        if (c == byte.DOT or c == byte.PLUS) and not after_value(data, p, lo):
             return 0
         in_word = p - 1 > lo and is_word(data[p - 2]) and not is_digit(data[p - 2])
         if in_word and (c == byte.HYPHEN or c == byte.SLASH):
             return 0
     if names_a_version(data, p, lo) or _is_compared(data, p, lo):
         return 0
-    return end if not _has_small_numbers(address) or _is_used_as_an_address(data, p, end, lo, hi) else 0
+    is_clear = not _has_small_numbers(address) or not (is_global or address >> 24 == 0)
+    return end if is_clear or _is_used_as_an_address(data, p, end, lo, hi) else 0
 
 
 @inner_uncached
@@ -178,7 +188,9 @@ def _group(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
 
 @inner_uncached
 def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.uint64, bool]:
-    """(end, high half, low half, plausible) of the longest address at `p`; end is 0 if it does not parse."""
+    """(end, high half, low half, plausible) of the longest address at `p`. `end` is 0 if it does not parse,
+    and negative where a second "::" is why.
+    """
     zero = np.uint64(0)
     groups, gap, before_gap, widest = 0, False, 0, 0
     high, low, head_high, head_low = zero, zero, zero, zero
@@ -187,7 +199,7 @@ def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.u
     while groups < 8:
         if q + 1 < hi and data[q] == byte.COLON and data[q + 1] == byte.COLON:
             if gap:
-                return 0, zero, zero, False
+                return -q, zero, zero, False
             gap, before_gap = True, groups
             head_high, head_low = high, low
             high, low = zero, zero
@@ -203,7 +215,7 @@ def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.u
         if width > 4:
             return 0, zero, zero, False
         if groups <= 6 and q + width < hi and data[q + width] == byte.DOT:
-            end, address = _dotted_quad(data, q, hi)
+            end, address = dotted_quad(data, q, hi)
             if end > 0:
                 high = (high << np.uint64(32)) | (low >> np.uint64(32))
                 low = (low << np.uint64(32)) | np.uint64(address)
@@ -232,23 +244,40 @@ def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.u
 
 
 @inner_uncached
-def ipv6_at(data: np.ndarray, colon: int, lo: int, hi: int) -> tuple[int, int]:
-    """(start, end) of the public address whose first colon is at `colon`, or (0, 0).
+def ipv6_at(data: np.ndarray, colon: int, lo: int, hi: int, any_range: bool) -> tuple[int, int]:
+    """(start, end) of the address whose first colon is at `colon`, which is public unless `any_range`, or
+    (0, 0).
 
     Reads at most 6 bytes before and 45 after.
     """
     start = colon
     while start > lo and colon - start < 5 and FLAGS[data[start - 1]] & HEX:
         start -= 1
+    start = max(start, escape_end(data, start, lo, colon))
     if colon - start > 4 or colon + 1 >= hi or (colon == start and data[colon + 1] != byte.COLON):
         return 0, 0
     if word_before(data, start, lo):
         return 0, 0
-    if start > lo and (data[start - 1] == byte.COLON or data[start - 1] == byte.DOT):
+    joins = start > lo and (data[start - 1] == byte.COLON or data[start - 1] == byte.DOT)
+    if joins and not after_value(data, start, lo):
         return 0, 0
     end, high, low, plausible = _parse_ipv6(data, start, hi)
-    if end == 0 or not plausible or not ipv6_is_global(high, low) or word_at(data, end, hi):
+    if end < 0:  # a list with ":" between the addresses?
+        end, stop = 0, -end
+        for q in range(colon + 1, stop):
+            if data[q] == byte.COLON and repeats(data, start, q, hi):
+                end, high, low, plausible = _parse_ipv6(data, start, q)
+                break
+    if end <= 0 or (end < hi and is_alnum(data[end])):
         return 0, 0
+    if any_range:
+        plausible |= high == np.uint64(0) and low == np.uint64(1)
+    elif not ipv6_is_global(high, low):
+        return 0, 0
+    if not plausible:
+        return 0, 0
+    if repeats(data, start, end, hi):
+        return start, end
     more_follows = end + 1 < hi and (is_word(data[end + 1]) or data[end + 1] == byte.COLON)
     if more_follows and data[end] == byte.COLON:
         return 0, 0

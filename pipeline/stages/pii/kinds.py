@@ -4,8 +4,9 @@ from enum import StrEnum
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from pipeline.stages.pii.own_patterns import OwnPattern
 from pipeline.store.params import Params
 
 
@@ -20,7 +21,7 @@ class PiiKind(StrEnum):
 
 
 class PiiParams(Params):
-    """Personal data and secrets that are replaced in every text."""
+    """Personal data and secrets that are replaced in text, URL and metadata of every document."""
 
     kinds: tuple[PiiKind, ...] = Field(
         tuple(PiiKind), description="Kinds of personal data to replace. An empty list replaces nothing."
@@ -31,6 +32,35 @@ class PiiParams(Params):
         "`format`: one fixed value of the same format, which standards reserve for examples (RFC 2606, RFC "
         "5737, RFC 3849, the 555-01xx numbers) or which is never issued.",
     )
+    ip: Literal["public", "all"] = Field(
+        "public",
+        description="Which IP addresses are personal. `all`: private and reserved ones too, such as "
+        "`192.168.1.1`, `127.0.0.1` and `fe80::1`.",
+        exclude_if=lambda value: value == "public",
+    )
+    patterns: tuple[OwnPattern, ...] = Field(
+        (),
+        description="Patterns of your own, such as employee numbers. They are replaced before all other "
+        "kinds, in the order of the list.",
+        exclude_if=lambda value: not value,
+    )
+    allow: tuple[str, ...] = Field(
+        (),
+        description="Values that stay: an address or number as the text writes it, in any case, such as "
+        "`support@example.org`, or a domain, such as `example.org`, for all e-mail addresses in it and its "
+        "subdomains.",
+        exclude_if=lambda value: not value,
+    )
+
+    @field_validator("patterns")
+    @classmethod
+    def _names_are_free(cls, patterns: tuple[OwnPattern, ...]) -> tuple[OwnPattern, ...]:
+        names: list[str] = [*PiiKind]
+        for pattern in patterns:
+            if pattern.name in names:
+                raise ValueError(f"the name {pattern.name!r} is taken: give each pattern a name of its own")
+            names.append(pattern.name)
+        return patterns
 
 
 SPANS_SCHEMA = pa.schema(
@@ -46,8 +76,9 @@ SPANS_SCHEMA = pa.schema(
 DOCUMENT, PATTERN, START, END = range(4)
 
 # Patterns that matchers report: one for each kind, two for IP addresses, whose families have different
-# formats.
+# formats. The user's patterns have the numbers after these.
 EMAIL, PHONE, SSN, IPV4, CREDIT_CARD, IBAN, SECRET, IPV6 = range(8)
+ANY_IP = 8  # the index of `ip: all` among the patterns that are wanted
 
 KIND_OF_PATTERN = (
     PiiKind.EMAIL,

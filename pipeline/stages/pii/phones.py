@@ -27,7 +27,7 @@ from pipeline.stages.pii.characters import (
     DOT,
     SLASH,
     SPACE,
-    digit_at,
+    after_value,
     digit_before,
     digit_run,
     is_alnum,
@@ -37,6 +37,7 @@ from pipeline.stages.pii.characters import (
     word_before,
 )
 from pipeline.stages.pii.context import PHONE_WORDS, label_after, names_a_version, word_near_before
+from pipeline.stages.pii.neighbours import digits_ahead, is_continued, repeats
 
 _REACH = 40  # bytes
 _MOST_DIGITS = 17  # "00" and the 15 digits of E.164
@@ -58,7 +59,7 @@ _IS_COUNTRY_CODE = np.zeros(1000, np.bool_)
 _IS_COUNTRY_CODE[[int(code) for code in _COUNTRY_CODES.split()]] = True
 
 _POWER = 10 ** np.arange(19, dtype=np.int64)
-_PART_OF_NUMBER = byte.byte_set(b",-./):")  # after a digit
+_PART_OF_NUMBER = byte.byte_set(b"-./")  # after a digit
 _PART_OF_WORD = byte.byte_set(b"+$@\\")
 _IN_PATH = byte.byte_set(b"-./=")
 _BEFORE_EXTENSION = byte.byte_set(b" ,")
@@ -94,7 +95,7 @@ def _read(data: np.ndarray, p: int, hi: int) -> _Number:
     """The digit groups at `p`."""
     q, digits, value, groups, widths, first_width, end = p, 0, 0, 0, 0, 0, 0
     separators, last_kind = 0, 0
-    lone_digit, plus, brackets, is_open = False, False, False, False
+    lone_digit, plus, brackets, is_open, is_uniform = False, False, False, False, True
     if data[q] == byte.OPENING_BRACKET:
         is_open = True
         q += 1
@@ -113,6 +114,7 @@ def _read(data: np.ndarray, p: int, hi: int) -> _Number:
                 first_width = width
             elif width == 1:
                 lone_digit = True
+            is_uniform = is_uniform and width == first_width
             digits += width
             widths = widths * 10 + min(width, 9)
             groups += 1
@@ -132,6 +134,14 @@ def _read(data: np.ndarray, p: int, hi: int) -> _Number:
             kind == SPACE
             and digits >= enough
             and (digit_run(data, q, hi) == 1 or (last_kind in (DASH, DOT) and (digits >= 10 or not plus)))
+        ):
+            break
+        if (
+            step > 0
+            and digits >= enough
+            and q < hi
+            and is_digit(data[q])
+            and _next_begins(data, p, end, q, hi, kind, separators, is_uniform)
         ):
             break
         if groups == 1 and not brackets and q < hi and data[q] == byte.OPENING_BRACKET and digits <= 4:
@@ -301,20 +311,51 @@ def _is_joined_before(data: np.ndarray, p: int, lo: int) -> bool:
     """Whether what is before `p` makes it part of a word, a sum of money or a longer number."""
     if p == lo:
         return False
-    return (
-        word_before(data, p, lo)
-        or _PART_OF_WORD[data[p - 1]]
-        or (_PART_OF_NUMBER[data[p - 1]] and digit_before(data, p - 1, lo))
-    )
+    c = data[p - 1]
+    if word_before(data, p, lo) or (_PART_OF_WORD[c] and not after_value(data, p, lo)):
+        return True
+    if not digit_before(data, p - 1, lo):
+        return False
+    if c != byte.CLOSING_BRACKET:
+        return _PART_OF_NUMBER[c]
+    opening = p - 2  # "(212)5550187": the area code of this number, unlike "1)5550187"
+    while opening > lo and p - opening < 8 and is_digit(data[opening]):
+        opening -= 1
+    return data[opening] == byte.OPENING_BRACKET
 
 
 @inner_uncached
-def _is_joined_after(data: np.ndarray, end: int, hi: int) -> bool:
-    """Whether what is at `end` makes the number part of something else."""
-    if word_at(data, end, hi) or (end < hi and (data[end] == byte.AT or data[end] == byte.PERCENT)):
+def _ends_time_or_thousands(data: np.ndarray, p: int, number: _Number, lo: int) -> bool:
+    """Whether the first group is the minutes of "12:30 ..." or the end of "10,000 ..."."""
+    if not digit_before(data, p - 1, lo):
+        return False
+    minutes = data[p - 1] == byte.COLON and number.first_width == 2
+    return minutes or (data[p - 1] == byte.COMMA and number.first_width == 3)
+
+
+@inner_uncached
+def _is_joined_after(data: np.ndarray, p: int, end: int, hi: int) -> bool:
+    """Whether what is at `end` makes the number at `p` part of something else."""
+    if end < hi and data[end] == byte.PERCENT:
+        return not repeats(data, p, end, hi)
+    return is_continued(data, p, end, hi, DASH | DOT | SLASH)
+
+
+@inner_uncached
+def _next_begins(
+    data: np.ndarray, p: int, end: int, q: int, hi: int, kind: int, separators: int, is_uniform: bool
+) -> bool:
+    """Whether another number starts at `q`, after the complete one in `p:end` and a separator of `kind`.
+
+    After a slash where 7 digits follow; else where the layout repeats, which groups of one width show only
+    by another separator or a leading 0. Separators of two kinds are coordinates: "9.837 1418 9.553 1426".
+    """
+    if kind == SLASH and not separators & SLASH and digits_ahead(data, q, hi) >= 7:
         return True
-    width, kind = separator(data, end, hi)
-    return width > 0 and kind != SPACE and digit_at(data, end + width, hi)
+    zeros = kind == SPACE and data[p] == byte.ZERO and data[q] == byte.ZERO
+    if separators & (separators - 1) or (is_uniform and kind & separators and not zeros):
+        return False
+    return repeats(data, p, end, hi)
 
 
 @inner_uncached
@@ -332,12 +373,17 @@ def phone_end(data: np.ndarray, p: int, lo: int, hi: int, after_phone: bool) -> 
     if verdict == _NO:
         return 0
     end = _extension_end(data, number.end, hi)
+    if end > number.end and _is_joined_after(data, p, end, hi):
+        end = number.end
     if end > number.end and number.groups > 1 and number.digits >= 10:
         verdict = _YES
-    if _is_joined_after(data, end, hi):
+    if _is_joined_after(data, p, end, hi):
         return 0
     if not number.plus and p > lo:
         c = data[p - 1]
+        is_clear = verdict == _YES and number.groups > 2 and not number.separators & (number.separators - 1)
+        if not is_clear and _ends_time_or_thousands(data, p, number, lo):
+            return 0
         if c == byte.SPACE and digit_before(data, p - 1, lo):
             if number.brackets:
                 verdict = _WITH_CONTEXT  # an issue and its pages: "93 (15) 7436-7439"
@@ -349,8 +395,9 @@ def phone_end(data: np.ndarray, p: int, lo: int, hi: int, after_phone: bool) -> 
             verdict = _WITH_CONTEXT
     if number.separators == DOT and number.widths != 334 and names_a_version(data, p, lo):
         return 0
+    in_list = after_phone and not (p > lo and data[p - 1] == byte.SPACE and after_value(data, p, lo))
     if verdict == _WITH_CONTEXT and not (
-        after_phone or word_near_before(data, p, lo, PHONE_WORDS, _REACH) or label_after(data, end, hi)
+        in_list or word_near_before(data, p, lo, PHONE_WORDS, _REACH) or label_after(data, end, hi)
     ):
         return 0
     return end

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.stages.compiled import inlined, kernel
+from pipeline.stages.compiled import inlined, inner_uncached, kernel
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.cards import card_end
-from pipeline.stages.pii.characters import digit_run, is_alnum, is_digit
+from pipeline.stages.pii.characters import digit_run, escape_end, is_alnum, is_digit, word_before
 from pipeline.stages.pii.credentials import TRIGGERS, secret_at, url_credentials_at
-from pipeline.stages.pii.emails import email_at
+from pipeline.stages.pii.emails import email_after, email_at
 from pipeline.stages.pii.ibans import iban_at
 from pipeline.stages.pii.ip_addresses import ipv4_end, ipv6_at
 from pipeline.stages.pii.kinds import (
+    ANY_IP,
     CREDIT_CARD,
     DOCUMENT,
     EMAIL,
@@ -32,8 +33,10 @@ from pipeline.stages.pii.phones import phone_end
 from pipeline.stages.pii.ssns import ssn_end
 
 _SKIP, _ON_DIGIT, _ON_AT, _ON_COLON, _ON_OPENING, _ON_SECRET = range(6)
-_PHONE_LIST_GAP = 8  # most bytes between two numbers of a list
-_SHORTEST = 6  # bytes of the shortest match: a@b.co
+_LIST_GAP = 8  # most bytes between two numbers of a list
+_WORD_REACH = 384  # bytes; no matcher reads farther past its trigger without a space
+_NUMBER_REACH = 80
+_IN_NUMBER = byte.byte_set(b"0123456789 +-./()\xc2\xa0\xe2\x80\xaf\x90\x91\x92\x93")
 
 
 def _actions() -> np.ndarray:
@@ -54,16 +57,19 @@ _ACTIONS = _actions()
 
 @inlined
 def _number(
-    data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool
+    data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.ndarray, after: int
 ) -> tuple[int, int, int]:
-    """(start, end, pattern) of the value that the `digits` digits at `p` belong to; end is 0 if none."""
-    if p > lo and is_alnum(data[p - 1]):
+    """(start, end, pattern) of the value that the `digits` digits at `p` belong to; end is 0 if none.
+
+    `after`: the pattern of the value just before, or -1.
+    """
+    if word_before(data, p, lo):
         if wanted[IBAN] and digits >= 2:
             start, end = iban_at(data, p, lo, hi)
             return start, end, IBAN
         return 0, 0, 0
     if wanted[IPV4] and digits <= 3 and p + digits < hi and data[p + digits] == byte.DOT:
-        end = ipv4_end(data, p, lo, hi)
+        end = ipv4_end(data, p, lo, hi, wanted[ANY_IP])
         if end > 0:
             return p, end, IPV4
     if wanted[CREDIT_CARD] and (digits == 4 or 12 <= digits <= 19):
@@ -71,78 +77,97 @@ def _number(
         if end > 0:
             return p, end, CREDIT_CARD
     if wanted[SSN] and (digits == 3 or digits == 9):
-        end = ssn_end(data, p, digits, lo, hi)
+        end = ssn_end(data, p, digits, lo, hi, after == SSN)
         if end > 0:
             return p, end, SSN
     if wanted[PHONE] and digits <= 17:
-        return p, phone_end(data, p, lo, hi, after_phone), PHONE
+        return p, phone_end(data, p, lo, hi, after == PHONE), PHONE
     return 0, 0, 0
 
 
 @inlined
-def _match(
-    data: np.ndarray, i: int, lo: int, hi: int, wanted: np.ndarray, after_phone: bool
-) -> tuple[int, int, int]:
-    """(start, end, pattern) of the value that the non-digit trigger at `i` belongs to; end is 0 if none."""
-    action = _ACTIONS[data[i]]
+def _value(text: np.ndarray, i: int, hi: int, wanted: np.ndarray, after: int) -> tuple[int, int, int, int]:
+    """(start, end, pattern, step) of the value that the trigger at `i` belongs to. If there is none, `end` is
+    0 and the search goes on after `step` bytes.
+    """
+    action = _ACTIONS[text[i]]
+    if action == _ON_DIGIT:
+        digits = digit_run(text, i, hi)
+        escaped = escape_end(text, i, 0, hi) if i > 0 and is_alnum(text[i - 1]) else 0
+        if escaped > 0:
+            return 0, 0, 0, escaped - i
+        start, end, pattern = _number(text, i, digits, 0, hi, wanted, after)
+        if end > 0 and wanted[EMAIL]:
+            first, last = email_after(text, end, 0, hi)
+            if last > 0 and first <= start:  # the number is part of an address
+                start, end, pattern = first, last, EMAIL
+        return start, end, pattern, digits
+    start, end, pattern = 0, 0, SECRET
     if action == _ON_SECRET:
         if wanted[SECRET]:
-            start, end = secret_at(data, i, lo, hi)
-            return start, end, SECRET
+            start, end = secret_at(text, i, 0, hi)
     elif action == _ON_AT:
         if wanted[EMAIL]:
-            start, end = email_at(data, i, lo, hi)
-            return start, end, EMAIL
+            pattern = EMAIL
+            start, end = email_at(text, i, 0, hi)
     elif action == _ON_COLON:
         if wanted[SECRET]:
-            start, end = url_credentials_at(data, i, lo, hi)
-            if end > 0:
-                return start, end, SECRET
-        if wanted[IPV6]:
-            start, end = ipv6_at(data, i, lo, hi)
-            return start, end, IPV6
-    elif wanted[PHONE] and i + 7 < hi and (is_digit(data[i + 1]) or data[i + 1] == byte.PLUS):
-        return i, phone_end(data, i, lo, hi, after_phone), PHONE
-    return 0, 0, 0
+            start, end = url_credentials_at(text, i, 0, hi)
+        if end == 0 and wanted[IPV6]:
+            pattern = IPV6
+            start, end = ipv6_at(text, i, 0, hi, wanted[ANY_IP])
+    elif wanted[PHONE] and i + 7 < hi and (is_digit(text[i + 1]) or text[i + 1] == byte.PLUS):
+        start, pattern = i, PHONE
+        end = phone_end(text, i, 0, hi, after == PHONE)
+    return start, end, pattern, 1
 
 
 @inlined
-def _scan_region(
-    data: np.ndarray, region: np.ndarray, lo: int, hi: int, wanted: np.ndarray, spans: np.ndarray, count: int
-) -> int:
-    """Writes the spans whose trigger is in `region` (document, start, end) to `spans` from row `count`.
+def _pattern_before(spans: np.ndarray, first: int, count: int, i: int) -> int:
+    """The pattern of the value of a list that ends just before `i`, or -1."""
+    k = count - 1
+    while k >= first and spans[k, START] >= i:
+        k -= 1
+    return spans[k, PATTERN] if k >= first and i - spans[k, END] <= _LIST_GAP else -1
 
-    Returns the row after the last.
+
+@inner_uncached
+def _add(
+    spans: np.ndarray, first: int, count: int, document: int, pattern: int, start: int, end: int
+) -> np.ndarray:
+    """Writes a span among those from `first` to `count`, in the order of the text; returns all, with room for
+    one more.
     """
-    document, i, stop = region
-    while i < stop:
-        action = _ACTIONS[data[i]]
-        if action == _SKIP:
-            i += 1
-            continue
-        follows = count > 0 and spans[count - 1, DOCUMENT] == document
-        previous, gap = spans[count - 1, PATTERN], i - spans[count - 1, END]
-        after_phone = follows and previous == PHONE and gap <= _PHONE_LIST_GAP
-        step = 1
-        if action == _ON_DIGIT:
-            step = digit_run(data, i, hi)
-            start, end, pattern = _number(data, i, step, lo, hi, wanted, after_phone)
-        else:
-            start, end, pattern = _match(data, i, lo, hi, wanted, after_phone)
-        if end == 0:
-            i += step
-            continue
-        if pattern == EMAIL and follows and previous == SECRET and gap == 0:
-            i += 1  # the host after "user:password@"
-            continue
-        while count > 0 and spans[count - 1, DOCUMENT] == document and spans[count - 1, END] > start:
-            count -= 1
-            start = min(start, spans[count, START])
-        spans[count, DOCUMENT], spans[count, PATTERN] = document, pattern
-        spans[count, START], spans[count, END] = start, end
-        count += 1
-        i = end
-    return count
+    k = count
+    while k > first and spans[k - 1, START] > start:
+        spans[k] = spans[k - 1]
+        k -= 1
+    spans[k, DOCUMENT], spans[k, PATTERN], spans[k, START], spans[k, END] = document, pattern, start, end
+    if count + 1 < len(spans):
+        return spans
+    grown = np.empty((2 * len(spans), 4), np.int64)
+    grown[: count + 1] = spans
+    return grown
+
+
+@inner_uncached
+def _joined_from(text: np.ndarray, start: int) -> int:
+    """Where the text begins that a matcher may read together with the value at `start`."""
+    i = start
+    floor = max(0, start - _WORD_REACH)
+    while i > floor and text[i - 1] > byte.SPACE and text[i - 1] != byte.CLOSING_SQUARE:
+        i -= 1
+    floor = max(0, i - _NUMBER_REACH)
+    while i > floor and _IN_NUMBER[text[i - 1]]:
+        i -= 1
+    return i
+
+
+@inner_uncached
+def _mask(text: np.ndarray, start: int, end: int) -> None:
+    """Overwrites `start:end` with what looks to all matchers like a placeholder."""
+    text[start:end] = byte.CLOSING_SQUARE
+    text[start] = byte.OPENING_SQUARE
 
 
 def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
@@ -151,25 +176,43 @@ def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.
     """
 
     @kernel
-    def find(data: np.ndarray, offsets: np.ndarray, regions: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Rows of (document, pattern, start, end) for triggers in `regions` (document, start, end).
+    def find(data: np.ndarray, offsets: np.ndarray, masked: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `data`.
 
-        Ordered and disjoint, in bytes of `data`.
+        Overwrites each value in a copy with brackets, so that its neighbours see what they will see in the
+        result. What stands directly before the value is then read again: the value may have seemed to
+        continue it. `masked`, (start, end) in order, is overwritten beforehand.
         """
         len(sources)
         spans = np.empty((1024, 4), np.int64)
-        count = 0
-        for region in regions:
-            most = count + (region[2] - region[1]) // _SHORTEST + 1
-            if most > len(spans):
-                grown = np.empty((2 * most, 4), np.int64)
-                for k in range(count):
-                    for column in range(4):
-                        grown[k, column] = spans[k, column]
-                spans = grown
-            count = _scan_region(
-                data, region, offsets[region[0]], offsets[region[0] + 1], wanted, spans, count
-            )
+        text = np.empty(np.max(np.diff(offsets)) if len(offsets) > 1 else 0, np.uint8)
+        count = known = 0
+        for document in range(len(offsets) - 1):
+            base, end = offsets[document], offsets[document + 1]
+            size = end - base
+            copied = data[base:end]
+            for j in range(size):  # many times as fast as assigning a slice
+                text[j] = copied[j]
+            while known < len(masked) and masked[known, 0] < end:
+                _mask(text, masked[known, 0] - base, masked[known, 1] - base)
+                known += 1
+            first = count
+            i = 0
+            while True:
+                while i < size and _ACTIONS[text[i]] == _SKIP:
+                    i += 1
+                if i == size:
+                    break
+                after = _pattern_before(spans, first, count, base + i)
+                start, end, pattern, step = _value(text, i, size, wanted, after)
+                if end == 0:
+                    i += step
+                    continue
+                spans = _add(spans, first, count, document, pattern, base + start, base + end)
+                count += 1
+                _mask(text, start, end)
+                before = _joined_from(text, start)
+                i = before if before < start else end
         return spans[:count].copy()
 
     return find

@@ -1,5 +1,7 @@
 """Documents in; scrubbed documents and the replaced spans out."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,6 +9,7 @@ import pyarrow.compute as pc
 from pipeline.stages.pii import rebuild
 from pipeline.stages.pii.kinds import (
     DOCUMENT,
+    EMAIL,
     END,
     EXAMPLES,
     KIND_OF_PATTERN,
@@ -16,11 +19,9 @@ from pipeline.stages.pii.kinds import (
     START,
     PiiParams,
 )
+from pipeline.stages.pii.own_patterns import own_spans
 from pipeline.stages.pii.scan import find_spans
 from pipeline.stages.text import utf8_arrays, utf8_column
-
-_MAX_ROUNDS = 8
-_REACH = 512  # bytes; no matcher reads farther from its trigger
 
 
 def scrub(documents: pa.RecordBatch, params: PiiParams) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -28,8 +29,8 @@ def scrub(documents: pa.RecordBatch, params: PiiParams) -> tuple[pa.RecordBatch,
 
     A span has its kind, `start` and `end` in characters of the original text, and never the value. Other
     columns are unchanged. Scrubbing the result again changes nothing. Time is linear in any text: a matcher
-    reads a bounded number of bytes around its trigger, and replaced text is searched again at most 8 times.
-    Raises ValueError if `id` or `text` is missing or of another type.
+    reads a bounded number of bytes around its trigger, and so does the second look at what stands before a
+    value. Raises ValueError if `id` or `text` is missing or of another type.
     """
     for name in ("id", "text"):
         if name not in documents.schema.names:
@@ -37,25 +38,14 @@ def scrub(documents: pa.RecordBatch, params: PiiParams) -> tuple[pa.RecordBatch,
     field = documents.schema.field("text")
     if field.type not in (pa.large_string(), pa.string()):
         raise ValueError(f"column 'text' is {field.type}; cast it to large_string")
-    data, offsets = utf8_arrays(documents.column("text"))
-    data, offsets = data.view(), offsets.view()
-    # one compiled version, whether or not the buffers are writable
-    data.flags.writeable = offsets.flags.writeable = False
-    wanted = np.array([kind in params.kinds for kind in KIND_OF_PATTERN])
-    regions = np.stack([np.arange(documents.num_rows), offsets[:-1], offsets[1:]], axis=1)
-    spans = find_spans(data, offsets, regions, wanted)
+    text, spans = scrub_column(documents.column("text"), params)
     if len(spans) == 0:
         return documents, pa.RecordBatch.from_pylist([], SPANS_SCHEMA)
-    placeholders = PLACEHOLDERS if params.replacement == "placeholder" else EXAMPLES
-    spans, text = _replace_all(data, offsets, spans, wanted, placeholders)
-    text = text.cast(field.type)
-    if documents.column("text").null_count:
-        text = pc.if_else(documents.column("text").is_valid(), text, pa.scalar(None, field.type))
-    characters = rebuild.in_characters(data, offsets, spans)
+    characters = rebuild.in_characters(*_arrays(documents.column("text")), spans)
     table = pa.record_batch(
         [
             documents.column("id").take(pa.array(spans[:, DOCUMENT])).cast(pa.string()),
-            pa.array(KIND_OF_PATTERN, pa.string()).take(pa.array(spans[:, PATTERN])),
+            kinds_of(spans, params),
             pa.array(characters[:, 0]),
             pa.array(characters[:, 1]),
         ],
@@ -64,50 +54,79 @@ def scrub(documents: pa.RecordBatch, params: PiiParams) -> tuple[pa.RecordBatch,
     return documents.set_column(documents.schema.get_field_index("text"), field, text), table
 
 
-def _replace_all(
-    data: np.ndarray,
-    offsets: np.ndarray,
-    spans: np.ndarray,
-    wanted: np.ndarray,
-    placeholders: tuple[bytes, ...],
-) -> tuple[np.ndarray, pa.Array]:
-    """All spans and the scrubbed text: replaces, then searches around the replacements until nothing is
-    found.
-
-    Replacing one value can expose another that touched it. In nearly all text the second search finds none.
+def scrub_column(column: pa.Array, params: PiiParams) -> tuple[pa.Array, np.ndarray]:
+    """The strings with each value replaced, of the same type, and the spans: rows of (row, pattern, first
+    byte, byte after the last), bytes counted from the first string.
     """
+    data, offsets = _arrays(column)
+    spans = _find(column, data, offsets, params)
+    if len(spans) == 0:
+        return column, spans
+    placeholders = replacements(params)
     joined = np.frombuffer(b"".join(placeholders), dtype=np.uint8)
     starts = np.cumsum([0, *map(len, placeholders)])
-    out, out_offsets = rebuild.replace(data, offsets, spans, joined, starts)
-    is_new = np.ones(len(spans), np.bool_)
-    for _ in range(_MAX_ROUNDS):
-        out.flags.writeable = out_offsets.flags.writeable = False
-        regions = _around(spans, is_new, offsets, out_offsets, np.diff(starts))
-        found = find_spans(out, out_offsets, regions, wanted)
-        if len(found) == 0:
-            break
-        merged = rebuild.merge(offsets, spans, out_offsets, found, starts)
-        if np.array_equal(merged, spans):
-            break
-        is_new = ~np.isin(_records(merged), _records(spans))
-        spans = merged
-        out, out_offsets = rebuild.replace(data, offsets, spans, joined, starts)
-    return spans, utf8_column(out, out_offsets)
+    scrubbed = utf8_column(*rebuild.replace(data, offsets, spans, joined, starts)).cast(column.type)
+    if column.null_count:
+        scrubbed = pc.if_else(column.is_valid(), scrubbed, pa.scalar(None, column.type))
+    return scrubbed, spans
 
 
-def _around(
-    spans: np.ndarray, is_new: np.ndarray, offsets: np.ndarray, out_offsets: np.ndarray, widths: np.ndarray
-) -> np.ndarray:
-    """Disjoint (document, start, end) of the scrubbed text within reach of the replacements of new spans."""
-    document, width = spans[:, DOCUMENT], widths[spans[:, PATTERN]]
-    growth = width - (spans[:, END] - spans[:, START])
-    start = spans[:, START] - offsets[0] + np.cumsum(growth) - growth
-    first = np.maximum(start - _REACH, out_offsets[document])[is_new]
-    last = np.minimum(start + width + _REACH, out_offsets[document + 1])[is_new]
-    first[1:] = np.maximum(first[1:], last[:-1])
-    return np.stack([document[is_new], first, last], axis=1)
+def replacements(params: PiiParams) -> tuple[bytes, ...]:
+    """What is written for each pattern."""
+    usual = PLACEHOLDERS if params.replacement == "placeholder" else EXAMPLES
+    return usual + tuple(pattern.replacement for pattern in params.patterns)
 
 
-def _records(spans: np.ndarray) -> np.ndarray:
-    """Each row as one value, for comparisons."""
-    return spans.view([(name, np.int64) for name in ("document", "pattern", "start", "end")]).ravel()
+def kinds_of(spans: np.ndarray, params: PiiParams) -> pa.Array:
+    """The kind of each span."""
+    names = [*KIND_OF_PATTERN, *(pattern.name for pattern in params.patterns)]
+    return pa.array(names, pa.string()).take(pa.array(spans[:, PATTERN]))
+
+
+def _arrays(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes of the strings and their offsets from 0."""
+    data, offsets = utf8_arrays(column)
+    data = data[offsets[0] : offsets[-1]]
+    data.flags.writeable = False  # one compiled version, whether or not the buffer is writable
+    return data, offsets - offsets[0]
+
+
+def _find(column: pa.Array, data: np.ndarray, offsets: np.ndarray, params: PiiParams) -> np.ndarray:
+    """All spans but those of allowed values, ordered."""
+    masked = np.empty((0, 2), np.int64)
+    if params.replacement == "format":  # an example is nobody's, and what stands beside it is no part of it
+        found = re.finditer(b"|".join(map(re.escape, EXAMPLES)), data.tobytes())
+        masked = np.array([match.span() for match in found], np.int64).reshape(-1, 2)
+    own = np.empty((0, 4), np.int64)
+    if params.patterns:
+        rows = own_spans(column, params.patterns, replacements(params))
+        own = np.array(
+            [
+                (row, len(KIND_OF_PATTERN) + number, offsets[row] + start, offsets[row] + end)
+                for row, number, start, end in rows
+            ],
+            np.int64,
+        ).reshape(-1, 4)
+        masked = np.concatenate([masked, own[:, START:]])
+        masked = masked[np.argsort(masked[:, 0])]
+    wanted = np.array([*(kind in params.kinds for kind in KIND_OF_PATTERN), params.ip == "all"])
+    spans = find_spans(data, offsets, masked, wanted)
+    if len(own):
+        spans = np.concatenate([spans, own])
+        spans = spans[np.argsort(spans[:, START], kind="stable")]
+    return _not_allowed(data, spans, params) if params.allow else spans
+
+
+def _not_allowed(data: np.ndarray, spans: np.ndarray, params: PiiParams) -> np.ndarray:
+    allowed = {value.casefold() for value in params.allow}
+    return spans[[not _is_allowed(data, span, allowed) for span in spans]]
+
+
+def _is_allowed(data: np.ndarray, span: np.ndarray, allowed: set[str]) -> bool:
+    value = bytes(data[span[START] : span[END]]).decode().casefold()
+    if value in allowed:
+        return True
+    if span[PATTERN] != EMAIL:
+        return False
+    labels = value.rpartition("@")[2].split(".")
+    return any(".".join(labels[first:]) in allowed for first in range(len(labels)))

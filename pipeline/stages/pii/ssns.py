@@ -1,15 +1,16 @@
 """US social security numbers.
 
 Precision choices: 3-2-4 with hyphens needs nothing else. With spaces or dots, or unbroken, it needs a word
-such as "ssn" before it.
+such as "ssn", or another number, before it.
 """
 
 import numpy as np
 
 from pipeline.stages.compiled import inner_uncached
 from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import DASH, digit_run, separator, stands_alone
+from pipeline.stages.pii.characters import DASH, digit_run, separator
 from pipeline.stages.pii.context import SSN_WORDS, word_near_before
+from pipeline.stages.pii.neighbours import stands_alone
 
 _REACH = 40  # bytes
 
@@ -23,8 +24,9 @@ def _number(data: np.ndarray, start: int, end: int) -> int:
 
 
 @inner_uncached
-def ssn_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
-    """Where the number at `p`, whose first run has `digits` digits, ends, or 0.
+def ssn_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int, after_ssn: bool) -> int:
+    """Where the number at `p`, whose first run has `digits` digits, ends, or 0. `after_ssn`: another one ends
+    just before.
 
     Rules: SSA POMS RM 10201.035, and the two numbers that were published by mistake.
     """
@@ -46,4 +48,4 @@ def ssn_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
         return 0
     if not stands_alone(data, p, end, lo, hi):
         return 0
-    return end if kind == DASH or word_near_before(data, p, lo, SSN_WORDS, _REACH) else 0
+    return end if kind == DASH or after_ssn or word_near_before(data, p, lo, SSN_WORDS, _REACH) else 0
