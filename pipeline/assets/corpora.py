@@ -87,8 +87,8 @@ def _scrubbed(corpus: Corpus, read_from: str) -> dg.AssetsDefinition:
         kinds={"numba", "parquet"},
         code_version=pii.VERSION,
         check_specs=check_results.specs(keys.scrubbed(corpus.name)),
-        description="The documents with personal data replaced by typed placeholders. The table `spans` "
-        "records the place of each replacement, never the value.",
+        description="The documents with personal data replaced by typed placeholders, in text, URL and "
+        "metadata. The table `spans` records the place of each replacement in the text, never the value.",
     )
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
@@ -99,6 +99,8 @@ def _scrubbed(corpus: Corpus, read_from: str) -> dg.AssetsDefinition:
         facts = {
             "spans": counts["spans"],
             "documents with PII": counts["documents_with_pii"],
+            "replaced in URLs": counts["spans_in_url"],
+            "replaced in metadata": counts["spans_in_metadata"],
             "PII by kind": breakdown(counts, "spans", "kind"),
             **chart(version, "spans", "Personal data by kind"),
         }

@@ -38,4 +38,6 @@ def run(options: argparse.Namespace) -> None:
         outcome = tables.scrub(options.paths, options.out, params, engine, progress)
     counts = outcome.counts
     rows = [("documents", counts["documents"]), ("with PII", counts["documents_with_pii"])]
-    report([*rows, *breakdown("PII", counts, "spans")], outcome)
+    beside = {"in URLs": counts["spans_in_url"], "in metadata": counts["spans_in_metadata"]}
+    found = [(name, count) for name, count in beside.items() if count]
+    report([*rows, *breakdown("PII", counts, "spans"), *found], outcome)

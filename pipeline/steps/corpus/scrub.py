@@ -1,4 +1,4 @@
-"""raw or transformed -> scrubbed: personal data replaced in the text, and a table of where it was."""
+"""raw or transformed -> scrubbed: personal data replaced, and a table of where it was in the text."""
 
 from functools import partial
 
@@ -25,21 +25,23 @@ def scrub(
 
 
 def scrubbing(params: pii.PiiParams) -> BatchStep:
-    """Documents in; scrubbed `documents` and `spans` out."""
+    """Documents in; scrubbed `documents`, URL and metadata too, and the `spans` of their text out."""
     return BatchStep(
         partial(_scrub, params=params),
         {"documents": DOCUMENT_SCHEMA, "spans": pii.SPANS_SCHEMA},
-        ("documents", "text_bytes", "documents_with_pii", "spans"),
+        ("documents", "text_bytes", "documents_with_pii", "spans", "spans_in_url", "spans_in_metadata"),
     )
 
 
 def _scrub(batch: pa.RecordBatch, params: pii.PiiParams) -> BatchResult:
     documents, spans = pii.scrub(batch, params)
+    documents, elsewhere = pii.scrub_fields(documents, params)
     ids = spans.column("id")
     counts = {
         "documents": documents.num_rows,
         "text_bytes": text_bytes(documents),
         "documents_with_pii": len(ids.unique()),
         "spans": len(ids),
+        **{f"spans_in_{column}": count for column, count in elsewhere.items()},
     }
     return {"documents": documents, "spans": spans}, counts | tally(spans.column("kind"), "spans")

@@ -79,6 +79,17 @@ def test_scrub_keeps_ids_replaces_values_and_says_where_they_were(tmp_path: Path
     ]
 
 
+def test_scrub_replaces_values_in_url_and_metadata_and_counts_them(tmp_path: Path) -> None:
+    about = {"author": "jo@doe.org", "phone": 2125550187, "votes": 7}
+    row = {"id": "a", "text": "Nothing.", "url": "https://x.org/?by=jo%40doe.org", **about}
+    jsonl(tmp_path / "a.jsonl", row)
+    counts = succeeds("scrub", tmp_path / "a.jsonl", "-o", tmp_path / "out")
+    (document,) = rows(tmp_path / "out" / "documents.parquet")
+    assert document["url"] == "https://x.org/?by=[EMAIL]"
+    assert json.loads(document["metadata"]) == {"author": "[EMAIL]", "phone": "[PHONE]", "votes": 7}
+    assert (counts["PII"], counts["in URLs"], counts["in metadata"]) == (0, 1, 2)
+
+
 def test_scrub_replaces_the_kinds_asked_for_in_the_form_asked_for(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "a.jsonl", {"id": "1", "text": "jane.doe@example.org at 8.8.8.8"})
     succeeds("scrub", source, "-o", tmp_path / "out", "--kinds", "ip", "--replacement", "format")
