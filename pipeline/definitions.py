@@ -78,13 +78,13 @@ defs = dg.Definitions(
     assets=[*sources, *map(with_code_reference, made), checkpoint_spec(recipe), checkpoint_evaluation_spec()],
     jobs=jobs,
     sensors=[
-        corpora_changed_sensor("retokenize", [asset.key for asset in to_shards], beside="evaluate"),
+        corpora_changed_sensor("retokenize", [asset.key for asset in to_shards]),
         new_checkpoint_sensor("evaluate", training_job="pretrain"),
         failure_sensor(),
         training_sensor(),
         disk_sensor(),
     ],
-    schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards], beside="evaluate")],
+    schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards])],
     resources={"workshop": PipelineResources()},
     loggers={"console": console},
     # Each stage uses every core itself, so a process for each step would only add its start-up time.

@@ -43,6 +43,8 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         mixture = _mixture(workshop)
         version = plan.finished(workshop.store, run)
         if version is None:
+            run.write_config()
+            workshop.release_data()
             trainer_process = TrainerProcess(
                 context, run, Launcher(workshop.recipe.launch, run.config.training.threads)
             )

@@ -20,7 +20,7 @@ def source_asset(corpus: Corpus) -> dg.SourceAsset:
     )
     @user_errors_as_failures
     def _source(workshop: PipelineResources) -> dg.DataVersion:
-        state = source_state.observe(workshop.store, workshop.recipe.corpus(corpus.name))
+        state = source_state.observe(workshop.store, workshop.recipe, workshop.recipe.corpus(corpus.name))
         return dg.DataVersion(state.version)
 
     return _source

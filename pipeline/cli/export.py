@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     from pipeline.steps.export.documents import export_documents
     from pipeline.steps.export.gguf import export_gguf
     from pipeline.steps.export.tokens import export_tokens
-    from pipeline.store.versions import default_store
+    from pipeline.steps.recipe_versions import store_of
 
     if options.format in MOVED:
         raise UnknownFormatError(
@@ -60,7 +60,8 @@ def run(options: argparse.Namespace) -> None:
         )
     if options.format not in READERS:
         raise UnknownFormatError(f"--format: unknown {options.format!r}; choose from {', '.join(READERS)}")
-    recipe, store = load_recipe(recipe_path()), default_store()
+    recipe = load_recipe(recipe_path())
+    store = store_of(recipe)
     wanted = options.corpus or recipe.corpus_names
     for corpus in wanted:
         if corpus not in recipe.corpus_names:

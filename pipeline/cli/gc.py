@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
         print(f"{_megabytes(removed)}  freed")
         for version in unused:
             if version not in removed:
-                print(f"not removed, because it is in use again: {version.path.relative_to(store.root)}")
+                print(f"not removed, because a run has used it since: {version.path.relative_to(store.root)}")
 
 
 def _runs(store: "Store", keep: int | None, delete: bool) -> None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.cli.printable import printable
-from pipeline.store import consistency, keys
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.parquet import batches
 from pipeline.store.versions import Part, Store, Version
@@ -23,7 +23,7 @@ NOT_SIGNALS = ("id", "failed", "keep", "reason")  # the other columns in the tab
 
 
 class InspectError(PipelineError):
-    """The rule or the corpus does not exist, or the versions in the store do not belong together."""
+    """The rule or the corpus does not exist."""
 
 
 HELP = "Count the documents that quality rejected by rule, or show those that a rule or dedup removed."
@@ -48,13 +48,13 @@ def run(options: argparse.Namespace) -> None:
     from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.stages.quality import QualityRule
     from pipeline.steps.corpus.filters import failed_rule
-    from pipeline.store.versions import default_store
+    from pipeline.steps.recipe_versions import store_of
 
     recipe = load_recipe(recipe_path())
     known, own = recipe.corpus_names, [entry.name for entry in recipe.quality.filters]
     if options.corpus not in (None, *known):
         raise InspectError(f"--corpus: unknown corpus {options.corpus!r}; choose from {', '.join(known)}")
-    store, corpora = default_store(), [options.corpus] if options.corpus else known
+    store, corpora = store_of(recipe), [options.corpus] if options.corpus else known
     if options.rule is None:
         _print_reasons(store, corpora)
         return
@@ -99,11 +99,6 @@ def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
         if evidence is None:
             continue
         measured = store.current(keys.of_corpus(corpus, evidence.stage))
-        for version, source in ((verdicts, measured), (measured, scrubbed)):
-            if version.manifest["inputs"].get(source.key) != source.data_version:
-                raise InspectError(
-                    f"{verdicts.key} was made from an earlier {source.key}: materialize {verdicts.key} first"
-                )
         for part in verdicts.parts:
             rows = _where(verdicts, part, "verdicts", "rule", rule)
             if rows.num_rows:
@@ -171,7 +166,6 @@ def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
     """The documents that quote an evaluation set: id, set, quoted words, and the beginning of the text."""
     for corpus in corpora:
         hits, scrubbed = store.current(keys.contamination(corpus)), store.current(keys.scrubbed(corpus))
-        consistency.check({version.key: version for version in (hits, scrubbed)})
         for part in hits.parts:
             found = pq.read_table(hits.file(part, "contamination"))
             texts = _texts(scrubbed, _same(scrubbed, part), found.column("id"))

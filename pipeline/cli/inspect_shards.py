@@ -85,21 +85,23 @@ def _shard_sets(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet
     precedence over a path of the same name.
     """
     from pipeline.recipe.recipe import load_recipe, recipe_path
-    from pipeline.steps.tokens.shard_sets import in_place, stored, vocabulary_beside, vocabulary_of
-    from pipeline.store.versions import KEY, default_store
+    from pipeline.steps.recipe_versions import store_of
+    from pipeline.steps.tokens.shard_sets import in_place, stored, vocabulary, vocabulary_beside
 
-    store = default_store()
-    stored_here = what is not None and KEY.fullmatch(what) is not None and store.has(keys.token_shards(what))
-    if what is not None and not stored_here:
-        if not Path(what).exists() and not Path(f"{what}.idx").exists():
+    path = Path(what) if what is not None else None
+    recipe = load_recipe(recipe_path())
+    if path and what not in recipe.corpus_names:
+        if not path.exists() and not Path(f"{path}.idx").exists():
+            known = ", ".join(recipe.corpus_names)
             raise ShardsError(
-                f"{what}: not an existing path, and not a corpus with token shards in {store.root}"
+                f"{path}: not an existing path, and not a corpus of the recipe, which has {known}"
             )
-        return in_place(Path(what), splits), vocabulary_beside(Path(what))
-    corpora = load_recipe(recipe_path()).corpus_names if what is None else [what]
+        return in_place(path, splits), vocabulary_beside(path)
+    store = store_of(recipe)
+    corpora = [what] if what else recipe.corpus_names
     versions = [store.current(keys.token_shards(corpus)) for corpus in corpora]
     sets = [stored(version, split) for version in versions for split in splits]
-    return [shards for shards in sets if shards.prefixes], vocabulary_of(store, versions)
+    return [shards for shards in sets if shards.prefixes], vocabulary(store.current(keys.TOKENIZER).path)
 
 
 def _verify(shards: "ShardSet", known: "Vocabulary | None") -> int:

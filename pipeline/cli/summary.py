@@ -10,7 +10,8 @@ def add_arguments(_: argparse.ArgumentParser) -> None:
 
 
 def run(_: argparse.Namespace) -> None:
+    from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.reports.summary import summary
-    from pipeline.store.versions import default_store
+    from pipeline.steps.recipe_versions import store_of
 
-    print(summary(default_store()))
+    print(summary(store_of(load_recipe(recipe_path()))))

@@ -122,7 +122,7 @@ class Recipe(Params):
         description="How many training runs and checkpoints stay on disk.",
     )
     # private, because the path of a recipe is not part of its content
-    _directory: Path = PrivateAttr(default_factory=Path)
+    _file: Path = PrivateAttr(default_factory=Path)
 
     @field_validator("corpora", mode="before")
     @classmethod
@@ -239,7 +239,17 @@ class Recipe(Params):
 
     def path(self, named: Path) -> Path:
         """A path in the recipe as a path on this machine."""
-        return self._directory / named.expanduser()
+        return self._file.parent / named.expanduser()
+
+    @property
+    def file(self) -> str:
+        """The absolute path of the recipe, or the name of a shipped one."""
+        return self._file.stem if self._file.parent == RECIPES else str(self._file)
+
+    def changes(self, written: "Recipe") -> dict[str, Any]:
+        """The settings that differ from those of `written`, by dotted name."""
+        ours, theirs = (_flat(recipe.model_dump(mode="json")) for recipe in (self, written))
+        return {name: ours.get(name) for name in ours | theirs if ours.get(name) != theirs.get(name)}
 
 
 def recipe_path(named: str | None = None) -> Path:
@@ -277,7 +287,7 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
     except ValidationError as error:
         raise RecipeError(f"{path}: {_explained(error)}") from None
     _check_own_code(recipe, path)
-    return _anchored(recipe, path.parent.absolute())
+    return _anchored(recipe, path.absolute())
 
 
 def _check_own_code(recipe: Recipe, path: Path) -> None:
@@ -299,9 +309,9 @@ def _check_own_code(recipe: Recipe, path: Path) -> None:
             raise RecipeError(f"{path}: {where}: {error}") from None
 
 
-def _anchored(recipe: Recipe, directory: Path) -> Recipe:
+def _anchored(recipe: Recipe, file: Path) -> Recipe:
     """A copy whose relative paths start at the recipe's directory, wherever the command is run."""
-    tokenizer = recipe.tokenizer
+    tokenizer, directory = recipe.tokenizer, file.parent
     changes = {
         "corpora": tuple(
             corpus.model_copy(update={"source": anchored(corpus.source, directory)})
@@ -311,8 +321,16 @@ def _anchored(recipe: Recipe, directory: Path) -> Recipe:
         "decontamination": recipe.decontamination and recipe.decontamination.anchored(directory),
     }
     copy = recipe.model_copy(update=changes)
-    copy._directory = directory
+    copy._file = file
     return copy
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
 
 
 def merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Garbage collection: finds versions that nothing refers to, and removes them on request.
 
-Versions in use stay, and so do those in the lineage of a training run, which its configuration and
-checkpoints hold. Tokenizers (which are frozen), training runs, trained models, evaluations and exports always
-stay.
+The versions that each recipe used last stay, and so do those in the lineage of a training run, which its
+configuration and checkpoints hold. Tokenizers (which are frozen), training runs, trained models, evaluations
+and exports always stay.
 """
 
 import json
@@ -16,13 +16,18 @@ from typing import Any
 
 import yaml
 
-from pipeline.store import keys
+from pipeline.store import keys, last_versions
+from pipeline.store.errors import PipelineError
 from pipeline.store.training_runs import RUNS
-from pipeline.store.versions import Store, reports_on
+from pipeline.store.versions import MANIFEST, OLD_POINTER, Store, reports_on
 
 DATA = (keys.CORPORA, keys.DEDUP, keys.DEDUP_EVIDENCE, keys.EVALUATION_NGRAMS, keys.TOKEN_SHARDS)
 # A killed stage resumes from its partial directory; one that was not touched for a day is abandoned.
 UNFINISHED_AFTER_SECONDS = 24 * 3600.0
+
+
+class GarbageError(PipelineError):
+    """Nothing can be removed now."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +49,23 @@ def find(store: Store) -> list[Garbage]:
 
 
 def remove(store: Store, garbage: list[Garbage]) -> list[Garbage]:
-    """Removes garbage that no process works on and that was not taken into use since. Returns what it
-    removed.
+    """Removes what is still garbage, and returns it. Raises GarbageError while a run prepares data, because
+    that run may use versions that nothing names yet.
     """
-    removed = []
-    for item in garbage:
-        with store.idle(item.path.parent.relative_to(store.root).as_posix()) as idle:
-            if idle and item.path not in _in_use(item.path.parent):
-                # The manifest goes first, so that nobody opens a version that is half removed.
-                (item.path / "manifest.json").unlink(missing_ok=True)
-                shutil.rmtree(item.path)
-                shutil.rmtree(reports_on(item.path), ignore_errors=True)
-                removed.append(item)
+    with store.idle() as idle:
+        if not idle:
+            raise GarbageError(
+                "a run is preparing data in this store, so nothing was removed: repeat this once the run "
+                "trains or has ended"
+            )
+        kept = _referenced(store)
+        removed = [item for item in garbage if item.path not in kept]
+        for item in removed:
+            # The manifest goes first, so that nobody opens a version that is half removed.
+            (item.path / MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(item.path)
+            shutil.rmtree(reports_on(item.path), ignore_errors=True)
     return removed
-
-
-def _in_use(directory: Path) -> set[Path]:
-    """The versions in use below a directory."""
-    return {path.with_name(path.read_text().strip()) for path in directory.rglob("current")}
 
 
 def _versions(store: Store) -> Iterator[Path]:
@@ -69,13 +73,15 @@ def _versions(store: Store) -> Iterator[Path]:
     abandoned_before = time.time() - UNFINISHED_AFTER_SECONDS
     for path in sorted(path for family in DATA for path in (store.root / family).rglob("*")):
         partial = path.name.endswith(".partial") and path.is_dir()
-        if (path / "manifest.json").is_file() or (partial and path.stat().st_mtime < abandoned_before):
+        if (path / MANIFEST).is_file() or (partial and path.stat().st_mtime < abandoned_before):
             yield path
 
 
 def _referenced(store: Store) -> set[Path]:
-    """Versions in use, and those in the lineage of a run, a checkpoint or an export."""
-    referenced = {path for family in DATA for path in _in_use(store.root / family)}
+    """The versions that recipes used last, and those in the lineage of a run, a checkpoint or an export."""
+    referenced = {store.root / key / name for key, name in last_versions.recorded(store.root)}
+    for pointer in (path for family in DATA for path in (store.root / family).rglob(OLD_POINTER)):
+        referenced.add(pointer.with_name(pointer.read_text().strip()))
     for path in (store.root / RUNS).glob("*/config.yaml"):
         config = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
         referenced |= _assets(store, config.get("lineage", {}))

@@ -110,8 +110,15 @@ def is_of_corpus(key: str, corpus: str) -> bool:
     return key.startswith(of_corpus(corpus, ""))
 
 
+def corpus(key: str) -> str:
+    """The corpus of a key of one of the CORPUS_STAGES or of token shards."""
+    return key.split("/")[1]
+
+
 def stage(key: str) -> str:
-    """The stage of a key: one of the CORPUS_STAGES, TOKEN_SHARDS, or the key itself."""
+    """The stage of a key: one of the CORPUS_STAGES, a filter's `filters/<name>`, TOKEN_SHARDS, or the key
+    itself.
+    """
     family, _, rest = key.partition("/")
     return rest.partition("/")[2] if family == CORPORA else family
 

@@ -4,7 +4,9 @@
 <root>/<key>/<fingerprint>/<table>/<part>   the files that the manifest lists
 <root>/<key>/.<fingerprint>.reports/        reports made later, outside of the version, which never changes
 <root>/<key>/.<fingerprint>.partial/        work in progress; its finished parts survive a kill
-<root>/<key>/current                        the fingerprint of the version in use
+<root>/<key>/.<fingerprint>.lock            held by the process that makes the version
+
+A version is found by what made it, never by a pointer, so any number of recipes and runs share a store.
 """
 
 import fcntl
@@ -15,16 +17,17 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from importlib.metadata import version as library_version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import canonical_json, combined, file_sha256, fingerprint
+from pipeline.store.last_versions import LastVersions, RecipeName
 from trainer.system.durable import rename_directory, write_atomically
 
 log = logging.getLogger(__name__)
@@ -32,6 +35,10 @@ log = logging.getLogger(__name__)
 KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 STORE_VARIABLE = "GROUNDWORK_STORE"
 NAME_LENGTH = 16  # hex digits of a fingerprint in a directory's name
+MANIFEST = "manifest.json"
+OLD_POINTER = "current"
+RUNS_LOCK = ".runs.lock"
+SHOWN_DIFFERENCES = 4
 RECORDED_TOOLS = ("groundwork", "numpy", "numba", "pyarrow", "tokenizers", "torch")
 
 
@@ -111,6 +118,11 @@ class Version:
         return [Part.from_json(record) for record in self.manifest["parts"]]
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every file exists with its full size."""
+        return all(part.is_whole(self.path) for part in self.parts)
+
+    @property
     def bytes(self) -> int:
         return sum(file.bytes for part in self.parts for file in part.files.values())
 
@@ -156,16 +168,54 @@ class Work:
         """The fingerprint of a part, by which an unchanged part is recognised in an older version."""
         return fingerprint(self._recipe | {"part_inputs": list(inputs)})
 
+    def differences(self, manifest: Mapping[str, Any]) -> Iterator[str]:
+        """In what a version differs from this work, in words."""
+        if self.code_version != manifest["code_version"]:
+            yield "code"
+        params = json.loads(canonical_json(self.params))
+        if changed := _changed(params, manifest["params"]):
+            yield f"settings ({', '.join(changed[:SHOWN_DIFFERENCES])})"
+        if changed := _changed(self.inputs, manifest["inputs"]):
+            yield f"inputs ({', '.join(changed[:SHOWN_DIFFERENCES])})"
+
     @property
     def _recipe(self) -> dict[str, Any]:
         return {"stage": self.key, "code_version": self.code_version, "params": self.params}
 
 
-class Store:
-    """A directory of versions. Readers see a complete version or none."""
+def _changed(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    return [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
 
-    def __init__(self, root: Path):
+
+class Recipe(Protocol):
+    """Says which version of a key is meant."""
+
+    @property
+    def name(self) -> RecipeName: ...
+
+    def find(self, store: "Store", key: str) -> "Version | Work":
+        """The version of `key` that follows from the recipe, or the work that would make it. Raises
+        StoreError when a version that it is made from is missing.
+        """
+        ...
+
+
+class Store:
+    """A directory of versions. Readers see a complete version or none.
+
+    With a `recipe`, `current` finds its versions. One object serves one run: the run continues with
+    what it made or reused, whatever other runs do to the store.
+    """
+
+    def __init__(self, root: Path, recipe: Recipe | None = None):
         self.root = root
+        self._recipe = recipe
+        self._used: dict[str, Version] = {}
+        self._last = recipe and LastVersions(root, recipe.name)
+
+    def __reduce__(self) -> tuple[type["Store"], tuple[Path]]:
+        """Worker processes write parts, for which they need no recipe."""
+        return Store, (self.root,)
 
     def directory(self, key: str) -> Path:
         if not KEY.fullmatch(key):
@@ -174,58 +224,110 @@ class Store:
             )
         return self.root / key
 
-    def has(self, key: str) -> bool:
-        """Whether `key` has a version in use."""
-        return (self.directory(key) / "current").exists()
-
     def current(self, key: str) -> Version:
-        """The version in use. Raises StoreError when the asset was never made."""
-        if not self.has(key):
-            raise StoreError(f"{key} has not been made yet: materialize it first")
-        return self.open(key, (self.directory(key) / "current").read_text().strip())
+        """The version of `key` that this run made or reused, else the one that follows from the recipe.
+        Raises StoreError when there is none.
+        """
+        if key not in self._used:
+            found = self._recipe.find(self, key) if self._recipe else None
+            if not isinstance(found, Version):
+                raise StoreError(self._missing(key, found))
+            self._used[key] = found
+        return self._used[key]
+
+    def _missing(self, key: str, work: Work | None) -> str:
+        newest = next(self._newest_first(key), None) if work else None
+        if newest is None:
+            return f"{key} has not been made yet: materialize it first"
+        different = " and ".join(work.differences(newest.manifest)) if work else ""
+        return (
+            f"{key} has not been made for this recipe yet: the newest version has other {different}. "
+            f"Materialize it first, or run the job `retokenize`"
+        )
+
+    def last_used(self, key: str) -> Version | None:
+        """The version that the last run of this recipe used, if it is still there."""
+        name = self._last and self._last.get(key)
+        return self._readable(key, name or self._in_old_pointer(key))
 
     def before(self, version: Version) -> Version | None:
-        """The last version of the same key that was made before this one and is still on disk."""
-        manifests = self.directory(version.key).glob("[!.]*/manifest.json")
-        made = {path.parent.name: path.stat().st_mtime_ns for path in manifests}
-        earlier = [name for name, when in made.items() if when < made[version.path.name]]
-        return self.open(version.key, max(earlier, key=made.__getitem__)) if earlier else None
+        """The last version that was made with the same settings before this one and is still on disk."""
+        made = (version.path / MANIFEST).stat().st_mtime_ns
+        for other in self._newest_first(version.key):
+            same = other.manifest["params"] == version.manifest["params"]
+            if same and (other.path / MANIFEST).stat().st_mtime_ns < made:
+                return other
+        return None
 
     def in_use_since(self, key: str) -> int:
-        """When the version in use was taken into use, in nanoseconds since 1970. It may be much older."""
-        return (self.directory(key) / "current").stat().st_mtime_ns
+        """Since when the recipe uses its version of `key`, in nanoseconds since 1970; 0 if it uses none."""
+        return self._last.since(key) if self._last and self._last.get(key) else 0
+
+    def latest(self, key: str, code_version: str, params: Any) -> Version | None:
+        """Of the versions made with these settings, from whatever inputs, the one that this run or this
+        recipe used last, else the newest. Its files may be damaged.
+        """
+        settings = (code_version, json.loads(canonical_json(params)))
+        for version in self.candidates(key):
+            made_with = version.manifest["code_version"], version.manifest["params"]
+            if made_with == settings:
+                return version
+        return None
+
+    def candidates(self, key: str) -> Iterator[Version]:
+        """All versions of `key`: first the ones that this run and this recipe used last, then by age."""
+        yield from filter(None, (self._used.get(key), self.last_used(key)))
+        yield from self._newest_first(key)
 
     def find(self, work: Work) -> Version | None:
         """The version that this work would make, if it exists with every file at its full size."""
-        path = self.directory(work.key) / work.fingerprint[:NAME_LENGTH]
-        if not (path / "manifest.json").exists():
-            return None
-        version = self.open(work.key, path.name, reused=True)
-        return version if all(part.is_whole(path) for part in version.parts) else None
+        version = self._readable(work.key, work.fingerprint[:NAME_LENGTH])
+        return replace(version, reused=True) if version and version.is_whole else None
 
     def reuse(self, work: Work) -> Version | None:
-        """As `find`, and makes the version the one in use."""
+        """As `find`, and this run continues with the version."""
         version = self.find(work)
         if version:
-            self._point(version)
+            self.use(version)
         return version
+
+    def use(self, version: Version) -> None:
+        """This run continues with the version, and the recipe is recorded to use it."""
+        self._used[version.key] = version
+        if self._last:
+            self._last.use(version.key, version.path.name)
+            (self.directory(version.key) / OLD_POINTER).unlink(missing_ok=True)
 
     @contextmanager
     def making(self, work: Work) -> Iterator["Version | Draft"]:
-        """Yields the version if it exists already, else a draft to fill and publish.
-
-        Takes the lock of the key: a second process waits. The lock ends with the process that holds it.
+        """Yields the version if it exists already, else a draft to fill and publish. A second process that
+        makes the same version waits.
         """
-        directory = self.directory(work.key)
-        directory.mkdir(parents=True, exist_ok=True)
-        with (directory / ".lock").open("w") as lock:
-            _wait_for(lock, work.key)
+        with self.locked(work.key, work.fingerprint[:NAME_LENGTH]):
             yield self.reuse(work) or Draft(self, work)
 
     @contextmanager
-    def idle(self, key: str) -> Iterator[bool]:
-        """Yields whether no process is making `key`. If so, none can start before this exits."""
-        with (self.directory(key) / ".lock").open("w") as lock:
+    def locked(self, key: str, name: str) -> Iterator[None]:
+        """Waits for the process that works under this name. The lock ends with the process that holds it."""
+        directory = self.directory(key)
+        directory.mkdir(parents=True, exist_ok=True)
+        with (directory / f".{name}.lock").open("w") as lock:
+            _wait_for(lock, key)
+            yield
+
+    @contextmanager
+    def in_progress(self) -> Iterator[None]:
+        """While this lasts, nothing is removed from the store: a run may use what is not yet recorded."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / RUNS_LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            yield
+
+    @contextmanager
+    def idle(self) -> Iterator[bool]:
+        """Yields whether no run is in progress. If so, none can begin before this exits."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / RUNS_LOCK).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -233,21 +335,31 @@ class Store:
             else:
                 yield True
 
-    def open(self, key: str, name: str, reused: bool = False) -> Version:
+    def open(self, key: str, name: str) -> Version:
         """The version in the directory `name` of `key`. Raises StoreError when it is incomplete."""
         path = self.directory(key) / name
         try:
-            manifest = json.loads((path / "manifest.json").read_text())
+            manifest = json.loads((path / MANIFEST).read_text())
         except (OSError, json.JSONDecodeError) as error:
             raise StoreError(
                 f"{path} is not a complete version ({error}): delete it and materialize {key} again"
             ) from error
-        return Version(key, path, manifest, reused)
+        return Version(key, path, manifest)
 
-    def _point(self, version: Version) -> None:
-        pointer = self.directory(version.key) / "current"
-        if not pointer.exists() or pointer.read_text().strip() != version.path.name:
-            write_atomically(pointer, version.path.name + "\n")
+    def _readable(self, key: str, name: str | None) -> Version | None:
+        if not name or not (self.directory(key) / name / MANIFEST).is_file():
+            return None
+        return self.open(key, name)
+
+    def _newest_first(self, key: str) -> Iterator[Version]:
+        made = self.directory(key).glob(f"[!.]*/{MANIFEST}")
+        for path in sorted(made, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+            yield self.open(key, path.parent.name)
+
+    def _in_old_pointer(self, key: str) -> str | None:
+        """Stores written before 2026-11-22 name one version in use for each key."""
+        pointer = self.directory(key) / OLD_POINTER
+        return pointer.read_text().strip() if pointer.is_file() else None
 
 
 def default_store() -> Store:
@@ -269,7 +381,7 @@ class Draft:
         self.path.mkdir(exist_ok=True)
 
     def finished(self, name: str, part_fingerprint: str) -> Part | None:
-        """The part if an interrupted attempt finished it, or if the version in use holds the same part, which
+        """The part if an interrupted attempt finished it, or if the version before holds the same part, which
         is then hard-linked.
         """
         record = self._record(name)
@@ -298,7 +410,7 @@ class Draft:
         self._record(part.name).unlink(missing_ok=True)
 
     def publish(self, parts: Sequence[Part], counts: dict[str, int] | None = None) -> Version:
-        """Writes the manifest, renames the directory to its final name and makes it the version in use."""
+        """Writes the manifest and renames the directory to its final name. The run continues with it."""
         ordered = sorted(parts, key=lambda part: part.name)
         manifest = {
             "key": self.work.key,
@@ -314,7 +426,7 @@ class Draft:
             "tools": _tool_versions(),
         }
         self._remove_strays(ordered)
-        write_atomically(self.path / "manifest.json", json.dumps(manifest, indent=1))
+        write_atomically(self.path / MANIFEST, json.dumps(manifest, indent=1))
         final = self.path.with_name(self.work.fingerprint[:NAME_LENGTH])
         if final.exists():  # `find` rejected it: a file was deleted or truncated
             shutil.rmtree(final)
@@ -323,14 +435,14 @@ class Draft:
         # Deleted only now, so that a kill just before the rename loses no part.
         shutil.rmtree(final / ".parts", ignore_errors=True)
         version = Version(self.work.key, final, manifest)
-        self.store._point(version)
+        self.store.use(version)
         return version
 
     @cached_property
     def _previous(self) -> dict[str, tuple[Version, Part]]:
-        if not self.store.has(self.work.key):
+        version = self.store.latest(self.work.key, self.work.code_version, self.work.params)
+        if version is None:
             return {}
-        version = self.store.current(self.work.key)
         return {part.fingerprint: (version, part) for part in version.parts if part.is_whole(version.path)}
 
     def _record(self, name: str) -> Path:

@@ -1,5 +1,6 @@
 """The recipe, the store and the engine as one Dagster resource."""
 
+from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
 
@@ -9,9 +10,10 @@ from pydantic import Field
 from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.launchpad import DedupKnobs, ShardKnobs, TrainingKnobs, differences, values
 from pipeline.recipe.recipe import Recipe, RecipeError, load_recipe, merged, recipe_path
+from pipeline.steps.recipe_versions import store_of
 from pipeline.store.engine import LocalEngine
 from pipeline.store.errors import PipelineError
-from pipeline.store.versions import Store, default_store
+from pipeline.store.versions import Store
 
 MAX_RETRIES_TAG = "dagster/max_retries"  # Dagster retries a run that failed outside its steps
 TAG_LENGTH = 200
@@ -60,11 +62,15 @@ class PipelineResources(dg.ConfigurableResource):
 
     @cached_property
     def store(self) -> Store:
-        return default_store()
+        return store_of(self.recipe, self.unchanged_recipe)
 
     @cached_property
     def engine(self) -> LocalEngine:
         return LocalEngine(self.recipe.engine.workers)
+
+    @cached_property
+    def _in_progress(self) -> ExitStack:
+        return ExitStack()
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Raises for invalid settings before anything runs, frees the pools of runs that were killed, and
@@ -83,6 +89,7 @@ class PipelineResources(dg.ConfigurableResource):
         except PipelineError:
             instance.add_run_tags(run.run_id, {MAX_RETRIES_TAG: "0"})
             raise
+        self._in_progress.enter_context(self.store.in_progress())
 
     def _tags(self) -> dict[str, str]:
         """Name, notes and the settings that differ from the recipe."""
@@ -94,8 +101,13 @@ class PipelineResources(dg.ConfigurableResource):
             **{path: text[:TAG_LENGTH] for path, text in differences(changes, usual).items()},
         }
 
+    def release_data(self) -> None:
+        """From now on `gc` may remove what no lineage or recipe names, though the run still trains."""
+        self._in_progress.close()
+
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Ends the worker processes with the run."""
+        """Ends the worker processes with the run, and lets `gc` remove versions again."""
+        self.release_data()
         if "engine" in self.__dict__:  # missing if the recipe is invalid
             self.engine.close()
 

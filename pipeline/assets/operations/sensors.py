@@ -18,11 +18,11 @@ CHANGE_TAG = ".dagster/groundwork_change"
 EARLIER_CHANGE_TAG = "groundwork/change"  # of runs that an earlier version started
 
 
-def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str) -> dg.SensorDefinition:
+def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey]) -> dg.SensorDefinition:
     """Observes the corpora every two minutes. Evaluation sets are observed in each run.
 
-    Waits while a run of any job other than `beside` is in progress, because the new run would change the
-    versions that it uses. A change whose run failed is left to the schedule, or to a person.
+    Waits for a run of the same job, which may be following the change already. A change whose run failed is
+    left to the schedule, or to a person.
     """
 
     @dg.sensor(
@@ -33,7 +33,7 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str
         description="Starts `retokenize` for the corpora whose source has changed since it was read.",
     )
     def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
-        if busy := _busy(context.instance, beside):
+        if busy := _busy(context.instance, job_name):
             return dg.SensorResult(skip_reason=busy)
         corpora = source_state.observe_all(workshop.store, workshop.recipe)
         events = [_observation(corpus) for corpus in corpora if corpus.state is State.OUTDATED]
@@ -50,9 +50,9 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey], beside: str
     return _sensor
 
 
-def nightly_schedule(job_name: str, assets: list[dg.AssetKey], beside: str) -> dg.ScheduleDefinition:
-    """Off until somebody turns it on in the UI. Retries what failed during the day. If a run is in progress,
-    as for the sensor, it skips the night.
+def nightly_schedule(job_name: str, assets: list[dg.AssetKey]) -> dg.ScheduleDefinition:
+    """Off until somebody turns it on in the UI. Retries what failed during the day. Skips the night while a
+    run of the same job is in progress.
     """
 
     @dg.schedule(
@@ -64,7 +64,7 @@ def nightly_schedule(job_name: str, assets: list[dg.AssetKey], beside: str) -> d
     def _schedule(
         context: dg.ScheduleEvaluationContext, workshop: PipelineResources
     ) -> dg.RunRequest | dg.SkipReason:
-        if busy := _busy(context.instance, beside):
+        if busy := _busy(context.instance, job_name):
             return dg.SkipReason(busy)
         corpora = source_state.observe_all(workshop.store, workshop.recipe)
         return _request(corpora, assets) or dg.SkipReason(_nothing_to_do(corpora))
@@ -160,31 +160,27 @@ def disk_sensor() -> dg.SensorDefinition:
     return _sensor
 
 
-def _busy(instance: dg.DagsterInstance, beside: str) -> str:
-    """Why to wait: the oldest run in progress of a job other than `beside`. Empty if there is none."""
-    runs = [run for run in orphaned_runs.under_way(instance) if run.job_name != beside]
-    if not runs:
-        return ""
-    name = f"{runs[-1].job_name} ({runs[-1].run_id[:8]})"
-    return f"waiting until this run, which uses the current data, has ended: {name}"
+def _busy(instance: dg.DagsterInstance, job: str) -> str:
+    """Why to wait: the oldest run of the job in progress. Empty if there is none."""
+    runs = [run for run in orphaned_runs.under_way(instance) if run.job_name == job]
+    return f"waiting until the run {runs[-1].run_id[:8]} of {job} has ended" if runs else ""
 
 
 def _request(corpora: list[Observed], assets: list[dg.AssetKey]) -> dg.RunRequest | None:
-    """A run of all `assets` except the documents of unchanged corpora. None if no corpus is out of date."""
+    """A run of all `assets` except the documents of corpora that need no work before dedup. None if no corpus
+    is out of date.
+    """
     outdated = [corpus for corpus in corpora if corpus.state is State.OUTDATED]
     if not outdated:
         return None
-    unchanged = {
-        asset_key(stage(corpus.corpus))
-        for corpus in corpora
-        if corpus.state in (State.UP_TO_DATE, State.UNKNOWN)
-        for stage in OF_DOCUMENTS
+    ready = {
+        asset_key(stage(corpus.corpus)) for corpus in corpora if corpus.is_judged for stage in OF_DOCUMENTS
     }
     # With the time since when the corpus is in use: a change that is undone and made again is a new change.
     change = combined(f"{corpus.corpus} {corpus.version} {corpus.in_use_since}" for corpus in outdated)
     names = ", ".join(corpus.corpus for corpus in outdated)
     return dg.RunRequest(
-        asset_selection=[key for key in assets if key not in unchanged],
+        asset_selection=[key for key in assets if key not in ready],
         tags={CHANGE_TAG: change[:16], "groundwork/changed": names},
     )
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.plugins.transforms import Transform
-from pipeline.recipe.decontamination import Decontamination
+from pipeline.recipe.decontamination import Decontamination, EvaluationSet
 from pipeline.stages import decontamination, pii
 from pipeline.steps.corpus.ingest import collect
 from pipeline.store import keys
@@ -44,20 +44,9 @@ def index(
     Evaluation texts are scrubbed like the documents, and also rewritten by each of the `chains` of
     transforms: otherwise a quote that contains an address, or that a transform changes, would not be found.
     """
-    # A corpus has no '.' in its name, so that a set may be called like one.
-    versions = [
-        collect(store, engine, f"evaluation.{one.name}", one.source, PART_BYTES) for one in params.sets
-    ]
+    versions = [collect(store, engine, set_name(one), one.source, PART_BYTES) for one in params.sets]
     names = [one.name for one in params.sets]
-    settings: dict[str, Any] = {"ngrams": params.ngrams, "scrub": scrubbing, "sets": names}
-    if chains:
-        settings["transforms"] = [[one.identity for one in chain] for chain in chains]
-    work = Work(
-        keys.EVALUATION_NGRAMS,
-        f"{decontamination.VERSION} {pii.VERSION}",
-        settings,
-        {version.key: version.data_version for version in versions},
-    )
+    work = index_work(store, params, scrubbing, chains)
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
@@ -80,6 +69,25 @@ def index(
         return draft.publish(
             [Part("ngrams", work.fingerprint, files, {"ngrams": len(found.hashes), **counts})]
         )
+
+
+def index_work(
+    store: Store, params: Decontamination, scrubbing: pii.PiiParams, chains: Sequence[Sequence[Transform]]
+) -> Work:
+    names = [one.name for one in params.sets]
+    settings: dict[str, Any] = {"ngrams": params.ngrams, "scrub": scrubbing, "sets": names}
+    if chains:
+        settings["transforms"] = [[one.identity for one in chain] for chain in chains]
+    texts = [store.current(keys.raw(set_name(one))) for one in params.sets]
+    inputs = {version.key: version.data_version for version in texts}
+    return Work(keys.EVALUATION_NGRAMS, f"{decontamination.VERSION} {pii.VERSION}", settings, inputs)
+
+
+def set_name(one: EvaluationSet) -> str:
+    """The name that a set has in the store in place of a corpus. A corpus has no '.' in its name, so that a
+    set may be called like one.
+    """
+    return f"evaluation.{one.name}"
 
 
 def _check_none_is_empty(names: Sequence[str], ngrams: np.ndarray, params: Decontamination) -> None:
@@ -108,18 +116,19 @@ def _texts(
 def find(store: Store, engine: Engine, corpus: str, params: Decontamination) -> Version:
     """Tables `contamination`, the hits, and `verdicts`, which keeps the documents without one."""
     scrubbed, quality, ngrams = map(store.current, (*keys.judged(corpus), keys.EVALUATION_NGRAMS))
-    inputs = {version.key: version.data_version for version in (scrubbed, quality, ngrams)}
+    work = find_work(store, corpus, params)
     names = [one.name for one in params.sets]
-    settings = {"sets": names, "ngrams": ngrams.data_version}  # all of the n-grams concern each part
-    work = Work(keys.contamination(corpus), decontamination.VERSION, settings, inputs)
     tasks = part_tasks(work, [(scrubbed, "documents"), (quality, "verdicts")])
     return derive(store, engine, work, tasks, _Search(ngrams.files("ngrams")[0], tuple(names)))
 
 
-def searched_keys(corpora: Sequence[str]) -> list[str]:
-    """The keys of the searched documents, of the n-grams and of the hits."""
-    searched = (key for corpus in corpora for key in keys.judged(corpus))
-    return [keys.EVALUATION_NGRAMS, *searched, *map(keys.contamination, corpora)]
+def find_work(store: Store, corpus: str, params: Decontamination) -> Work:
+    searched = map(store.current, (*keys.judged(corpus), keys.EVALUATION_NGRAMS))
+    inputs = {version.key: version.data_version for version in searched}
+    names = [one.name for one in params.sets]
+    # All of the n-grams concern each part.
+    settings = {"sets": names, "ngrams": inputs[keys.EVALUATION_NGRAMS]}
+    return Work(keys.contamination(corpus), decontamination.VERSION, settings, inputs)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,7 @@ REASONS_SCHEMA = pa.schema([*quality.VERDICTS_SCHEMA, pa.field("reason", pa.stri
 def measure(store: Store, engine: Engine, corpus: str, one: Filter) -> Version:
     """What a filter measures of each document: tables `signals` and `failures`. Raises PluginError."""
     scrubbed = store.current(keys.scrubbed(corpus))
-    params = {"python": one.entry.python, "params": one.measured_with}
-    code_version = f"{VERSION} {one.entry.version}"
-    key = keys.filtered(corpus, one.entry.name)
-    work = Work(key, code_version, params, {scrubbed.key: scrubbed.data_version})
+    work = measure_work(store, corpus, one)
     step = BatchStep(
         partial(_measure, one=one), {TABLE: one.schema, "failures": FAILURES_SCHEMA}, ("documents", "failed")
     )
@@ -35,6 +32,14 @@ def measure(store: Store, engine: Engine, corpus: str, one: Filter) -> Version:
     version = derive(store, engine, work, tasks, step.write_part, limits.watch, SLOWER)
     limits.check(version.parts, version.path)
     return version
+
+
+def measure_work(store: Store, corpus: str, one: Filter) -> Work:
+    scrubbed = store.current(keys.scrubbed(corpus))
+    params = {"python": one.entry.python, "params": one.measured_with}
+    code_version = f"{VERSION} {one.entry.version}"
+    key = keys.filtered(corpus, one.entry.name)
+    return Work(key, code_version, params, {scrubbed.key: scrubbed.data_version})
 
 
 def _measure(documents: pa.RecordBatch, one: Filter) -> BatchResult:

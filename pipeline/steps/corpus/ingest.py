@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.errors import OfflineError
 from pipeline.sources.rejects import Rejected
-from pipeline.sources.source import Unit
+from pipeline.sources.source import Source, Unit
 from pipeline.sources.stored import StoredSource
 from pipeline.steps.corpus.duplicate_ids import REJECTS_SCHEMA, set_aside_repeated_ids
 from pipeline.store import keys
@@ -50,16 +50,15 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
     """The raw version of a corpus: tables `documents` and `rejects`. Only units whose fingerprint changed are
     read again.
 
-    Offline, the documents that were read last stay in use. Raises SourceError when the source cannot be
+    Offline, the documents that were read last are used again. Raises SourceError when the source cannot be
     listed, CorpusError when it holds no document.
     """
     source = open_source(corpus, config, FileHashes(store.root).sha256)
-    code_version, params = f"{VERSION} {source.version}", {"source": config, "part_bytes": part_bytes}
     try:
         units = source.units()
     except OfflineError as error:
-        return _in_use(store, keys.raw(corpus), code_version, params, error)
-    work = Work(keys.raw(corpus), code_version, params, _inputs(units))
+        return _last_read(store, corpus, config, part_bytes, error)
+    work = _work(source, corpus, config, part_bytes, _inputs(units))
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
@@ -210,11 +209,27 @@ def _inputs(units: Sequence[Unit]) -> dict[str, str]:
     return {"source": source, "revision": commit} if commit else {"source": source}
 
 
-def _in_use(store: Store, raw: str, code_version: str, params: object, error: OfflineError) -> Version:
-    """The version in use if these settings made it. Raises `error` otherwise."""
-    inputs = store.current(raw).manifest["inputs"] if store.has(raw) else {}
-    version = store.reuse(Work(raw, code_version, params, inputs))
-    if version is None:
+def last_read(store: Store, corpus: str, config: SourceConfig, part_bytes: int) -> Version | Work:
+    """What was last read from the source with these settings, else the work without its inputs."""
+    work = _work(open_source(corpus, config), corpus, config, part_bytes, {})
+    version = store.latest(work.key, work.code_version, work.params)
+    return version if version and version.is_whole else work
+
+
+def _last_read(
+    store: Store, corpus: str, config: SourceConfig, part_bytes: int, error: OfflineError
+) -> Version:
+    """As `last_read`, for a run. Raises `error` when nothing was read with these settings."""
+    version = last_read(store, corpus, config, part_bytes)
+    if not isinstance(version, Version):
         raise error
-    log.warning("%s: using the version read before, because the source cannot be checked: %s", raw, error)
-    return version
+    log.warning(
+        "%s: using the version read before, because the source cannot be checked: %s", version.key, error
+    )
+    store.use(version)
+    return replace(version, reused=True)
+
+
+def _work(source: Source, corpus: str, config: SourceConfig, part_bytes: int, inputs: dict[str, str]) -> Work:
+    params = {"source": config, "part_bytes": part_bytes}
+    return Work(keys.raw(corpus), f"{VERSION} {source.version}", params, inputs)

@@ -36,16 +36,13 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
     Raises AllRejectedError when no document passes, and PluginError when a filter of the recipe cannot be
     loaded or fails on more documents than allowed.
     """
-    signals = _measured(store, engine, corpus, "signals", quality.VERSION, MEASURING)
+    signals = _measured(store, engine, signals_work(store, corpus), MEASURING)
     tables = [(signals, "signals")]
     if params.languages is not None:
-        languages = _measured(store, engine, corpus, "languages", language.VERSION, DETECTING)
-        tables.append((languages, "languages"))
+        tables.append((_measured(store, engine, languages_work(store, corpus), DETECTING), "languages"))
     filters = [Filter(entry) for entry in params.filters]
     tables += [(filtering.measure(store, engine, corpus, one), filtering.TABLE) for one in filters]
-    inputs = {version.key: version.data_version for version, _ in tables}
-    settings = {**params.model_dump(), "filters": [one.identity for one in filters]} if filters else params
-    work = Work(keys.quality(corpus), quality.VERSION, settings, inputs)
+    work = judge_work(store, corpus, params)
     tasks = part_tasks(work, tables)
     if not filters:
         verdicts = derive(store, engine, work, tasks, _judging(params).write_part)
@@ -105,12 +102,33 @@ def _by_rule(verdicts: Version) -> dict[str, int]:
     }
 
 
-def _measured(
-    store: Store, engine: Engine, corpus: str, table: str, code_version: str, step: BatchStep
-) -> Version:
-    """corpora/<corpus>/<table>: what `step` measures of each scrubbed document, independent of thresholds."""
+def signals_work(store: Store, corpus: str) -> Work:
+    return _measuring_work(store, corpus, keys.signals(corpus), quality.VERSION)
+
+
+def languages_work(store: Store, corpus: str) -> Work:
+    return _measuring_work(store, corpus, keys.languages(corpus), language.VERSION)
+
+
+def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work:
+    measured = [keys.signals(corpus)]
+    if params.languages is not None:
+        measured.append(keys.languages(corpus))
+    measured += [keys.filtered(corpus, entry.name) for entry in params.filters]
+    inputs = {key: store.current(key).data_version for key in measured}
+    filters = [Filter(entry).identity for entry in params.filters]
+    settings = {**params.model_dump(), "filters": filters} if filters else params
+    return Work(keys.quality(corpus), quality.VERSION, settings, inputs)
+
+
+def _measuring_work(store: Store, corpus: str, key: str, code_version: str) -> Work:
     scrubbed = store.current(keys.scrubbed(corpus))
-    work = Work(keys.of_corpus(corpus, table), code_version, {}, {scrubbed.key: scrubbed.data_version})
+    return Work(key, code_version, {}, {scrubbed.key: scrubbed.data_version})
+
+
+def _measured(store: Store, engine: Engine, work: Work, step: BatchStep) -> Version:
+    """What `step` measures of each scrubbed document, independent of thresholds."""
+    scrubbed = store.current(keys.scrubbed(keys.corpus(work.key)))
     return derive(store, engine, work, part_tasks(work, [(scrubbed, "documents")]), step.write_part)
 
 

@@ -18,10 +18,18 @@ def scrub(
     """The scrubbed version of a corpus: tables `documents` and `spans`. Reads the raw documents, or the
     `transformed` ones.
     """
-    documents = store.current(keys.transformed(corpus) if transformed else keys.raw(corpus))
-    work = Work(keys.scrubbed(corpus), pii.VERSION, params, {documents.key: documents.data_version})
-    tasks = part_tasks(work, [(documents, "documents")])
+    work = scrub_work(store, corpus, params, transformed)
+    tasks = part_tasks(work, [(store.current(_documents(corpus, transformed)), "documents")])
     return derive(store, engine, work, tasks, scrubbing(params).write_part)
+
+
+def scrub_work(store: Store, corpus: str, params: pii.PiiParams, transformed: bool) -> Work:
+    documents = store.current(_documents(corpus, transformed))
+    return Work(keys.scrubbed(corpus), pii.VERSION, params, {documents.key: documents.data_version})
+
+
+def _documents(corpus: str, transformed: bool) -> str:
+    return keys.transformed(corpus) if transformed else keys.raw(corpus)
 
 
 def scrubbing(params: pii.PiiParams) -> BatchStep:

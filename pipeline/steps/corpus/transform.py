@@ -27,8 +27,7 @@ def transform(store: Store, engine: Engine, corpus: str, entries: Sequence[Trans
     """
     transforms = of_corpus(entries, corpus)
     raw = store.current(keys.raw(corpus))
-    params = {"transforms": [one.identity for one in transforms]}
-    work = Work(keys.transformed(corpus), VERSION, params, {raw.key: raw.data_version})
+    work = transform_work(store, corpus, entries)
     limits = FailureLimits(corpus, raw.counts["documents"], tuple(one.entry for one in transforms))
     step = BatchStep(
         partial(_transform, transforms=transforms),
@@ -44,6 +43,12 @@ def transform(store: Store, engine: Engine, corpus: str, entries: Sequence[Trans
             "`version`"
         )
     return version
+
+
+def transform_work(store: Store, corpus: str, entries: Sequence[TransformParams]) -> Work:
+    raw = store.current(keys.raw(corpus))
+    params = {"transforms": [one.identity for one in of_corpus(entries, corpus)]}
+    return Work(keys.transformed(corpus), VERSION, params, {raw.key: raw.data_version})
 
 
 def _transform(batch: pa.RecordBatch, transforms: Sequence[Transform]) -> BatchResult:

@@ -7,7 +7,7 @@ one that has candidates about 100 bytes and the id.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from pipeline.steps.corpus import decontamination
 from pipeline.steps.dedup import verification
 from pipeline.steps.dedup.candidates import link
 from pipeline.steps.dedup.signatures import Corpora, Signed, laid_out, sign, sources
-from pipeline.store import consistency, keys
+from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, tally
@@ -43,18 +43,13 @@ def deduplicate(
     With `decontaminated`, documents that quote an evaluation set are removed first, so that they remove no
     duplicates.
     """
-    if decontaminated:
-        consistency.check({key: store.current(key) for key in decontamination.searched_keys(corpora)})
     return decide(store, engine, {name: sources(store, name, decontaminated) for name in corpora}, params)
 
 
 def decide(store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupParams) -> Version:
     """As `deduplicate`, for the text of each corpus that its verdict tables keep."""
     versions = [sign(store, engine, corpus, tables, params) for corpus, tables in corpora.items()]
-    inputs = {version.key: version.data_version for version in versions}
-    # The order decides which of two duplicates stays. It is an input, not a setting: when a corpus is added,
-    # most parts keep their fingerprint.
-    work = Work(keys.DEDUP, dedup.VERSION, params, {"corpora in order": ", ".join(corpora), **inputs})
+    work = decide_work(corpora, versions, params)
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
@@ -62,6 +57,13 @@ def decide(store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupPa
         clusters = dedup.clustered(link(engine, signed, params))
         decided = dedup.decide(clusters, verification.verify(store, engine, signed, clusters, params))
         return draft.publish(_parts(draft, engine, signed, decided))
+
+
+def decide_work(corpora: Iterable[str], signatures: Sequence[Version], params: dedup.DedupParams) -> Work:
+    inputs = {version.key: version.data_version for version in signatures}
+    # The order decides which of two duplicates stays. It is an input, not a setting: when a corpus is added,
+    # most parts keep their fingerprint.
+    return Work(keys.DEDUP, dedup.VERSION, params, {"corpora in order": ", ".join(corpora), **inputs})
 
 
 def _parts(draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.RecordBatch) -> list[Part]:

@@ -55,9 +55,13 @@ def sign(store: Store, engine: Engine, corpus: str, tables: Tables, params: dedu
     """Makes the table `signatures` (id, exact hash, length) and `runs`: the keys of the exact hash and of
     each band, ascending, with their rows.
     """
-    inputs = {version.key: version.data_version for version, _ in tables}
-    work = Work(keys.signatures(corpus), dedup.VERSION, params, inputs)
+    work = sign_work(corpus, tables, params)
     return derive(store, engine, work, part_tasks(work, tables), partial(_sign_part, params=params))
+
+
+def sign_work(corpus: str, tables: Tables, params: dedup.DedupParams) -> Work:
+    inputs = {version.key: version.data_version for version, _ in tables}
+    return Work(keys.signatures(corpus), dedup.VERSION, params, inputs)
 
 
 def sources(store: Store, corpus: str, decontaminated: bool) -> Tables:

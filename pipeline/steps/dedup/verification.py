@@ -5,7 +5,6 @@ change to any of its texts verifies the entire cluster again.
 """
 
 import hashlib
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from pipeline.steps.dedup.candidate_texts import Wanted, fetch, read
 from pipeline.steps.dedup.signatures import Signed
 from pipeline.store import keys
 from pipeline.store.engine import Engine
-from pipeline.store.fingerprint import canonical_json
 from pipeline.store.parquet import PartWriter
 from pipeline.store.versions import Draft, Part, Store, Version, Work, total_counts
 
@@ -137,14 +135,9 @@ def _publish_results(
 
 
 def _previous_results(store: Store, work: Work) -> list[Path]:
-    """The files of the version in use, ordered by key; none if its code version or params differ."""
-    if not store.has(keys.DEDUP_EVIDENCE):
-        return []
-    version = store.current(keys.DEDUP_EVIDENCE)
-    made_by = version.manifest["code_version"], version.manifest["params"]
-    if made_by != (work.code_version, json.loads(canonical_json(work.params))):
-        return []
-    return version.files(TABLE) if all(part.is_whole(version.path) for part in version.parts) else []
+    """The files of the version made last with the same settings, ordered by key."""
+    version = store.latest(work.key, work.code_version, work.params)
+    return version.files(TABLE) if version and version.is_whole else []
 
 
 def _same_keys(previous: Sequence[Path], name: str) -> tuple[Path, ...]:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from pipeline.steps.export.manifest import record
 from pipeline.steps.tokens.holdout import held_out
-from pipeline.store import consistency, keys
+from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.params import DOCUMENT_SCHEMA
@@ -37,13 +37,12 @@ def export_documents(
     README.md that tells `datasets` so.
 
     Splits are those of the token shards. Memory is that of one row group. `progress` is told bytes of text.
-    Raises StoreError, InconsistentVersionsError and OutputError.
+    Raises StoreError and OutputError.
     """
     versions = {
         key: store.current(key)
         for key in (keys.DEDUP, *(stage(corpus) for corpus in corpora for stage in STAGES))
     }
-    consistency.check(versions)
     counts: Counts = {f"{split}_{what}": 0 for split in splits for what in ("documents", "text_bytes")}
     with output_directory(out) as directory:
         for corpus in corpora:

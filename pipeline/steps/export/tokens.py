@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pipeline.steps.export.manifest import record
-from pipeline.steps.tokens.shard_sets import ShardSet, stored, vocabulary_of
+from pipeline.steps.tokens.shard_sets import ShardSet, stored, vocabulary
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
@@ -35,7 +35,7 @@ def export_tokens(
     Raises StoreError, ShardSetError, ExportError and OutputError.
     """
     versions = [store.current(keys.token_shards(corpus)) for corpus in corpora]
-    known = vocabulary_of(store, versions)
+    known = vocabulary(store.current(keys.TOKENIZER).path)
     sets = [shards for version in versions for split in splits if (shards := stored(version, split)).prefixes]
     if not sets:
         raise ExportError(f"{', '.join(corpora)}: there are no tokens in {' or '.join(splits)}")

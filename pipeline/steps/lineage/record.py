@@ -6,24 +6,21 @@ from typing import Any
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.dedup.limits import by_corpus
-from pipeline.store import consistency, keys
+from pipeline.store import keys
 from pipeline.store.versions import Store, Version
 
 ROOT = Path(__file__).parents[3]
 
 
 def of_recipe(store: Store, recipe: Recipe) -> dict[str, Any]:
-    """Recipe, code, and the version, parameters and counts of every stage of every corpus.
-
-    Raises InconsistentVersionsError when the versions in use were not made from each other, since the lineage
-    would be wrong.
+    """Recipe, code, and the version, parameters and counts of every stage of every corpus. Raises StoreError
+    when one has not been made.
     """
     made = [key for name in recipe.corpus_names for key in recipe.made_before_dedup(name)]
     if recipe.decontamination is not None:
         made += [keys.EVALUATION_NGRAMS, *map(keys.contamination, recipe.corpus_names)]
     made += [keys.DEDUP, keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)]
     versions = {key: store.current(key) for key in made}
-    consistency.check(versions)
     return {
         "recipe": recipe.model_dump(mode="json", by_alias=True),
         "git_commit": git_commit(),

@@ -33,10 +33,9 @@ class EvaluationError(PipelineError):
 
 
 def evaluate(store: Store, samples: SamplesConfig) -> Version:
-    """Evaluates the final checkpoint of the run in use: `evaluation.json`."""
+    """Evaluates the final checkpoint of the recipe's training: `evaluation.json`."""
     model = store.current(keys.PRETRAINED_MODEL)
-    work = Work(keys.EVALUATION, VERSION, {"samples": samples}, {model.key: model.data_version})
-    with store.making(work) as draft:
+    with store.making(evaluate_work(store, samples)) as draft:
         if isinstance(draft, Version):
             return draft
         result = plan.result(store, model)
@@ -45,6 +44,11 @@ def evaluate(store: Store, samples: SamplesConfig) -> Version:
         size, compressors = compressed_bits_per_byte(held_out_text(load_run_config(config)))
         facts |= {"held_out_bytes": size, "compressors": compressors}
         return _published(draft, facts, {"held_out_bytes": size})
+
+
+def evaluate_work(store: Store, samples: SamplesConfig) -> Work:
+    model = store.current(keys.PRETRAINED_MODEL)
+    return Work(keys.EVALUATION, VERSION, {"samples": samples}, {model.key: model.data_version})
 
 
 def evaluate_checkpoint(store: Store, name: str) -> Version:

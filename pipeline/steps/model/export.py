@@ -26,8 +26,7 @@ def export(store: Store) -> Version:
     Raises PipelineError when no architecture of transformers computes the model.
     """
     model, evaluation = store.current(keys.PRETRAINED_MODEL), store.current(keys.EVALUATION)
-    inputs = {model.key: model.data_version, evaluation.key: evaluation.data_version}
-    with store.making(Work(keys.EXPORTED_MODEL, VERSION, {}, inputs)) as draft:
+    with store.making(export_work(store)) as draft:
         if isinstance(draft, Version):
             return draft
         result = plan.result(store, model)
@@ -53,6 +52,12 @@ def export(store: Store) -> Version:
         paths = [path for path in sorted(draft.path.glob("[!.]*")) if path.is_file()]
         files = {path.name: File.of(path, draft.path) for path in paths}
         return draft.publish([Part(keys.EXPORTED_MODEL, draft.work.fingerprint, files)])
+
+
+def export_work(store: Store) -> Work:
+    made_from = map(store.current, (keys.PRETRAINED_MODEL, keys.EVALUATION))
+    inputs = {version.key: version.data_version for version in made_from}
+    return Work(keys.EXPORTED_MODEL, VERSION, {}, inputs)
 
 
 def published(lineage: dict[str, Any]) -> dict[str, Any]:

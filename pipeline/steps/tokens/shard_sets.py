@@ -14,7 +14,7 @@ from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.keys import SPLITS
-from pipeline.store.versions import Store, Version
+from pipeline.store.versions import Version
 from trainer.data.shards import Shard, ShardError, bin_path, idx_path
 
 RECORD = "shards.json"
@@ -127,18 +127,6 @@ def vocabulary(path: Path) -> Vocabulary:
     settings = config.read_text(encoding="utf-8") if config.is_file() else "{}"
     named = all(json.loads(settings).get(key) for key in ("bos_token", "eos_token"))
     return Vocabulary(file.parent, tokenizer, boundaries(content, settings) if named else None)
-
-
-def vocabulary_of(store: Store, versions: Sequence[Version]) -> Vocabulary:
-    """The tokenizer that made stored shards. Raises ShardSetError when another one is in use now."""
-    tokenizer = store.current(keys.TOKENIZER)
-    for version in versions:
-        if version.manifest["inputs"][keys.TOKENIZER] != tokenizer.data_version:
-            raise ShardSetError(
-                f"{version.key} was made with another tokenizer than the one in use: run the job "
-                "`retokenize` first"
-            )
-    return vocabulary(tokenizer.path)
 
 
 def vocabulary_beside(path: Path) -> Vocabulary | None:

@@ -29,16 +29,10 @@ log = logging.getLogger(__name__)
 
 def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> Version:
     """The token shards of a corpus: Megatron `.bin` and `.idx`, uint16 or uint32 by the largest id."""
-    needed = (*keys.judged(corpus), keys.DEDUP, keys.TOKENIZER)
-    scrubbed, quality, dedup, tokenizer = map(store.current, needed)
-    inputs = {version.key: version.data_version for version in (tokenizer, scrubbed, quality)}
+    scrubbed, quality, dedup, tokenizer = map(store.current, _needed(corpus))
+    work = tokenize_work(store, corpus, params)
     verdicts = {part.name: part for part in quality.parts}
-    # Only the decisions on this corpus are inputs, so that a change in others that decides nothing here
-    # leaves its shards in use.
-    decisions = {part.name: part for part in dedup.parts}
-    decided = {part.name: decisions[keys.decisions(corpus, part.name)] for part in scrubbed.parts}
-    inputs |= {keys.dedup_part(name): decision.data_version for name, decision in decided.items()}
-    work = Work(keys.token_shards(corpus), VERSION, params, inputs)
+    decided = _decided(scrubbed, dedup)
     tasks = []
     for part in scrubbed.parts:
         verdict, decision = verdicts[part.name], decided[part.name]
@@ -60,6 +54,27 @@ def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> 
     if fallbacks and not version.reused:
         log.warning("%s: %d parts were encoded by `tokenizers` after a mismatch", work.key, fallbacks)
     return version
+
+
+def tokenize_work(store: Store, corpus: str, params: ShardParams) -> Work:
+    scrubbed, quality, dedup, tokenizer = map(store.current, _needed(corpus))
+    inputs = {version.key: version.data_version for version in (tokenizer, scrubbed, quality)}
+    decided = _decided(scrubbed, dedup)
+    inputs |= {keys.dedup_part(name): decision.data_version for name, decision in decided.items()}
+    return Work(keys.token_shards(corpus), VERSION, params, inputs)
+
+
+def _needed(corpus: str) -> tuple[str, ...]:
+    return (*keys.judged(corpus), keys.DEDUP, keys.TOKENIZER)
+
+
+def _decided(scrubbed: Version, dedup: Version) -> dict[str, Part]:
+    """The decisions on each part of a corpus. Only these are inputs of its shards, so that a change in other
+    corpora that decides nothing here leaves the shards valid.
+    """
+    corpus = keys.corpus(scrubbed.key)
+    decisions = {part.name: part for part in dedup.parts}
+    return {part.name: decisions[keys.decisions(corpus, part.name)] for part in scrubbed.parts}
 
 
 def prefixes(version: Version, split: str) -> list[Path]:

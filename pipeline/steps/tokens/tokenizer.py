@@ -4,9 +4,8 @@ unchanged.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from pipeline.store import keys
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.parts import Counts, add
-from pipeline.store.versions import Draft, File, Part, Store, Version, Work
+from pipeline.store.versions import NAME_LENGTH, Draft, File, Part, Store, Version, Work
 from trainer.system.durable import write_atomically
 
 
@@ -62,25 +61,26 @@ def tokenizer(
     `retrain` makes a new one, or fetches an existing one again; so does a change of `params`. Held-out
     documents are not trained on. Raises TokenizerError, also in the form of VocabularyError.
     """
-    work = None if retrain else _in_store(store, recipe, params)
-    fetched: dict[str, str] = {}
-    if work is None:
-        settings = _settings(recipe, params)
+    settings = _settings(recipe, params)
+    # Looked up under the lock: of two runs at once the second one gets the tokenizer of the first.
+    with store.locked(keys.TOKENIZER, fingerprint(settings)[:NAME_LENGTH]):
+        version = None if retrain else in_store(store, recipe, params)
+        if version is not None:
+            store.use(version)
+            return replace(version, reused=True)
         if isinstance(params, bpe.ExistingTokenizer):
             fetched = fetch(params)
             inputs = {name: fingerprint(content) for name, content in fetched.items()}
-        else:
-            inputs = {key: store.current(key).data_version for key in input_keys(corpora)}
-            settings["validation_fraction"] = validation_fraction
-        work = Work(keys.TOKENIZER, bpe.VERSION, settings, inputs)
-    with store.making(work) as draft:
-        if isinstance(draft, Version):
-            return draft
-        if isinstance(params, bpe.ExistingTokenizer):
-            return _publish(draft, fetched, {})
-        counts = {"documents": 0, "text_bytes": 0}
-        trained = bpe.train(_sample(store, corpora, params, validation_fraction, counts), params)
-        return _publish(draft, bpe.files(trained, params), counts)
+            with store.making(Work(keys.TOKENIZER, bpe.VERSION, settings, inputs)) as draft:
+                return draft if isinstance(draft, Version) else _publish(draft, fetched, {})
+        settings["validation_fraction"] = validation_fraction
+        inputs = {key: store.current(key).data_version for key in input_keys(corpora)}
+        with store.making(Work(keys.TOKENIZER, bpe.VERSION, settings, inputs)) as draft:
+            if isinstance(draft, Version):
+                return draft
+            counts = {"documents": 0, "text_bytes": 0}
+            trained = bpe.train(_sample(store, corpora, params, validation_fraction, counts), params)
+            return _publish(draft, bpe.files(trained, params), counts)
 
 
 def _sample(
@@ -136,20 +136,18 @@ def _settings(recipe: str, params: bpe.TokenizerChoice) -> dict[str, Any]:
     return json.loads(canonical_json({"recipe": recipe, "tokenizer": params}))
 
 
-def _in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Work | None:
-    """The work that made the recipe's tokenizer, from any version of the corpora: the one in use if it is the
-    recipe's, else the newest.
+def in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Version | None:
+    """The recipe's tokenizer, made from any version of the corpora: the one that the recipe used last, else
+    the newest.
     """
     settings = _settings(recipe, params)
-    in_use = store.current(keys.TOKENIZER).fingerprint if store.has(keys.TOKENIZER) else None
-    candidates = []
-    for path in store.directory(keys.TOKENIZER).glob("*/manifest.json"):
-        manifest = json.loads(path.read_text())
-        work = Work(keys.TOKENIZER, bpe.VERSION, manifest["params"], manifest["inputs"])
+    for version in store.candidates(keys.TOKENIZER):
+        manifest = version.manifest
+        made_by = Work(keys.TOKENIZER, bpe.VERSION, manifest["params"], manifest["inputs"])
         same_settings = settings.items() <= manifest["params"].items()
-        if same_settings and work.fingerprint == manifest["fingerprint"] and store.find(work):
-            candidates.append((work.fingerprint == in_use, manifest["finished"], work))
-    return max(candidates, key=itemgetter(0, 1))[2] if candidates else None
+        if same_settings and made_by.fingerprint == version.fingerprint and version.is_whole:
+            return version
+    return None
 
 
 def input_keys(corpora: Sequence[str]) -> list[str]:

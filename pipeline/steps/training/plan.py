@@ -54,16 +54,11 @@ class Run:
 
 
 def plan(store: Store, recipe: Recipe) -> Run:
-    """The run that the recipe describes on the shards in use. Raises TrainingError when there is nothing to
+    """The run that the recipe describes on its shards. Raises TrainingError when there is nothing to
     train or validate on.
     """
-    tokenizer, shards = store.current(keys.TOKENIZER), _shards(store, recipe)
-    inputs = {version.key: version.data_version for version in (tokenizer, *shards.values())}
+    tokenizer, shards, work = store.current(keys.TOKENIZER), _shards(store, recipe), plan_work(store, recipe)
     training = initial_weights.located(recipe)
-    decisive = training.model_dump(mode="json", exclude=OPERATIONAL)
-    decisive["pretrained"] = initial_weights.identity(store, training)
-    params = {"training": decisive, "weights": recipe.weights, "mixture": recipe.mixture}
-    work = Work(keys.PRETRAINED_MODEL, VERSION, params, inputs)
     config = RunConfig(
         run_dir=store.root / RUNS / work.fingerprint[:16],
         data=_data(tokenizer, shards, recipe),
@@ -72,6 +67,17 @@ def plan(store: Store, recipe: Recipe) -> Run:
         lineage=record.of_recipe(store, recipe) | initial_weights.origin(store, training),
     )
     return Run(work, config)
+
+
+def plan_work(store: Store, recipe: Recipe) -> Work:
+    """The work of a training run. Raises WeightsError."""
+    versions = (store.current(keys.TOKENIZER), *_shards(store, recipe).values())
+    inputs = {version.key: version.data_version for version in versions}
+    training = initial_weights.located(recipe)
+    decisive = training.model_dump(mode="json", exclude=OPERATIONAL)
+    decisive["pretrained"] = initial_weights.identity(store, training)
+    params = {"training": decisive, "weights": recipe.weights, "mixture": recipe.mixture}
+    return Work(keys.PRETRAINED_MODEL, VERSION, params, inputs)
 
 
 def contributions(store: Store, recipe: Recipe) -> list[mixture.Contribution]:
@@ -143,7 +149,7 @@ def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float
 
 
 def finished(store: Store, run: Run) -> Version | None:
-    """The version of a finished run if its final checkpoint still exists. It becomes the version in use."""
+    """The version of a finished run if its final checkpoint still exists, which this run then uses."""
     version = store.reuse(run.work)
     return version if version and result(store, version)["checkpoint"].exists() else None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pipeline.store.consistency import InconsistentVersionsError
 
 from pipeline.recipe.recipe import Recipe, load_recipe
 from pipeline.recipe.shards import ShardParams
@@ -21,7 +22,6 @@ from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.steps.training.initial_weights import WeightsError
 from pipeline.store import keys
-from pipeline.store.consistency import InconsistentVersionsError
 from pipeline.store.versions import Store, Version
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
