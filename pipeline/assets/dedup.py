@@ -14,6 +14,7 @@ from pipeline.reports.images import inline
 from pipeline.stages import dedup
 from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.dedup import dedup as dedup_step
+from pipeline.steps.dedup import verification
 from pipeline.store import keys
 from pipeline.store.versions import Store, Version
 
@@ -46,7 +47,7 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
             "removed": version.counts["removed"],
             "removed by reason": breakdown(version.counts, "removed", "reason"),
             "quality's verdicts": reasons_table(verdicts),
-            **_reusable(store, version, corpora),
+            **_reusable(store, version, recipe),
             **_pictures(store, version, corpora),
         }
         return materialized(version, facts, check_results.results(workshop, version))
@@ -54,11 +55,12 @@ def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:
     return _asset
 
 
-def _reusable(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
+def _reusable(store: Store, version: Version, recipe: Recipe) -> dict[str, Any]:
     """Bytes per document of the tables on disk that the next run reuses."""
+    evidence = verification.latest(store, recipe.dedup)
     tables = {
-        "signatures": sum(store.current(keys.signatures(name)).bytes for name in corpora),
-        "evidence": store.current(keys.DEDUP_EVIDENCE).bytes,
+        "signatures": sum(store.current(keys.signatures(name)).bytes for name in recipe.corpus_names),
+        "evidence": evidence.bytes if evidence else 0,
         "decisions": version.bytes,
     }
     return {

@@ -93,9 +93,7 @@ def _shard_sets(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet
     if path and what not in recipe.corpus_names:
         if not path.exists() and not Path(f"{path}.idx").exists():
             known = ", ".join(recipe.corpus_names)
-            raise ShardsError(
-                f"{path}: not an existing path, and not a corpus of the recipe, which has {known}"
-            )
+            raise ShardsError(f"{path}: neither an existing path nor a corpus of the recipe ({known})")
         return in_place(path, splits), vocabulary_beside(path)
     store = store_of(recipe)
     corpora = [what] if what else recipe.corpus_names

@@ -25,6 +25,7 @@ from importlib.metadata import version as library_version
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import canonical_json, combined, file_sha256, fingerprint
 from pipeline.store.last_versions import LastVersions, RecipeName
@@ -175,7 +176,7 @@ class Work:
         params = json.loads(canonical_json(self.params))
         if changed := _changed(params, manifest["params"]):
             yield f"settings ({', '.join(changed[:SHOWN_DIFFERENCES])})"
-        if changed := _changed(self.inputs, manifest["inputs"]):
+        if self.inputs and (changed := _changed(self.inputs, manifest["inputs"])):
             yield f"inputs ({', '.join(changed[:SHOWN_DIFFERENCES])})"
 
     @property
@@ -203,8 +204,8 @@ class Recipe(Protocol):
 class Store:
     """A directory of versions. Readers see a complete version or none.
 
-    With a `recipe`, `current` finds its versions. One object serves one run: the run continues with
-    what it made or reused, whatever other runs do to the store.
+    With a `recipe`, `current` finds its versions; without one, the newest. One object serves one run, which
+    continues with the versions that it made or reused, whatever other runs do to the store.
     """
 
     def __init__(self, root: Path, recipe: Recipe | None = None):
@@ -229,20 +230,21 @@ class Store:
         Raises StoreError when there is none.
         """
         if key not in self._used:
-            found = self._recipe.find(self, key) if self._recipe else None
+            found = self._recipe.find(self, key) if self._recipe else next(self.newest_first(key), None)
             if not isinstance(found, Version):
                 raise StoreError(self._missing(key, found))
             self._used[key] = found
         return self._used[key]
 
     def _missing(self, key: str, work: Work | None) -> str:
-        newest = next(self._newest_first(key), None) if work else None
-        if newest is None:
-            return f"{key} has not been made yet: materialize it first"
-        different = " and ".join(work.differences(newest.manifest)) if work else ""
+        newest = next(self.newest_first(key), None) if work else None
+        asset = keys.made_with(key)
+        remedy = f"materialize {'it' if asset == key else asset} first"
+        if newest is None or work is None:
+            return f"{key} has not been made yet: {remedy}"
+        different = " and ".join(work.differences(newest.manifest))
         return (
-            f"{key} has not been made for this recipe yet: the newest version has other {different}. "
-            f"Materialize it first, or run the job `retokenize`"
+            f"{key} has not been made for this recipe yet, the newest version has other {different}: {remedy}"
         )
 
     def last_used(self, key: str) -> Version | None:
@@ -253,7 +255,7 @@ class Store:
     def before(self, version: Version) -> Version | None:
         """The last version that was made with the same settings before this one and is still on disk."""
         made = (version.path / MANIFEST).stat().st_mtime_ns
-        for other in self._newest_first(version.key):
+        for other in self.newest_first(version.key):
             same = other.manifest["params"] == version.manifest["params"]
             if same and (other.path / MANIFEST).stat().st_mtime_ns < made:
                 return other
@@ -277,11 +279,15 @@ class Store:
     def candidates(self, key: str) -> Iterator[Version]:
         """All versions of `key`: first the ones that this run and this recipe used last, then by age."""
         yield from filter(None, (self._used.get(key), self.last_used(key)))
-        yield from self._newest_first(key)
+        yield from self.newest_first(key)
+
+    def published(self, work: Work) -> Version | None:
+        """The version that this work would make, if it exists. Its files may be damaged."""
+        return self._readable(work.key, work.fingerprint[:NAME_LENGTH])
 
     def find(self, work: Work) -> Version | None:
         """The version that this work would make, if it exists with every file at its full size."""
-        version = self._readable(work.key, work.fingerprint[:NAME_LENGTH])
+        version = self.published(work)
         return replace(version, reused=True) if version and version.is_whole else None
 
     def reuse(self, work: Work) -> Version | None:
@@ -351,7 +357,8 @@ class Store:
             return None
         return self.open(key, name)
 
-    def _newest_first(self, key: str) -> Iterator[Version]:
+    def newest_first(self, key: str) -> Iterator[Version]:
+        """All versions of `key`, whatever recipe they belong to."""
         made = self.directory(key).glob(f"[!.]*/{MANIFEST}")
         for path in sorted(made, key=lambda path: path.stat().st_mtime_ns, reverse=True):
             yield self.open(key, path.parent.name)

@@ -52,6 +52,7 @@ def decide(store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupPa
     work = decide_work(corpora, versions, params)
     with store.making(work) as draft:
         if isinstance(draft, Version):
+            verification.keep(store, params)
             return draft
         signed = laid_out(corpora, versions)
         clusters = dedup.clustered(link(engine, signed, params))

@@ -104,7 +104,8 @@ def _publish_results(
     params: dedup.DedupParams,
 ) -> Version:
     """Verifies the clusters without a reusable result and publishes the results of all."""
-    previous, parts = _previous_results(store, draft.work), []
+    reusable = latest(store, params)
+    previous, parts = reusable.files(TABLE) if reusable else [], []
     todo: list[_Verification] = []
     for some in ranges:
         fingerprint = draft.work.part_fingerprint([hashlib.sha256(some.keys).hexdigest()])
@@ -134,10 +135,17 @@ def _publish_results(
     return draft.publish(parts, total_counts(parts) | {"clusters_verified_anew": verified_anew})
 
 
-def _previous_results(store: Store, work: Work) -> list[Path]:
-    """The files of the version made last with the same settings, ordered by key."""
-    version = store.latest(work.key, work.code_version, work.params)
-    return version.files(TABLE) if version and version.is_whole else []
+def keep(store: Store, params: dedup.DedupParams) -> None:
+    """Keeps the results for the next run, though this one needed none."""
+    version = latest(store, params)
+    if version is not None:
+        store.use(version)
+
+
+def latest(store: Store, params: dedup.DedupParams) -> Version | None:
+    """The results that the next run with these settings reuses."""
+    version = store.latest(keys.DEDUP_EVIDENCE, dedup.VERSION, params)
+    return version if version and version.is_whole else None
 
 
 def _same_keys(previous: Sequence[Path], name: str) -> tuple[Path, ...]:

@@ -1,6 +1,7 @@
 """`python -m pipeline inspect`: what was removed, why, and how it begins."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,12 +45,15 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe["corpora"] = [
         {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA
     ]
+    recipe |= {"raw": {"part_bytes": 1_000_000}, "quality": "plain", "scrub": {}, "dedup": {}}
     (directory / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     store, engine = Store(directory / "store"), LocalEngine(1)
     for name, documents in CORPORA.items():
         path = directory / f"{name}.jsonl"
         path.write_text("".join(json.dumps(document) + "\n" for document in documents))
-        collect(store, engine, name, FilesConfig(paths=(str(path),)), part_bytes=1_000_000)
+        collect(
+            store, engine, name, FilesConfig(paths=(path.name,)).anchored(path.parent), part_bytes=1_000_000
+        )
         scrub(store, engine, name, PiiParams())
         judge(store, engine, name, PLAIN)
     deduplicate(store, engine, list(CORPORA), DedupParams())
@@ -110,13 +114,23 @@ def test_without_a_rule_it_counts_what_each_rule_of_each_corpus_rejected(
 def test_a_document_in_another_language_is_shown_with_what_was_detected(
     project: Path, inspect: Callable[..., tuple[int, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    recipe = yaml.safe_load((project / "recipe.yaml").read_text())
+    recipe["quality"] = {"profile": "none", "languages": ["en", "fr"]}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
     store, path = Store(tmp_path / "store"), tmp_path / "notes.jsonl"
     texts = {
         "en": "The committee met again to hear what the engineers had found.",
         "de": "Der Ausschuss hörte noch einmal, was die Leute gefunden hatten.",
     }
     path.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()))
-    collect(store, LocalEngine(1), "notes", FilesConfig(paths=(str(path),)), part_bytes=1_000_000)
+    collect(
+        store,
+        LocalEngine(1),
+        "notes",
+        FilesConfig(paths=(path.name,)).anchored(path.parent),
+        part_bytes=1_000_000,
+    )
     scrub(store, LocalEngine(1), "notes", PiiParams())
     judge(store, LocalEngine(1), "notes", PROFILES["none"].model_copy(update={"languages": ("en", "fr")}))
     monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
@@ -167,11 +181,19 @@ def test_a_mistake_is_named(arguments: list[str], says: str, inspect: Callable[.
 def test_text_newer_than_the_verdicts_is_not_shown_with_them(
     project: Path, inspect: Callable[..., tuple[int, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shutil.copy(project / "recipe.yaml", tmp_path)
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
     store = Store(tmp_path / "store")
     for words in ("one", "two"):
         path = tmp_path / "notes.jsonl"
         path.write_text(json.dumps({"id": "a", "text": f"{words} {TEXT}"}) + "\n")
-        collect(store, LocalEngine(1), "notes", FilesConfig(paths=(str(path),)), part_bytes=1_000_000)
+        collect(
+            store,
+            LocalEngine(1),
+            "notes",
+            FilesConfig(paths=(path.name,)).anchored(path.parent),
+            part_bytes=1_000_000,
+        )
         scrub(store, LocalEngine(1), "notes", PiiParams())
         if words == "one":
             judge(store, LocalEngine(1), "notes", PLAIN)
@@ -179,6 +201,6 @@ def test_text_newer_than_the_verdicts_is_not_shown_with_them(
     status, said = inspect("min_words", "--corpus", "notes")
     assert (status, said) == (
         2,
-        "error: corpora/notes/quality was made from an earlier corpora/notes/scrubbed: materialize "
-        "corpora/notes/quality first\n",
+        "error: corpora/notes/signals has not been made for this recipe yet, the newest version has other "
+        "inputs (corpora/notes/scrubbed): materialize corpora/notes/quality first\n",
     )

@@ -20,7 +20,7 @@ from pipeline.steps.tokens.shards import prefixes, tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.versions import Store
-from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
 from trainer.data.shards import Shard, bin_path, idx_path
 
 SHARDS = ShardParams(validation_fraction=0.2, shard_tokens=20_000)
@@ -38,7 +38,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe["corpora"] = [
         {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}} for name in CORPORA
     ]
-    recipe["shards"] = SHARDS.model_dump()
+    recipe |= SETTINGS | {"name": "test", "shards": SHARDS.model_dump(), "scrub": {}, "dedup": {}}
+    recipe["tokenizer"] = {"vocab_size": 600}
     (directory / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     store = Store(directory / "store")
     for name, texts in CORPORA.items():
@@ -197,7 +198,8 @@ def test_what_cannot_be_inspected_is_said(run: Run, tmp_path: Path) -> None:
     empty.mkdir()
     assert run("inspect-shards", "third")[0] == 2
     assert (
-        "third: not an existing path, and not a corpus with token shards" in run("inspect-shards", "third")[1]
+        "third: neither an existing path nor a corpus of the recipe (first, test_second)"
+        in run("inspect-shards", "third")[1]
     )
     assert "no token shard is there" in run("inspect-shards", empty)[1]
     assert "cannot be read as a tokenizer.json" in run("inspect-shards", "--tokenizer", empty)[1]
@@ -269,10 +271,15 @@ def test_an_export_leaves_what_is_there_alone_and_nothing_half_made(
     assert {path.name for path in tmp_path.iterdir()} == {"out", "project"}
 
 
-def test_documents_judged_in_another_version_are_not_exported(
+def test_documents_that_the_recipe_does_not_mean_are_not_exported(
     run: Run, project: Path, tmp_path: Path
 ) -> None:
-    prepare(Store(project / "store"), project / "first.jsonl", TEXTS[:9])
+    recipe = yaml.safe_load((project / "recipe.yaml").read_text())
+    recipe["quality"] = {"profile": "docs", "min_words": 30}
+    (project / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     status, said = run("export", "--format", "parquet", "-o", tmp_path / "out")
     assert status == 2
-    assert "was made from another version of corpora/first/" in said
+    assert said == (
+        "error: corpora/first/quality has not been made for this recipe yet, the newest version has other "
+        "settings (min_words): materialize it first\n"
+    )

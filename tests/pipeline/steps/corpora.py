@@ -18,6 +18,10 @@ ENGINE = LocalEngine(workers=1)
 TEXTS = [text for _, text in sorted(topics.items()) if len(text) > 2000][:30]
 
 
+# What a recipe has to say so that it means the versions of `prepare`.
+SETTINGS = {"raw": {"part_bytes": 1_000_000}, "quality": "docs"}
+
+
 def prepare(store: Store, path: Path, texts: Sequence[str], ids: Sequence[str] = ()) -> None:
     """Writes `texts`, with `ids` of their own if there are any, to a JSON-lines file and takes them up to
     quality, as the corpus named like the file.
@@ -26,6 +30,6 @@ def prepare(store: Store, path: Path, texts: Sequence[str], ids: Sequence[str] =
     for row, name in zip(rows, ids, strict=False):
         row["id"] = name
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    collect(store, ENGINE, path.stem, FilesConfig(paths=(str(path),)), 1_000_000)
+    collect(store, ENGINE, path.stem, FilesConfig(paths=(path.name,)).anchored(path.parent), 1_000_000)
     scrub(store, ENGINE, path.stem, PiiParams())
     judge(store, ENGINE, path.stem, PROFILES["docs"])

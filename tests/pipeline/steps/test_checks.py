@@ -48,7 +48,7 @@ def test_shards_that_hold_less_than_was_kept_are_noticed(store: Store) -> None:
     version = store.current("token_shards/docs")
     manifest = version.path / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"train_documents": ', '"train_documents": 1'))
-    found = checks.adds_up(store, "docs")
+    found = checks.adds_up(Store(store.root), "docs")
     assert not found.passed and "IS NOT" in found.message
 
 

@@ -3,14 +3,19 @@ weighed.
 """
 
 import os
+import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from pipeline.cli import main
+from pipeline.recipe.recipe import load_recipe
+from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import plan
-from pipeline.store import gc
+from pipeline.store import gc, last_versions
 from pipeline.store.versions import Store, reports_on
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
@@ -18,21 +23,30 @@ from tests.pipeline.steps.training.test_plan import make_shards, recipe
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """One corpus up to token shards, then changed and made again: the first versions are no longer in use."""
-    store = Store(tmp_path / "store")
-    prepare(store, tmp_path / "first.jsonl", TEXTS[:15])
-    make_shards(store, recipe("first"))
+    """One corpus up to token shards, made by a recipe in a file."""
+    store = run(tmp_path, TEXTS[:15])
     monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
     return store
 
 
+def run(tmp_path: Path, texts: list[str], **changes: Any) -> Store:
+    """What a run of the recipe on these texts, with changed settings, leaves in the store."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(recipe("first").model_dump(mode="json")))
+    written, changed = load_recipe(path), load_recipe(path, changes)
+    store = Store(tmp_path / "store", RecipeVersions(changed, written))
+    prepare(store, tmp_path / "first.jsonl", texts)
+    make_shards(store, changed)
+    return store
+
+
 def change(store: Store, tmp_path: Path) -> None:
-    prepare(store, tmp_path / "first.jsonl", TEXTS[:9])
-    make_shards(store, recipe("first"))
+    """Changes the corpus and makes everything again: no recipe uses the first versions any more."""
+    run(tmp_path, TEXTS[:9])
 
 
 def files(directory: Path) -> set[Path]:
-    return {path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"}
+    return {path for path in directory.rglob("*") if path.is_file() and path.suffix != ".lock"}
 
 
 def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
@@ -50,7 +64,7 @@ def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
     assert before - sum(path.stat().st_size for path in files(store.root)) == pytest.approx(
         sum(one.bytes for one in found), rel=0.05
     )  # manifests too
-    plan.plan(store, recipe("first"))
+    store = Store(store.root, RecipeVersions(load_recipe(tmp_path / "mine.yaml")))
     for key in (
         "corpora/first/raw",
         "corpora/first/scrubbed",
@@ -83,13 +97,30 @@ def test_an_unfinished_attempt_is_kept_for_a_day_so_that_it_can_be_resumed(store
     assert [one.path for one in gc.find(store)] == [partial]
 
 
-def test_what_is_being_made_now_is_not_removed(store: Store, tmp_path: Path) -> None:
+def test_nothing_is_removed_while_a_run_prepares_data(store: Store, tmp_path: Path) -> None:
     change(store, tmp_path)
     found = gc.find(store)
-    with store.idle("dedup") as idle:
-        assert idle
-        removed = gc.remove(store, found)
-    assert {one.path.parent.name for one in found} - {one.path.parent.name for one in removed} == {"dedup"}
+    with store.in_progress(), pytest.raises(gc.GarbageError, match="a run is preparing data in this store"):
+        gc.remove(store, found)
+    assert gc.remove(store, found) == found != []
+
+
+def test_runs_with_other_settings_keep_their_data_until_they_are_old(store: Store, tmp_path: Path) -> None:
+    thresholds = [round(0.5 + number / 100, 2) for number in range(last_versions.CHANGES_KEPT + 1)]
+    made = [run(tmp_path, TEXTS[:15], dedup={"threshold": one}).current("dedup").path for one in thresholds]
+    garbage = {one.path for one in gc.find(store)}
+    assert made[0] in garbage and not garbage & {store.current("dedup").path, *made[1:]}
+    (tmp_path / "mine.yaml").unlink()
+    assert {store.current("dedup").path, *made} <= {one.path for one in gc.find(store)}
+
+
+def test_a_store_that_names_one_version_of_each_key_keeps_it(store: Store, tmp_path: Path) -> None:
+    shutil.rmtree(store.root / last_versions.RECIPES)
+    pointer = store.current("dedup").path.with_name("current")
+    pointer.write_text(store.current("dedup").path.name + "\n")
+    assert store.current("dedup").path not in {one.path for one in gc.find(store)}
+    run(tmp_path, TEXTS[:15])
+    assert not pointer.exists() and gc.find(store) == []
 
 
 def test_the_command_removes_nothing_unless_told_to(

@@ -25,7 +25,7 @@ from pipeline.store.kept_documents import kept_documents
 from pipeline.store.versions import Store, Version
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
-from tests.pipeline.steps.corpora import TEXTS
+from tests.pipeline.steps.corpora import SETTINGS, TEXTS, prepare
 from tests.pipeline.steps.stored import put
 
 ENGINE = LocalEngine(workers=1)
@@ -119,15 +119,16 @@ def test_a_quote_that_transforms_rewrite_is_found(
 def test_inspect_shows_what_a_document_quotes(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    searched(store, params(tmp_path))
+    asked = params(tmp_path)
+    prepare(store, tmp_path / "docs.jsonl", [TEXTS[0], f"{TEXTS[1]} {QUESTION}", TEXTS[2]])
+    searched(store, asked)
+    settings = {**SETTINGS, "decontamination": asked.model_dump()}
     monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
-    monkeypatch.setenv("GROUNDWORK_RECIPE", str(recipe(tmp_path)))
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(recipe(tmp_path, **settings)))
     assert main(["inspect", "contaminated"]) == 0
     said = capsys.readouterr().out
-    assert (
-        "docs d1\nquotes exam: 'write to [email] and ask how many of the 48 clips she sold'" in said
-        and "docs d2" not in said
-    )
+    assert "quotes exam: 'write to [email] and ask how many of the 48 clips she sold'" in said
+    assert said.count("docs ") == 1
 
 
 def test_a_changed_part_is_searched_alone_and_a_changed_set_searches_all(

@@ -233,7 +233,7 @@ def test_a_filter_that_is_killed_resumes_after_its_last_part(store: Store, calls
     os.kill(child.pid, signal.SIGKILL)
     child.join()
     assert calls() == 21
-    assert not store.has("corpora/notes/filters/slow")
+    assert not [*store.newest_first("corpora/notes/filters/slow")]
     Path(f"{path}.go").touch()
     judged(store, a_filter("slow", until=20))
     assert 0 < calls() < 30
@@ -259,7 +259,7 @@ def test_more_failures_than_allowed_fail_the_run_and_correct_code_makes_only_tho
         r"The first is document [0-9a-f]{32}: ValueError: .*\(own\.py, line \d+\)\. Correct the code",
     ):
         judged(store, a_filter("fails_on", numbers=[4]))
-    assert not store.has("corpora/notes/filters/fails_on")
+    assert not [*store.newest_first("corpora/notes/filters/fails_on")]
     write(tmp_path, "own", MODULE.replace("raise ValueError(document.text)", "called()"))
     loading.load.cache_clear()
     judged(store, a_filter("fails_on", numbers=[4]))
@@ -317,7 +317,7 @@ def test_a_source_that_breaks_off_names_its_last_document_and_publishes_nothing(
         r"away \(own\.py, line \d+\)",
     ):
         collect(store, ENGINE, "more", source(broken_after=12), 40_000)
-    assert not store.has("corpora/more/raw")
+    assert not [*store.newest_first("corpora/more/raw")]
 
 
 def test_a_document_without_metadata_may_say_none(store: Store) -> None:
@@ -357,6 +357,7 @@ def test_inspect_shows_reasons_signals_and_errors(
     recipe = {
         "name": "own",
         "corpora": [{"name": "notes", "source": source().model_dump()}],
+        "raw": {"part_bytes": 40_000},
         "quality": {"profile": "none", "filters": [one.model_dump() for one in own]},
         "training": TRAINING,
     }

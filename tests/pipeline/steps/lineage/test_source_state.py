@@ -10,9 +10,10 @@ import pytest
 from pipeline.recipe.recipe import Recipe, load_recipe
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage.source_state import State, observe_all
+from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store.versions import Store
 from tests.pipeline.recipe.test_recipe import write
-from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards
 
 
@@ -22,13 +23,13 @@ def recipe(tmp_path: Path) -> Recipe:
         {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}}
         for name in ("first", "second")
     ]
-    return load_recipe(write(tmp_path, corpora=corpora, tokenizer={"vocab_size": 400}))
+    return load_recipe(write(tmp_path, corpora=corpora, tokenizer={"vocab_size": 400}, **SETTINGS))
 
 
 @pytest.fixture
 def store(tmp_path: Path, recipe: Recipe) -> Store:
     """Two corpora up to token shards."""
-    store = Store(tmp_path / "store")
+    store = Store(tmp_path / "store", RecipeVersions(recipe))
     prepare(store, tmp_path / "first.jsonl", TEXTS[:15])
     prepare(store, tmp_path / "second.jsonl", TEXTS[15:])
     make_shards(store, recipe)
@@ -36,7 +37,12 @@ def store(tmp_path: Path, recipe: Recipe) -> Store:
 
 
 def states(store: Store, recipe: Recipe) -> list[State]:
-    return [one.state for one in observe_all(store, recipe)]
+    return [one.state for one in observe_all(seen_again(store, recipe), recipe)]
+
+
+def seen_again(store: Store, recipe: Recipe) -> Store:
+    """The store as another process sees it."""
+    return Store(store.root, RecipeVersions(recipe))
 
 
 def change(path: Path) -> None:
@@ -55,10 +61,10 @@ def test_a_change_that_was_read_but_not_followed_to_the_shards_is_not_forgotten(
     store: Store, recipe: Recipe, tmp_path: Path
 ) -> None:
     change(tmp_path / "first.jsonl")
-    before = observe_all(store, recipe)[0]
+    before = observe_all(seen_again(store, recipe), recipe)[0]
     collect(store, ENGINE, "first", recipe.corpus("first").source, 1_000_000)
     assert states(store, recipe) == [State.OUTDATED, State.UP_TO_DATE]
-    assert observe_all(store, recipe)[0] == before  # the same change
+    assert observe_all(seen_again(store, recipe), recipe)[0] == before  # the same change
 
 
 def test_a_corpus_that_was_never_taken_to_shards_is_new(recipe: Recipe, tmp_path: Path) -> None:
@@ -73,7 +79,7 @@ def test_a_source_that_cannot_be_looked_at_hides_no_other(
 ) -> None:
     (tmp_path / "first.jsonl").unlink()
     change(tmp_path / "second.jsonl")
-    found = observe_all(store, recipe)
+    found = observe_all(seen_again(store, recipe), recipe)
     assert [one.state for one in found] == [State.UNKNOWN, State.OUTDATED]
     assert "no file matches" in found[0].version
 
@@ -84,7 +90,7 @@ def test_a_change_that_comes_back_is_another_one(store: Store, recipe: Recipe, t
     seen = []
     for content in (second, first, second):
         path.write_text(content)
-        seen.append(observe_all(store, recipe)[0])
+        seen.append(observe_all(seen_again(store, recipe), recipe)[0])
         prepare(store, path, [json.loads(line)["text"] for line in content.splitlines()])
         make_shards(store, recipe)
     assert all(one.state is State.OUTDATED for one in seen)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from pipeline.store.consistency import InconsistentVersionsError
 
 from pipeline.recipe.recipe import Recipe, load_recipe
 from pipeline.recipe.shards import ShardParams
@@ -16,15 +15,16 @@ from pipeline.steps import checks
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.lineage.checkpoints import planned
 from pipeline.steps.model.model_card import model_card
+from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.steps.training.initial_weights import WeightsError
 from pipeline.store import keys
-from pipeline.store.versions import Store, Version
+from pipeline.store.versions import Store, StoreError, Version
 from tests.integration.project import TRAINING
-from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
 from trainer.config import PretrainedConfig
 
 HELD_OUT = ShardParams(validation_fraction=0.2)
@@ -38,7 +38,9 @@ def recipe(*names: str, **training: Any) -> Recipe:
     return Recipe.model_validate(
         {
             "name": "mine",
+            **SETTINGS,
             "corpora": corpora,
+            "shards": HELD_OUT,
             "tokenizer": {"vocab_size": 400},
             "training": TRAINING | training,
         }
@@ -56,7 +58,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def make_shards(store: Store, recipe: Recipe) -> None:
-    deduplicate(store, ENGINE, recipe.corpus_names, DedupParams())
+    deduplicate(store, ENGINE, recipe.corpus_names, recipe.dedup)
     tokenizer(store, recipe.name, recipe.corpus_names, recipe.tokenizer, HELD_OUT.validation_fraction)
     for name in recipe.corpus_names:
         tokenize(store, ENGINE, name, HELD_OUT)
@@ -161,36 +163,48 @@ def test_the_order_of_the_corpora_changes_nothing_in_training(store: Store) -> N
     assert other.config.data == run.config.data
 
 
-def test_shards_of_other_documents_than_those_in_use_are_not_trained_on(store: Store, tmp_path: Path) -> None:
-    prepare(store, tmp_path / "first.jsonl", TEXTS[:9])
+def another_run(store: Store, directory: Path, **changes: Any) -> tuple[Store, Recipe]:
+    """The store as a run of the recipe sees it, with changes to the recipe."""
+    path = directory / "mine.yaml"
+    path.write_text(yaml.safe_dump(recipe().model_dump(mode="json") | changes))
+    changed = load_recipe(path)
+    return Store(store.root, RecipeVersions(changed)), changed
+
+
+def test_shards_of_other_documents_than_those_read_last_are_not_trained_on(
+    store: Store, tmp_path: Path
+) -> None:
+    before = plan.plan(*another_run(store, tmp_path))
+    prepare(another_run(store, tmp_path)[0], tmp_path / "first.jsonl", TEXTS[:9])
     with pytest.raises(
-        InconsistentVersionsError,
-        match=r"made from another version of .*first.*run the job `retokenize` first",
+        StoreError,
+        match=r"corpora/first/signatures has not been made for this recipe yet, the newest version has other "
+        r"inputs \(corpora/first/scrubbed, corpora/first/quality\): materialize dedup first",
     ):
-        plan.plan(store, recipe())
-    make_shards(store, recipe())
-    plan.plan(store, recipe())
+        plan.plan(*another_run(store, tmp_path))
+    make_shards(*another_run(store, tmp_path))
+    assert plan.plan(*another_run(store, tmp_path)).work != before.work
 
 
-def test_shards_of_another_dedup_than_the_one_in_use_are_not_trained_on(store: Store) -> None:
-    decided = [part.data_version for part in store.current("dedup").parts]
-    deduplicate(store, ENGINE, recipe().corpus_names, DedupParams(threshold=0.5))
-    assert [part.data_version for part in store.current("dedup").parts] != decided
-    with pytest.raises(
-        InconsistentVersionsError,
-        match=r"token_shards/\w+ was made from another version of dedup/(first|second)\..* run the job "
-        r"`retokenize` first",
-    ):
-        plan.plan(store, recipe())
-    make_shards(store, recipe())
-    plan.plan(store, recipe())
+def test_a_run_trains_on_the_shards_of_its_own_settings_whatever_others_made(
+    store: Store, tmp_path: Path
+) -> None:
+    before = plan.plan(*another_run(store, tmp_path))
+    other = recipe().model_copy(update={"dedup": DedupParams(threshold=0.5)})
+    make_shards(store, other)
+    assert plan.plan(*another_run(store, tmp_path)).config == before.config
+    theirs = plan.plan(*another_run(store, tmp_path, dedup={"threshold": 0.5}))
+    assert theirs.config.data != before.config.data
+    with pytest.raises(StoreError, match=r"signatures has not been made .* other settings \(threshold\)"):
+        plan.plan(*another_run(store, tmp_path, dedup={"threshold": 0.6}))
 
 
-def test_shards_stay_in_use_when_dedup_decides_the_same_again(store: Store) -> None:
-    before = store.current("dedup").fingerprint
-    deduplicate(store, ENGINE, recipe().corpus_names, DedupParams(threshold=0.79))
-    assert store.current("dedup").fingerprint != before
-    plan.plan(store, recipe())
+def test_shards_are_used_again_when_dedup_decides_the_same_again(store: Store, tmp_path: Path) -> None:
+    before = plan.plan(*another_run(store, tmp_path))
+    changed, theirs = another_run(store, tmp_path, dedup={"threshold": 0.79})
+    deduplicate(changed, ENGINE, theirs.corpus_names, theirs.dedup)
+    again = plan.plan(*another_run(store, tmp_path, dedup={"threshold": 0.79}))
+    assert again.config.data == before.config.data
 
 
 def test_a_model_card_describes_the_documents_that_the_model_was_made_from(
