@@ -17,6 +17,8 @@ from typing import Any
 
 import yaml
 
+from pipeline.recipe.recipe import load_recipe
+from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store.versions import Store
 
 ROOT = Path(__file__).parents[2]
@@ -49,11 +51,21 @@ class Project:
 
     @property
     def store(self) -> Store:
-        return Store(self.home / "store")
+        """The store as another run of the recipe sees it."""
+        return self.store_of({})
 
-    def environment(self) -> dict[str, str]:
+    def store_of(self, overrides: Mapping[str, Any]) -> Store:
+        """The store as a run with these overrides sees it."""
+        written, changed = load_recipe(self.write_recipe()), load_recipe(self.write_recipe(), dict(overrides))
+        return Store(self.home / "store", RecipeVersions(changed, written))
+
+    def write_recipe(self) -> Path:
         path = self.directory / "recipe.yaml"
         path.write_text(yaml.safe_dump(self.recipe))
+        return path
+
+    def environment(self) -> dict[str, str]:
+        path = self.write_recipe()
         self.home.mkdir(exist_ok=True)
         shutil.copy(ROOT / "dagster_home" / "dagster.yaml", self.home)
         settings = {
@@ -124,15 +136,16 @@ class Project:
                 with suppress(ProcessLookupError):
                     os.killpg(server.pid, signal.SIGKILL)
 
-    def content(self) -> Mapping[str, str]:
+    def content(self, overrides: dict[str, Any] | None = None) -> Mapping[str, str]:
         """What the run made, by content: the data version of each asset and the bytes of the weights."""
+        store = self.store_of(overrides or {})
         keys = [
             "dedup",
             "tokenizer",
             *(f"token_shards/{corpus['name']}" for corpus in self.recipe["corpora"]),
         ]
-        versions = {key: self.store.current(key).data_version for key in keys}
-        exported = self.store.current("exported_model")
+        versions = {key: store.current(key).data_version for key in keys}
+        exported = store.current("exported_model")
         weights = next(part.files["model.safetensors"].sha256 for part in exported.parts)
         return versions | {"weights": weights}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.store import last_versions
 from tests.integration.project import ROOT, Project, python_topics
 from tests.pipeline.sources.hub_server import CARD, Hub, parquet
 
@@ -49,12 +50,8 @@ class Watched:
         return [set(made) for made in json.loads(self.process.stdout.readline())]
 
     def fingerprints(self) -> dict[str, str]:
-        """What the version in use of each asset was made from."""
-        keys = [
-            path.parent.relative_to(self.project.store.root).as_posix()
-            for path in self.project.store.root.rglob("current")
-        ]
-        return {key: self.project.store.current(key).fingerprint for key in keys}
+        """The version of each asset that the recipe used last."""
+        return dict(last_versions.recorded(self.project.store.root))
 
 
 def publish(

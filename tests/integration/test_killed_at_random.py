@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from pipeline.assets.operations.orphaned_runs import Process, process_of
+from pipeline.store import last_versions
 from tests.integration.project import ROOT, Project, until
 from tests.integration.test_interrupted import same_recipe, trainers
 from trainer.checkpoint import store as checkpoint_store
@@ -41,8 +42,8 @@ def processes(project: Project) -> dict[int, str]:
 
 def check_nothing_is_half_published(project: Project) -> None:
     store = project.store
-    for pointer in store.root.rglob("current"):
-        version = store.current(pointer.parent.relative_to(store.root).as_posix())
+    for key, name in last_versions.recorded(store.root):
+        version = store.open(key, name)
         assert all(part.is_whole(version.path) for part in version.parts), version.path
     for directory in store.root.glob("runs/*/checkpoints"):
         for checkpoint in checkpoint_store.existing(directory):

@@ -13,7 +13,7 @@ from pipeline.recipe.recipe import Recipe, RecipeError, load_recipe, merged, rec
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.engine import LocalEngine
 from pipeline.store.errors import PipelineError
-from pipeline.store.versions import Store
+from pipeline.store.versions import Store, default_store
 
 MAX_RETRIES_TAG = "dagster/max_retries"  # Dagster retries a run that failed outside its steps
 TAG_LENGTH = 200
@@ -77,7 +77,7 @@ class PipelineResources(dg.ConfigurableResource):
         tags the run with what distinguishes it from others.
         """
         instance, run = context.instance, context.run
-        if (problem := alerts.low_disk(self.store.root)) and context.log:
+        if (problem := alerts.low_disk(default_store().root)) and context.log:
             context.log.warning(problem)
         if not (instance and run):
             _ = self.recipe
