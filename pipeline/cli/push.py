@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         metavar="DIRECTORY",
         type=Path,
-        help="an exported model; default: the newest, whose path `summary` prints",
+        help="an exported model; default: the recipe's, whose path `summary` prints",
     )
     parser.add_argument(
         "--public", action="store_true", help="make a new repository public, or publish to a public one"
@@ -22,8 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.steps.export.hub import push
-    from pipeline.store.versions import default_store
+    from pipeline.steps.recipe_versions import store_of
 
-    model = options.model or default_store().current(keys.EXPORTED_MODEL).path
+    model = options.model or store_of(load_recipe(recipe_path())).current(keys.EXPORTED_MODEL).path
     print(push(model, options.repository, options.public))

@@ -59,17 +59,17 @@ class LastVersions:
         write_atomically(path, json.dumps(described, indent=1, sort_keys=True))
 
 
-def recorded(root: Path) -> Iterator[tuple[str, str]]:
+def recorded(root: Path, changes_kept: int = CHANGES_KEPT) -> Iterator[tuple[str, str]]:
     """Key and version name of everything that a recipe used last. Leaves out recipes whose file is gone and,
-    of the runs with changed settings, all but the CHANGES_KEPT newest of each recipe.
+    of the runs with changed settings, all but the newest of each recipe.
     """
-    for directory in _in_effect(root):
+    for directory in _in_effect(root, changes_kept):
         for path in sorted(directory.rglob("*")):
             if path.is_file() and path.name != DESCRIPTION and not path.name.startswith("."):
                 yield path.relative_to(directory).as_posix(), path.read_text(encoding="utf-8").strip()
 
 
-def _in_effect(root: Path) -> Iterator[Path]:
+def _in_effect(root: Path, changes_kept: int) -> Iterator[Path]:
     changed: dict[str, list[Path]] = {}
     for path in sorted((root / RECIPES).glob(f"*/{DESCRIPTION}")):
         described = json.loads(path.read_text(encoding="utf-8"))
@@ -80,5 +80,5 @@ def _in_effect(root: Path) -> Iterator[Path]:
         else:
             yield path.parent
     for paths in changed.values():
-        newest = sorted(paths, key=lambda path: path.stat().st_mtime_ns)[-CHANGES_KEPT:]
-        yield from (path.parent for path in newest)
+        newest = sorted(paths, key=lambda path: -path.stat().st_mtime_ns)
+        yield from (path.parent for path in newest[:changes_kept])

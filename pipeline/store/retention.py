@@ -9,14 +9,14 @@ import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from pipeline.store import keys
+from pipeline.store import keys, last_versions
 from pipeline.store.training_runs import NAME_LENGTH, RECORDS, RUNS
 from pipeline.store.versions import Store
 from trainer.config import load_run_config
@@ -99,7 +99,8 @@ def removable(
     Never one in use, in progress, or whose weights a run that stays started from, or `needed` names.
     """
     runs = training_runs(store)
-    in_use = [store.current(key).path for key in MADE_FROM_RUN if store.has(key)]
+    used_last = last_versions.recorded(store.root, changes_kept=0)
+    in_use = [store.root / key / name for key, name in used_last if key in MADE_FROM_RUN]
     wanted = [*in_use, *needed]
     by_recipe: dict[str, list[TrainingRun]] = {}
     for run in runs:
@@ -131,9 +132,8 @@ def remove(store: Store, run: TrainingRun) -> bool:
     process works on it.
     """
     directory = store.root / RUNS / run.name
-    with ExitStack() as stack:
-        locks = [stack.enter_context(store.idle(key)) for key in MADE_FROM_RUN if (store.root / key).exists()]
-        if not all([*locks, stack.enter_context(_locked(directory))]):
+    with _locked(directory) as idle:
+        if not idle:
             return False
         config = directory / "config.yaml"
         if config.exists():
