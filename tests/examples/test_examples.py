@@ -78,7 +78,7 @@ def test_the_classifier_rejects_by_score_and_a_new_threshold_measures_nothing(
     before = versions(store)
     path = directory / "recipe.yaml"
     path.write_text(path.read_text().replace("min_score: 0.5", "min_score: 0.6"))
-    run(directory)
+    store = run(directory)
     assert {made.parent.as_posix() for made in versions(store) - before} == {"corpora/manuals/quality"}
     assert store.current("corpora/manuals/quality").counts["rejected/Prose"] > len(rejected)
 
@@ -91,11 +91,10 @@ def test_the_table_is_read_again_only_when_it_changed(copied: Callable[[str], Pa
     raw = store.current("corpora/articles/raw")
     assert raw.counts["documents"] > 50
     assert rows(raw, "documents")[0]["url"].startswith("https://docs.python.org/3/")
-    run(directory)
-    assert store.current("corpora/articles/raw").path == raw.path
+    assert run(directory).current("corpora/articles/raw").path == raw.path
     with closing(sqlite3.connect(directory / "articles.sqlite")) as connection, connection:
         connection.execute("UPDATE articles SET body = 'Shorter.', updated = '2026-02-01' WHERE id = 7")
-    run(directory)
+    store = run(directory)
     assert "Shorter." in [row["text"] for row in rows(store.current("corpora/articles/raw"), "documents")]
 
 

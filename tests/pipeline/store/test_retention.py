@@ -94,9 +94,11 @@ def test_old_runs_go_with_everything_made_from_them_and_lineage_still_answers(
     assert "nothing to remove" in capsys.readouterr().out
 
 
-def test_the_newest_run_of_each_recipe_and_the_one_in_use_stay(store: Store) -> None:
-    first, _second = trained(store, 1), trained(store, 2)
-    plan.finished(store, first)  # in use again
+def test_the_newest_run_of_each_recipe_and_the_one_that_it_used_last_stay(store: Store) -> None:
+    first, second = trained(store, 1), trained(store, 2)
+    assert names(retention.removable(store, 1)) == [first.config.run_dir.name]
+    used_last = LastVersions(store.root, RecipeName("mine-12345678", "mine"))
+    used_last.use(keys.PRETRAINED_MODEL, first.work.fingerprint[:16])
     assert retention.removable(store, 1) == []
 
 
