@@ -15,6 +15,7 @@ from pipeline.cli import main
 from pipeline.steps.lineage.checkpoints import checkpoint
 from pipeline.steps.training import plan
 from pipeline.store import disk, keys, retention
+from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.training_runs import CheckpointGoneError, checkpoint_path
 from pipeline.store.versions import File, Part, Store, Work
 from tests.integration.project import TRAINING
@@ -95,7 +96,7 @@ def test_old_runs_go_with_everything_made_from_them_and_lineage_still_answers(
 
 
 def test_the_newest_run_of_each_recipe_and_the_one_that_it_used_last_stay(store: Store) -> None:
-    first, second = trained(store, 1), trained(store, 2)
+    first, _newest = trained(store, 1), trained(store, 2)
     assert names(retention.removable(store, 1)) == [first.config.run_dir.name]
     used_last = LastVersions(store.root, RecipeName("mine-12345678", "mine"))
     used_last.use(keys.PRETRAINED_MODEL, first.work.fingerprint[:16])
