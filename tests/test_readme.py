@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline.cli import main
 from pipeline.recipe.recipe import RECIPES, load_recipe
 
 ROOT = Path(__file__).parents[1]
@@ -19,9 +20,11 @@ def yaml_blocks(page: str) -> list[dict[str, Any]]:
     return [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)]
 
 
-def test_the_recipe_for_ones_own_text_is_a_recipe(tmp_path: Path) -> None:
+def test_the_corpora_for_ones_own_text_fit_the_recipe_that_init_writes(tmp_path: Path) -> None:
     (block,) = [block for block in yaml_blocks(README) if "corpora" in block]
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(block))
+    assert main(["init", str(tmp_path / "mine.yaml")]) == 0
+    recipe = yaml.safe_load((tmp_path / "mine.yaml").read_text())
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(recipe | block))
     assert load_recipe(tmp_path / "mine.yaml").corpus_names == ["notes", "wikitext"]
 
 

@@ -97,7 +97,7 @@ def test_an_evaluation_without_a_checkpoint_on_disk_says_which_there_are(
     shutil.rmtree(directory(store, SECOND))
     job = dg.Definitions(
         assets=[checkpoint_evaluation_spec()],
-        jobs=[evaluate_job("evaluate", {})],
+        jobs=[evaluate_job("evaluate", {}, "")],
         resources={"workshop": PipelineResources()},
     ).resolve_job_def("evaluate")
     tags = {} if partition is None else {"dagster/partition": partition}
