@@ -1,9 +1,9 @@
 """The order of samples: the window of sample i is a pure function of (seed, corpora, stages, i), so that any
 position is reached at once, on any number of processes.
 
-Corpora alternate in a fixed cycle by largest sampling error. Within a corpus, each epoch is a keyed
-permutation of its windows: a Feistel network over the next power of four, repeated until the result is in
-range (cycle walking; Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
+Corpora alternate in a fixed cycle, each as evenly as its share allows. Within a corpus, each epoch is a
+keyed permutation of its windows: a Feistel network over the next power of four, repeated until the result is
+in range (cycle walking; Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
 """
 
 import functools
@@ -17,7 +17,10 @@ import numpy as np
 
 from trainer.config import TrainingConfig
 
-CYCLE = 4096
+# Turns after which a mixture repeats itself, and the most where a share is too small for that many.
+CYCLE, LONGEST_CYCLE = 4096, 1 << 20
+# By how much of itself a share may be rounded, before the cycle grows.
+LARGEST_ERROR = 0.05
 ROUNDS = 4
 
 
@@ -62,45 +65,83 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=64)
-def mixture_cycle(weights: tuple[float, ...]) -> np.ndarray:
-    """The corpus of each of CYCLE turns, int64: always the one that is furthest behind its share. Shares are
-    rounded to 1/CYCLE, and a share above 0 gets at least one turn.
+def mixture_turns(weights: tuple[float, ...]) -> np.ndarray:
+    """How many turns each corpus has in a cycle, int64 [corpora]; a share above 0 has at least one.
+
+    The cycle has CYCLE turns or, where rounding to them would move a share by more than LARGEST_ERROR, the
+    next power of two where it does not, up to LONGEST_CYCLE.
     """
-    shares = np.asarray(weights, dtype=np.float64) / np.sum(weights) * CYCLE
+    shares = np.asarray(weights, dtype=np.float64) / np.sum(weights)
+    mixed, length = shares > 0, CYCLE
+    while True:
+        if np.count_nonzero(mixed) <= length:
+            turns = _rounded(shares * length)
+            errors = np.abs(turns[mixed] / (shares[mixed] * length) - 1)
+            if length >= LONGEST_CYCLE or errors.max() <= LARGEST_ERROR:
+                return turns
+        length *= 2
+
+
+def _rounded(shares: np.ndarray) -> np.ndarray:
+    """The whole numbers nearest to `shares` with the same sum, each at least 1 where the share is above 0."""
+    length = round(shares.sum())
     quotas = np.maximum(shares > 0, np.floor(shares)).astype(np.int64)
-    while quotas.sum() != CYCLE:
+    while quotas.sum() != length:
         behind = shares - quotas
-        if quotas.sum() < CYCLE:
+        if quotas.sum() < length:
             quotas[np.argmax(behind)] += 1
         else:
             quotas[np.argmin(np.where(quotas > 1, behind, np.inf))] -= 1
-    turns = np.empty(CYCLE, dtype=np.int64)
+    return quotas
+
+
+@functools.lru_cache(maxsize=64)
+def mixture_cycle(weights: tuple[float, ...]) -> np.ndarray:
+    """The corpus of each turn of the cycle, int64.
+
+    In a cycle of CYCLE turns it is always the corpus that is furthest behind its share. A longer cycle, which
+    would take minutes to plan so, gives each corpus its turns at equal distances.
+    """
+    quotas = mixture_turns(weights)
+    length = int(quotas.sum())
+    if length > CYCLE:
+        corpora = np.repeat(np.arange(len(quotas)), quotas)
+        numbers = np.arange(length) - np.repeat(np.cumsum(quotas) - quotas, quotas)
+        return corpora[np.argsort((numbers + 0.5) / quotas[corpora], kind="stable")]
+    turns = np.empty(length, dtype=np.int64)
     error = np.zeros(len(quotas), dtype=np.int64)
-    for i in range(CYCLE):
+    for i in range(length):
         error += quotas
         turns[i] = np.argmax(error)
-        error[turns[i]] -= CYCLE
+        error[turns[i]] -= length
     return turns
 
 
 class MixtureCycle:
-    """The corpus of each sample of a mixture by `weights`."""
+    """The corpus of each sample of a mixture by `weights`. Needs 16 bytes for each turn of the cycle."""
 
     def __init__(self, weights: tuple[float, ...]) -> None:
-        self._cycle = mixture_cycle(weights)
-        self._before = np.zeros((CYCLE + 1, len(weights)), dtype=np.int64)
-        self._before[1:] = np.cumsum(self._cycle[:, None] == np.arange(len(weights)), axis=0)
+        self._turns, self._cycle = mixture_turns(weights), mixture_cycle(weights)
+        # How many turns the corpus of each turn had before it in the cycle.
+        self._before = np.empty(self.length, dtype=np.int64)
+        firsts = np.repeat(np.cumsum(self._turns) - self._turns, self._turns)
+        self._before[np.argsort(self._cycle, kind="stable")] = np.arange(self.length) - firsts
+
+    @property
+    def length(self) -> int:
+        """Turns after which the cycle begins again."""
+        return len(self._cycle)
 
     def counts(self, samples: int) -> np.ndarray:
         """How many of the first `samples` turns belong to each corpus, int64 [corpora]."""
-        cycles, rest = divmod(samples, CYCLE)
-        return cycles * self._before[CYCLE] + self._before[rest]
+        cycles, rest = divmod(samples, self.length)
+        return cycles * self._turns + np.bincount(self._cycle[:rest], minlength=len(self._turns))
 
     def at(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The corpus of each of `samples`, and how many turns it had before; both int64 [samples]."""
-        cycles, rest = np.divmod(samples, CYCLE)
+        cycles, rest = np.divmod(samples, self.length)
         corpora = self._cycle[rest]
-        return corpora, cycles * self._before[CYCLE, corpora] + self._before[rest, corpora]
+        return corpora, cycles * self._turns[corpora] + self._before[rest]
 
 
 @dataclass(frozen=True)
@@ -133,6 +174,12 @@ class SampleOrder:
         for number, segment in enumerate(self._segments[1:]):
             end = self._begins[-1] + self._tokens(number, segment.first_sample)
             self._begins.append(-(-end // segment.seq_len) * segment.seq_len)
+
+    @property
+    def longer_cycles(self) -> list[int]:
+        """The lengths of the segments' cycles, if one is longer than CYCLE; else nothing."""
+        lengths = [cycle.length for cycle in self._cycles]
+        return lengths if max(lengths) > CYCLE else []
 
     def tokens(self, samples: int) -> np.ndarray:
         """The tokens of each corpus in the first `samples` samples, int64 [corpora]."""

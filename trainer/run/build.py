@@ -51,6 +51,9 @@ def build_session(config: RunConfig, world: World) -> Session:
         pretrained = Pretrained.find(training.pretrained, training.model, config.data)
     model = _model(config, world, precision, attention, pretrained)
     identity = run_identity(config, precision, contents, pretrained.sha256 if pretrained else None)
+    if longer := data.order.longer_cycles:
+        # Earlier versions gave small corpora more turns, so their checkpoints are of another order.
+        identity["data"]["mixture_cycles"] = longer
     optimizers = build(model, training.optimizer, model.shapes)
     return Session(
         config, identity, world, precision, attention, data, model, optimizers, LossScale.of(precision)

@@ -7,6 +7,7 @@ from pipeline.recipe.mixture import MixtureParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import Version
 from trainer.config import TrainingConfig
+from trainer.data.order import LARGEST_ERROR, mixture_turns
 
 
 class MixtureError(PipelineError):
@@ -30,7 +31,7 @@ def shares(
     tokens: Mapping[str, int], weights: Mapping[str, float | None], params: MixtureParams, max_tokens: int
 ) -> dict[str, float]:
     """The share of each corpus of `tokens` in `max_tokens`. The shares add up to 1; the order of samples
-    rounds them to 1/4096.
+    rounds them (`rounded`).
 
     Raises MixtureError when `max_epochs` of everything is less than `max_tokens`.
     """
@@ -56,6 +57,26 @@ def shares(
         capped |= over
 
 
+def check_repeats(
+    shares: Mapping[str, float], tokens: Mapping[str, int], params: MixtureParams, max_tokens: int
+) -> None:
+    """Raises MixtureError for a corpus so small that the rounding of its share breaks `max_epochs`."""
+    for name, share in rounded(shares).items():
+        epochs = share * max_tokens / tokens[name]
+        if params.max_epochs is not None and epochs > params.max_epochs * (1 + LARGEST_ERROR):
+            raise MixtureError(
+                f"corpus {name!r} has {tokens[name]:,} of the {sum(tokens.values()):,} tokens, too few for "
+                f"its share: it would be read for {epochs:.2f} epochs, and mixture.max_epochs is "
+                f"{params.max_epochs:g}. Leave the corpus out, add text to it, or raise max_epochs"
+            )
+
+
+def rounded(weights: Mapping[str, float]) -> dict[str, float]:
+    """The shares that training gives to corpora with these weights: whole turns of its cycle."""
+    turns = mixture_turns(tuple(weights.values()))
+    return dict(zip(weights, (turns / turns.sum()).tolist(), strict=True))
+
+
 def contributions(
     shards: Mapping[str, Version],
     weights: Mapping[str, float | None],
@@ -68,9 +89,10 @@ def contributions(
     tokens = {name: version.counts["train_tokens"] for name, version in shards.items()}
     nonempty = {name: size for name, size in tokens.items() if size}
     default = shares(nonempty, weights, params, training.max_tokens)
+    check_repeats(default, nonempty, params, training.max_tokens)
     planned = dict.fromkeys(shards, 0.0)
     for stage in training.curriculum.stages:
-        for name, share in (default if stage.weights is None else _scaled(stage.weights, 1.0)).items():
+        for name, share in rounded(default if stage.weights is None else stage.weights).items():
             planned[name] += share * stage.tokens / training.max_tokens
     rows = []
     for name, version in shards.items():

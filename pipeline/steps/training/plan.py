@@ -107,7 +107,9 @@ def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> 
         recipe.training.check_corpora(tokens)
     except ValueError as error:
         raise TrainingError(str(error)) from None
-    shares = mixture.shares(tokens, recipe.weights, recipe.mixture, recipe.training.max_tokens)
+    max_tokens = recipe.training.max_tokens
+    shares = mixture.shares(tokens, recipe.weights, recipe.mixture, max_tokens)
+    mixture.check_repeats(shares, tokens, recipe.mixture, max_tokens)
     ends = frozen(tokenizer.path).boundaries
     return DataConfig(
         tokenizer=tokenizer.path,

@@ -2,6 +2,7 @@
 processes.
 """
 
+import hashlib
 import itertools
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from trainer.config import RunConfig
 from trainer.data.loader import Prefetcher, TrainingData
-from trainer.data.order import CYCLE, SampleOrder, Segment, mixture_cycle, permute, unpermute
+from trainer.data.order import CYCLE, MixtureCycle, SampleOrder, Segment, mixture_cycle, permute, unpermute
 from trainer.system.errors import TrainerError
 
 
@@ -53,9 +54,40 @@ def test_keys_give_permutations_that_look_unrelated() -> None:
 def test_a_mixture_is_never_more_than_one_sample_off(weights: list[float]) -> None:
     turns = mixture_cycle(tuple(weights))
     taken = np.cumsum(turns[:, None] == np.arange(len(weights)), axis=0)
-    wanted = np.arange(1, CYCLE + 1)[:, None] * (taken[-1] / CYCLE)
+    wanted = np.arange(1, len(turns) + 1)[:, None] * (taken[-1] / len(turns))
     assert np.abs(taken - wanted).max() < len(weights)
-    assert np.abs(taken[-1] / CYCLE - np.array(weights) / sum(weights)).max() <= len(weights) / CYCLE
+    shares = np.array(weights) / sum(weights)
+    assert np.abs(taken[-1] / len(turns) - shares).max() <= len(weights) / CYCLE
+    assert taken[-1] / len(turns) == pytest.approx(shares, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [(10e9, 200e3), (100e9, 1e6), (1.0,) * 5000, (*range(5000, 10_000), 0)],
+    ids=["10B", "100B", "5000 equal", "a zero"],
+)
+def test_the_smallest_of_many_corpora_gets_its_share_and_no_more(weights: tuple[float, ...]) -> None:
+    samples = 1 << 22
+    counts = MixtureCycle(weights).counts(samples)
+    assert counts.sum() == samples
+    assert counts / samples == pytest.approx(np.array(weights) / sum(weights), rel=0.05)
+
+
+def test_a_mixture_of_usual_shares_keeps_the_order_that_earlier_versions_gave_it() -> None:
+    digests = [
+        hashlib.sha256(mixture_cycle(weights).tobytes()).hexdigest()[:16]
+        for weights in ((1.0,), (3.0, 1.0), (0.62, 0.25, 0.0, 0.13), (50.0, 30.0, 15.0, 4.0, 1.0))
+    ]
+    assert digests == ["c35020473aed1b46", "a029c48643c281e2", "27bd9cb6ab101fa5", "981c0c3ba94f4409"]
+
+
+def test_turns_are_counted_and_found_alike_however_long_the_cycle_is() -> None:
+    cycle = MixtureCycle((10_000.0, 1.0, 3.0))
+    assert cycle.length > CYCLE
+    corpora, before = cycle.at(np.arange(3 * cycle.length))
+    for corpus in range(3):
+        assert np.array_equal(before[corpora == corpus], np.arange((corpora == corpus).sum()))
+        assert (corpora[: cycle.length + 99] == corpus).sum() == cycle.counts(cycle.length + 99)[corpus]
 
 
 @settings(max_examples=20, deadline=None)

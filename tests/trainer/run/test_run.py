@@ -163,6 +163,20 @@ def test_other_settings_or_other_shards_in_the_same_run_directory_are_refused(
         run(RunConfig.model_validate(settings))
 
 
+def test_a_mixture_that_earlier_versions_rounded_more_coarsely_is_another_meaning(
+    settings: dict[str, Any], config: RunConfig, tmp_path: Path
+) -> None:
+    def cycles(config: RunConfig) -> list[int] | None:
+        assert run(config) == DONE
+        saved = store.existing(config.run_dir / "checkpoints")[-1] / "state.json"
+        found: list[int] | None = json.loads(saved.read_text())["meaning"]["data"].get("mixture_cycles")
+        return found
+
+    assert cycles(config) is None
+    settings["data"]["corpora"][0]["weight"] = 3000
+    assert cycles(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "rare")})) == [1 << 15]
+
+
 def test_changed_settings_go_on_by_an_explicit_word_and_leave_a_trace(
     settings: dict[str, Any], config: RunConfig
 ) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.cli import main
 from pipeline.recipe.mixture import MixtureParams
-from pipeline.steps.training.mixture import MixtureError, shares
+from pipeline.steps.training.mixture import MixtureError, check_repeats, rounded, shares
 from pipeline.store.versions import Store
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
@@ -99,3 +99,16 @@ def test_ready_made_corpora_are_listed_with_size_and_licence(capsys: pytest.Capt
         and "CDLA-Sharing 1.0" in said
         and "2,119,719" in said
     )
+
+
+def test_a_corpus_too_small_for_its_share_is_refused_where_epochs_are_limited() -> None:
+    tokens, params = {"large": 10**10, "tiny": 200}, MixtureParams(max_epochs=2)
+    found = shares(tokens, NONE, params, 10**10)
+    with pytest.raises(
+        MixtureError, match=r"'tiny' has 200 of the 10,000,000,200 tokens.* for 47\.68 epochs"
+    ):
+        check_repeats(found, tokens, params, 10**10)
+    tokens = {"large": 10**10, "small": 200_000}
+    found = shares(tokens, NONE, params, 10**10)
+    check_repeats(found, tokens, params, 10**10)
+    assert rounded(found)["small"] == pytest.approx(200_000 / sum(tokens.values()), rel=0.05)
