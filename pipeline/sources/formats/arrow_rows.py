@@ -8,6 +8,9 @@ import pyarrow.types as pt
 from pipeline.sources.formats.rows import Columns, Row, RowReader
 from pipeline.sources.rejects import Reason
 
+# what is out of the range of Python's dates and times, and an unknown time zone
+TIME_ERRORS = (ArithmeticError, LookupError, ValueError)
+
 
 def readable_columns(schema: pa.Schema, columns: Columns) -> list[str]:
     """The columns of the text and those that fit into metadata; nested and binary columns are left out."""
@@ -24,6 +27,8 @@ def no_text(schema: pa.Schema, columns: Columns) -> tuple[Reason, str] | None:
     for name in columns.text_columns:
         if name not in schema.names:
             return Reason.NO_TEXT, f"no column {name!r}; there are {', '.join(schema.names)}"
+        if (found := schema.names.count(name)) > 1:
+            return Reason.NO_TEXT, f"{found} columns have the name {name!r}: rename all but one"
         kind = schema.field(name).type
         if not (_is_text(kind) or (columns.text_template is not None and _is_number(kind))):
             return Reason.TEXT_NOT_A_STRING, f"column {name!r} is of type {kind}"
@@ -57,7 +62,7 @@ def _add_batch(first: int, batch: pa.RecordBatch, reader: RowReader) -> bool:
     texts = texts.dictionary_decode() if pt.is_dictionary(texts.type) else texts
     try:
         rows = (
-            batch.drop_columns([column]).to_pylist()
+            _python_rows(batch.drop_columns([column]))
             if batch.num_columns > 1
             else [{} for _ in range(batch.num_rows)]
         )
@@ -79,8 +84,29 @@ def _rows(batch: pa.RecordBatch, text_columns: tuple[str, ...]) -> list[Row]:
         plain = column.dictionary_decode() if pt.is_dictionary(column.type) else column
         text = _is_string(plain.type) or (name in text_columns and _is_text(plain.type))
         columns.append(plain.cast(pa.large_binary()) if text else plain)
-    rows: list[Row] = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist()
+    return _python_rows(pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
+
+
+def _python_rows(batch: pa.RecordBatch) -> list[Row]:
+    """The rows as Python values; a time that Python cannot hold becomes text. Raises UnicodeDecodeError."""
+    try:
+        rows: list[Row] = batch.to_pylist()
+    except UnicodeDecodeError:
+        raise
+    except TIME_ERRORS:
+        columns = [
+            list(map(_value_or_text, column)) if pt.is_temporal(column.type) else column.to_pylist()
+            for column in batch.columns
+        ]
+        rows = [dict(zip(batch.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
     return rows
+
+
+def _value_or_text(time: pa.Scalar) -> object:
+    try:
+        return time.as_py()
+    except TIME_ERRORS:
+        return f"{time.value} as {time.type}"
 
 
 def _is_string(kind: pa.DataType) -> bool:

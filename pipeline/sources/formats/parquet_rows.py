@@ -13,6 +13,8 @@ from pipeline.sources.source_file import SourceFile
 from pipeline.store.errors import first_line
 
 PARQUET_ERRORS = (pa.ArrowException, OSError)
+# values that pyarrow cannot turn into Python's raise what Python raises
+ROW_GROUP_ERRORS = (*PARQUET_ERRORS, ArithmeticError, LookupError, TypeError, ValueError)
 
 
 def read_parquet(stored: SourceFile, reader: RowReader) -> Iterator[pa.RecordBatch]:
@@ -52,7 +54,7 @@ def _row_group(
             number += batch.num_rows
             if reader.batches.done:
                 return
-    except PARQUET_ERRORS as error:
+    except ROW_GROUP_ERRORS as error:
         why = first_line(error)
     if number != end:
         reader.batches.reject(

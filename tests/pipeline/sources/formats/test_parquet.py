@@ -130,3 +130,31 @@ def test_a_table_without_the_text_column_names_the_columns_it_has(tmp_path: Path
 def test_max_documents_stops_within_a_row_group(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": [f"d{n}" for n in range(50)]}), tmp_path / "a.parquet")
     assert [row["text"] for row in read(tmp_path / "a.parquet", max_documents=3)[0]] == ["d0", "d1", "d2"]
+
+
+def test_two_text_columns_set_aside_their_file_and_not_the_run(tmp_path: Path) -> None:
+    pq.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), tmp_path / "a.parquet")
+    pq.write_table(pa.table([["one"], [1], [2]], names=["text", "n", "n"]), tmp_path / "b.parquet")
+    rows, rejects = read(tmp_path / "*.parquet")
+    assert [row["text"] for row in rows] == ["one"]
+    assert rejects == [(None, "no_text")]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (1 << 62, pa.timestamp("us")),
+        (1 << 62, pa.timestamp("us", tz="Mars/Olympus")),
+        (1 << 62, pa.duration("s")),
+        ((1 << 31) - 1, pa.date32()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("neighbour", ["fine", None], ids=["taken together", "one by one"])
+def test_a_time_that_python_cannot_hold_becomes_text(
+    tmp_path: Path, value: int, kind: pa.DataType, neighbour: str | None
+) -> None:
+    table = pa.table({"text": ["one", neighbour], "at": pa.array([value, None], kind)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    rows, _ = read(tmp_path / "a.parquet")
+    assert json.loads(rows[0]["metadata"]) == {"at": f"{value} as {kind}"}
