@@ -101,6 +101,7 @@ class FilesSource:
     def _read_file(self, file: SourceFile, name: str, batches: Batches) -> Iterator[pa.RecordBatch]:
         plain, compression = format_of(name)
         try:
+            file.check()
             if file.directory:
                 batches.reject(
                     name,

@@ -1,7 +1,9 @@
 """The files of a corpus, found by paths, globs and URLs, and named independently of this machine."""
 
+import fnmatch
 import glob
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -11,7 +13,7 @@ from pydantic import Field, PrivateAttr, field_serializer
 from pipeline.sources.errors import SourceError
 from pipeline.sources.redaction import without_queries
 from pipeline.sources.source import Unit
-from pipeline.sources.source_file import Hash, LocalFile, RemoteFile, SourceFile
+from pipeline.sources.source_file import Hash, LocalFile, RemoteFile, SourceFile, may_list
 from pipeline.store.params import Params
 
 Files = dict[str, SourceFile]
@@ -66,7 +68,7 @@ def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) 
         found = _remote(corpus, pattern, wanted) if is_url(pattern) else _local(pattern, wanted)
         if not found:
             raise SourceError(f"corpus {corpus!r}: no file matches {pattern!r}")
-        for name, file in found.items():
+        for name, file in found:
             other = files.setdefault(name, file)
             if other is not file and other.place != file.place:
                 raise SourceError(
@@ -84,22 +86,76 @@ def unit(name: str, file: SourceFile, sha256: Hash) -> Unit:
         return Unit(name, f"unreadable: {error.strerror}", 0)
 
 
-def _local(pattern: str, wanted: Callable[[str], bool]) -> Files:
+def _local(pattern: str, wanted: Callable[[str], bool]) -> list[tuple[str, SourceFile]]:
     expanded = Path(pattern)
     if expanded.exists():
-        return {expanded.name: LocalFile(expanded)}
+        return [(_utf8(expanded.name), LocalFile(expanded))]
     if not glob.has_magic(pattern):
-        return {}
-    fixed = Path(*_before_magic(expanded.parts, glob.has_magic))
-    paths = [Path(found) for found in sorted(glob.glob(str(expanded), recursive=True))]  # noqa: PTH207 - Path.glob finds hidden files too
-    return {
-        path.relative_to(fixed).as_posix(): LocalFile(path)
-        for path in paths
-        if not path.is_dir() or wanted(path.name)
-    }
+        return []
+    fixed = _before_magic(expanded.parts, glob.has_magic)
+    start = Path(*fixed)
+    return [
+        (_utf8(path.relative_to(start).as_posix() if path != start else path.name), LocalFile(path))
+        for path in _matches(start, expanded.parts[len(fixed) :])
+        if not path.is_dir() or wanted(path.name) or not may_list(path)
+    ]
 
 
-def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> Files:
+def _utf8(name: str) -> str:
+    """The name, with each byte that is not UTF-8 as `%XX`."""
+    return "".join(f"%{ord(c) - 0xDC00:02X}" if "\udc80" <= c <= "\udcff" else c for c in name)
+
+
+def _matches(directory: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """What the parts of a glob match below `directory`, and the directories that may not be listed. As with
+    `glob`, no wildcard matches a name that begins with a dot.
+    """
+    part, rest = parts[0], parts[1:]
+    if part == "**":
+        for below in _directories(directory):
+            yield from _matches(below, rest or ["*"])
+    elif not glob.has_magic(part):
+        path = directory / part
+        if rest:
+            yield from _matches(path, rest)
+        elif os.path.lexists(path):
+            yield path
+    elif directory.is_dir() and not may_list(directory):
+        yield directory
+    else:
+        for name in fnmatch.filter(_entries(directory), part):
+            if part.startswith(".") or not name.startswith("."):
+                yield from _matches(directory / name, rest) if rest else [directory / name]
+
+
+def _directories(root: Path) -> Iterator[Path]:
+    """`root` and each directory below it, once, however many links lead there: by its own path if that is
+    below `root`, else by the first link.
+    """
+    seen, links = set[tuple[int, int]](), [root] if root.is_dir() else []
+    while links:
+        within = [links.pop(0)]
+        while within:
+            directory = within.pop()
+            stat = directory.stat()
+            if (stat.st_dev, stat.st_ino) in seen:
+                continue
+            seen.add((stat.st_dev, stat.st_ino))
+            yield directory
+            below = [directory / name for name in _entries(directory) if not name.startswith(".")]
+            links += [path for path in below if path.is_dir() and path.is_symlink()]
+            within += [path for path in reversed(below) if path.is_dir() and not path.is_symlink()]
+
+
+def _entries(directory: Path) -> list[str]:
+    """The names in a directory, sorted; none if there is no such directory or it may not be listed."""
+    try:
+        return sorted(path.name for path in directory.iterdir())
+    except OSError:
+        return []
+
+
+def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> list[tuple[str, SourceFile]]:
     from fsspec.core import url_to_fs
 
     try:
@@ -107,7 +163,7 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> Files:
         filesystem.invalidate_cache()  # a process that watches a corpus for days must not see an old listing
         if not _has_star(path):
             info = filesystem.info(path)
-            return {PurePosixPath(urlsplit(path).path).name: RemoteFile(filesystem, path, info)}
+            return [(PurePosixPath(urlsplit(path).path).name, RemoteFile(filesystem, path, info))]
         found = filesystem.glob(path, detail=True)
         fixed = "/".join(_before_magic(path.split("/"), _has_star)) + "/"
         names = {
@@ -115,12 +171,12 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> Files:
             for place, info in found.items()
             if info.get("type") != "directory" or wanted(place)
         }
-        return {
-            name: RemoteFile(filesystem, place, _full_info(filesystem, place, found[place]))
+        return [
+            (name, RemoteFile(filesystem, place, _full_info(filesystem, place, found[place])))
             for place, name in names.items()
-        }
+        ]
     except FileNotFoundError:
-        return {}
+        return []
     except ImportError as error:
         raise SourceError(
             f"corpus {corpus!r}: {pattern} needs a package that is not installed: {error}"

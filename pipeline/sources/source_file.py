@@ -1,7 +1,10 @@
 """The files of a source, on this machine or behind any URL that fsspec opens."""
 
+import errno
 import hashlib
 import io
+import os
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +34,10 @@ class SourceFile(Protocol):
     @property
     def directory(self) -> bool: ...
 
+    def check(self) -> None:
+        """Raises OSError if it is neither a file nor a directory, or a directory that may not be listed."""
+        ...
+
     def open(self) -> BinaryIO: ...
 
     def size(self) -> int | None:
@@ -42,6 +49,10 @@ class SourceFile(Protocol):
         change.
         """
         ...
+
+
+def may_list(directory: Path) -> bool:
+    return os.access(directory, os.R_OK | os.X_OK)
 
 
 @dataclass(frozen=True)
@@ -56,13 +67,23 @@ class LocalFile:
     def directory(self) -> bool:
         return self.path.is_dir()
 
+    def check(self) -> None:
+        """Opening a pipe would wait for somebody who writes to it, and a device may have no end."""
+        mode = self.path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise OSError(errno.EINVAL, "a pipe, socket or device, not a file", str(self.path))
+        if stat.S_ISDIR(mode) and not may_list(self.path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
+
     def open(self) -> BinaryIO:
+        self.check()
         return self.path.open("rb")
 
     def size(self) -> int:
         return self.path.stat().st_size
 
     def fingerprint(self, sha256: Hash = file_sha256) -> str:
+        self.check()
         return sha256(self.path)
 
 
@@ -81,6 +102,9 @@ class RemoteFile:
     @property
     def directory(self) -> bool:
         return bool(self.info.get("type") == "directory")
+
+    def check(self) -> None:
+        """Object stores and web servers hold files and directories only."""
 
     def open(self) -> BinaryIO:
         return io.BufferedReader(_Resuming(self), READ_SIZE)

@@ -1,5 +1,6 @@
 """Hashes of files on this machine, cached in the store, so that an unchanged corpus is not read again."""
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -32,7 +33,8 @@ class FileHashes:
         """The sha256 of the file, in hex. Raises OSError when the file cannot be read."""
         began = time.time_ns()
         stat = path.stat()
-        row = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        name = os.fsencode(path.resolve()).decode(errors="backslashreplace")
+        row = (name, stat.st_size, stat.st_mtime_ns, stat.st_ino)
         with self._table() as table:
             query = "select sha256 from hashes where (path, size, modified, inode) = (?, ?, ?, ?)"
             cached = table.execute(query, row).fetchone()

@@ -1,6 +1,7 @@
 """The user's own files: which are found, how they are named, what is set aside."""
 
 import bz2
+import glob
 import gzip
 import io
 import json
@@ -27,8 +28,10 @@ from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.formats import jsonl as jsonl_rows
 from pipeline.sources.formats.text_files import PIECE_BYTES, pieces, universal_newlines
 from pipeline.sources.ids import document_id, location, own_id
+from pipeline.sources.listing import listed
 from pipeline.sources.rejects import Reason, Rejected
 from pipeline.sources.source import Unit
+from pipeline.store.file_hashes import FileHashes
 
 Row = dict[str, Any]
 
@@ -227,6 +230,7 @@ def test_bad_files_are_named_and_their_neighbours_arrive(tmp_path: Path) -> None
 def test_a_file_without_permission_is_set_aside(tmp_path: Path) -> None:
     jsonl(tmp_path / "good.jsonl", {"text": "good"})
     jsonl(tmp_path / "locked.jsonl", {"text": "locked"}).chmod(0)
+    jsonl(tmp_path / "closed" / "inside.jsonl", {"text": "inside"}).parent.chmod(0)
     code = (
         "import os, sys\n"
         "from pipeline.sources import open_source\nfrom pipeline.sources.files import FilesConfig\n"
@@ -238,13 +242,78 @@ def test_a_file_without_permission_is_set_aside(tmp_path: Path) -> None:
         "os.chdir(sys.argv[1])\n"
         "read('good.jsonl')  # what reading imports may lie where nobody else may read\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
-        "print(*read('*.jsonl'))"
+        "print(*read('*.jsonl'))\n"
+        "print(*read('**/*.jsonl'))"
     )
     for folder in [tmp_path, *tmp_path.parents]:
         if folder.owner() == tmp_path.owner() and os.access(folder, os.W_OK) and "pytest" in str(folder):
             folder.chmod(0o755)
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
-    assert done.stdout.strip() == "1 [('locked.jsonl', 'no_permission')]", done.stderr
+    assert done.stdout.splitlines() == [
+        "1 [('locked.jsonl', 'no_permission')]",
+        "1 [('closed', 'no_permission'), ('locked.jsonl', 'no_permission')]",
+    ], done.stderr
+
+
+def test_a_pipe_and_a_device_are_set_aside_and_not_waited_for(tmp_path: Path) -> None:
+    jsonl(tmp_path / "good.jsonl", {"text": "good"})
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "zero.txt").symlink_to("/dev/zero")
+    rows, rejects = read(tmp_path / "*")
+    assert [row["text"] for row in rows] == ["good"]
+    assert rejects == [("pipe.jsonl", None, "unreadable"), ("zero.txt", None, "unreadable")]
+
+
+def test_a_name_that_is_not_utf8_is_read_under_a_name_that_is(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9.jsonl")).write_text('{"text": "one"}\n')
+    hashes = FileHashes(tmp_path / "store")
+    source = open_source("c", FilesConfig(paths=(str(tmp_path / "*.jsonl"),)), hashes.sha256)
+    (unit,) = source.units()
+    (batch,) = source.read(unit, [])
+    assert (unit.name, batch["source"].to_pylist()) == ("caf%E9.jsonl", ["caf%E9.jsonl"])
+
+
+def test_links_to_directories_are_followed_once(tmp_path: Path) -> None:
+    jsonl(tmp_path / "in" / "sub" / "a.jsonl", {"text": "a"})
+    jsonl(tmp_path / "elsewhere" / "b.jsonl", {"text": "b"})
+    (tmp_path / "in" / "0-to-sub").symlink_to("sub")
+    (tmp_path / "in" / "out").symlink_to(tmp_path / "elsewhere")
+    for loop in ("loop", "sub/loop", "sub/again"):
+        (tmp_path / "in" / loop).symlink_to(tmp_path / "in")
+    rows, rejects = read(tmp_path / "in" / "**" / "*.jsonl")
+    assert ([row["source"] for row in rows], rejects) == (["out/b.jsonl", "sub/a.jsonl"], [])
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "**",
+        "**/*.jsonl",
+        "*/*.jsonl",
+        "a/**/c/*",
+        "**/b/**",
+        "[ab]/**/c.jsonl",
+        "*/b/c.jsonl",
+        "**/.h/*",
+        "?/c.jsonl",
+    ],
+)
+def test_a_glob_finds_what_pythons_finds(tmp_path: Path, pattern: str) -> None:
+    for name in (
+        "a/b/c.jsonl",
+        "a/c/c.jsonl",
+        "b/c.jsonl",
+        "c.jsonl",
+        ".h/d.jsonl",
+        "a/.h/d.jsonl",
+        "a/b/c/e.jsonl",
+    ):
+        jsonl(tmp_path / name, {"text": name})
+    paths = map(Path, glob.glob(str(tmp_path / pattern), recursive=True))  # noqa: PTH207 - the reference
+    found = listed("c", [str(tmp_path / pattern)], lambda name: False)
+    assert (
+        {Path(file.place) for file in found.values()} == {path for path in paths if path.is_file()} != set()
+    )
 
 
 def noisy_jsonl(documents: int) -> bytes:
