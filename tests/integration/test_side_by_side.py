@@ -34,6 +34,8 @@ def copied(finished: Project, directory: Path) -> Project:
     project = Project(directory, yaml.safe_load(yaml.safe_dump(finished.recipe)))
     project.home.mkdir(parents=True)
     subprocess.run(["cp", "-r", str(finished.home / "store"), str(project.home)], check=True)
+    project.environment()
+    assert not reported(project, keys.DEDUP)  # Dagster cannot make its database in two processes at once
     return project
 
 
