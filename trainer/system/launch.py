@@ -23,6 +23,11 @@ OPENMP = {"GOMP_SPINCOUNT": "3000"}
 # Without it, restarted processes read the entries of earlier ones in torchrun's store (pytorch issue 135712).
 RENDEZVOUS = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
+# How long torchrun waits after SIGTERM before it kills its processes, in seconds; 30 by default, in which a
+# large model is not saved.
+STOP_SECONDS = 600
+PATIENCE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(STOP_SECONDS)}
+
 # How often torchrun restarts all processes, from the newest checkpoint, after a process has died.
 RESTARTS = 3
 
@@ -42,7 +47,7 @@ def trainer_arguments(config_path: Path) -> list[str]:
 
 
 def environment(threads: int | None = None, processes: int = 1) -> dict[str, str]:
-    """Variables for each of `processes` on this machine: allocator, rendezvous, OpenMP threads.
+    """Variables for each of `processes` on this machine: allocator, rendezvous, patience, OpenMP threads.
 
     `threads` None: the process's share of the physical cores.
     """
@@ -50,6 +55,7 @@ def environment(threads: int | None = None, processes: int = 1) -> dict[str, str
         **ALLOCATOR,
         **OPENMP,
         **RENDEZVOUS,
+        **PATIENCE,
         "OMP_NUM_THREADS": str(threads or max(1, physical_cores() // processes)),
     }
 

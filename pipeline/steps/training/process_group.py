@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from typing import IO
 
 from pipeline.store.errors import PipelineError
+from trainer.system.launch import STOP_SECONDS
 from trainer.system.signals import stop_with_parent
 
 POLL_SECONDS = 0.2
-GRACE_SECONDS = 40.0  # for the trainer to finish its step and save; torchrun gives its processes 30
+# For the trainer to finish its step and save; longer than torchrun gives its processes.
+GRACE_SECONDS = STOP_SECONDS + 20.0
 
 
 class RetriableError(PipelineError):

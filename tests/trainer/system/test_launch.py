@@ -1,9 +1,14 @@
 """How the pipeline starts a trainer."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from pipeline.steps.training import process_group
+from tests.integration.project import until
 from trainer.system import launch
 
 ROOT = Path(__file__).parents[3]
@@ -19,6 +24,27 @@ def test_one_process_is_plain_python_and_several_are_torchrun() -> None:
 
 def test_processes_share_the_cores() -> None:
     assert launch.environment(processes=1000)["OMP_NUM_THREADS"] == "1"
+
+
+def test_torchrun_waits_longer_than_a_large_model_takes_to_save_and_the_pipeline_longer_still() -> None:
+    patience = int(launch.environment()["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"])
+    assert 600 <= patience < process_group.GRACE_SECONDS
+
+
+@pytest.mark.slow
+def test_a_step_longer_than_torchruns_own_patience_is_saved_when_torchrun_is_stopped(tmp_path: Path) -> None:
+    program = (
+        "import signal, sys, time\nfrom pathlib import Path\nhere = Path(__file__).parent\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(35), (here / 'saved').touch(), sys.exit(75)))\n"
+        "(here / 'ready').touch()\ntime.sleep(300)\n"
+    )
+    (tmp_path / "trainer.py").write_text(program)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", tmp_path / "trainer.py"]
+    process = subprocess.Popen(torchrun, env={**os.environ, **launch.environment(1)})
+    until((tmp_path / "ready").exists, 60)
+    process.terminate()
+    process.wait(timeout=120)
+    assert (tmp_path / "saved").exists()
 
 
 def test_threads_default_to_the_cores_that_may_be_used() -> None:
