@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from trainer.config import SamplesConfig, format_validation_error, load_run_config
 from trainer.run.progress import PROGRESS
 from trainer.system import launch
-from trainer.system.errors import NOT_PASSED, USER_ERROR, TrainerError
+from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
 from trainer.system.signals import stop_with_parent
 
 
@@ -43,9 +43,23 @@ def main(arguments: list[str]) -> int:
         if arguments and arguments[0] in COMMANDS:
             return COMMANDS[arguments[0]](arguments[1:])
         return _train(arguments)
-    except TrainerError as error:
-        print(f"trainer: {error}", file=sys.stderr)
+    except ToldByMainError:
+        if os.environ["LOCAL_RANK"] == "0":  # on another machine than the main process
+            _end_torchrun()
         return USER_ERROR
+    except TrainerError as error:
+        print(f"trainer: {error}", file=sys.stderr, flush=True)
+        _end_torchrun()
+        return USER_ERROR
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _end_torchrun() -> None:
+    """Ends the torchrun that started this process, if it would start it again: a mistake stays one."""
+    restarts = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) < restarts:
+        os.kill(os.getppid(), signal.SIGTERM)
 
 
 def _with_environment(arguments: list[str]) -> None:
@@ -73,7 +87,8 @@ def _train(arguments: list[str]) -> int:
     add("--allow-changes", action="store_true", help="resume although settings or data have changed")
     add("--profile", action="store_true", help="write a trace of a few steps to run_dir/profile")
     options = parser.parse_intermixed_args(arguments)
-    config = load_run_config(options.config, options.overrides)
+    with in_every_process():
+        config = load_run_config(options.config, options.overrides)
     # Imported late, so that a mistake in the configuration is reported before torch is loaded.
     from trainer.run.loop import run
 

@@ -4,7 +4,7 @@ A single process has no group and pays nothing.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from trainer.config import ParallelConfig
 from trainer.parallel.dtensor import squares
 from trainer.parallel.rendezvous import init_process_group
-from trainer.system.errors import TrainerError
+from trainer.system.errors import ToldByMainError, TrainerError, in_every_process
 
 BUCKET_ELEMENTS = 8 * 1024 * 1024
 # Innermost dimension last: tensor parallelism communicates most, so its ranks share a node.
@@ -90,12 +90,25 @@ class World:
             return flag
         return bool(self.sum_all(torch.tensor([float(flag)], device=self.device)).item())
 
-    def from_main(self, value: object) -> object:
-        """The main process's value, on every process."""
+    def from_main(self, make: Callable[[], object]) -> object:
+        """What `make` returns in the main process, on every process; a TrainerError is raised in all of them.
+        Only the main process calls `make`.
+        """
         if self.size == 1:
-            return value
-        box = [value]
-        dist.broadcast_object_list(box, src=0, device=self.device)
+            return make()
+        box: list[object] = [None, None]
+        if self.is_main:
+            try:
+                box[0] = make()
+            except TrainerError as error:
+                box[1] = str(error)
+                raise
+            finally:
+                dist.broadcast_object_list(box, src=0, device=self.device)
+        else:
+            dist.broadcast_object_list(box, src=0, device=self.device)
+            if box[1] is not None:
+                raise ToldByMainError(box[1])
         return box[0]
 
     def norm(self, tensors: Iterable[torch.Tensor]) -> torch.Tensor:
@@ -145,7 +158,8 @@ def join(parallel: ParallelConfig) -> World:
         int(os.environ.get(key, default))
         for key, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
     )
-    sizes = _sizes(parallel, size)
+    with in_every_process():
+        sizes = _sizes(parallel, size)
     device = torch.device("cuda", neighbour) if torch.cuda.is_available() else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -28,7 +28,7 @@ def build_session(config: RunConfig, world: World) -> Session:
     masked = masks_documents(config.training.document_masking, world.device)
     training = config.training.model_copy(update={"document_masking": masked})
     config = config.model_copy(update={"training": training})
-    contents: Any = world.from_main(preflight.check(config, world) if world.is_main else None)
+    contents: Any = world.from_main(lambda: preflight.check(config, world))
     data = TrainingData(config.data, training, config.run_dir / "packing")
     if world.device.type == "cpu" and training.threads:
         torch.set_num_threads(training.threads)

@@ -32,8 +32,8 @@ from trainer.run.session import Session
 from trainer.run.step import NotFiniteError
 from trainer.run.update_ratio import UpdateProbe
 from trainer.system.durable import write_atomically
-from trainer.system.errors import TrainerError
-from trainer.system.signals import StopSignals
+from trainer.system.errors import TrainerError, in_every_process
+from trainer.system.signals import StoppedEarlyError, StopSignals
 
 DONE = 0
 # EX_TEMPFAIL of sysexits.h: stopped on request, everything saved; run again to resume.
@@ -43,7 +43,7 @@ log = logging.getLogger("trainer")
 
 
 def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -> int:
-    """Trains to max_tokens (returns DONE) or until SIGTERM or SIGINT (returns RESUMABLE).
+    """Trains to max_tokens (returns DONE) or until SIGTERM, SIGINT or SIGHUP (returns RESUMABLE).
 
     `allow_changes` resumes from a checkpoint with other settings; `profile` writes a trace of a few steps to
     the run's directory. Raises TrainerError for what the user can correct.
@@ -56,6 +56,9 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
             # Closing files writes their last lines, which fails on a full disk, too.
             with room_on_disk(config.run_dir), ExitStack() as stack:
                 return _run(config, world, reporter, stop, stack, allow_changes, profile)
+        except StoppedEarlyError:
+            log.info("stopped before the first step, with nothing to save; run again to start")
+            return RESUMABLE
         except TrainerError as error:
             reporter.send("error", message=str(error))
             raise
@@ -89,8 +92,7 @@ def _run(
     append_log_to = stack.enter_context(log_file()) if world.is_main else None
     session = build_session(config, world)
     directory = RunDirectory(config.run_dir)
-    if world.is_main:
-        stack.enter_context(directory.locked())
+    world.from_main(lambda: stack.enter_context(directory.locked()))
     resumed = resume(session, directory.checkpoints, allow_changes)
     send_start(reporter, session, resumed)
     if world.is_main:
@@ -100,6 +102,7 @@ def _run(
     status = DONE
     if not session.is_complete:
         dry_run(session)
+        stop.after_step()
         recorder = None
         if append_log_to is not None:
             append_log_to(directory.log)
@@ -159,7 +162,8 @@ def _train(
             try:
                 result = session.take_step(windows.to(world.device))
             except NotFiniteError as error:
-                raise TrainerError(explain(session, error, session.config.run_dir)) from error
+                with in_every_process():
+                    raise TrainerError(explain(session, error, session.config.run_dir)) from error
             seconds = time.perf_counter() - started
             weights = probe.sizes() if result.spike or session.logs(session.step) else None
             if recorder is not None:

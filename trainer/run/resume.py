@@ -30,7 +30,7 @@ def resume(session: Session, checkpoints: Path, allow_changes: bool = False) -> 
     `allow_changes` accepts them. A collective.
     """
     world = session.world
-    found = world.from_main(_newest(session, checkpoints, allow_changes) if world.is_main else None)
+    found = world.from_main(lambda: _newest(session, checkpoints, allow_changes))
     if not isinstance(found, Path):
         return None
     _restore(session, found)

@@ -1,11 +1,30 @@
 """Errors that a user can correct, and their exit statuses."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 # Exit statuses: of a TrainerError, and of a `check` that fails.
 USER_ERROR, NOT_PASSED = 2, 3
 
 
 class TrainerError(Exception):
     """An error that the user can correct: printed as one message, exit status 2, nothing overwritten."""
+
+
+class ToldByMainError(TrainerError):
+    """An error that the main process raises too, and prints."""
+
+
+@contextmanager
+def in_every_process() -> Iterator[None]:
+    """For code that raises the same TrainerError in every process of torchrun, so that it is printed once."""
+    try:
+        yield
+    except TrainerError as error:
+        if os.environ.get("RANK", "0") == "0":
+            raise
+        raise ToldByMainError(*error.args) from error
 
 
 def first_line(error: BaseException) -> str:

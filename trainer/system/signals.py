@@ -1,25 +1,39 @@
-"""Stop after the current step on SIGTERM, SIGINT, or when the parent process dies."""
+"""Stop after the current step on SIGTERM, SIGINT, SIGHUP, or when the parent process dies."""
 
 import ctypes
 import logging
+import os
 import signal
+import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# One Ctrl-C may arrive twice, from the terminal and from a parent process.
+REPEATED_SECONDS = 1.0
 
 log = logging.getLogger("trainer")
 
 
+class StoppedEarlyError(KeyboardInterrupt):
+    """A signal came before there was anything to save."""
+
+
 class StopSignals:
-    """While entered, SIGTERM and SIGINT only set `received`."""
+    """While entered, SIGTERM, SIGINT and SIGHUP raise StoppedEarlyError until `after_step` is called; from
+    then on they only set `received`. A second Ctrl-C ends the process at once.
+    """
 
     def __init__(self) -> None:
         self.received = False
+        self._raises = True
+        self._first = 0.0
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue  # nohup: the run outlives the terminal
             self._previous[number] = signal.signal(number, self._receive)
         return self
 
@@ -29,9 +43,23 @@ class StopSignals:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
+    def after_step(self) -> None:
+        """From now on a signal waits for the end of the step."""
+        self._raises = False
+
     def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self._raises:
+            raise StoppedEarlyError
+        now = time.monotonic()
         if not self.received:
-            log.warning("%s: stopping after the current step, with a checkpoint", signal.Signals(number).name)
+            self._first = now
+            log.warning(
+                "%s: stopping after the current step, with a checkpoint. Ctrl-C again stops without one",
+                signal.Signals(number).name,
+            )
+        elif number == signal.SIGINT and now - self._first > REPEATED_SECONDS:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
         self.received = True
 
 

@@ -8,8 +8,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from trainer.system.errors import USER_ERROR
+
 KEPT_LINES = 300  # a stack trace of each of several processes, and torchrun's report on each
 TORCHRUN = re.compile(r"[EIW]\d{4} .*torch/distributed/elastic/")  # the beginning of its log lines
+STOPPED, TOLD = "death signal", re.compile("trainer: ")  # a trainer with a mistake ends torchrun
 FAILED = re.compile(r"failed \(exitcode: (-?\d+)\)")
 
 
@@ -50,4 +53,7 @@ class ErrorOutput:
         for at in reversed(range(len(lines))):
             if TORCHRUN.match(lines[at]) and (failed := FAILED.search(lines[at])):
                 return int(failed[1]), [line for line in lines[:at] if not TORCHRUN.match(line)]
+        for at, line in enumerate(lines):
+            if TORCHRUN.match(line) and STOPPED in line and any(map(TOLD.match, lines[:at])):
+                return USER_ERROR, [line for line in lines[:at] if not TORCHRUN.match(line)]
         return status, lines

@@ -154,6 +154,18 @@ def test_under_torchrun_the_reason_is_the_trainers_and_not_torchruns(
     assert "ChildFailedError" not in why
 
 
+def test_a_mistake_that_ended_torchrun_is_not_tried_again(trains: Train, tmp_path: Path) -> None:
+    program = (
+        "print('trainer: lower the learning rate', file=sys.stderr, flush=True)\n"
+        "os.kill(os.getppid(), signal.SIGTERM)\nsys.exit(2)"
+    )
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--max-restarts=3")
+    with dg.DagsterInstance.ephemeral() as instance:
+        why = reason(trains(program, instance, *torchrun))
+    assert why == ("the trainer ended with exit status 2. Its last lines:\ntrainer: lower the learning rate")
+    assert attempts(tmp_path) == 1
+
+
 def test_a_command_gets_the_run_and_its_last_lines_are_the_reason_of_a_failure(
     trains: Train, tmp_path: Path
 ) -> None:

@@ -285,6 +285,33 @@ def test_a_mistake_is_one_message_and_exit_code_2(settings: dict[str, Any], tmp_
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        pytest.param("data.tokenizer_sha256=other", "the token shards were made with other", id="preflight"),
+        pytest.param(
+            "training.optimizer.lr=1e30", "lower the learning rate", marks=pytest.mark.slow, id="nan"
+        ),
+        pytest.param("training.lr=1", "unknown key 'lr'", marks=pytest.mark.slow, id="settings"),
+    ],
+)
+def test_a_mistake_ends_torchrun_once_with_one_message(
+    settings: dict[str, Any], tmp_path: Path, changed: str, says: str
+) -> None:
+    settings["training"]["optimizer"] = {"kind": "adamw", "max_grad_norm": None}
+    config = write_config(settings, tmp_path / "two.yaml", tmp_path / "two")
+    command = [*launch.command(config, processes=2), changed]
+    environment = {**os.environ, **launch.environment(1)}
+    process = subprocess.run(
+        command, cwd=ROOT, env=environment, check=False, stderr=subprocess.PIPE, text=True
+    )
+    ours, _, torchruns = process.stderr.partition("death signal")
+    (message,) = (line for line in process.stderr.splitlines() if line.startswith("trainer: "))
+    assert says in message and process.returncode != 0
+    assert message in ours and "Traceback" not in ours and "SignalException" in torchruns
+    assert "will restart" not in process.stderr and torchruns.count("Traceback") == 1
+
+
 def test_evaluate_and_generate_are_commands(
     config: RunConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
