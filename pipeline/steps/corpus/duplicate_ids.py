@@ -6,14 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.steps.corpus.rejects import REJECTS_SCHEMA
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, tally, text_bytes
 from pipeline.store.versions import Draft, Part
 
-REJECTS_SCHEMA = pa.schema(
-    [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("detail", pa.string())]
-)
 HEX_DIGITS = 16  # the leading 64 bits of an id find the candidates; whole ids decide
 
 

@@ -3,7 +3,8 @@
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
@@ -11,10 +12,10 @@ import pyarrow as pa
 
 from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.errors import OfflineError
-from pipeline.sources.rejects import Rejected
 from pipeline.sources.source import Source, Unit
 from pipeline.sources.stored import StoredSource
-from pipeline.steps.corpus.duplicate_ids import REJECTS_SCHEMA, set_aside_repeated_ids
+from pipeline.steps.corpus.duplicate_ids import set_aside_repeated_ids
+from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
 from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
@@ -22,7 +23,7 @@ from pipeline.store.file_hashes import FileHashes
 from pipeline.store.fingerprint import combined
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
-from pipeline.store.parts import add, tally, text_bytes
+from pipeline.store.parts import add, text_bytes
 from pipeline.store.versions import Draft, Part, Store, Version, Work, total_counts
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class _Reading:
 
     def finished(self) -> list[Part]:
         """All parts of the bucket if every one of them is finished, else none."""
-        closing = self.draft.finished(f"{self.bucket.name}.rejects", self._fingerprint("rejects"))
+        closing = self.draft.finished(self._closing, self._fingerprint("rejects"))
         if closing is None:
             return []
         parts = [
@@ -112,13 +113,18 @@ class _Reading:
     def read(self) -> list[Part]:
         """Reads the units in order. Parts that an interrupted attempt finished are skipped, not rewritten."""
         source = open_source(self.corpus, self.config)
-        rejects: list[Rejected] = []
-        stream = (batch for unit in self.bucket.units for batch in source.read(unit, rejects))
-        parts = [
-            self._write(index, group)
-            for index, group in groupby(_numbered(stream, self.part_bytes), key=itemgetter(0))
-        ]
-        return [*parts, self._close(rejects, len(parts))]
+        with PartWriter(self.draft.path, self._closing, {"rejects": REJECTS_SCHEMA}) as writer:
+            rejects = RejectsTable(partial(writer.write, "rejects"))
+            stream = (batch for unit in self.bucket.units for batch in source.read(unit, rejects))
+            parts = [
+                self._write(index, group)
+                for index, group in groupby(_numbered(stream, self.part_bytes), key=itemgetter(0))
+            ]
+            rejects.finish()
+        counts = {"parts": len(parts), **dict(sorted(rejects.counts.items()))}
+        closing = Part(self._closing, self._fingerprint("rejects"), writer.files, counts)
+        self.draft.keep(closing)
+        return [*parts, closing]
 
     def _write(self, index: int, group: Iterator[tuple[int, pa.RecordBatch]]) -> Part:
         name, made_from = self._name(index), self._fingerprint(str(index))
@@ -136,15 +142,9 @@ class _Reading:
         self.draft.keep(part)
         return part
 
-    def _close(self, rejects: list[Rejected], parts: int) -> Part:
-        name = f"{self.bucket.name}.rejects"
-        table = pa.RecordBatch.from_pylist([asdict(reject) for reject in rejects], schema=REJECTS_SCHEMA)
-        with PartWriter(self.draft.path, name, {"rejects": REJECTS_SCHEMA}) as writer:
-            writer.write("rejects", table)
-        counts = {"parts": parts, "set_aside": len(rejects), **tally(table.column("reason"), "set_aside")}
-        part = Part(name, self._fingerprint("rejects"), writer.files, counts)
-        self.draft.keep(part)
-        return part
+    @property
+    def _closing(self) -> str:
+        return f"{self.bucket.name}.rejects"
 
     def _name(self, index: int) -> str:
         return f"{self.bucket.name}.{index:04d}"

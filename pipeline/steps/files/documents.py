@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.rejects import Rejected
-from pipeline.steps.corpus.duplicate_ids import REJECTS_SCHEMA
+from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
 from pipeline.store.errors import PipelineError
 from pipeline.store.parquet import PartWriter
 from pipeline.store.parts import Counts, add, text_bytes
@@ -19,7 +20,6 @@ from pipeline.store.parts import Counts, add, text_bytes
 CORPUS = "files"
 PART = "part"
 REJECTS = "rejects"
-REJECTS_TOGETHER = 4096
 
 # Bytes of text for each byte of a file, until one file has been read to its end.
 PACKED, PLAIN = 3.0, 1.0
@@ -50,24 +50,25 @@ class Documents:
 
     def __init__(self, paths: Sequence[str], directory: Path, writer: PartWriter, progress: Progress):
         self.directory = directory
-        self.counts: Counts = {"documents": 0, "text_bytes": 0, "set_aside": 0}
+        self.counts: Counts = {"documents": 0, "text_bytes": 0}
         self.files: list[Path] = []
         self._started = time.perf_counter()
         self._source = FilesSource(CORPUS, FilesConfig(paths=tuple(paths)), keep_ids=True)
         self._writer = writer
-        self._rejects: list[Rejected] = []
+        self._rejects = RejectsTable(partial(writer.write, REJECTS))
         self._read_bytes = _InputBytes(self._source.sizes())
         self._progress = progress
 
     def __iter__(self) -> Generator[pa.RecordBatch]:
         """Each batch. Raises SourceError, and NoDocumentError when there is none."""
-        for batch in self._source.read_all(self):
+        for batch in self._source.read_all(self._rejects):
             add(self.counts, {"documents": batch.num_rows, "text_bytes": text_bytes(batch)})
             yield batch
         if not self.counts["documents"]:
-            first = f"; the first: {_description(self._rejects[0])}" if self._rejects else ""
+            first = f"; the first: {_description(self._rejects.first)}" if self._rejects.first else ""
             raise NoDocumentError(
-                f"no document in {', '.join(self._source.config.paths)}: {self.counts['set_aside']} rows "
+                f"no document in {', '.join(self._source.config.paths)}: "
+                f"{self._rejects.counts['set_aside']:,} rows "
                 f"or files set aside{first}"
             )
 
@@ -84,26 +85,18 @@ class Documents:
     def write(self, table: str, rows: pa.RecordBatch) -> None:
         self._writer.write(table, rows)
 
-    def append(self, rejected: Rejected) -> None:
-        """Sets aside what a source cannot read."""
-        add(self.counts, {"set_aside": 1, f"set_aside/{rejected.reason}": 1})
-        self._rejects.append(rejected)
-        if len(self._rejects) == REJECTS_TOGETHER:
-            self._write_rejects()
-
     def finish(self) -> None:
         """Writes the last rejects."""
-        self._write_rejects()
+        self._rejects.finish()
         self._progress(self._read_bytes.total, self._read_bytes.total)
 
     def outcome(self, counts: Mapping[str, int], files: Sequence[Path]) -> Outcome:
         """With `counts` of the work; what was read is counted here."""
-        return Outcome({**counts, **self.counts}, time.perf_counter() - self._started, list(files))
-
-    def _write_rejects(self) -> None:
-        rows = [asdict(rejected) for rejected in self._rejects]
-        self.write(REJECTS, pa.RecordBatch.from_pylist(rows, schema=REJECTS_SCHEMA))
-        self._rejects.clear()
+        return Outcome(
+            {**counts, **self.counts, **self._rejects.counts},
+            time.perf_counter() - self._started,
+            list(files),
+        )
 
 
 @contextmanager
