@@ -14,7 +14,8 @@ class CheckLimits(Params):
         0.2,
         ge=0,
         le=1,
-        description="Share (0 to 1) of a corpus's rows that may be set aside because they cannot be read.",
+        description="Share (0 to 1) of a corpus that may be set aside because it cannot be read. A file, or "
+        "a part of one, counts with its bytes.",
     )
     max_rejected_share: float = Field(
         0.95,

@@ -22,7 +22,7 @@ from pipeline.sources.formats.text_files import read_text
 from pipeline.sources.listing import Files, Paths, listed, unit
 from pipeline.sources.rejects import Reason, Rejects
 from pipeline.sources.source import Unit
-from pipeline.sources.source_file import Hash, SourceFile
+from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.store.fingerprint import combined, file_sha256
 
 TEXT = (".txt", ".md")
@@ -86,7 +86,7 @@ class FilesSource:
 
     def sizes(self) -> dict[str, int]:
         """The bytes of each file on disk, 0 for an inaccessible file, in the order of `read_all`."""
-        return {name: _size(file) for name, file in self._known.items()}
+        return {name: size_of(file) for name, file in self._known.items()}
 
     def _read(self, names: list[str], rejects: Rejects) -> Iterator[pa.RecordBatch]:
         files = self._known
@@ -112,36 +112,44 @@ class FilesSource:
             elif file.size() == 0:
                 batches.reject(name, None, Reason.EMPTY_FILE, "the file is empty")
             elif (plain, compression) == (".parquet", ""):
-                yield from read_parquet(file, RowReader(name, self.config, batches))
+                yield from read_parquet(file, RowReader(name, self.config, batches, bytes=size_of(file)))
             elif plain in (*JSON_LINES, ".csv", *TEXT):
-                yield from self._read_text_format(
-                    plain, as_utf8(blocks(file, compression), self.config.encoding), name, batches
-                )
+                content = as_utf8(blocks(file, compression), self.config.encoding)
+                reader = RowReader(name, self.config, batches, bytes=size_of(file))
+                yield from self._read_text_format(plain, content, reader)
             else:
                 batches.reject(
                     name,
                     None,
                     Reason.UNSUPPORTED_FORMAT,
                     f"none of {', '.join(FORMATS)} (all but .parquet also {', '.join(COMPRESSED)})",
+                    size_of(file),
                 )
         except BrokenCompressionError as error:
             batches.reject(
-                name, None, Reason.BROKEN_COMPRESSION, f"what comes before the break was read: {error}"
+                name,
+                None,
+                Reason.BROKEN_COMPRESSION,
+                f"what comes before the break was read: {error}",
+                max(0, size_of(file) - error.position),
             )
         except PermissionError:
-            batches.reject(name, None, Reason.NO_PERMISSION, "no permission to read the file")
+            batches.reject(name, None, Reason.NO_PERMISSION, "no permission to read the file", size_of(file))
         except OSError as error:
-            batches.reject(name, None, Reason.UNREADABLE, error.strerror or type(error).__name__)
+            batches.reject(
+                name, None, Reason.UNREADABLE, error.strerror or type(error).__name__, size_of(file)
+            )
 
     def _read_text_format(
-        self, plain: str, content: Iterator[bytes], name: str, batches: Batches
+        self, plain: str, content: Iterator[bytes], reader: RowReader
     ) -> Iterator[pa.RecordBatch]:
-        reader = RowReader(name, self.config, batches)
         if plain == ".json":
             content = not_an_array(content, reader)
         if plain in JSON_LINES:
             return read_jsonl(content, reader)
-        return read_csv(content, reader) if plain == ".csv" else read_text(content, name, batches)
+        return (
+            read_csv(content, reader) if plain == ".csv" else read_text(content, reader.file, reader.batches)
+        )
 
     @cached_property
     def _known(self) -> Files:
@@ -150,10 +158,3 @@ class FilesSource:
 
     def _files(self) -> Files:
         return listed(self.corpus, self.config.patterns(), lambda name: format_of(name)[0] in FORMATS)
-
-
-def _size(file: SourceFile) -> int:
-    try:
-        return 0 if file.directory else file.size() or 0
-    except OSError:
-        return 0

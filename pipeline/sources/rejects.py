@@ -39,7 +39,7 @@ class Reason(StrEnum):
 @dataclass(frozen=True)
 class Rejected:
     """One rejected input. `row` counts from 1 (a line, a row, or a byte offset plus 1 in plain text); None
-    stands for the entire file.
+    stands for the entire file. `lost_bytes`: how much of the file on disk was lost with it, 0 for one row.
 
     `detail` is stored as well: a new wording changes the data version of a corpus that has rejects.
     """
@@ -48,6 +48,7 @@ class Rejected:
     row: int | None
     reason: Reason
     detail: str
+    lost_bytes: int = 0
 
 
 class Rejects(Protocol):

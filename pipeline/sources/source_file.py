@@ -124,6 +124,14 @@ class RemoteFile:
         return digest.hexdigest()
 
 
+def size_of(file: SourceFile) -> int:
+    """The bytes of a file on disk; 0 if they are not known, and for a directory."""
+    try:
+        return 0 if file.directory else file.size() or 0
+    except OSError:
+        return 0
+
+
 class _Resuming(io.RawIOBase):
     """A remote file that is opened again at the same byte after a broken connection.
 

@@ -64,7 +64,7 @@ CHECKS = (
     Check(
         "raw",
         "little_set_aside",
-        "At most `checks.max_set_aside_share` of the rows cannot be read.",
+        "At most `checks.max_set_aside_share` of the rows and bytes cannot be read.",
         lambda it: set_aside(it.version, it.recipe.checks),
     ),
     Check(
@@ -148,13 +148,16 @@ def of_key(key: str) -> list[Check]:
 
 
 def set_aside(raw: Version, limits: CheckLimits) -> Finding:
-    """The share of rows that could not be read."""
+    """The share that could not be read: of the bytes of the files, and in what was read of them, of the
+    rows.
+    """
     lost, kept = raw.counts.get("set_aside", 0), raw.counts["documents"]
-    share = lost / max(lost + kept, 1)
-    message = (
-        f"{lost:,} of {lost + kept:,} rows ({share:.2%}) were set aside, the limit is "
-        f"{limits.max_set_aside_share:.2%}"
-    )
+    what, share = f"{lost:,} of {lost + kept:,} rows", lost / max(lost + kept, 1)
+    if lost_bytes := raw.counts.get("lost_bytes", 0):
+        input_bytes = max(raw.counts["input_bytes"], lost_bytes)
+        share = 1 - (1 - lost_bytes / input_bytes) * (1 - share)
+        what += f" and {lost_bytes:,} of {input_bytes:,} bytes of files"
+    message = f"{what} ({share:.2%}) were set aside, the limit is {limits.max_set_aside_share:.2%}"
     return Finding(share <= limits.max_set_aside_share, message, {"share": share, "set aside": lost})
 
 

@@ -15,10 +15,16 @@ from pipeline.sources.source_file import SourceFile
 # with blocks of 1 MB, each allocated anew by the system, reading is a quarter slower
 BLOCK_BYTES = 1 << 16
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+WIDE_WINDOW = "its window is above 128 MB; compress it again, by `zstd --long=27` or without `--long`"
+TOO_WIDE = "too much memory for decoding"  # what Arrow says of files of `zstd --long=28` and above
 
 
 class BrokenCompressionError(Exception):
-    """The compressed stream ends too early or is damaged."""
+    """The compressed stream ends too early or is damaged. `position`: bytes of the file that were read."""
+
+    def __init__(self, why: str, position: int):
+        super().__init__(why)
+        self.position = position
 
 
 def format_of(name: str) -> tuple[str, str]:
@@ -35,21 +41,24 @@ def blocks(file: SourceFile, compression: str) -> Iterator[bytes]:
     Raises BrokenCompressionError after the last byte that could be decompressed, OSError when the file cannot
     be read.
     """
-    try:
-        if compression == ".zst":
-            yield from _zstd(file)
-            return
-        with file.open() as handle, _opened(handle, compression) as stream:
-            # read1, because read loses the bytes before the damage
-            while block := stream.read1(BLOCK_BYTES):
-                yield block
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
-        raise BrokenCompressionError(str(error)) from error
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        # the OSErrors of decompressors have no errno
-        raise BrokenCompressionError(str(error)) from error
+    with file.open() as handle:
+        try:
+            if compression == ".zst":
+                yield from _zstd(file, handle)
+                return
+            with _opened(handle, compression) as stream:
+                # read1, because read loses the bytes before the damage
+                while block := stream.read1(BLOCK_BYTES):
+                    yield block
+        except (EOFError, zlib.error, lzma.LZMAError) as error:
+            raise BrokenCompressionError(str(error), handle.tell()) from error
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            if TOO_WIDE in str(error):
+                raise BrokenCompressionError(WIDE_WINDOW, 0) from error
+            # the OSErrors of decompressors have no errno
+            raise BrokenCompressionError(str(error), handle.tell()) from error
 
 
 def _opened(file: BinaryIO, compression: str) -> gzip.GzipFile:
@@ -62,16 +71,16 @@ def _opened(file: BinaryIO, compression: str) -> gzip.GzipFile:
     return cast(gzip.GzipFile, file)
 
 
-def _zstd(file: SourceFile) -> Iterator[bytes]:
+def _zstd(file: SourceFile, handle: BinaryIO) -> Iterator[bytes]:
     """A failing read of Arrow loses the bytes that it had decompressed, so the stream is opened again and
     that read repeated byte by byte.
     """
     delivered = 0
     try:
-        with file.open() as handle, pa.CompressedInputStream(handle, "zstd") as stream:
-            while block := stream.read(BLOCK_BYTES):
-                delivered += len(block)
-                yield block
+        stream = pa.CompressedInputStream(handle, "zstd")
+        while block := stream.read(BLOCK_BYTES):
+            delivered += len(block)
+            yield block
     except OSError:
         yield from _salvaged(file, delivered)
 

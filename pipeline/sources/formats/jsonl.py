@@ -185,6 +185,7 @@ def not_an_array(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]
             None,
             Reason.JSON_ARRAY,
             "the file is one JSON array; write one object per line (jq -c '.[]')",
+            reader.bytes,
         )
         return
     yield start

@@ -27,10 +27,10 @@ def read_parquet(stored: SourceFile, reader: RowReader) -> Iterator[pa.RecordBat
             file = pq.ParquetFile(handle, page_checksum_verification=True)
             schema = file.schema_arrow
         except PARQUET_ERRORS as error:
-            reader.batches.reject(reader.file, None, Reason.BROKEN_PARQUET, first_line(error))
+            reader.batches.reject(reader.file, None, Reason.BROKEN_PARQUET, first_line(error), reader.bytes)
             return
         if refused := no_text(schema, reader.columns):
-            reader.batches.reject(reader.file, None, *refused)
+            reader.batches.reject(reader.file, None, *refused, reader.bytes)
             return
         names = readable_columns(schema, reader.columns)
         first = 1
@@ -57,6 +57,11 @@ def _row_group(
     except ROW_GROUP_ERRORS as error:
         why = first_line(error)
     if number != end:
+        stored = sum(group.column(column).total_compressed_size for column in range(group.num_columns))
         reader.batches.reject(
-            reader.file, number, Reason.BROKEN_PARQUET, f"rows {number} to {end - 1} are lost: {why}"
+            reader.file,
+            number,
+            Reason.BROKEN_PARQUET,
+            f"rows {number} to {end - 1} are lost: {why}",
+            stored * (end - number) // max(group.num_rows, 1),
         )

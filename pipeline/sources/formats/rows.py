@@ -2,7 +2,7 @@
 
 import string
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
 
@@ -93,11 +93,12 @@ def fields_of(template: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RowReader:
-    """Turns the rows of one file into documents."""
+    """Turns the rows of one file into documents. `bytes`: of the file on disk, 0 if they are not known."""
 
     file: str
     columns: Columns
     batches: Batches
+    bytes: int = field(default=0, kw_only=True)
 
     def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
         """Takes row `number` (from 1) and empties it. Yields a batch once it is full."""

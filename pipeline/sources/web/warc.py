@@ -16,7 +16,7 @@ from pipeline.sources.listing import Files, Paths, listed, unit
 from pipeline.sources.metadata import metadata_json
 from pipeline.sources.rejects import Reason, Rejects
 from pipeline.sources.source import Unit
-from pipeline.sources.source_file import Hash
+from pipeline.sources.source_file import Hash, size_of
 from pipeline.sources.web.pages import PageExtractor
 from pipeline.store.fingerprint import combined, file_sha256
 
@@ -82,10 +82,16 @@ class WarcSource:
             yield from records.read(blocks(self._files[name], format_of(name)[1]))
         except BrokenCompressionError as error:
             records.batches.reject(
-                name, None, Reason.BROKEN_COMPRESSION, f"what comes before the break was read: {error}"
+                name,
+                None,
+                Reason.BROKEN_COMPRESSION,
+                f"what comes before the break was read: {error}",
+                max(0, size_of(self._files[name]) - error.position),
             )
         except PermissionError:
-            records.batches.reject(name, None, Reason.NO_PERMISSION, "no permission to read the file")
+            records.batches.reject(
+                name, None, Reason.NO_PERMISSION, "no permission to read the file", size_of(self._files[name])
+            )
         except OSError as error:
             records.batches.reject(name, None, Reason.UNREADABLE, error.strerror or type(error).__name__)
 

@@ -85,7 +85,9 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
                 f"corpus {corpus!r} is empty: its source gave no valid document "
                 f"({', '.join(reasons) or 'and no invalid one'}). Check its `source`"
             )
-        return draft.publish(parts)
+        if "lost_bytes" in counts:
+            counts["input_bytes"] = sum(unit.bytes for unit in units)
+        return draft.publish(parts, counts)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ class RejectsTable:
     def append(self, rejected: Rejected) -> None:
         self.first = self.first or rejected
         add(self.counts, {"set_aside": 1, f"set_aside/{rejected.reason}": 1})
+        if rejected.lost_bytes:
+            add(self.counts, {"lost_bytes": rejected.lost_bytes})
         self._rows.append(rejected)
         if len(self._rows) == ROWS_TOGETHER:
             self.finish()

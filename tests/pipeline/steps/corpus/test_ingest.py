@@ -4,13 +4,17 @@ is lost.
 
 import json
 import os
+import re
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.recipe.check_limits import CheckLimits
 from pipeline.sources.errors import SourceError
 from pipeline.sources.files import FilesConfig
+from pipeline.steps import checks
 from pipeline.steps.corpus.ingest import CorpusError, collect, observe
 from pipeline.store.engine import LocalEngine
 from pipeline.store.fingerprint import file_sha256
@@ -155,3 +159,35 @@ def test_the_same_documents_in_a_file_written_anew_are_the_same_data_version(tmp
     after = collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
     assert not after.reused
     assert (after.path != before.path, after.data_version) == (True, before.data_version)
+
+
+def test_nine_of_ten_broken_files_fail_the_check_though_they_are_nine_rejects(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(10):
+        path = tmp_path / "in" / f"{number}.parquet"
+        pq.write_table(pa.table({"text": [f"document {number} {row}" for row in range(200)]}), path)
+        if number:
+            os.truncate(path, path.stat().st_size - 100)
+    files = FilesConfig(paths=(str(tmp_path / "in" / "*.parquet"),))
+    version = collect(Store(tmp_path / "store"), ENGINE, "c", files, part_bytes=1_000_000)
+    assert (version.counts["documents"], version.counts["set_aside"]) == (200, 9)
+    found = checks.set_aside(version, CheckLimits())
+    assert not found.passed and 0.89 < found.numbers["share"] < 0.91
+    assert re.match(
+        r"9 of 209 rows and [\d,]+ of [\d,]+ bytes of files \(89\.\d+%\) were set aside", found.message
+    )
+
+
+def test_a_file_with_too_wide_a_zstd_window_is_named_with_the_remedy(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    parameters = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True)
+    writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    wide = writer.compress(b'{"text": "one"}\n') + writer.flush()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "wide.jsonl.zst").write_bytes(wide)
+    write(tmp_path / "in" / "b.jsonl", {"text": "two"})
+    files = FilesConfig(paths=(str(tmp_path / "in" / "*"),))
+    version = collect(Store(tmp_path / "store"), ENGINE, "c", files, part_bytes=1_000_000)
+    (reject,) = rejects(version)
+    assert "compress it again, by `zstd --long=27`" in str(reject["detail"])
+    assert version.counts["lost_bytes"] == len(wide)
