@@ -106,6 +106,11 @@ def _check_tokenizer(config: RunConfig) -> None:
 def _check_shards(corpus: CorpusShards, data: DataConfig) -> str:
     try:
         shards = [Shard(prefix) for prefix in (*corpus.train, *corpus.validation)]
+        if corpus.validation and sum(shard.num_tokens for shard in shards[len(corpus.train) :]) < 2:
+            raise TrainerError(
+                f"corpus {corpus.name!r}: its validation shards hold no text to predict. Remove `validation` "
+                "and `validation_bytes`, or name shards with text"
+            )
         if corpus.content is None:
             return _hash_shards(corpus.name, shards, data)
         for shard in shards[:: -(-len(shards) // SAMPLED_SHARDS)]:

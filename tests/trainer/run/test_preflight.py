@@ -23,6 +23,12 @@ from trainer.system.errors import TrainerError
 ALONE = World(0, 1, torch.device("cpu"))
 
 
+def _empty_validation(settings: dict[str, Any], tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "empty", np.dtype("uint16")):
+        pass
+    settings["data"]["corpora"][1]["validation"] = [str(tmp_path / "empty")]
+
+
 def _other_tokenizer(settings: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "tokenizer").mkdir()
     (tmp_path / "tokenizer" / "tokenizer.json").write_text("{}")
@@ -75,6 +81,7 @@ def test_a_validation_that_takes_long_is_warned_of_with_what_to_change(
             lambda settings, _: settings["training"].update(samples={"prompts": ["a", "the " * 40]}),
             r"prompts\.1 has \d+ tokens, .*seq_len 32",
         ),
+        (_empty_validation, "corpus 'code': its validation shards hold no text to predict. Remove"),
         (_other_tokenizer, r"tokenizer\.json has sha256 44136f.*made with"),
         (
             lambda settings, _: settings["data"].update(tokenizer="nowhere"),
