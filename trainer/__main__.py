@@ -1,6 +1,7 @@
 """`python -m trainer CONFIG.yaml [key=value ...]` trains; `python -m trainer COMMAND ...` runs a command."""
 
 import argparse
+import faulthandler
 import json
 import logging
 import os
@@ -198,4 +199,6 @@ COMMANDS = {
 }
 
 if __name__ == "__main__":
+    # A shard that is cut while it is mapped kills the process: say at least in which function.
+    faulthandler.enable()
     sys.exit(main(sys.argv[1:]))

@@ -15,6 +15,7 @@ No random state is stored: initialisation is keyed by parameter, the order and d
 import json
 import platform
 from dataclasses import asdict, dataclass, field, fields
+from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,7 @@ def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None
     """
     hf.load_weights(model, checkpoint / "hf")
     parameters = dict(model.named_parameters())
-    with SavedTensors(checkpoint.glob(OPTIMIZER_FILES)) as saved:
+    with SavedTensors(_optimizer_files(checkpoint)) as saved:
         tensors = {}
         for name, shape in saved.shapes.items():
             owner = name.partition("/")[2]
@@ -200,6 +201,11 @@ def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None
             held = local_slices(parameter) if parameter is not None and parameter.shape == shape else None
             tensors[name] = saved.read(name, held)
     load_state_tensors(model, optimizers, tensors)
+
+
+def _optimizer_files(checkpoint: Path) -> list[Path]:
+    """Those that were saved with it; another file of such a name is none of the run's."""
+    return [checkpoint / name for name in store.manifest(checkpoint) if fnmatch(name, OPTIMIZER_FILES)]
 
 
 def differences(before: Any, now: Any, at: str = "") -> list[str]:

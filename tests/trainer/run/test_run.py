@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -89,6 +90,34 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_b
     assert run(config) == DONE
     assert f"{newest}/optimizer.safetensors" in caplog.text
     assert outcome(config.run_dir) == expected
+
+
+def test_a_stray_file_in_a_checkpoint_is_not_taken_for_its_optimizer_state(
+    settings: dict[str, Any], uninterrupted: Path, tmp_path: Path
+) -> None:
+    settings["training"]["max_tokens"] = 24 * 256
+    run_dir = tmp_path / "run"
+    shutil.copytree(uninterrupted, run_dir)
+    *_, before, newest = store.existing(run_dir / "checkpoints")
+    store.remove(newest)
+    shutil.copy(before / "optimizer.safetensors", before / "optimizer-old.safetensors")
+    assert run(RunConfig.model_validate({**settings, "run_dir": str(run_dir)})) == DONE
+    assert outcome(run_dir) == outcome(uninterrupted)
+
+
+def test_a_shard_that_is_cut_while_it_is_mapped_leaves_a_word(
+    settings: dict[str, Any], corpus_dir: Path, tmp_path: Path
+) -> None:
+    for suffix in (".bin", ".idx"):
+        shutil.copy(corpus_dir / f"code-0{suffix}", tmp_path / f"cut{suffix}")
+    settings["data"]["corpora"][1]["train"] = [str(tmp_path / "cut")]
+    settings["training"] |= {"max_tokens": 4000 * 256, "evaluation": {"every_tokens": 4000 * 256}}
+    process = start(write_config(settings, tmp_path / "run.yaml", tmp_path / "run"))
+    wait_for(lambda: bool(read_json_lines(tmp_path / "run" / "metrics.jsonl")), process)
+    os.truncate(tmp_path / "cut.bin", 0)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGBUS, errors
+    assert "Fatal Python error: Bus error" in errors and "trainer/data" in errors
 
 
 def test_an_older_damaged_checkpoint_hinders_nobody(config: RunConfig) -> None:
