@@ -31,7 +31,7 @@ from pipeline.store import keys
 from pipeline.store.engine import EngineParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import Params
-from trainer.config import TrainingConfig
+from trainer.config import TrainingConfig, yaml_file
 from trainer.config.problems import requirement
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -264,7 +264,7 @@ def recipe_path(named: str | None = None) -> Path:
 def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
     """Reads and checks a recipe, changed by `overrides` as `merged` does. Raises RecipeError."""
     try:
-        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+        settings = yaml_file.parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         shipped = ", ".join(sorted(found.stem for found in RECIPES.glob("*.yaml")))
         raise RecipeError(

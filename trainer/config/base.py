@@ -1,10 +1,15 @@
 """The base class of a run's configuration."""
 
 import difflib
+import re
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+
+# A number in exponential notation, of a size that a setting can have.
+WHOLE = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d\d?")
 
 # Absolute, so that a stored configuration can be used from any directory.
 AbsolutePath = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
@@ -13,7 +18,7 @@ AbsolutePath = Annotated[Path, AfterValidator(lambda path: path.expanduser().abs
 class Config(BaseModel):
     """Frozen. An unknown key is an error that names the nearest key."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -24,3 +29,26 @@ class Config(BaseModel):
                 known = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(cls.model_fields)}"
                 raise ValueError(f"unknown key {key!r}: {known}")
         return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_numbers_as_written(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {
+            key: _number(key, value, cls.model_fields[key].annotation) if key in cls.model_fields else value
+            for key, value in values.items()
+        }
+
+
+def _number(key: str, value: Any, annotation: Any) -> Any:
+    """Refuses true and false for a number, and takes 1e6, which YAML reads as text, for a whole one."""
+    kinds = {annotation, *get_args(annotation)}
+    if not kinds & {int, float} or bool in kinds:
+        return value
+    if isinstance(value, bool) and not any(value in get_args(kind) for kind in kinds):
+        raise ValueError(f"{key} must be a number, not {str(value).lower()}")
+    if isinstance(value, str) and WHOLE.fullmatch(value) and not kinds & {float, str}:
+        number = Decimal(value)
+        return int(number) if number == number.to_integral_value() else value
+    return value

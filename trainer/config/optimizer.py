@@ -1,12 +1,13 @@
 """The optimizer and the schedule of its learning rate."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from trainer.config.base import Config
 
 OptimizerKind = Literal["adamw", "adamw_8bit", "adafactor", "lion", "sophia", "muon"]
+DecayRate = Annotated[float, Field(ge=0, lt=1)]
 USUAL_BETAS = {"lion": (0.9, 0.99), "sophia": (0.965, 0.99)}
 
 
@@ -55,7 +56,7 @@ class OptimizerConfig(Config):
         "the first group that it matches. When not set, none; with `muon`, unless the model has "
         "`tie_embeddings`, 25 times the rate for the embedding and 1.5 times for the head.",
     )
-    betas: tuple[float, float] | None = Field(
+    betas: tuple[DecayRate, DecayRate] | None = Field(
         default=None,
         description="Decay rates (0 to 1) of two moving averages: of the gradient, and of its square or the "
         "curvature. When not set, those usual for the kind: 0.9 and 0.95, for lion 0.9 and 0.99, for sophia "

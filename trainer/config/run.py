@@ -8,6 +8,7 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from trainer.config import yaml_file
 from trainer.config.base import AbsolutePath, Config
 from trainer.config.data import DataConfig
 from trainer.config.problems import requirement
@@ -93,7 +94,7 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
     Raises TrainerError with the file, the key and what to change.
     """
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values = yaml_file.parse(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise TrainerError(f"{path}: cannot be read as YAML: {error}") from error
     if not isinstance(values, dict):
@@ -128,6 +129,6 @@ def _override(values: dict[str, Any], override: str) -> None:
             elif parent == "model" and isinstance(at[parent], str):  # the name of a size
                 at[parent] = {"size": at[parent]}
             at = at[place]
-        at[int(last) if isinstance(at, list) else last] = yaml.safe_load(text)
+        at[int(last) if isinstance(at, list) else last] = yaml_file.parse(text)
     except (AttributeError, IndexError, TypeError, ValueError, yaml.YAMLError) as error:
         raise TrainerError(f"override {override!r} cannot be applied: {error}") from error

@@ -63,6 +63,10 @@ class EvaluationConfig(Config):
     )
 
 
+# Logits divided by less than this can overflow.
+LOWEST_TEMPERATURE = 1e-6
+
+
 class SamplesConfig(Config):
     """Text that the model writes when a checkpoint is evaluated."""
 
@@ -83,6 +87,13 @@ class SamplesConfig(Config):
         le=1,
         description="Only the likeliest tokens that together reach this probability (0 to 1) can be drawn.",
     )
+
+    @field_validator("temperature")
+    @classmethod
+    def _logits_stay_finite(cls, temperature: float) -> float:
+        if 0 < temperature < LOWEST_TEMPERATURE:
+            raise ValueError(f"must be 0 or at least {LOWEST_TEMPERATURE:g}, not {temperature:g}")
+        return temperature
 
 
 class TrainingConfig(Config):
@@ -199,6 +210,7 @@ class TrainingConfig(Config):
     threads: int | None = Field(
         default=None,
         ge=1,
+        le=1024,
         description="CPU threads of each process. When not set, the physical cores divided by the processes "
         "of this machine.",
     )

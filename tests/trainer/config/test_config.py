@@ -73,11 +73,35 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
         ("data.corpora.0.validation=[v]", "set validation_bytes"),
         ("data.corpora.7.weight=1", "cannot be applied"),
         ("seed", "not of the form"),
+        ("data.corpora.0.weight=.inf", "weight: must be a finite number, not inf"),
+        ("training.optimizer.lr=.nan", "lr: must be a finite number, not nan"),
+        ("training.optimizer.lr=true", "training.optimizer: lr must be a number, not true"),
+        ("training.micro_batch_size=true", "training: micro_batch_size must be a number, not true"),
+        ("training.optimizer.betas=[1.5, 2]", r"betas\.0: must be below 1, not 1\.5"),
+        ("training.optimizer.betas=[0.9, 1.0]", r"betas\.1: must be below 1, not 1"),
+        ("training.max_tokens=1.5e0", "max_tokens: must be a whole number"),
+        ("training.threads=100000", "threads: must be at most 1024, not 100000"),
+        ("training.samples.temperature=1.0e-40", "temperature: must be 0 or at least 1e-06, not 1e-40"),
+        ("training.schedule={kind: wsd, kind: cosine}", "the key 'kind' is here a second time: remove one"),
     ],
 )
 def test_a_wrong_key_or_value_is_named_with_what_to_do(tmp_path: Path, override: str, says: str) -> None:
     with pytest.raises(TrainerError, match=says):
         load(tmp_path, example(), override)
+
+
+def test_a_whole_number_may_be_written_with_an_exponent(tmp_path: Path) -> None:
+    text = yaml.safe_dump(example()).replace("max_tokens: 1280", "max_tokens: 128e1")
+    (tmp_path / "run.yaml").write_text(text)
+    assert load_run_config(tmp_path / "run.yaml").training.max_tokens == 1280
+
+
+def test_a_key_that_is_in_the_file_twice_is_named_with_its_line(tmp_path: Path) -> None:
+    text = yaml.safe_dump(example())
+    (tmp_path / "run.yaml").write_text(f"{text}run_dir: elsewhere\n")
+    line = len(text.splitlines()) + 1
+    with pytest.raises(TrainerError, match=rf"(?s)'run_dir' is here a second time: remove one.*line {line},"):
+        load_run_config(tmp_path / "run.yaml")
 
 
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
