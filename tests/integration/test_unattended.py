@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 from dagster._core.code_pointer import CodePointer
 from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from pipeline.assets.metadata import user_errors_as_failures
 from pipeline.assets.operations import alerts, orphaned_runs
@@ -90,6 +91,8 @@ def test_a_finished_training_is_told_to_the_webhook_with_its_figures_and_a_reuse
     (message,) = received
     told = "validation loss 3.2500, 1.5000 bits per byte, 16,384 tokens in 0.5 h, 9 tokens/s, 1.25 USD"
     assert message["text"].endswith(f" trained a model: {told}")
+    # "Materialize all" starts a run without a job, which Dagster gives a name such as `__ASSET_JOB`
+    assert message["text"].startswith("Groundwork: a run of chosen assets (")
 
 
 def test_a_disk_that_becomes_full_is_one_alert(
@@ -176,6 +179,30 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
         )
         assert orphaned_runs.report(instance) == [again.run_id]
         assert instance.event_log_storage.claim_concurrency_slot("gpu", waiting, "model").is_claimed
+
+
+def test_the_page_of_a_job_lists_each_run_once_wherever_it_was_started(tmp_path: Path) -> None:
+    @dg.asset
+    def model() -> None: ...
+
+    job = dg.Definitions(assets=[model], jobs=[dg.define_asset_job("train", [model])]).resolve_job_def(
+        "train"
+    )
+    location = RegisteredCodeLocationOrigin("pipeline.definitions")
+    from_ui = RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), "train")
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        runs = [
+            instance.create_run_for_job(job, remote_job_origin=origin, job_code_origin=of_module("pipeline"))
+            for origin in (from_ui, None)
+        ]
+        for run in runs:
+            orphaned_runs.claim(instance, run)
+        of_the_page = dg.RunsFilter(
+            job_name="train", tags={".dagster/repository": "__repository__@pipeline.definitions"}
+        )
+        assert sorted(run.run_id for run in instance.get_runs(of_the_page)) == sorted(
+            run.run_id for run in runs
+        )
 
 
 def of_module(name: str) -> JobPythonOrigin:

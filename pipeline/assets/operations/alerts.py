@@ -37,9 +37,10 @@ def send(
 def report_failure(context: dg.RunFailureSensorContext) -> None:
     """Alerts of a failed run with its reason."""
     run, why = context.dagster_run, reason(context)
-    context.log.error(f"{run.job_name} ({run.run_id[:8]}) failed: {why}")
+    name = _shown_name(run)
+    context.log.error(f"{name} ({run.run_id[:8]}) failed: {why}")
     facts = {"job": run.job_name, "run_id": run.run_id, "reason": why}
-    send(f"{run.job_name} failed: {why}", context.log, (WEBHOOK_VARIABLE, EARLIER_VARIABLE), **facts)
+    send(f"{name} failed: {why}", context.log, (WEBHOOK_VARIABLE, EARLIER_VARIABLE), **facts)
 
 
 def report_training(context: dg.RunStatusSensorContext) -> None:
@@ -52,9 +53,14 @@ def report_training(context: dg.RunStatusSensorContext) -> None:
             continue
         metadata = {name: entry.value for name, entry in event.metadata.items()}
         if not metadata["reused"]:
-            text = f"{run.job_name} ({run.run_id[:8]}) trained a model: {_figures(metadata)}"
+            text = f"{_shown_name(run)} ({run.run_id[:8]}) trained a model: {_figures(metadata)}"
             context.log.info(text)
             send(text, context.log, job=run.job_name, run_id=run.run_id)
+
+
+def _shown_name(run: dg.DagsterRun) -> str:
+    """The job, or what to call a run without one: Dagster's own name of it says nothing to a person."""
+    return "a run of chosen assets" if run.job_name.startswith("__") else run.job_name
 
 
 def _message(error: SerializableErrorInfo) -> str:

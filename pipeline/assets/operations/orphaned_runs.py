@@ -69,9 +69,10 @@ class Process:
 
 def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Tags the run with this process, which executes it, and with the code location, without which a run
-    from a terminal is missing from the UI's pages on jobs.
+    from a terminal is missing from the UI's pages on jobs. Dagster stores that tag itself for a run from the
+    UI; stored twice, the run would be listed twice.
     """
-    location = {REPOSITORY_TAG: f"__repository__@{DEFINITIONS}"} if REPOSITORY_TAG not in run.tags else {}
+    location = {} if run.remote_job_origin else {REPOSITORY_TAG: f"__repository__@{DEFINITIONS}"}
     instance.add_run_tags(run.run_id, location | {PROCESS_TAG: f"{run.run_id} {Process.this().tag()}"})
 
 
