@@ -16,6 +16,9 @@ from pipeline.steps.model import evaluate
 from pipeline.store import keys
 from pipeline.store.training_runs import CheckpointGoneError
 
+# Of runs whose checkpoint was on disk when they were queued. A training that resumes meanwhile deletes it.
+QUEUED_TAGS = {"dagster/sensor_name", "dagster/backfill"}
+
 
 def checkpoint_evaluation_spec() -> dg.AssetSpec:
     """The asset `checkpoint_evaluation`: one entry for each evaluated checkpoint."""
@@ -50,6 +53,11 @@ def evaluate_job(name: str, config: dict[str, Any], used: str) -> dg.JobDefiniti
                 f'--tags \'{{"dagster/partition": "NAME"}}\'. On disk: {", ".join(saved[-5:]) or "none"}'
             )
         checkpoint = context.partition_key
+        if checkpoint not in saved and not QUEUED_TAGS.isdisjoint(context.run.tags):
+            context.log.info(
+                f"{checkpoint} was deleted while its evaluation was waiting: nothing to evaluate"
+            )
+            return
         version = evaluate.evaluate_checkpoint(workshop.store, checkpoint)
         scores = evaluate.read(version)
         figures = {

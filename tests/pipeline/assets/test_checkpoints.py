@@ -83,6 +83,31 @@ def test_the_checkpoints_of_another_store_are_not_taken_for_deleted(
     assert not partitions(instance, ON_DISK) and not deleted(instance)
 
 
+def evaluation(instance: dg.DagsterInstance, tags: dict[str, str]) -> dg.ExecuteInProcessResult:
+    """A run of the job `evaluate`."""
+    job = dg.Definitions(
+        assets=[checkpoint_evaluation_spec()],
+        jobs=[evaluate_job("evaluate", {}, "")],
+        resources={"workshop": PipelineResources()},
+    ).resolve_job_def("evaluate")
+    return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
+
+
+@pytest.mark.parametrize("started_by", ["dagster/sensor_name", "dagster/backfill"])
+def test_a_checkpoint_that_is_deleted_while_its_evaluation_waits_is_not_a_failure(
+    store: Store, instance: dg.DagsterInstance, started_by: str
+) -> None:
+    update_weights(instance, store)
+    shutil.rmtree(directory(store, SECOND))
+    result = evaluation(instance, {"dagster/partition": SECOND, started_by: "something"})
+    assert result.success
+    assert not [event for event in result.all_events if event.event_type_value == "ASSET_MATERIALIZATION"]
+    assert f"{SECOND} was deleted while its evaluation was waiting: nothing to evaluate" in [
+        entry.user_message for entry in instance.all_logs(result.run_id)
+    ]
+    assert partitions(instance, ON_DISK) == [FIRST, THIRD]
+
+
 @pytest.mark.parametrize(
     ("partition", "said"),
     [
@@ -95,13 +120,8 @@ def test_an_evaluation_without_a_checkpoint_on_disk_says_which_there_are(
     store: Store, instance: dg.DagsterInstance, partition: str | None, said: str
 ) -> None:
     shutil.rmtree(directory(store, SECOND))
-    job = dg.Definitions(
-        assets=[checkpoint_evaluation_spec()],
-        jobs=[evaluate_job("evaluate", {}, "")],
-        resources={"workshop": PipelineResources()},
-    ).resolve_job_def("evaluate")
     tags = {} if partition is None else {"dagster/partition": partition}
-    result = job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
+    result = evaluation(instance, tags)
     (failure,) = [event.step_failure_data for event in result.all_events if event.is_step_failure]
     assert failure.user_failure_data and failure.user_failure_data.description
     assert said in failure.user_failure_data.description
