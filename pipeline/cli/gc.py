@@ -83,7 +83,7 @@ def _runs(store: "Store", keep: int | None, delete: bool) -> None:
         note = "" if removed or not delete else ", not removed: a process works on it"
         print(f"{size / 1e6:>12,.1f} MB  {found.name}  recipe {found.recipe}, {found.state}{note}")
     if not old:
-        print(f"nothing to remove: no recipe has more than {keep} runs that nothing else needs")
+        print(f"nothing to remove: each recipe has {keep} or fewer runs that nothing else needs")
     elif delete:
         print(f"{total / 1e6:>12,.1f} MB  freed; `python -m pipeline gc` finds data that only they named")
     else:
