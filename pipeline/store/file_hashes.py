@@ -1,14 +1,17 @@
 """Hashes of files on this machine, cached in the store, so that an unchanged corpus is not read again."""
 
+import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pipeline.store.fingerprint import file_sha256
+
+log = logging.getLogger(__name__)
 
 NAME = "file-hashes.sqlite"
 RACY_NANOSECONDS = 2_000_000_000
@@ -35,21 +38,37 @@ class FileHashes:
         stat = path.stat()
         name = os.fsencode(path.resolve()).decode(errors="backslashreplace")
         row = (name, stat.st_size, stat.st_mtime_ns, stat.st_ino)
-        with self._table() as table:
-            query = "select sha256 from hashes where (path, size, modified, inode) = (?, ?, ?, ?)"
-            cached = table.execute(query, row).fetchone()
+        query = "select sha256 from hashes where (path, size, modified, inode) = (?, ?, ?, ?)"
+        cached = self._execute(query, row)
         if cached:
             with path.open("rb"):  # raises when the file is no longer readable
                 return str(cached[0])
         digest = file_sha256(path)
         if stat.st_mtime_ns < began - RACY_NANOSECONDS:
-            with self._table() as table:
-                table.execute("insert or replace into hashes values (?, ?, ?, ?, ?)", (*row, digest))
+            self._execute("insert or replace into hashes values (?, ?, ?, ?, ?)", (*row, digest))
         return digest
 
-    @contextmanager
-    def _table(self) -> Iterator[sqlite3.Connection]:
+    def _execute(self, query: str, row: tuple[str | int, ...]) -> Any:
+        """The first row of the result. A damaged cache is made anew: it is not worth a failed run."""
+        try:
+            return self._table.execute(query, row).fetchone()
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            path = self.root / NAME
+            log.warning("%s is damaged (%s); it is made anew, so every file is hashed again", path, error)
+            if table := self.__dict__.pop("_table", None):
+                table.close()
+            for suffix in ("", "-journal"):
+                path.with_name(NAME + suffix).unlink(missing_ok=True)
+            return self._table.execute(query, row).fetchone()
+
+    @cached_property
+    def _table(self) -> sqlite3.Connection:
         self.root.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self.root / NAME, timeout=WAIT_SECONDS)) as table, table:
-            table.execute(TABLE)
-            yield table
+        table = sqlite3.connect(
+            self.root / NAME, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        table.execute("pragma synchronous = off")  # if a power cut damages the cache, it is made anew
+        table.execute(TABLE)
+        return table

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.file_hashes import FileHashes
+from pipeline.store.file_hashes import NAME, FileHashes
 from pipeline.store.fingerprint import file_sha256
 
 OLD = time.time() - 100
@@ -52,3 +52,19 @@ def test_a_file_that_went_is_an_error_and_not_its_last_hash(tmp_path: Path) -> N
     path.unlink()
     with pytest.raises(FileNotFoundError):
         FileHashes(tmp_path).sha256(path)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "something else"])
+def test_a_damaged_cache_is_made_anew_with_a_warning(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = [aged(tmp_path / f"file-{number}", b"%d" % number) for number in range(200)]
+    hashes = FileHashes(tmp_path)
+    before = [hashes.sha256(path) for path in files]
+    cache = tmp_path / NAME
+    content = bytearray(cache.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    cache.write_bytes({"cut": content[:6000], "flipped": content, "something else": b"hello" * 99}[damage])
+    again = FileHashes(tmp_path)
+    assert [again.sha256(path) for path in files] == before
+    assert f"{cache} is damaged" in caplog.text
