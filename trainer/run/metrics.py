@@ -3,6 +3,7 @@ people look at.
 """
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,17 @@ class MetricsLog:
         return read_json_lines(self._path)
 
     def write(self, record: dict[str, Any]) -> None:
-        """Appends a record with `kind` and `step`; its other numbers become curves named `<kind>/<field>`."""
-        self._file.write(json.dumps(record) + "\n")
+        """Appends a record with `kind` and `step`; its other numbers become curves named `<kind>/<field>`.
+
+        The numbers of a step that fp16 skipped may not be finite, which JSON cannot hold: they are null.
+        """
+        written = record
+        if record.get("skipped"):
+            written = {
+                field: None if isinstance(value, float) and not math.isfinite(value) else value
+                for field, value in record.items()
+            }
+        self._file.write(json.dumps(written) + "\n")
         numbers = {
             f"{record['kind']}/{field}": value
             for field, value in record.items()

@@ -21,7 +21,7 @@ def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
     drawing = figures.figure(8, 4.5)
     axes = drawing.add_subplot()
     tokens = np.array([record["tokens"] for record in train]) / 1e6
-    losses = np.array([record["loss"] for record in train])
+    losses = np.array([record["loss"] for record in train], dtype=np.float64)
     axes.plot(tokens, losses, color="#9ecae1", linewidth=0.8)
     smooth = running_mean(losses, span=max(1.0, len(losses) / 40))
     axes.plot(tokens, smooth, color=figures.COLOURS[0], linewidth=1.6, label=f"training {smooth[-1]:.3f}")

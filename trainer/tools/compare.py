@@ -122,7 +122,9 @@ def history(run: Path, name: str, until_step: int | None = None) -> History:
         max_tokens=max_tokens,
         tokens=tokens,
         seconds=np.cumsum(np.diff(tokens, prepend=0) / speeds),
-        losses=running_mean(np.array([record["loss"] for record in train]), span=max(1.0, len(train) / 40)),
+        losses=running_mean(
+            np.array([record["loss"] for record in train], dtype=np.float64), span=max(1.0, len(train) / 40)
+        ),
         tokens_per_second=float(np.median(speeds)),
         evaluations=[record for record in records if record["kind"] == "evaluation"],
     )

@@ -1,14 +1,18 @@
 """What a run writes down: forgotten from where it goes on, and measured without costing it."""
 
+import math
 from pathlib import Path
 
+import orjson
 import pytest
 import torch
 from torch import nn
 
+from pipeline.steps.model import training_plots
 from trainer.parallel.world import World
-from trainer.run import hardware, metrics
+from trainer.run import hardware, metrics, plot
 from trainer.run.update_ratio import SAMPLED, UpdateProbe
+from trainer.system.durable import read_json_lines
 
 
 def test_a_run_that_goes_on_forgets_what_its_checkpoint_does_not_vouch_for(tmp_path: Path) -> None:
@@ -37,6 +41,19 @@ def test_a_checkpoint_saved_before_anything_was_written_again_vouches_for_what_i
     second = metrics.MetricsLog(path, folder, 1, vouched)
     assert second.sync() == vouched == path.stat().st_size
     second.close()
+
+
+def test_a_step_that_fp16_skipped_is_json_that_others_read_and_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = metrics.MetricsLog(path, tmp_path / "tensorboard", 0, 0)
+    for step, loss in ((1, 2.0), (2, math.nan), (3, 1.0)):
+        record = {"loss": loss, "grad_norm": loss, "lr": 0.1, "tokens_per_second": 1.0}
+        log.write({"kind": "train", "step": step, "tokens": step, "skipped": step == 2, **record})
+    log.close()
+    assert [orjson.loads(line)["loss"] for line in path.read_text().splitlines()] == [2.0, None, 1.0]
+    records = read_json_lines(path)
+    plot.loss_curve(records, tmp_path / "loss.png")
+    assert (tmp_path / "loss.png").exists() and training_plots.draw(records).startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
