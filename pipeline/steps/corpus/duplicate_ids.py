@@ -1,6 +1,6 @@
-"""Duplicate ids within a corpus: the first document keeps the id, later ones are set aside."""
+"""Duplicate ids within a corpus: the first document, by file name and row, keeps the id."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, tally, text_bytes
 from pipeline.store.versions import Draft, Part
 
+Place = tuple[str, str, int]  # of a document: its file, the part, the row of the part
 HEX_DIGITS = 16  # the leading 64 bits of an id find the candidates; whole ids decide
 
 
@@ -26,10 +27,13 @@ def set_aside_repeated_ids(draft: Draft, parts: Sequence[Part]) -> list[Part]:
     suspects = _suspects(draft, holding)
     if not len(suspects):
         return list(parts)
-    seen: set[str] = set()
+    first: dict[str, Place] = {}
+    for part in holding:
+        for place, document in _suspected(draft, part, suspects):
+            first[document] = min(place, first.get(document, place))
     rejects: list[pa.RecordBatch] = []
-    rewritten = {part.name: _without_repeats(draft, part, suspects, seen, rejects) for part in holding}
-    return [*(rewritten.get(part.name, part) for part in parts), *_rejects_part(draft, rejects)]
+    rewritten = {part.name: _without_repeats(draft, part, suspects, first, rejects) for part in holding}
+    return [*(rewritten.get(part.name, part) for part in parts), *_rejects_part(draft, rejects, first)]
 
 
 def _suspects(draft: Draft, parts: Sequence[Part]) -> np.ndarray:
@@ -54,25 +58,32 @@ def _prefixes(batch: pa.RecordBatch) -> np.ndarray:
     return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
 
 
+def _suspected(draft: Draft, part: Part, suspects: np.ndarray) -> Iterator[tuple[Place, str]]:
+    """The documents of a part whose ids may occur twice."""
+    row = 0
+    for batch in batches(draft.path / part.files["documents"].path, ["id", "source"]):
+        for index in map(int, np.flatnonzero(np.isin(_prefixes(batch), suspects))):
+            source, document = batch.column("source")[index].as_py(), batch.column("id")[index].as_py()
+            yield (source, part.name, row + index), document
+        row += batch.num_rows
+
+
 def _without_repeats(
-    draft: Draft, part: Part, suspects: np.ndarray, seen: set[str], rejects: list[pa.RecordBatch]
+    draft: Draft, part: Part, suspects: np.ndarray, first: Mapping[str, Place], rejects: list[pa.RecordBatch]
 ) -> Part:
-    """`part`, or its replacement if it holds an id in `seen`. Adds the suspected ids of the part to
-    `seen`.
-    """
+    """`part`, or its replacement if it holds an id that belongs to another document."""
+    row = 0
+    places = {place[2]: first[document] == place for place, document in _suspected(draft, part, suspects)}
+    if all(places.values()):
+        return part
     kept: list[pa.RecordBatch] = []
     repeated: list[str] = []
     for batch in batches(draft.path / part.files["documents"].path):
-        keep = np.ones(batch.num_rows, bool)
-        for row in np.flatnonzero(np.isin(_prefixes(batch), suspects)):
-            document = batch.column("id")[int(row)].as_py()
-            keep[row] = document not in seen
-            seen.add(document)
+        keep = np.array([places.get(row + index, True) for index in range(batch.num_rows)], bool)
+        row += batch.num_rows
         repeated += batch.column("id").filter(pa.array(~keep)).to_pylist()
         rejects.append(batch.select(["source", "id"]).filter(pa.array(~keep)))
         kept.append(batch.filter(pa.array(keep)))
-    if not repeated:
-        return part
     counts = {"documents": 0, "text_bytes": 0}
     with PartWriter(draft.path, part.name, {"documents": DOCUMENT_SCHEMA}) as writer:
         for batch in kept:
@@ -85,7 +96,7 @@ def _without_repeats(
     return replacement
 
 
-def _rejects_part(draft: Draft, rejects: Sequence[pa.RecordBatch]) -> list[Part]:
+def _rejects_part(draft: Draft, rejects: Sequence[pa.RecordBatch], first: Mapping[str, Place]) -> list[Part]:
     rows = [
         (source, document)
         for batch in rejects
@@ -95,9 +106,14 @@ def _rejects_part(draft: Draft, rejects: Sequence[pa.RecordBatch]) -> list[Part]
     ]
     if not rows:
         return []
-    detail = "the id {} occurs in an earlier file of the corpus"
+    detail = "the document with the id {}, which the one in {} keeps"
     records = [
-        {"file": source, "row": None, "reason": "duplicate_id", "detail": detail.format(document)}
+        {
+            "file": source,
+            "row": None,
+            "reason": "duplicate_id",
+            "detail": detail.format(document, first[document][0]),
+        }
         for source, document in rows
     ]
     table = pa.RecordBatch.from_pylist(records, schema=REJECTS_SCHEMA)

@@ -191,3 +191,19 @@ def test_a_file_with_too_wide_a_zstd_window_is_named_with_the_remedy(tmp_path: P
     (reject,) = rejects(version)
     assert "compress it again, by `zstd --long=27`" in str(reject["detail"])
     assert version.counts["lost_bytes"] == len(wide)
+
+
+@pytest.mark.parametrize("part_bytes", [300, 1_000, 4_000, 1_000_000])
+def test_the_first_file_by_name_keeps_an_id_whatever_the_size_of_parts(
+    tmp_path: Path, part_bytes: int
+) -> None:
+    for number in range(12):
+        same = {"id": "same", "text": f"same in {number:02d}"}
+        write(tmp_path / "in" / f"{number:02d}.jsonl", {"text": f"{number} " * 100}, same)
+    version = collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes)
+    assert [text for text in documents(version).values() if "same" in text] == ["same in 00"]
+    found = rejects(version)
+    assert sorted(str(reject["file"]) for reject in found) == [
+        f"{number:02d}.jsonl" for number in range(1, 12)
+    ]
+    assert all("which the one in 00.jsonl keeps" in str(reject["detail"]) for reject in found)
