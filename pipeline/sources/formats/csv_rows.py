@@ -17,6 +17,16 @@ def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordB
     csv.field_size_limit(MAX_DOCUMENT_BYTES)  # the default refuses texts over 128 KB
     # invalid bytes become surrogates, so that only their row is rejected
     rows = csv.DictReader(_decoded_lines(content), strict=True)
+    try:
+        header = [name.encode(errors="backslashreplace").decode() for name in rows.fieldnames or []]
+    except csv.Error as error:
+        why = f"the header cannot be read: {error}"
+        reader.batches.reject(reader.file, None, Reason.BROKEN_CSV, why, reader.bytes)
+        return
+    if missing := [name for name in reader.columns.text_columns if header and name not in header]:
+        why = f"no column {missing[0]!r}; there are {', '.join(header)}"
+        reader.batches.reject(reader.file, None, Reason.NO_TEXT, why, reader.bytes)
+        return
     while True:
         try:
             row = next(rows, None)

@@ -526,3 +526,16 @@ def test_a_url_with_a_password_is_refused_without_repeating_it(url: str) -> None
     with pytest.raises(SourceError, match="in the environment instead") as caught:
         FilesSource("c", FilesConfig(paths=(url,))).units()
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_csv_file_without_the_column_or_a_header_is_one_reject_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("title,body\n" + "t,b\n" * 50)
+    (tmp_path / "b.csv").write_text('title,"te"xt\n' + "t,b\n" * 50)
+    rejects: list[Rejected] = []
+    source = open_source("c", FilesConfig(paths=(str(tmp_path / "*.csv"),)))
+    assert [batch for unit in source.units() for batch in source.read(unit, rejects)] == []
+    assert [(reject.file, reject.row, reject.reason) for reject in rejects] == [
+        ("a.csv", None, Reason.NO_TEXT),
+        ("b.csv", None, Reason.BROKEN_CSV),
+    ]
+    assert rejects[0].detail == "no column 'text'; there are title, body"
