@@ -106,6 +106,11 @@ def _check_tokenizer(config: RunConfig) -> None:
 def _check_shards(corpus: CorpusShards, data: DataConfig) -> str:
     try:
         shards = [Shard(prefix) for prefix in (*corpus.train, *corpus.validation)]
+        if both := set(corpus.train) & set(corpus.validation):
+            raise TrainerError(
+                f"corpus {corpus.name!r}: {min(both)} is in `train` and in `validation`: its loss says "
+                "nothing about unseen text. Remove it from one of them"
+            )
         if corpus.validation and sum(shard.num_tokens for shard in shards[len(corpus.train) :]) < 2:
             raise TrainerError(
                 f"corpus {corpus.name!r}: its validation shards hold no text to predict. Remove `validation` "

@@ -81,6 +81,12 @@ def test_a_validation_that_takes_long_is_warned_of_with_what_to_change(
             lambda settings, _: settings["training"].update(samples={"prompts": ["a", "the " * 40]}),
             r"prompts\.1 has \d+ tokens, .*seq_len 32",
         ),
+        (
+            lambda settings, _: settings["data"]["corpora"][1].update(
+                validation=settings["data"]["corpora"][1]["train"]
+            ),
+            r"corpus 'code': .*code-0 is in `train` and in `validation`",
+        ),
         (_empty_validation, "corpus 'code': its validation shards hold no text to predict. Remove"),
         (_other_tokenizer, r"tokenizer\.json has sha256 44136f.*made with"),
         (
