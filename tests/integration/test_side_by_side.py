@@ -77,7 +77,7 @@ def test_two_trainings_at_once_are_each_evaluated_and_exported(project: Project)
     for overrides in SEEDS:
         exported = project.store_of(overrides).current(keys.EXPORTED_MODEL)
         lineage = json.loads((exported.path / "lineage.json").read_text())
-        assert lineage["training"]["config"]["training"]["seed"] == overrides["training"]["seed"]
+        assert lineage["training"]["config"]["seed"] == overrides["training"]["seed"]
         assert f"| seed | {overrides['training']['seed']} |" in (exported.path / "README.md").read_text()
     for key in (keys.PRETRAINED_MODEL, keys.EVALUATION, keys.EXPORTED_MODEL):
         assert reported(project, key) == {
