@@ -50,10 +50,12 @@ class LastVersions:
     def use(self, key: str, name: str) -> None:
         """Records that the recipe uses a version from now on."""
         if self.get(key) != name:
-            self._describe()
+            if not (self._path / DESCRIPTION).exists():
+                self.describe()
             write_atomically(self._path / key, name + "\n")
 
-    def _describe(self) -> None:
+    def describe(self) -> None:
+        """Records at the beginning of each run whose versions these are."""
         path = self._path / DESCRIPTION
         described = {"recipe": self.recipe.file, "changes": self.recipe.changes}
         write_atomically(path, json.dumps(described, indent=1, sort_keys=True))

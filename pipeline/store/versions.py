@@ -327,6 +327,8 @@ class Store:
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / RUNS_LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
+            if self._last:
+                self._last.describe()
             yield
 
     @contextmanager
