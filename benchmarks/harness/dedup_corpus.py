@@ -11,8 +11,9 @@ from harness.sidebyside import documents
 from pipeline.steps.corpus.decontamination import VERDICTS_SCHEMA
 from pipeline.steps.files.tables import TEXT_SCHEMA
 from pipeline.store.fingerprint import combined
+from pipeline.store.manifest import Part
 from pipeline.store.parquet import PartWriter
-from pipeline.store.versions import Draft, Part, Store, Work
+from pipeline.store.versions import Draft, Store, Work
 
 PART_DOCUMENTS, BATCH_DOCUMENTS = 1000, 250
 

@@ -5,9 +5,10 @@ from itertools import count
 
 import pyarrow as pa
 
+from pipeline.store.manifest import Part
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
-from pipeline.store.versions import Draft, Part, Store, Work
+from pipeline.store.versions import Draft, Store, Work
 
 BATCH_BYTES = 6 << 20
 KEEP_SCHEMA = pa.schema(

@@ -11,7 +11,7 @@ import dagster as dg
 from pipeline.assets.metadata import asset_key
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.steps.checks import Check, Subject, of_key
-from pipeline.store.versions import Version
+from pipeline.store.manifest import Version
 
 log = logging.getLogger(__name__)
 

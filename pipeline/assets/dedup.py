@@ -16,7 +16,8 @@ from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.dedup import dedup as dedup_step
 from pipeline.steps.dedup import verification
 from pipeline.store import keys
-from pipeline.store.versions import Store, Version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store
 
 
 def dedup_asset(recipe: Recipe) -> dg.AssetsDefinition:

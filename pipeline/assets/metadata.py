@@ -11,7 +11,7 @@ import dagster as dg
 from pipeline.reports import breakdowns
 from pipeline.reports.images import inline
 from pipeline.store.errors import PipelineError
-from pipeline.store.versions import Version
+from pipeline.store.manifest import Version
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import disk, keys
-from pipeline.store.versions import Version
+from pipeline.store.manifest import Version
 from trainer.system.durable import read_json_lines
 
 GPU_POOL = "gpu"  # one at a time: dagster.yaml

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from pipeline.cli.printable import printable
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
+from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import batches
-from pipeline.store.versions import Part, Store, Version
+from pipeline.store.versions import Store
 
 DUPLICATES = ("exact", "near")
 CONTAMINATED = "contaminated"

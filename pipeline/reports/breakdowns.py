@@ -1,7 +1,7 @@
 """Bar charts of how often each kind or rule occurred in a version."""
 
 from pipeline.reports.images import as_text
-from pipeline.store.versions import Version
+from pipeline.store.manifest import Version
 from trainer.system import figures
 
 REPORT = "breakdown-1"

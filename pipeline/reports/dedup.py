@@ -13,8 +13,9 @@ from pipeline.reports.images import as_text
 from pipeline.steps.dedup.dedup import DUPLICATES_OF
 from pipeline.steps.dedup.limits import by_corpus, largest_clusters
 from pipeline.store import keys
+from pipeline.store.manifest import Version
 from pipeline.store.parquet import batches
-from pipeline.store.versions import Store, Version
+from pipeline.store.versions import Store
 from trainer.system import figures
 
 REPORT = "dedup-1"

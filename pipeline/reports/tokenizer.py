@@ -8,7 +8,8 @@ import numpy as np
 from pipeline.reports.images import as_text
 from pipeline.steps.tokens.tokenizer import input_keys
 from pipeline.steps.tokens.tokenizer_fit import Usage, longest_tokens, usage
-from pipeline.store.versions import Store, Version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store
 from trainer.system import figures
 
 REPORT = "fit-1"

@@ -12,8 +12,9 @@ from pydantic import Field
 
 from pipeline.sources.rejects import Rejects
 from pipeline.sources.source import Unit
+from pipeline.store.manifest import Part, Version
 from pipeline.store.params import Params
-from pipeline.store.versions import Part, Store, Version
+from pipeline.store.versions import Store
 
 
 class StoredConfig(Params):

@@ -22,7 +22,8 @@ from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
-from pipeline.store.versions import Store, Version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store
 from trainer.data.shards import Shard, TokenStream
 
 BIGRAM_TOKENS = {TRAIN: 50_000_000, VALIDATION: 10_000_000}  # of each corpus at most

@@ -13,7 +13,8 @@ from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.last_versions import RecipeName
-from pipeline.store.versions import Store, StoreError, Version, Work, default_store
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store, StoreError, Work, default_store
 
 NAME_LENGTH = 8  # hex digits after the recipe's name
 

@@ -18,8 +18,9 @@ import yaml
 
 from pipeline.store import keys, last_versions
 from pipeline.store.errors import PipelineError
+from pipeline.store.manifest import MANIFEST, reports_on
 from pipeline.store.training_runs import RUNS
-from pipeline.store.versions import MANIFEST, OLD_POINTER, Store, reports_on
+from pipeline.store.versions import OLD_POINTER, Store
 
 DATA = (keys.CORPORA, keys.DEDUP, keys.DEDUP_EVIDENCE, keys.EVALUATION_NGRAMS, keys.TOKEN_SHARDS)
 # A killed stage resumes from its partial directory; one that was not touched for a day is abandoned.

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.store.versions import File
+from pipeline.store.manifest import File
 from trainer.system.durable import atomic_file
 
 # Hardly any value occurs twice, so dictionaries and minimum and maximum would cost time and save nothing.

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.store.engine import Engine
+from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import PartWriter, batches
-from pipeline.store.versions import Draft, Part, Store, Version, Work
+from pipeline.store.versions import Draft, Store, Work
 
 Counts = dict[str, int]
 BatchResult = tuple[Mapping[str, pa.RecordBatch], Counts]  # the rows of each table, and what was counted

@@ -17,9 +17,10 @@ from pipeline.steps.corpus.ingest import collect
 from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
+from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.parts import PartTask, add, derive, part_tasks
-from pipeline.store.versions import File, Part, Store, Version, Work
+from pipeline.store.versions import Store, Work
 
 REASON = "contaminated"
 PART_BYTES = 128_000_000

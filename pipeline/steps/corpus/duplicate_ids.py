@@ -7,10 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA
+from pipeline.store.manifest import Part
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, tally, text_bytes
-from pipeline.store.versions import Draft, Part
+from pipeline.store.versions import Draft
 
 Place = tuple[str, str, int]  # of a document: its file, the part, the row of the part
 HEX_DIGITS = 16  # the leading 64 bits of an id find the candidates; whole ids decide

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 
 from pipeline.plugins.loading import PluginError
 from pipeline.plugins.settings import PluginParams
-from pipeline.store.versions import Draft, Part
+from pipeline.store.manifest import Part
+from pipeline.store.versions import Draft
 
 # Worker processes pay for much smaller inputs than with compiled kernels: 2 MB at 1 MB/s are two seconds.
 SLOWER = 16

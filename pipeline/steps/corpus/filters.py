@@ -12,8 +12,9 @@ from pipeline.stages import quality
 from pipeline.steps.corpus.failures import SLOWER, FailureLimits
 from pipeline.store import keys
 from pipeline.store.engine import Engine
+from pipeline.store.manifest import Version
 from pipeline.store.parts import BatchResult, BatchStep, derive, part_tasks, tally
-from pipeline.store.versions import Store, Version, Work
+from pipeline.store.versions import Store, Work
 
 VERSION = "filter-1"
 TABLE = "signals"

@@ -21,10 +21,11 @@ from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.file_hashes import FileHashes
 from pipeline.store.fingerprint import combined
+from pipeline.store.manifest import Part, Version, total_counts
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
 from pipeline.store.parts import add, text_bytes
-from pipeline.store.versions import Draft, Part, Store, Version, Work, total_counts
+from pipeline.store.versions import Draft, Store, Work
 
 log = logging.getLogger(__name__)
 VERSION = "raw-2"

@@ -17,9 +17,10 @@ from pipeline.steps.corpus.failures import FailureLimits
 from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
+from pipeline.store.manifest import Version
 from pipeline.store.parquet import batches
 from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_tasks, tally
-from pipeline.store.versions import Store, Version, Work
+from pipeline.store.versions import Store, Work
 
 EXAMPLES = 3  # ids for each rule
 REPORT = "examples-1"

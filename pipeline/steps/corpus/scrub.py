@@ -7,9 +7,10 @@ import pyarrow as pa
 from pipeline.stages import pii
 from pipeline.store import keys
 from pipeline.store.engine import Engine
+from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parts import BatchResult, BatchStep, derive, part_tasks, tally, text_bytes
-from pipeline.store.versions import Store, Version, Work
+from pipeline.store.versions import Store, Work
 
 
 def scrub(

@@ -23,9 +23,10 @@ from pipeline.steps.dedup.candidates import link
 from pipeline.steps.dedup.signatures import Corpora, Signed, laid_out, sign, sources
 from pipeline.store import keys
 from pipeline.store.engine import Engine
+from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, tally
-from pipeline.store.versions import Draft, Part, Store, Version, Work
+from pipeline.store.versions import Draft, Store, Work
 
 DUPLICATES_OF = "duplicates_of"  # the counts of removed duplicates by the corpus of the document that stays
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from pipeline.recipe.check_limits import DedupGuard
 from pipeline.store import keys
+from pipeline.store.manifest import Part, Version
 from pipeline.store.parts import add
-from pipeline.store.versions import Part, Version
 
 EXAMPLES = 3
 REPORT = "largest-1"

@@ -21,8 +21,9 @@ from pipeline.steps.dedup.candidate_texts import Wanted, fetch, read
 from pipeline.steps.dedup.signatures import Signed
 from pipeline.store import keys
 from pipeline.store.engine import Engine
+from pipeline.store.manifest import Part, Version, total_counts
 from pipeline.store.parquet import PartWriter
-from pipeline.store.versions import Draft, Part, Store, Version, Work, total_counts
+from pipeline.store.versions import Draft, Store, Work
 
 TABLE = "clusters"
 RANGE_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of shingles, keys and tables

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pipeline.store.versions import Version
+from pipeline.store.manifest import Version
 
 
 def record(directory: Path, chosen: str, versions: Iterable[Version], counts: Mapping[str, int]) -> None:

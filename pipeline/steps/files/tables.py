@@ -17,11 +17,12 @@ from pipeline.steps.dedup.dedup import decide
 from pipeline.steps.files.documents import CORPUS, REJECTS, Documents, Outcome, Progress, reading
 from pipeline.store.atomic import OutputError, output_errors
 from pipeline.store.engine import Engine
+from pipeline.store.manifest import Part, Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import BatchResult, BatchStep, Counts, add, text_bytes
 from pipeline.store.prefetch import ahead
-from pipeline.store.versions import Part, Store, Version, Work
+from pipeline.store.versions import Store, Work
 from trainer.system.durable import sync
 
 WINDOW_BATCHES = 8  # about 50 MB of text, which workers share

@@ -31,8 +31,9 @@ from pipeline.steps.tokens.holdout import held_out
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.keys import TRAIN, VALIDATION
+from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import kept_batches
-from pipeline.store.versions import Part, Store, StoreError, Version
+from pipeline.store.versions import Store, StoreError
 from trainer.data.loader import TrainingData
 from trainer.data.shards import Shard
 

@@ -7,7 +7,8 @@ from typing import Any
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.dedup.limits import by_corpus
 from pipeline.store import keys
-from pipeline.store.versions import Store, Version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store
 
 ROOT = Path(__file__).parents[3]
 

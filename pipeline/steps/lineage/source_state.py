@@ -9,7 +9,8 @@ from pipeline.sources.errors import OfflineError
 from pipeline.steps.corpus import ingest
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
-from pipeline.store.versions import Store, Version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store
 
 
 class State(Enum):

@@ -16,8 +16,9 @@ from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
+from pipeline.store.manifest import File, Part, Version
 from pipeline.store.training_runs import checkpoint_path
-from pipeline.store.versions import Draft, File, Part, Store, Version, Work
+from pipeline.store.versions import Draft, Store, Work
 from trainer.config import RunConfig, SamplesConfig, load_run_config
 from trainer.data.shards import Shard
 from trainer.system import launch

@@ -12,7 +12,8 @@ from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
-from pipeline.store.versions import File, Part, Store, Version, Work
+from pipeline.store.manifest import File, Part, Version
+from pipeline.store.versions import Store, Work
 from trainer.config import ModelConfig
 from trainer.system.durable import read_json_lines, write_atomically
 

@@ -14,7 +14,7 @@ from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.keys import SPLITS
-from pipeline.store.versions import Version
+from pipeline.store.manifest import Version
 from trainer.data.shards import Shard, ShardError, bin_path, idx_path
 
 RECORD = "shards.json"

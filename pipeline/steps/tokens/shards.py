@@ -12,9 +12,10 @@ from pipeline.steps.tokens.split_writer import SplitShards
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store import keys
 from pipeline.store.engine import Engine
+from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import kept_batches
 from pipeline.store.parts import PartTask, derive
-from pipeline.store.versions import Part, Store, Version, Work
+from pipeline.store.versions import Store, Work
 
 VERSION = "shards-2"
 # One process encodes on all cores and reads ahead, so two are faster only on so many times more input than in

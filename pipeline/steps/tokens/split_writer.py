@@ -13,8 +13,8 @@ from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens.holdout import held_out
 from pipeline.steps.tokens.shard_series import ShardSeries
 from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
+from pipeline.store.manifest import File
 from pipeline.store.prefetch import ahead
-from pipeline.store.versions import File
 from trainer.data.shards import bin_path, idx_path, token_dtype
 from trainer.system.durable import write_atomically
 

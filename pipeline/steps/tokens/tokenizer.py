@@ -20,8 +20,9 @@ from pipeline.steps.tokens.holdout import held_out
 from pipeline.store import keys
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.kept_documents import kept_documents
+from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parts import Counts, add
-from pipeline.store.versions import NAME_LENGTH, Draft, File, Part, Store, Version, Work
+from pipeline.store.versions import NAME_LENGTH, Draft, Store, Work
 from trainer.system.durable import write_atomically
 
 

@@ -12,7 +12,8 @@ from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens.holdout import held_out
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store.kept_documents import kept_documents
-from pipeline.store.versions import Store, Version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store
 
 SAMPLE_BYTES = 2_000_000  # of each corpus
 

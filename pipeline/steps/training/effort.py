@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipeline.store.versions import Version
+from pipeline.store.manifest import Version
 
 
 @dataclass(frozen=True)

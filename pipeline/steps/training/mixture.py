@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pipeline.recipe.mixture import MixtureParams
 from pipeline.store.errors import PipelineError
-from pipeline.store.versions import Version
+from pipeline.store.manifest import Version
 from trainer.config import TrainingConfig
 from trainer.data.order import LARGEST_ERROR, mixture_turns
 

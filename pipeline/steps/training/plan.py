@@ -15,8 +15,9 @@ from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import initial_weights, mixture
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
+from pipeline.store.manifest import File, Part, Version
 from pipeline.store.training_runs import RUNS
-from pipeline.store.versions import File, Part, Store, Version, Work
+from pipeline.store.versions import Store, Work
 from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
 from trainer.system.durable import write_atomically
 

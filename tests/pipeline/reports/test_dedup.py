@@ -11,7 +11,8 @@ from pipeline.reports import dedup as report
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store.engine import LocalEngine
-from pipeline.store.versions import Store, Version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store
 from tests.pipeline.steps.corpora import TEXTS
 from tests.pipeline.steps.stored import put
 

@@ -7,8 +7,9 @@ import pyarrow as pa
 from pipeline.steps.corpus.decontamination import VERDICTS_SCHEMA
 from pipeline.steps.files.tables import TEXT_SCHEMA
 from pipeline.store.fingerprint import combined
+from pipeline.store.manifest import Part
 from pipeline.store.parquet import PartWriter
-from pipeline.store.versions import Draft, Part, Store, Work
+from pipeline.store.versions import Draft, Store, Work
 
 Texts = Mapping[str, str]  # by id
 

@@ -16,7 +16,8 @@ from pipeline.recipe.recipe import load_recipe
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import plan
 from pipeline.store import gc, last_versions
-from pipeline.store.versions import Store, reports_on
+from pipeline.store.manifest import reports_on
+from pipeline.store.versions import Store
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.versions import Draft, File, Part, Store, StoreError, Version, Work
+from pipeline.store.manifest import File, Part, Version
+from pipeline.store.versions import Draft, Store, StoreError, Work
 
 
 def work(key: str = "stage", params: object = None, **inputs: str) -> Work:

@@ -22,7 +22,8 @@ from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store import keys
 from pipeline.store.engine import LocalEngine
 from pipeline.store.kept_documents import kept_documents
-from pipeline.store.versions import Store, Version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS, prepare

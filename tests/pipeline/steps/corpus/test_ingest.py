@@ -18,7 +18,8 @@ from pipeline.steps import checks
 from pipeline.steps.corpus.ingest import CorpusError, collect, observe
 from pipeline.store.engine import LocalEngine
 from pipeline.store.fingerprint import file_sha256
-from pipeline.store.versions import Store, Version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store
 
 ENGINE = LocalEngine(workers=1)
 

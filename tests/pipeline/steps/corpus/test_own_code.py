@@ -26,7 +26,8 @@ from pipeline.steps.corpus.quality import judge, reasons
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.corpus.transform import transform
 from pipeline.store.engine import Engine, LocalEngine
-from pipeline.store.versions import Store, Version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE

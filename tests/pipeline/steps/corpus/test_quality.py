@@ -12,7 +12,8 @@ from pipeline.stages.quality import PROFILES
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge, reasons
 from pipeline.steps.corpus.scrub import scrub
-from pipeline.store.versions import Store, Version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 
 DOCS = PROFILES["docs"]

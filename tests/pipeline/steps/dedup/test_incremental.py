@@ -19,7 +19,8 @@ from pipeline.steps.dedup import candidates, verification
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store import keys
 from pipeline.store.engine import LocalEngine
-from pipeline.store.versions import Store, Version
+from pipeline.store.manifest import Version
+from pipeline.store.versions import Store
 from tests.pipeline.stages.dedup import in_memory
 from tests.pipeline.steps.stored import put
 
