@@ -240,5 +240,10 @@ def test_a_bad_setting_is_one_line_and_one_failed_run_that_the_job_lists(
     with dg.DagsterInstance.from_config(str(finished.home)) as instance:
         (run,) = instance.get_runs(limit=1)
         assert run.status is dg.DagsterRunStatus.FAILURE and run.tags["dagster/will_retry"] == "false"
+        planned = instance.all_logs(run.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED)
+        checks = [entry.dagster_event.asset_check_planned_data.asset_check_key for entry in planned]
+        latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks).values()
+        assert len(latest) == len(checks) > 10
+        assert {record.status.value for record in latest} <= {"SUCCEEDED", "FAILED"}  # as before this run
         # the UI's pages on jobs list the runs with this tag
         assert run.tags[".dagster/repository"] == "__repository__@pipeline.definitions"

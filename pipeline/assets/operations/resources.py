@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from pipeline.assets.operations import alerts, orphaned_runs
+from pipeline.assets.operations import alerts, orphaned_runs, unreached_checks
 from pipeline.assets.operations.launchpad import DedupKnobs, ShardKnobs, TrainingKnobs, differences, values
 from pipeline.recipe.recipe import Recipe, RecipeError, load_recipe, merged, recipe_path
 from pipeline.steps.recipe_versions import store_of
@@ -88,6 +88,7 @@ class PipelineResources(dg.ConfigurableResource):
             instance.add_run_tags(run.run_id, self._tags())
         except PipelineError:
             instance.add_run_tags(run.run_id, {MAX_RETRIES_TAG: "0"})
+            unreached_checks.restore(instance, run.run_id)
             raise
         self._in_progress.enter_context(self.store.in_progress())
 
@@ -106,8 +107,12 @@ class PipelineResources(dg.ConfigurableResource):
         self._in_progress.close()
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Ends the worker processes with the run, and lets `gc` remove versions again."""
+        """Ends the worker processes with the run, lets `gc` remove versions again, and keeps the results of
+        checks that the run did not reach.
+        """
         self.release_data()
+        if context.instance and context.run:
+            unreached_checks.restore(context.instance, context.run.run_id)
         if "engine" in self.__dict__:  # missing if the recipe is invalid
             self.engine.close()
 
