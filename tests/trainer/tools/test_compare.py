@@ -63,6 +63,11 @@ def runs(settings: dict[str, Any], tmp_path: Path) -> list[Path]:
     ]
 
 
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+
+
 def test_final_figures_and_only_the_settings_that_differ_are_told(
     runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

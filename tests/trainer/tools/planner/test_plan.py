@@ -41,7 +41,10 @@ def test_a_budget_is_spent_and_no_other_size_would_do_better_with_it() -> None:
         assert other.expected_loss > run.expected_loss
 
 
-def test_a_named_model_is_planned_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_named_model_is_planned_in_full(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     assert main(["--params", "7b", "--gpus", "8", "--gpu", "h100"]) == 0
     told = capsys.readouterr().out
     for heading in ("Time ", "Cost ", "Loss ", "Optimum ", "GB on a GPU"):
