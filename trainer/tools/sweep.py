@@ -196,6 +196,7 @@ def _text(value: Any) -> str:
 def _train(command: Sequence[str]) -> int:
     """Runs the trainer and returns its exit status. Forwards a stop signal and waits for the checkpoint."""
     with StopSignals() as stop, subprocess.Popen(command) as trainer:
+        stop.after_step()  # the trainer decides whether there is something to save
         while trainer.poll() is None and not stop.received:
             time.sleep(POLL_SECONDS)
         if stop.received:
