@@ -1,5 +1,6 @@
 """A grid of runs: a directory each; finished runs are left alone, interrupted ones resume."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -157,7 +158,10 @@ def test_a_sweep_that_is_stopped_goes_on_where_it_was(config_path: Path, tmp_pat
         first.send_signal(signal.SIGTERM)
         assert first.wait(60) == 75
     assert not (tmp_path / "run" / "seed=2,max_tokens=64000").exists()
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    wide = {**os.environ, "COLUMNS": "300"}
+    ended = subprocess.run(
+        command, cwd=ROOT, env=wide, capture_output=True, text=True, timeout=280, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     assert "resumed_from None" not in ended.stderr.split("seed=2")[0]
     assert [line.split()[:3] for line in ended.stdout.splitlines()[1:3]] == [
