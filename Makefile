@@ -10,7 +10,7 @@ export DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY := $(CURDIR)
 # Dagster's commands announce on every start which command will replace them.
 export PYTHONWARNINGS ?= ignore:Function
 
-.PHONY: setup pretrain ui test test-all format
+.PHONY: setup pretrain ui test test-all format lock
 
 setup: .venv/.runtime
 
@@ -33,14 +33,23 @@ format: .venv/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-.venv/.runtime: .lock/runtime.txt .lock/activate pyproject.toml
+.venv/.runtime: .lock/install .lock/runtime.txt .lock/torch.txt .lock/activate pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -r .lock/runtime.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
-	grep -q GROUNDWORK .venv/bin/activate || sed 's|@ROOT@|$(CURDIR)|' .lock/activate >> .venv/bin/activate
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	.lock/install .lock/runtime.txt .lock/torch.txt
+	@grep -q GROUNDWORK .venv/bin/activate || sed 's|@ROOT@|$(CURDIR)|' .lock/activate >> .venv/bin/activate
 	@touch $@
 
 .venv/.test: .venv/.runtime .lock/test.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -r .lock/test.txt
+	.lock/install .lock/test.txt
 	@touch $@
+
+# Exact versions with their hashes, for any platform. A version that is locked stays as long as it fits.
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+WITHOUT_TORCH := sed -i '/^\(torch\|triton\|nvidia-[a-z0-9-]*\|cuda-[a-z]*\)==/,/[^\\]$$/d'
+
+lock:
+	$(COMPILE) -c .lock/torch.txt pyproject.toml -o .lock/runtime.txt
+	$(COMPILE) -c .lock/torch.txt -c .lock/runtime.txt --extra test --extra torchao --extra web pyproject.toml -o .lock/test.txt
+	$(WITHOUT_TORCH) .lock/runtime.txt .lock/test.txt
+	echo uv | $(COMPILE) - -o .lock/uv.txt

@@ -26,7 +26,6 @@ OTHERS = {
     "TRACKIO_SERVER_URL",
     "TRACKIO_SPACE_ID",
     "WANDB_ENTITY",
-    "PIP_EXTRA_INDEX_URL",
     "CheckpointException",
     "exclude_if",
     "trust_remote_code",
