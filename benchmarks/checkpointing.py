@@ -17,6 +17,7 @@ from unittest import mock
 import numpy as np
 import torch
 from harness.sidebyside import record
+from tokenizers import Tokenizer, models
 
 from trainer.checkpoint import store
 from trainer.checkpoint.staging import Staging
@@ -74,9 +75,11 @@ def settings(
     """A run over random tokens in `folder`."""
     with ShardWriter(folder / "random", np.dtype("uint16")) as writer:
         writer.add(np.random.default_rng(0).integers(4, VOCAB, 4_000_000))
-    (folder / "tokenizer.json").write_text("{}")
+    vocabulary = Tokenizer(models.WordLevel({str(number): number for number in range(VOCAB)})).to_str()
+    (folder / "tokenizer.json").write_text(vocabulary)
     corpus = {"name": "random", "weight": 1, "train": [folder / "random"], "content": "random"}
-    tokenizer = {"tokenizer": folder, "tokenizer_sha256": hashlib.sha256(b"{}").hexdigest()}
+    sha256 = hashlib.sha256(vocabulary.encode()).hexdigest()
+    tokenizer = {"tokenizer": folder, "tokenizer_sha256": sha256}
     data = {**tokenizer, "vocab_size": VOCAB, "bot_id": 2, "eot_id": 3, "corpora": [corpus]}
     tokens = steps * batch_tokens
     often = {

@@ -8,7 +8,7 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from trainer.config import yaml_file
+from trainer.config import shard_record, yaml_file
 from trainer.config.base import AbsolutePath, Config
 from trainer.config.data import DataConfig
 from trainer.config.problems import requirement
@@ -101,6 +101,8 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
         raise TrainerError(f"{path}: is not a mapping with the keys {', '.join(RunConfig.model_fields)}")
     for override in overrides or []:
         _override(values, override)
+    if isinstance(data := values.get("data"), dict) and "shards" in data:
+        values["data"] = shard_record.filled_in(data)
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:

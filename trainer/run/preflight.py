@@ -17,7 +17,7 @@ from trainer.data.held_out import held_out
 from trainer.data.shards import Shard, ShardError, idx_path
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
-from trainer.run import sinks
+from trainer.run import data_facts, sinks
 from trainer.run.generate import load_tokenizer
 from trainer.run.hardware import free_memory
 from trainer.run.memory import copies_with_averages, estimate, upper_bound
@@ -94,6 +94,7 @@ def _check_tokenizer(config: RunConfig) -> None:
             "Tokenize again, or set data.tokenizer to the tokenizer that made them"
         )
     tokenizer, context = load_tokenizer(config.data.tokenizer), config.training.seq_len
+    data_facts.check(config.data, tokenizer)
     for number, prompt in enumerate(config.training.samples.prompts):
         tokens = len(tokenizer.encode(prompt, add_special_tokens=False).ids) + 1  # [BOT]
         if tokens >= context:
@@ -106,11 +107,6 @@ def _check_tokenizer(config: RunConfig) -> None:
 def _check_shards(corpus: CorpusShards, data: DataConfig) -> str:
     try:
         shards = [Shard(prefix) for prefix in (*corpus.train, *corpus.validation)]
-        if both := set(corpus.train) & set(corpus.validation):
-            raise TrainerError(
-                f"corpus {corpus.name!r}: {min(both)} is in `train` and in `validation`: its loss says "
-                "nothing about unseen text. Remove it from one of them"
-            )
         if corpus.validation and sum(shard.num_tokens for shard in shards[len(corpus.train) :]) < 2:
             raise TrainerError(
                 f"corpus {corpus.name!r}: its validation shards hold no text to predict. Remove `validation` "

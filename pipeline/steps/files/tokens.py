@@ -63,7 +63,13 @@ def tokenize(
             encoder = bpe.Encoder(found.tokenizer_json, found.boundaries, fast)
             writing = SplitShards(directory, PART, encoder, validation_fraction, shard_tokens)
             writing.write(documents.in_order())
-            _, counts = writing.finish(directory / "shards.json", {"tokenizer_sha256": found.sha256})
+            facts = {
+                "tokenizer_sha256": found.sha256,
+                "vocab_size": encoder.max_id + 1,
+                "bot_id": found.boundaries.begin,
+                "eot_id": found.boundaries.end,
+            }
+            _, counts = writing.finish(directory / "shards.json", facts)
         return documents.outcome(counts, [out])
 
     return with_fallback(write, slow is None, str(out))

@@ -13,7 +13,10 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from pipeline.cli import main
+from trainer.config import load_run_config
 from trainer.data.shards import Shard
+from trainer.run.loop import run
+from trainer.system.errors import TrainerError
 
 TEXTS = [text for _, text in sorted(topics.items())][:40]
 
@@ -101,6 +104,39 @@ def test_a_share_is_held_out_by_id_and_the_rest_is_the_same(directory: Path, tmp
     )
     assert 4 < len(held_out) < 20
     assert sorted(train + held_out) == sorted(whole)
+
+
+def test_the_record_of_shards_is_all_that_a_configuration_says_of_its_data(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["tokenize", str(directory / "*.*"), "-o", "notes", "--tokenizer", str(directory / "tokenizer")]
+    assert main([*command, "--validation-fraction", "0.3"]) == 0
+    model = {"n_layers": 1, "d_model": 16, "n_heads": 1, "n_kv_heads": 1, "d_ff": 16}
+    sizes = {"seq_len": 16, "global_batch_tokens": 32, "micro_batch_size": 2, "max_tokens": 64}
+    cadence = {key: {"every_tokens": 64} for key in ("checkpoint", "evaluation")}
+    training = {"model": model, "precision": "fp32", **sizes, **cadence}
+    (tmp_path / "run.yaml").write_text(
+        json.dumps({"run_dir": "run", "data": {"shards": "notes/shards.json"}, "training": training})
+    )
+    config = load_run_config(tmp_path / "run.yaml")
+    (corpus,) = config.data.corpora
+    tokenizer = Tokenizer.from_file("notes/tokenizer.json")
+    assert (config.data.vocab_size, config.data.bot_id) == (500, tokenizer.token_to_id("[BOT]"))
+    assert corpus.name == "notes" and config.data.eot_id == tokenizer.token_to_id("[EOT]")
+    text = [tokenizer.decode(document) for document in documents(tmp_path / "notes" / "validation")]
+    assert corpus.validation_bytes == sum(len(one.encode()) for one in text)
+    assert run(config) == 0
+    written = load_run_config(tmp_path / "run" / "config.yaml")
+    assert written.data == config.data
+    record = json.loads((tmp_path / "notes" / "shards.json").read_text())
+    del record["vocab_size"]
+    (tmp_path / "notes" / "shards.json").write_text(json.dumps(record))
+    with pytest.raises(TrainerError, match="does not say vocab_size, since an earlier version wrote it"):
+        load_run_config(tmp_path / "run.yaml")
+    assert load_run_config(tmp_path / "run.yaml", ["data.vocab_size=500"]) == config
+    with pytest.raises(TrainerError, match=r"data\.shards: nowhere\.json cannot be read"):
+        load_run_config(tmp_path / "run.yaml", ["data.shards=nowhere.json"])
 
 
 def test_ids_beyond_65535_are_stored_in_four_bytes(directory: Path, tmp_path: Path) -> None:

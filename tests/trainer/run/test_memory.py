@@ -1,13 +1,16 @@
 """The estimate of memory follows what a run is made of, and is what a process really takes."""
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models
 
 from tests.trainer.runs import ROOT
 from trainer.checkpoint.staging import Staging
@@ -47,6 +50,14 @@ for step in range(2):
     session.snapshot(staging, 0, model_only=False)
 print(json.dumps([estimated, status("VmHWM") - before]))
 """
+
+
+def tokenizer_of(vocab_size: int, directory: Path) -> dict[str, Any]:
+    """What a configuration says of a tokenizer with so many entries."""
+    content = Tokenizer(models.WordLevel({str(number): number for number in range(vocab_size)})).to_str()
+    (directory / "tokenizer.json").write_text(content)
+    sha256 = hashlib.sha256(content.encode()).hexdigest()
+    return {"tokenizer": str(directory), "tokenizer_sha256": sha256, "vocab_size": vocab_size}
 
 
 def of(settings: dict[str, Any], **training: Any) -> Memory:
@@ -91,7 +102,9 @@ def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(4, 256, 8), (6, 384, 6)])
-def test_a_process_takes_what_was_estimated(settings: dict[str, Any], shape: tuple[int, int, int]) -> None:
+def test_a_process_takes_what_was_estimated(
+    settings: dict[str, Any], tmp_path: Path, shape: tuple[int, int, int]
+) -> None:
     layers, width, micro_batch_size = shape
     model = {
         "n_layers": layers,
@@ -111,7 +124,7 @@ def test_a_process_takes_what_was_estimated(settings: dict[str, Any], shape: tup
         "max_tokens": 256 * micro_batch_size,
         "optimizer": {"kind": "adamw"},
     }
-    settings["data"]["vocab_size"] = 8192
+    settings["data"] |= tokenizer_of(8192, tmp_path)
     environment = {**os.environ, **launch.environment(1)}
     measured = subprocess.run(
         [sys.executable, "-c", MEASURE, json.dumps(settings)],
