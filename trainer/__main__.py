@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from trainer.config import SamplesConfig, format_validation_error, load_run_config
+from trainer.config import SamplesConfig, format_validation_error, load_run_config, load_to_train
 from trainer.run.progress import PROGRESS
 from trainer.system import launch
 from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
@@ -89,7 +89,7 @@ def _train(arguments: list[str]) -> int:
     add("--profile", action="store_true", help="write a trace of a few steps to run_dir/profile")
     options = parser.parse_intermixed_args(arguments)
     with in_every_process():
-        config = load_run_config(options.config, options.overrides)
+        config = load_to_train(options.config, options.overrides)
     # Imported late, so that a mistake in the configuration is reported before torch is loaded.
     from trainer.run.loop import run
 

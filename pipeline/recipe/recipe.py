@@ -31,7 +31,7 @@ from pipeline.store import keys
 from pipeline.store.engine import EngineParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import Params
-from trainer.config import TrainingConfig, yaml_file
+from trainer.config import TrainingConfig, unused, yaml_file
 from trainer.config.problems import requirement
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -187,7 +187,13 @@ class Recipe(Params):
     @model_validator(mode="after")
     def _stages_read_what_is_there(self) -> "Recipe":
         self.training.check_corpora(self.corpus_names)
+        unused.check(self.training)
         weighed = [stage.name for stage in self.training.stages if stage.weights]
+        if weighed and len(weighed) == len(self.training.stages) and self.corpora[0].weight is not None:
+            raise ValueError(
+                "corpora.0.weight has no effect, since every stage has `weights` of its own: leave out one "
+                "or the other"
+            )
         if weighed and self.mixture.max_epochs is not None:
             raise ValueError(
                 f"mixture.max_epochs limits shares, but stage {weighed[0]!r} sets its own in `weights`: "

@@ -11,6 +11,7 @@ from trainer.config.run import (
     config_hash,
     format_validation_error,
     load_run_config,
+    load_to_train,
     run_identity,
 )
 from trainer.config.stability import AveragingConfig, ExponentialAverage, LastAverage, SpikesConfig
@@ -44,5 +45,6 @@ __all__ = [
     "config_hash",
     "format_validation_error",
     "load_run_config",
+    "load_to_train",
     "run_identity",
 ]

@@ -8,7 +8,7 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from trainer.config import shard_record, yaml_file
+from trainer.config import shard_record, unused, yaml_file
 from trainer.config.base import AbsolutePath, Config
 from trainer.config.data import DataConfig
 from trainer.config.problems import requirement
@@ -107,6 +107,18 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
         return RunConfig.model_validate(values)
     except ValidationError as error:
         raise TrainerError(f"{path}: {format_validation_error(error)}") from error
+
+
+def load_to_train(path: Path, overrides: list[str] | None = None) -> RunConfig:
+    """As `load_run_config`, for a run that is to be trained: refuses settings that have no effect, which a
+    run of an earlier version may have.
+    """
+    config = load_run_config(path, overrides)
+    try:
+        unused.check(config.training)
+    except ValueError as error:
+        raise TrainerError(f"{path}: {error}") from None
+    return config
 
 
 def format_validation_error(error: ValidationError) -> str:

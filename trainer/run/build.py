@@ -30,7 +30,7 @@ def build_session(config: RunConfig, world: World) -> Session:
     config = config.model_copy(update={"training": training})
     contents: Any = world.from_main(lambda: preflight.check(config, world))
     data = TrainingData(config.data, training, config.run_dir / "packing")
-    if world.device.type == "cpu" and training.threads:
+    if training.threads:
         torch.set_num_threads(training.threads)
     if world.is_main and training.model.not_stock:
         log.warning(

@@ -2,8 +2,10 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 from trainer.checkpoint import state, store
+from trainer.config import unused
 from trainer.model.precision import LossScale
 from trainer.optim import weight_averaging
 from trainer.run.session import Session
@@ -55,7 +57,7 @@ def _newest(session: Session, checkpoints: Path, allow_changes: bool) -> Path | 
 def _check(session: Session, checkpoint: Path, allow_changes: bool) -> None:
     """Raises TrainerError if the session cannot be resumed from the checkpoint."""
     curriculum, saved = session.curriculum, state.read_state(checkpoint)
-    changed = state.differences(saved["meaning"], session.identity)
+    changed = _changes(saved, session)
     fixed = [line for line in changed if line.startswith(FIXED)]
     position = (curriculum.tokens(saved["step"]), curriculum.samples(saved["step"]))
     if not fixed and (saved["tokens"], saved["samples"]) != position:
@@ -78,6 +80,15 @@ def _check(session: Session, checkpoint: Path, allow_changes: bool) -> None:
         )
 
 
+def _changes(saved: dict[str, Any], session: Session) -> list[str]:
+    """The settings that decide something and differ from those of a checkpoint."""
+    then, now = (
+        {**identity, "training": unused.without_unused(identity["training"])}
+        for identity in (saved["meaning"], session.identity)
+    )
+    return state.differences(then, now)
+
+
 def _restore(session: Session, checkpoint: Path) -> None:
     """Loads everything that the checkpoint holds, and records which settings change from here on."""
     saved = state.read_state(checkpoint)
@@ -90,7 +101,7 @@ def _restore(session: Session, checkpoint: Path) -> None:
     session.loss_scale = LossScale.of(session.precision).resumed_from(LossScale(**saved["loss_scale"]))
     session.spikes = SpikeDetector(map(tuple, saved["spike_history"]))
     session.metrics_bytes, session.changes = saved["metrics_bytes"], saved["changes"]
-    changed = state.differences(saved["meaning"], session.identity)
+    changed = _changes(saved, session)
     if changed:
         log.warning("the settings changed after step %d: %s", session.step, "; ".join(changed))
         at = {"step": session.step, "tokens": saved["tokens"], "corpus_tokens": saved["corpus_tokens"]}

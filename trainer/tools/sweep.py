@@ -20,7 +20,7 @@ import torch
 import yaml
 
 from trainer.checkpoint import store
-from trainer.config import RunConfig, load_run_config
+from trainer.config import RunConfig, load_run_config, load_to_train
 from trainer.model.attention import masks_documents
 from trainer.run.run_directory import RunDirectory
 from trainer.system import launch
@@ -141,7 +141,7 @@ def combinations(config: Path, directory: Path, grid: Sequence[str], base: Path 
         name = ",".join(f"{key.removeprefix('training.')}={text}" for key, text in chosen)
         run_dir = directory / re.sub(r"[^\w.,=+-]", "_", name)
         overrides = [f"{key}={text}" for key, text in chosen]
-        settings = _settings(load_run_config(config, [*overrides, f"run_dir={run_dir}"]))
+        settings = _settings(load_to_train(config, [*overrides, f"run_dir={run_dir}"]))
         if settings in trials:
             raise TrainerError(
                 f"two combinations of the sweep are the same, {trials[settings].name} and {run_dir.name}: "

@@ -70,6 +70,14 @@ def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
             {"training": STAGED, "mixture": {"max_epochs": 4}},
             "mixture.max_epochs limits shares, but stage 'all' sets its own",
         ),
+        (
+            {"training": STAGED, "corpora": [MINIMAL["corpora"][0] | {"weight": 2}]},
+            r"corpora\.0\.weight has no effect, since every stage has `weights` of its own",
+        ),
+        (
+            {"training": TRAINING | {"optimizer": {"kind": "adamw", "muon_lr": 0.1}}},
+            r"training\.optimizer\.muon_lr has no effect here, it belongs to kind muon and not to adamw",
+        ),
         ({"tokenizer": {"vocab_size": 259}}, r"tokenizer\.vocab_size: must be at least 260, not 259"),
         ({"shards": {"shard_tokens": "many"}}, r"shards\.shard_tokens: must be a whole number, not 'many'"),
         ({"corpora": [{"name": "a", "source": {}}]}, r"corpora\.0\.source\.kind is missing"),

@@ -1,12 +1,13 @@
 """The run's configuration: strict about keys, in tokens, and identical in meaning wherever it is stored."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
-from trainer.config import ModelConfig, RunConfig, config_hash, load_run_config, run_identity
+from trainer.config import ModelConfig, RunConfig, config_hash, load_run_config, load_to_train, run_identity
+from trainer.config.optimizer import OptimizerKind
 from trainer.system.errors import TrainerError
 
 
@@ -88,6 +89,47 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
 def test_a_wrong_key_or_value_is_named_with_what_to_do(tmp_path: Path, override: str, says: str) -> None:
     with pytest.raises(TrainerError, match=says):
         load(tmp_path, example(), override)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"optimizer": {"kind": "adafactor", "betas": [0.9, 0.9]}}, "optimizer.betas has no effect"),
+        ({"optimizer": {"kind": "lion", "eps": 1e-6}}, "belongs to kind adamw or adamw_8bit or muon and not"),
+        ({"optimizer": {"kind": "adamw", "muon_lr": 0.02}}, "optimizer.muon_lr has no effect"),
+        ({"optimizer": {"sophia_interval": 3}}, "optimizer.sophia_interval has no effect"),
+        ({"schedule": {"kind": "cosine", "decay_fraction": 0.5}}, "schedule.decay_fraction has no effect"),
+        ({"schedule": {"kind": "constant", "min_lr_ratio": 0.5}}, "schedule.min_lr_ratio has no effect"),
+        (
+            {"stages": [{"name": "a", "schedule": {"kind": "linear", "decay": "sqrt"}}]},
+            r"stages\.0\.schedule\.decay has no effect",
+        ),
+        (
+            {"pretrained": {"path": "weights"}, "init": {"std": 0.1}},
+            "training.init has no effect here, it belongs to training from scratch",
+        ),
+        ({"parallel": {"reshard_after_forward": False}}, "belongs to parallel.dp_shard above 1"),
+    ],
+)
+def test_a_setting_that_has_no_effect_is_refused(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
+    settings = example()
+    settings["training"] |= changes
+    load(tmp_path, settings)  # an earlier version may have trained it
+    with pytest.raises(TrainerError, match=says):
+        load_to_train(tmp_path / "config.yaml")
+
+
+@pytest.mark.parametrize("optimizer", get_args(OptimizerKind))
+@pytest.mark.parametrize("schedule", ["constant", "linear", "wsd"])
+def test_a_configuration_that_holds_every_default_has_no_setting_without_effect(
+    tmp_path: Path, optimizer: str, schedule: str
+) -> None:
+    settings = example()
+    settings["training"] |= {"optimizer": {"kind": optimizer}, "schedule": {"kind": schedule}}
+    settings["training"]["pretrained"] = {"path": "weights"}
+    written = load(tmp_path, settings)
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump(written.model_dump(mode="json")))
+    assert load_to_train(tmp_path / "all.yaml") == written
 
 
 def test_a_whole_number_may_be_written_with_an_exponent(tmp_path: Path) -> None:

@@ -192,6 +192,19 @@ def test_other_settings_or_other_shards_in_the_same_run_directory_are_refused(
         run(RunConfig.model_validate(settings))
 
 
+def test_a_setting_without_effect_may_change_between_a_run_and_its_resumption(
+    settings: dict[str, Any], config: RunConfig
+) -> None:
+    stage = {"name": "all", "share": 1, "schedule": {"kind": "cosine", "decay": "sqrt"}}
+    settings["training"] |= {"optimizer": {"kind": "adamw", "muon_lr": 0.5}, "stages": [stage]}
+    run(RunConfig.model_validate(settings))
+    del settings["training"]["optimizer"]["muon_lr"], stage["schedule"]["decay"]
+    assert run(RunConfig.model_validate(settings)) == DONE
+    settings["training"]["optimizer"]["eps"] = 1e-6
+    with pytest.raises(TrainerError, match=r"training\.optimizer\.eps: 1e-08 -> 1e-06\)"):
+        run(RunConfig.model_validate(settings))
+
+
 def test_a_mixture_that_earlier_versions_rounded_more_coarsely_is_another_meaning(
     settings: dict[str, Any], config: RunConfig, tmp_path: Path
 ) -> None:
