@@ -26,8 +26,8 @@ test: .venv/.test
 	$(BIN)/mypy
 	$(BIN)/pytest -m "not slow" -n 2 --dist loadgroup
 
-test-all: .venv/.test
-	$(BIN)/pytest --hypothesis-profile=default
+test-all: .venv/.peers
+	$(BIN)/pytest --hypothesis-profile=default --no-skips -n 2 --dist loadgroup
 
 format: .venv/.test
 	$(BIN)/ruff check --fix .
@@ -44,12 +44,18 @@ format: .venv/.test
 	.lock/install .lock/test.txt
 	@touch $@
 
+.venv/.peers: .venv/.test .lock/peers.txt
+	.lock/install .lock/peers.txt
+	@touch $@
+
 # Exact versions with their hashes, for any platform. A version that is locked stays as long as it fits.
+# Some peers cap versions below those that are tested: an override takes no notice.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 WITHOUT_TORCH := sed -i '/^\(torch\|triton\|nvidia-[a-z0-9-]*\|cuda-[a-z]*\)==/,/[^\\]$$/d'
 
 lock:
 	$(COMPILE) -c .lock/torch.txt pyproject.toml -o .lock/runtime.txt
 	$(COMPILE) -c .lock/torch.txt -c .lock/runtime.txt --extra test --extra torchao --extra web pyproject.toml -o .lock/test.txt
-	$(WITHOUT_TORCH) .lock/runtime.txt .lock/test.txt
+	$(COMPILE) --override .lock/torch.txt --override .lock/test.txt --all-extras pyproject.toml -o .lock/peers.txt
+	$(WITHOUT_TORCH) .lock/runtime.txt .lock/test.txt .lock/peers.txt
 	echo uv | $(COMPILE) - -o .lock/uv.txt

@@ -1,11 +1,51 @@
-"""How the tests are shared out among processes (`pytest -n 2 --dist loadgroup`), and what several use."""
+"""How the tests are shared out among processes (`pytest -n 2 --dist loadgroup`), which may be skipped, and
+what several use.
+"""
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+
+Report = pytest.TestReport | pytest.CollectReport
+
+
+# What a machine may lack. Any other skip fails `make test-all`, which installs what the tests need.
+MAY_LACK = (
+    "no CUDA GPU",
+    "no chromium",
+    "no file system",
+    "no flash-attn",
+    "no network",
+    "no sample corpora",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--no-skips", action="store_true", help="fail what is skipped, unless the machine lacks something"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Report, Report]:
+    return without_skip((yield), collector.config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Report, Report]:
+    return without_skip((yield), item.config)
+
+
+def without_skip(report: Report, config: pytest.Config) -> Report:
+    """Failed, if it was skipped for a reason that `make test-all` does not accept."""
+    if config.getoption("--no-skips") and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if not reason.startswith(MAY_LACK):
+            report.outcome, report.longrepr = "failed", f"skipped, though no skip is allowed: {reason}"
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -54,7 +54,7 @@ def network(count: int) -> Iterator[list[Host]]:
     cannot be made.
     """
     if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("hosts are network namespaces, which need root and iproute2")
+        pytest.skip("no network namespaces: they need root and iproute2")
     mark = f"gw{secrets.token_hex(3)}"  # a namespace outlives its name for a moment
     hosts = [Host(f"{mark}-{number}", f"{SUBNET}.{number}") for number in range(1, count + 1)]
     try:
@@ -63,7 +63,7 @@ def network(count: int) -> Iterator[list[Host]]:
             for host in hosts:
                 _ip("netns", "add", host.namespace)
         except subprocess.CalledProcessError as error:
-            pytest.skip(f"network namespaces cannot be made here: {error.stderr.strip()}")
+            pytest.skip(f"no network namespaces: {error.stderr.strip()}")
         _ip("addr", "add", f"{SUBNET}.254/24", "dev", mark)
         _ip("link", "set", mark, "up")
         for host in hosts:

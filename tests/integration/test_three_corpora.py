@@ -9,21 +9,16 @@ import pytest
 import zstandard
 
 from pipeline.steps.tokens.shards import prefixes
+from tests.corpora import CORPORA, needs_corpora
 from tests.integration.project import Project
 from trainer.data.shards import Shard
 
 pytest.importorskip("warcio", reason="needs the extra `web`")
 pytest.importorskip("resiliparse", reason="needs the extra `web`")
 
-CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
 FILES = {name: CORPORA / f"{name}.jsonl.zst" for name in ("books", "enwiki", "techdocs")}
 WARC = CORPORA / "warc" / "dolma_sample-0000.warc.gz"
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not CORPORA.exists(), reason="needs ../shared/corpora, which is not part of the project"
-    ),
-]
+pytestmark = [pytest.mark.slow, needs_corpora]
 
 
 @pytest.fixture(scope="module")

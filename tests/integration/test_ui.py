@@ -93,7 +93,7 @@ def opened(project: Project) -> Iterator[Cockpit]:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
-        pytest.skip("there is no chromium: apt-get install chromium")
+        pytest.skip("no chromium: apt-get install chromium")
     port = free_port()
     with project.serving("dagster", "dev", "--host", "127.0.0.1", "--port", str(port)) as server:
         _wait_for(port, server, project.directory / "server.log")

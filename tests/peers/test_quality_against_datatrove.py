@@ -4,21 +4,19 @@ text.
 
 import io
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import zstandard
 
 from pipeline.stages.quality import PROFILES, judge, measure
+from tests.corpora import CORPORA, needs_corpora
 
 pytest.importorskip("datatrove", reason="datatrove is not installed: it is the reference here")
 pytest.importorskip("spacy", reason="spacy is not installed: datatrove's C4 filter splits sentences with it")
-zstandard = pytest.importorskip(
-    "zstandard", reason="zstandard is not installed: the corpora are zipped with it"
-)
 
-from datatrove.data import Document  # noqa: E402
-from datatrove.pipeline.filters import (  # noqa: E402
+from datatrove.data import Document
+from datatrove.pipeline.filters import (
     C4QualityFilter,
     FineWebQualityFilter,
     GopherQualityFilter,
@@ -28,7 +26,6 @@ from datatrove.pipeline.filters import (  # noqa: E402
     gopher_repetition_filter,
 )
 
-CORPORA = Path(__file__).parents[2].parent / "shared" / "corpora"
 FILES = ("books", "enwiki", "techdocs", "labelled/neardup_articles_2500", "labelled/pii_presidio_synth_v2")
 FILTERS = {
     "gopher": GopherQualityFilter,
@@ -37,10 +34,7 @@ FILTERS = {
     "fineweb": FineWebQualityFilter,
 }
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not CORPORA.exists(), reason="needs the sample corpora in ../shared/corpora"),
-]
+pytestmark = [pytest.mark.slow, needs_corpora]
 
 
 @pytest.fixture(scope="module")

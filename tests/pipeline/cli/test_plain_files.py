@@ -17,9 +17,9 @@ from pipeline.sources.ids import document_id, location
 from pipeline.stages import dedup, pii, quality
 from pipeline.steps.files import documents, tables
 from pipeline.store.engine import LocalEngine
+from tests.corpora import CORPORA, needs_corpora
 
 ROOT = Path(__file__).parents[3]
-CORPORA = ROOT.parent / "shared" / "corpora"
 LONG = " ".join(f"word{number}" for number in range(200))
 Row = dict[str, Any]
 
@@ -323,7 +323,7 @@ def test_a_run_that_fails_leaves_no_file_behind(tmp_path: Path) -> None:
         assert list((tmp_path / "out").iterdir()) == []
 
 
-@pytest.mark.skipif(not CORPORA.is_dir(), reason="the shared corpora are not beside this checkout")
+@needs_corpora
 def test_the_labelled_sentences_lose_their_addresses_and_nothing_else(tmp_path: Path) -> None:
     counts = succeeds("scrub", CORPORA / "labelled" / "pii_presidio_synth_v2.jsonl.zst", "-o", tmp_path)
     documents, spans = rows(tmp_path / "documents.parquet"), rows(tmp_path / "spans.parquet")
@@ -334,7 +334,7 @@ def test_the_labelled_sentences_lose_their_addresses_and_nothing_else(tmp_path: 
     assert replaced == counts["email"] == sum(row["kind"] == "email" for row in spans)
 
 
-@pytest.mark.skipif(not CORPORA.is_dir(), reason="the shared corpora are not beside this checkout")
+@needs_corpora
 def test_the_labelled_articles_lose_one_of_each_similar_pair(tmp_path: Path) -> None:
     labelled = CORPORA / "labelled"
     counts = succeeds("dedup", labelled / "neardup_articles_2500.jsonl.zst", "-o", tmp_path)

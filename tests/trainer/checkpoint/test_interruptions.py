@@ -75,7 +75,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], capture_output=True, text=True, check=False
     )
     if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+        pytest.skip(f"no file system can be mounted: {mounted.stderr.strip()}")
     yield place
     subprocess.run(["umount", place], check=True)
 

@@ -20,7 +20,7 @@ from trainer.system.errors import TrainerError
 
 GPU = torch.cuda.is_available()
 needs_gpu = pytest.mark.skipif(
-    not GPU, reason="no GPU: flex has no backward pass on a CPU, flash-attn no CPU kernel"
+    not GPU, reason="no CUDA GPU: flex has no backward pass on a CPU, flash-attn no CPU kernel"
 )
 
 
@@ -111,7 +111,7 @@ def test_the_blocks_of_flex_hide_what_the_reference_hides() -> None:
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 @pytest.mark.parametrize(("length", "total"), [(13, 13), (131, 131), (5, 13)])
 def test_flash_attention_equals_the_reference(kv_heads: int, length: int, total: int) -> None:
-    pytest.importorskip("flash_attn")
+    pytest.importorskip("flash_attn", reason="no flash-attn: it is built for each GPU and PyTorch")
     compare("flash", kv_heads, length, total, masked=False, dtype=torch.bfloat16, head_dim=16)
 
 

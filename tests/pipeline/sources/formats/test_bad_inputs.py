@@ -15,11 +15,10 @@ import pytest
 from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.rejects import Rejected
+from tests.corpora import CORPORA, needs_corpora
 
-BAD_INPUTS = Path(__file__).parents[5] / "shared" / "corpora" / "bad_inputs"
-pytestmark = pytest.mark.skipif(
-    not BAD_INPUTS.exists(), reason="needs ../shared/corpora/bad_inputs, which is not part of the project"
-)
+BAD_INPUTS = CORPORA / "bad_inputs"
+pytestmark = needs_corpora
 
 
 def read(path: Path, **config: Any) -> tuple[list[dict[str, Any]], list[Rejected]]:

@@ -17,8 +17,9 @@ from pipeline.sources.ids import document_id, own_id
 from pipeline.sources.rejects import Rejected
 from pipeline.sources.web.pages import Page, PageExtractor
 from pipeline.sources.web.warc import WarcConfig
+from tests.corpora import CORPORA, needs_corpora
 
-CRAWL = Path(__file__).parents[5] / "shared" / "corpora" / "warc" / "dolma_sample-0000.warc.gz"
+CRAWL = CORPORA / "warc" / "dolma_sample-0000.warc.gz"
 STORY = "<p>" + "The lighthouse keeper wrote a line in his book each night. " * 8 + "</p>"
 
 
@@ -69,9 +70,7 @@ def zipped(*records: bytes) -> bytes:
     return b"".join(map(gzip.compress, records))
 
 
-@pytest.mark.skipif(
-    not CRAWL.exists(), reason="needs ../shared/corpora/warc, which is not part of the project"
-)
+@needs_corpora
 def test_a_crawl_gives_the_main_text_of_every_page() -> None:
     rows, rejects = read(CRAWL)
     assert (len(rows), rejects) == (22, [(47, "not_a_page"), (48, "not_a_page")])

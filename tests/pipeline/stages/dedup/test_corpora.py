@@ -11,10 +11,10 @@ import pytest
 import zstandard
 
 from pipeline.stages.dedup import DedupParams, shingle_sets
+from tests.corpora import CORPORA, needs_corpora
 from tests.pipeline.stages.dedup.in_memory import deduplicate, jaccard
 
-CORPORA = Path(__file__).parents[5] / "shared" / "corpora"
-pytestmark = pytest.mark.skipif(not CORPORA.is_dir(), reason="needs the sample corpora in ../shared/corpora")
+pytestmark = needs_corpora
 
 
 def documents_of(path: Path) -> dict[str, str]:

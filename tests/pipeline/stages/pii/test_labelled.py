@@ -5,18 +5,15 @@ and real text left alone.
 import io
 import json
 from collections import defaultdict
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import zstandard
 
 from pipeline.stages.pii import PiiParams, scrub
+from tests.corpora import CORPORA, needs_corpora
 
-zstandard = pytest.importorskip("zstandard")
-CORPORA = Path(__file__).parents[5] / "shared" / "corpora"
-pytestmark = pytest.mark.skipif(
-    not CORPORA.is_dir(), reason="the shared corpora are not beside this checkout"
-)
+pytestmark = needs_corpora
 
 LABELS = {
     "EMAIL_ADDRESS": "email",

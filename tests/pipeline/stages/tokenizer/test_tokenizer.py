@@ -3,7 +3,6 @@ however fast.
 """
 
 import json
-from pathlib import Path
 from pydoc_data.topics import topics
 
 import numpy as np
@@ -14,8 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.stages import tokenizer as bpe
-
-CORPORA = Path(__file__).parents[5] / "shared" / "corpora"
+from tests.corpora import CORPORA, needs_corpora
 
 TEXTS = [text for _, text in sorted(topics.items())][:40]
 PARAMS = bpe.TokenizerParams(vocab_size=600)
@@ -56,9 +54,10 @@ def test_a_vocabulary_that_the_text_cannot_support_is_refused_with_the_one_it_ca
         bpe.train([["too little text to find five thousand pairs in"]], bpe.TokenizerParams(vocab_size=5000))
 
 
-@pytest.fixture(
-    scope="module", params=[(pattern, digits) for pattern in ("gpt2", "llama3") for digits in (False, True)]
-)
+FAST = [("gpt2", False), ("llama3", False), ("llama3", True)]
+
+
+@pytest.fixture(scope="module", params=[*FAST, ("gpt2", True)])
 def both(request: pytest.FixtureRequest) -> tuple[bpe.Encoder, bpe.Encoder]:
     """The fast encoder and `tokenizers`, with a vocabulary in which digits, spaces and the names of special
     tokens were worth merging.
@@ -73,7 +72,7 @@ def both(request: pytest.FixtureRequest) -> tuple[bpe.Encoder, bpe.Encoder]:
     )
     ends = bpe.boundaries(files["tokenizer.json"], files["tokenizer_config.json"])
     unsupported = bpe.unsupported(files["tokenizer.json"])
-    assert (unsupported is not None) == (pattern == "gpt2" and digits)
+    assert (unsupported is not None) == (request.param not in FAST)
     fast, slow = (
         bpe.Encoder(files["tokenizer.json"], ends, fast and not unsupported) for fast in (True, False)
     )
@@ -148,7 +147,7 @@ def test_the_fast_encoder_gives_the_ids_of_tokenizers(
     assert_same(both, texts)
 
 
-@pytest.mark.skipif(not CORPORA.exists(), reason="the sample corpora are not there")
+@needs_corpora
 def test_the_fast_encoder_gives_the_ids_of_tokenizers_on_naughty_strings(
     both: tuple[bpe.Encoder, bpe.Encoder],
 ) -> None:
@@ -156,7 +155,8 @@ def test_the_fast_encoder_gives_the_ids_of_tokenizers_on_naughty_strings(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not CORPORA.exists(), reason="the sample corpora are not there")
+@needs_corpora
+@pytest.mark.parametrize("both", FAST, indirect=True)
 @pytest.mark.parametrize(
     "name",
     ["books", "enwiki", "techdocs", "labelled/neardup_articles_2500", "labelled/pii_presidio_synth_v2"],
@@ -164,8 +164,6 @@ def test_the_fast_encoder_gives_the_ids_of_tokenizers_on_naughty_strings(
 def test_the_fast_encoder_gives_the_ids_of_tokenizers_on_all_sample_corpora(
     both: tuple[bpe.Encoder, bpe.Encoder], name: str
 ) -> None:
-    if not both[0].fast:
-        pytest.skip("this pattern is left to `tokenizers`")
     for batch in FilesSource("sample", FilesConfig(paths=(str(CORPORA / f"{name}.jsonl.zst"),))).read_all([]):
         (fast, lengths), (slow, _) = (encoder.encode(batch.column("text")) for encoder in both)
         stops = np.cumsum(lengths)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from pipeline.recipe.check_limits import CheckLimits
 from pipeline.sources.errors import SourceError
@@ -180,7 +181,6 @@ def test_nine_of_ten_broken_files_fail_the_check_though_they_are_nine_rejects(tm
 
 
 def test_a_file_with_too_wide_a_zstd_window_is_named_with_the_remedy(tmp_path: Path) -> None:
-    zstandard = pytest.importorskip("zstandard")
     parameters = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True)
     writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     wide = writer.compress(b'{"text": "one"}\n') + writer.flush()
