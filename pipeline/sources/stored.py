@@ -45,13 +45,21 @@ class StoredSource:
                 yield from file.iter_batches()
 
     def copy_to(self, directory: Path) -> list[Part]:
-        """Copies every file and returns the parts, so that what is made of them is the same to the byte."""
+        """Copies every file and returns the parts, so that what is made of them is the same to the byte.
+        Raises DamageError.
+        """
         stored = self._stored()
+        self._store.check(stored)
         shutil.copytree(
             stored.path, directory, ignore=shutil.ignore_patterns("manifest.json"), dirs_exist_ok=True
         )
         return stored.parts
 
+    @property
+    def _store(self) -> Store:
+        """The version lies at corpora/<name>/<stage>/<version> in it."""
+        return Store(Path(self.config.path).parents[3])
+
     def _stored(self) -> Version:
         path = Path(self.config.path)
-        return Store(path.parents[1]).open(path.parent.name, path.name)
+        return self._store.open("/".join(path.parts[-4:-1]), path.name)

@@ -36,7 +36,7 @@ class RecipeVersions:
         if stage == keys.TOKENIZER:
             return self._tokenizer(store)
         work = self._work(store, key, stage)
-        return store.published(work) or work
+        return store.find(work) or work
 
     def _raw(self, store: Store, corpus: str) -> Version | Work:
         sets = self.recipe.decontamination.sets if self.recipe.decontamination else ()

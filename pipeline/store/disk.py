@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.store import gc, keys, retention
+from pipeline.store.manifest import DAMAGED
 from pipeline.store.training_runs import RUNS
 from pipeline.store.versions import Store
 
@@ -56,11 +57,14 @@ def table(store: Store) -> list[Use]:
     ]
     garbage = {item.path for item in gc.find(store)}
     for key in sorted(_data_keys(store)):
-        versions = [path.parent for path in store.directory(key).glob("*/manifest.json")]
+        versions = [path.parent for path in store.directory(key).glob("[!.]*/manifest.json")]
         unnamed = sum(path in garbage for path in versions)
         named = f"versions in use or recorded by a run: {len(versions) - unnamed}"
         if unnamed:
             named += f"; others: {unnamed}, which `gc --delete` removes"
+        aside = sum(path.parent == store.directory(key) and f".{DAMAGED}-" in path.name for path in garbage)
+        if aside:
+            named += f"; damaged and moved aside: {aside}, which `gc --delete` removes"
         uses.append(Use(key, bytes_below([store.directory(key)], counted), named))
     rest = [path for path in store.root.iterdir() if path.name not in (RUNS, retention.RECORDS)]
     uses.append(Use("the rest", bytes_below(rest, counted), "hashes of files, reports, records"))

@@ -4,6 +4,8 @@ import logging
 import os
 import sqlite3
 import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +18,16 @@ log = logging.getLogger(__name__)
 NAME = "file-hashes.sqlite"
 RACY_NANOSECONDS = 2_000_000_000
 WAIT_SECONDS = 60
+UNREADABLE = ""
+PUT = "insert or replace into hashes values (?, ?, ?, ?, ?)"
 TABLE = (
     "create table if not exists hashes (path text primary key, size integer, modified integer, inode "
     "integer, sha256 text) without rowid"
 )
+
+
+Row = tuple[str | int, ...]
+Remembered = tuple[int, int, int, str]  # size, modification time, inode, sha256
 
 
 @dataclass(frozen=True)
@@ -35,25 +43,53 @@ class FileHashes:
     def sha256(self, path: Path) -> str:
         """The sha256 of the file, in hex. Raises OSError when the file cannot be read."""
         began = time.time_ns()
-        stat = path.stat()
-        name = os.fsencode(path.resolve()).decode(errors="backslashreplace")
-        row = (name, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        row = _row(path)
         query = "select sha256 from hashes where (path, size, modified, inode) = (?, ?, ?, ?)"
         cached = self._execute(query, row)
-        if cached:
+        if cached and cached[0][0] != UNREADABLE:
             with path.open("rb"):  # raises when the file is no longer readable
-                return str(cached[0])
+                return str(cached[0][0])
         digest = file_sha256(path)
-        if stat.st_mtime_ns < began - RACY_NANOSECONDS:
-            self._execute("insert or replace into hashes values (?, ?, ?, ?, ?)", (*row, digest))
+        if int(row[2]) < began - RACY_NANOSECONDS:
+            self._execute(PUT, (*row, digest))
         return digest
 
-    def _execute(self, query: str, row: tuple[str | int, ...]) -> Any:
-        """The first row of the result. A damaged cache is made anew: it is not worth a failed run."""
+    def read(self, paths: Sequence[Path]) -> list[str]:
+        """The sha256 of files that do not change any more, whatever is remembered of them, which this
+        replaces; UNREADABLE for what cannot be read.
+        """
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+            rows = list(threads.map(_hashed, paths))
+        self._put(rows)
+        return [str(row[-1]) for row in rows]
+
+    def remember(self, written: Mapping[Path, str]) -> None:
+        """Records the sha256 of files that were just written and do not change any more."""
+        self._put([(*_row(path), sha256) for path, sha256 in written.items()])
+
+    def remembered(self, directory: Path) -> dict[str, Remembered]:
+        """What is recorded of the files below `directory`, by their path in it."""
+        start = f"{_name(directory)}/"
+        query = "select path, size, modified, inode, sha256 from hashes where path > ? and path < ?"
+        rows = self._execute(query, (start, f"{start[:-1]}0")) or []  # 0 is the character after /
+        return {name.removeprefix(start): tuple(rest) for name, *rest in rows}
+
+    def _put(self, rows: Sequence[Row]) -> None:
+        """Several rows in one transaction, which takes as long as a single one."""
+        if rows:
+            self._execute("begin immediate", ())
+            for row in rows:
+                self._execute(PUT, row)
+            self._execute("commit", ())
+
+    def _execute(self, query: str, row: Row) -> list[Any] | None:
+        """The rows of the result. A damaged cache is made anew, and one that cannot be used at the moment is
+        done without: it is not worth a failed run.
+        """
         try:
-            return self._table.execute(query, row).fetchone()
+            return self._table.execute(query, row).fetchall()
         except sqlite3.OperationalError:
-            raise
+            return None
         except sqlite3.DatabaseError as error:
             path = self.root / NAME
             log.warning("%s is damaged (%s); it is made anew, so every file is hashed again", path, error)
@@ -61,7 +97,7 @@ class FileHashes:
                 table.close()
             for suffix in ("", "-journal"):
                 path.with_name(NAME + suffix).unlink(missing_ok=True)
-            return self._table.execute(query, row).fetchone()
+            return self._table.execute(query, row).fetchall()
 
     @cached_property
     def _table(self) -> sqlite3.Connection:
@@ -72,3 +108,24 @@ class FileHashes:
         table.execute("pragma synchronous = off")  # if a power cut damages the cache, it is made anew
         table.execute(TABLE)
         return table
+
+
+def _name(path: Path) -> str:
+    return os.fsencode(path.resolve()).decode(errors="backslashreplace")
+
+
+def _row(path: Path) -> Row:
+    stat = path.stat()
+    return _name(path), stat.st_size, stat.st_mtime_ns, stat.st_ino
+
+
+def _hashed(path: Path) -> Row:
+    """The row of a file. Missing files have none of their own."""
+    try:
+        row = _row(path)
+    except OSError:
+        return _name(path), 0, 0, 0, UNREADABLE
+    try:
+        return *row, file_sha256(path)
+    except OSError:
+        return *row, UNREADABLE

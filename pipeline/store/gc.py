@@ -2,7 +2,7 @@
 
 The versions that each recipe used last stay, and so do those in the lineage of a training run, which its
 configuration and checkpoints hold. Tokenizers (which are frozen), training runs, trained models, evaluations
-and exports always stay.
+and exports always stay. Damaged versions that were moved aside never do.
 """
 
 import json
@@ -12,17 +12,23 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from pipeline.store import keys, last_versions
-from pipeline.store.errors import PipelineError
-from pipeline.store.manifest import MANIFEST, reports_on
+from pipeline.store.errors import PipelineError, first_line
+from pipeline.store.manifest import DAMAGED, MANIFEST, reports_on
 from pipeline.store.training_runs import RUNS
 from pipeline.store.versions import OLD_POINTER, Store
 
 DATA = (keys.CORPORA, keys.DEDUP, keys.DEDUP_EVIDENCE, keys.EVALUATION_NGRAMS, keys.TOKEN_SHARDS)
+KEPT = (
+    keys.TOKENIZER,
+    keys.PRETRAINED_MODEL,
+    keys.EVALUATION,
+    keys.CHECKPOINT_EVALUATION,
+    keys.EXPORTED_MODEL,
+)
 # A killed stage resumes from its partial directory; one that was not touched for a day is abandoned.
 UNFINISHED_AFTER_SECONDS = 24 * 3600.0
 
@@ -70,30 +76,48 @@ def remove(store: Store, garbage: list[Garbage]) -> list[Garbage]:
 
 
 def _versions(store: Store) -> Iterator[Path]:
-    """Published versions and abandoned attempts."""
+    """Published versions, also without a manifest, abandoned attempts, and what was moved aside."""
     abandoned_before = time.time() - UNFINISHED_AFTER_SECONDS
     for path in sorted(path for family in DATA for path in (store.root / family).rglob("*")):
         partial = path.name.endswith(".partial") and path.is_dir()
-        if (path / MANIFEST).is_file() or (partial and path.stat().st_mtime < abandoned_before):
+        # A version has a lock beside it, and without a manifest that is what tells it from other directories.
+        locked = path.is_dir() and path.with_name(f".{path.name}.lock").is_file()
+        published = locked or (path / MANIFEST).is_file()
+        if (published and not path.name.startswith(".")) or (
+            partial and path.stat().st_mtime < abandoned_before
+        ):
             yield path
+    pattern = f".*.{DAMAGED}-*"
+    yield from sorted(path for family in (*DATA, *KEPT) for path in (store.root / family).rglob(pattern))
 
 
 def _referenced(store: Store) -> set[Path]:
     """The versions that recipes used last, and those in the lineage of a run, a checkpoint or an export."""
     referenced = {store.root / key / name for key, name in last_versions.recorded(store.root)}
     for pointer in (path for family in DATA for path in (store.root / family).rglob(OLD_POINTER)):
-        referenced.add(pointer.with_name(pointer.read_text().strip()))
+        referenced.add(pointer.parent / (pointer.read_text().strip() or OLD_POINTER))
     for path in (store.root / RUNS).glob("*/config.yaml"):
-        config = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-        referenced |= _assets(store, config.get("lineage", {}))
-    for pattern in (f"{RUNS}/*/checkpoints/*/lineage.json", f"{keys.EXPORTED_MODEL}/*/lineage.json"):
+        referenced |= _assets(store, path)
+    for pattern in (f"{RUNS}/*/checkpoints/*/lineage.json", f"{keys.EXPORTED_MODEL}/[!.]*/lineage.json"):
         for path in store.root.glob(pattern):
-            referenced |= _assets(store, json.loads(path.read_text(encoding="utf-8")))
+            referenced |= _assets(store, path)
     return referenced
 
 
-def _assets(store: Store, lineage: dict[str, Any]) -> set[Path]:
-    return {store.root / asset["path"] for asset in lineage.get("assets", {}).values()}
+def _assets(store: Store, path: Path) -> set[Path]:
+    """The versions that a file with a lineage names. Raises GarbageError when it is damaged."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            lineage = json.loads(text)
+        else:
+            lineage = yaml.load(text, Loader=yaml.CSafeLoader).get("lineage", {})
+        return {store.root / asset["path"] for asset in lineage.get("assets", {}).values()}
+    except (ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
+        raise GarbageError(
+            f"{path} is damaged ({first_line(error)}), so it cannot be told which versions it names, and "
+            f"nothing is removed: put it back from a copy, or remove {path.parent}"
+        ) from error
 
 
 def _freed(directories: list[Path]) -> dict[Path, int]:

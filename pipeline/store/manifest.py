@@ -1,16 +1,25 @@
 """What a manifest describes: a published version, its parts, their files."""
 
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+import platform
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import version as library_version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from pipeline.store.fingerprint import combined, file_sha256, fingerprint
-from trainer.system.durable import write_atomically
+from trainer.system.durable import rename_directory, write_atomically
 
 MANIFEST = "manifest.json"
+DAMAGED = "damaged"
+RECORDED_TOOLS = ("groundwork", "numpy", "numba", "pyarrow", "tokenizers", "torch")
+CHECKSUM = "checksum"  # of the rest of the manifest; versions made before 2026-11-22 have none
 
 
 @dataclass(frozen=True)
@@ -104,7 +113,7 @@ class Version:
         changes.
         """
         path, wanted = reports_on(self.path) / f"{name}.json", fingerprint(made_from)
-        if path.exists():
+        with suppress(OSError, ValueError, KeyError, TypeError):  # missing or damaged: made again
             stored = json.loads(path.read_text(encoding="utf-8"))
             if stored["fingerprint"] == wanted:
                 return stored["report"]
@@ -113,15 +122,60 @@ class Version:
         return json.loads(content)["report"]
 
 
+def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """Writes the manifest of a version, with a checksum of its own."""
+    content = {**manifest, CHECKSUM: _checksum(manifest)}
+    write_atomically(directory / MANIFEST, json.dumps(content, indent=1))
+
+
+def read_version(key: str, path: Path) -> Version:
+    """The version in a directory. Raises OSError without a manifest, ValueError when the manifest is not what
+    was written.
+    """
+    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    if not isinstance(manifest, dict):
+        raise ValueError("it is not a JSON object")
+    checksum = manifest.pop(CHECKSUM, None)
+    if checksum not in (None, _checksum(manifest)):
+        raise ValueError("it was changed after it was written")
+    version = Version(key, path, manifest)
+    try:
+        is_consistent = version.data_version == combined(part.data_version for part in version.parts)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it lacks something ({type(error).__name__}: {error})") from error
+    if not is_consistent or not version.fingerprint.startswith(path.name):
+        raise ValueError("it does not belong to these files")
+    return version
+
+
+def _checksum(manifest: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
 def reports_on(version: Path) -> Path:
     """The directory of the reports on the version at this path."""
     return version.with_name(f".{version.name}.reports")
+
+
+def move_aside(version: Path) -> None:
+    """Gives a damaged version a name under which nothing looks for it, and removes the reports on it, until
+    `gc` removes it.
+    """
+    names = (f".{version.name}.{DAMAGED}-{number}" for number in count(1))
+    rename_directory(version, next(path for path in map(version.with_name, names) if not path.exists()))
+    shutil.rmtree(reports_on(version), ignore_errors=True)
 
 
 def total_counts(parts: Sequence[Part]) -> dict[str, int]:
     """Counts summed over parts, in order of first appearance."""
     totals: dict[str, int] = {}
     for part in parts:
-        for name, count in part.counts.items():
-            totals[name] = totals.get(name, 0) + count
+        for name, number in part.counts.items():
+            totals[name] = totals.get(name, 0) + number
     return totals
+
+
+@cache
+def tool_versions() -> dict[str, str]:
+    """The versions of Python and of the libraries that the manifest records."""
+    return {"python": platform.python_version(), **{tool: library_version(tool) for tool in RECORDED_TOOLS}}

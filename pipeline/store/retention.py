@@ -51,17 +51,17 @@ class TrainingRun:
 
 def training_runs(store: Store) -> list[TrainingRun]:
     """All training runs, the newest first; also those whose directory was deleted by hand."""
-    models = {path.parent.name: _json(path) for path in _manifests(store, keys.PRETRAINED_MODEL)}
+    models = {version.path.name: version for version in store.newest_first(keys.PRETRAINED_MODEL)}
     derived = [
-        (path.parent, _json(path)["inputs"].get(keys.PRETRAINED_MODEL))
+        (version.path, version.manifest["inputs"].get(keys.PRETRAINED_MODEL))
         for key in (keys.EVALUATION, keys.EXPORTED_MODEL)
-        for path in _manifests(store, key)
+        for version in sorted(store.newest_first(key), key=lambda version: version.path)
     ]
     directories = {path.parent.name for path in (store.root / RUNS).glob("[!.]*/config.yaml")}
     runs = []
     for name in directories | models.keys():
         directory = store.root / RUNS / name
-        made = [path for path, model in derived if name in models and model == models[name]["data_version"]]
+        made = [path for path, model in derived if name in models and model == models[name].data_version]
         if name in models:
             made.append(store.root / keys.PRETRAINED_MODEL / name)
         made += (store.root / keys.CHECKPOINT_EVALUATION).glob(f"{name[:NAME_LENGTH]}-*")
@@ -204,10 +204,6 @@ def _locked(run: Path) -> Iterator[bool]:
             yield False
         else:
             yield True
-
-
-def _manifests(store: Store, key: str) -> list[Path]:
-    return sorted((store.root / key).glob("[!.]*/manifest.json"))
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -9,27 +9,35 @@
 A version is found by what made it, never by a pointer, so any number of recipes and runs share a store.
 """
 
-import fcntl
 import json
 import logging
 import os
-import platform
 import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
-from importlib.metadata import version as library_version
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
-from pipeline.store import keys
-from pipeline.store.errors import PipelineError
+from pipeline.store import keys, locks
+from pipeline.store.damage import Damage, DamageError, Look, described, inspect, remedy
+from pipeline.store.errors import PipelineError, first_line
+from pipeline.store.file_hashes import FileHashes
 from pipeline.store.fingerprint import canonical_json, combined, fingerprint
 from pipeline.store.last_versions import LastVersions, RecipeName
-from pipeline.store.manifest import MANIFEST, Part, Version, reports_on, total_counts
+from pipeline.store.manifest import (
+    MANIFEST,
+    Part,
+    Version,
+    move_aside,
+    read_version,
+    tool_versions,
+    total_counts,
+    write_manifest,
+)
 from trainer.system.durable import rename_directory, write_atomically
 
 log = logging.getLogger(__name__)
@@ -40,7 +48,6 @@ NAME_LENGTH = 16  # hex digits of a fingerprint in a directory's name
 OLD_POINTER = "current"
 RUNS_LOCK = ".runs.lock"
 SHOWN_DIFFERENCES = 4
-RECORDED_TOOLS = ("groundwork", "numpy", "numba", "pyarrow", "tokenizers", "torch")
 
 
 class StoreError(PipelineError):
@@ -113,6 +120,11 @@ class Store:
         """Worker processes write parts, for which they need no recipe."""
         return Store, (self.root,)
 
+    @cached_property
+    def hashes(self) -> FileHashes:
+        """What is remembered of the files of this store, and of source files."""
+        return FileHashes(self.root)
+
     def directory(self, key: str) -> Path:
         if not KEY.fullmatch(key):
             raise StoreError(
@@ -133,13 +145,18 @@ class Store:
 
     def _missing(self, key: str, work: Work | None) -> str:
         newest = next(self.newest_first(key), None) if work else None
+        different = " and ".join(work.differences(newest.manifest)) if work and newest else ""
+        damage = self._damage_at(work) if work else ""
+        if newest and not (damage or different):
+            damage = described(self.damage(newest))
+        if damage:
+            return f"{damage}: {remedy(key)}"
         asset = keys.made_with(key)
-        remedy = f"materialize {'it' if asset == key else asset} first"
-        if newest is None or work is None:
-            return f"{key} has not been made yet: {remedy}"
-        different = " and ".join(work.differences(newest.manifest))
+        first = f"materialize {'it' if asset == key else asset} first"
+        if not different:
+            return f"{key} has not been made yet: {first}"
         return (
-            f"{key} has not been made for this recipe yet, the newest version has other {different}: {remedy}"
+            f"{key} has not been made for this recipe yet, the newest version has other {different}: {first}"
         )
 
     def last_used(self, key: str) -> Version | None:
@@ -162,7 +179,7 @@ class Store:
 
     def latest(self, key: str, code_version: str, params: Any) -> Version | None:
         """Of the versions made with these settings, from whatever inputs, the one that this run or this
-        recipe used last, else the newest. Its files may be damaged.
+        recipe used last, else the newest. Its files may be damaged: `damage` tells.
         """
         settings = (code_version, json.loads(canonical_json(params)))
         for version in self.candidates(key):
@@ -176,14 +193,36 @@ class Store:
         yield from filter(None, (self._used.get(key), self.last_used(key)))
         yield from self.newest_first(key)
 
-    def published(self, work: Work) -> Version | None:
-        """The version that this work would make, if it exists. Its files may be damaged."""
-        return self._readable(work.key, work.fingerprint[:NAME_LENGTH])
-
     def find(self, work: Work) -> Version | None:
-        """The version that this work would make, if it exists with every file at its full size."""
-        version = self.published(work)
-        return replace(version, reused=True) if version and version.is_whole else None
+        """The version that this work would make, if it exists and is not damaged."""
+        version = self._readable(work.key, work.fingerprint[:NAME_LENGTH])
+        return replace(version, reused=True) if version and not self.damage(version) else None
+
+    def damage(self, version: Version, look: Look = Look.CHANGED) -> Sequence[Damage]:
+        """The damaged files of a version. Without more `look`, only what has changed on disk since it was
+        hashed is read.
+        """
+        return inspect(version, self.hashes, look).damage
+
+    def check(self, *versions: Version) -> None:
+        """Before something is made of these versions. Hashes files that were never hashed. Raises
+        DamageError.
+        """
+        for version in versions:
+            if damage := self.damage(version, Look.UNREAD):
+                raise DamageError(f"{described(damage)}: {remedy(version.key)}")
+
+    def _damage_at(self, work: Work) -> str:
+        """What is damaged in the directory of the version that this work would make. Empty if there is
+        none.
+        """
+        path = self.directory(work.key) / work.fingerprint[:NAME_LENGTH]
+        if not path.exists():
+            return ""
+        try:
+            return described(self.damage(self.open(work.key, path.name)))
+        except StoreError:
+            return f"{path / MANIFEST} is missing or damaged"
 
     def reuse(self, work: Work) -> Version | None:
         """As `find`, and this run continues with the version."""
@@ -205,60 +244,55 @@ class Store:
         makes the same version waits.
         """
         with self.locked(work.key, work.fingerprint[:NAME_LENGTH]):
-            yield self.reuse(work) or Draft(self, work)
+            version = self.reuse(work)
+            if version is None:
+                self._begin(work)
+            yield version or Draft(self, work)
 
-    @contextmanager
-    def locked(self, key: str, name: str) -> Iterator[None]:
+    def _begin(self, work: Work) -> None:
+        """Raises DamageError when what the work is made from is damaged."""
+        if damage := self._damage_at(work):
+            log.warning("%s: it is made again, and what is damaged is moved aside", damage)
+        inputs = {keys.DEDUP if keys.is_dedup_part(name) else name for name in work.inputs}
+        self.check(*(self._used[key] for key in sorted(inputs & self._used.keys())))
+
+    def locked(self, key: str, name: str) -> AbstractContextManager[None]:
         """Waits for the process that works under this name. The lock ends with the process that holds it."""
-        directory = self.directory(key)
-        directory.mkdir(parents=True, exist_ok=True)
-        with (directory / f".{name}.lock").open("w") as lock:
-            _wait_for(lock, key)
-            yield
+        return locks.exclusive(self.directory(key) / f".{name}.lock", key)
 
     @contextmanager
     def in_progress(self) -> Iterator[None]:
         """While this lasts, nothing is removed from the store: a run may use what is not yet recorded."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / RUNS_LOCK).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH)
+        with locks.shared(self.root / RUNS_LOCK):
             if self._last:
                 self._last.describe()
             yield
 
-    @contextmanager
-    def idle(self) -> Iterator[bool]:
+    def idle(self) -> AbstractContextManager[bool]:
         """Yields whether no run is in progress. If so, none can begin before this exits."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / RUNS_LOCK).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
+        return locks.alone(self.root / RUNS_LOCK)
 
     def open(self, key: str, name: str) -> Version:
         """The version in the directory `name` of `key`. Raises StoreError when it is incomplete."""
         path = self.directory(key) / name
         try:
-            manifest = json.loads((path / MANIFEST).read_text())
-        except (OSError, json.JSONDecodeError) as error:
-            raise StoreError(
-                f"{path} is not a complete version ({error}): delete it and materialize {key} again"
-            ) from error
-        return Version(key, path, manifest)
+            return read_version(key, path)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else first_line(error)
+            raise StoreError(f"{path / MANIFEST} is missing or damaged ({reason}): {remedy(key)}") from error
 
     def _readable(self, key: str, name: str | None) -> Version | None:
-        if not name or not (self.directory(key) / name / MANIFEST).is_file():
-            return None
-        return self.open(key, name)
+        """The version with this name, whose files may be damaged. None if its manifest is."""
+        with suppress(StoreError):
+            return self.open(key, name) if name else None
+        return None
 
     def newest_first(self, key: str) -> Iterator[Version]:
-        """All versions of `key`, whatever recipe they belong to."""
+        """All versions of `key` with a sound manifest, whatever recipe they belong to."""
         made = self.directory(key).glob(f"[!.]*/{MANIFEST}")
         for path in sorted(made, key=lambda path: path.stat().st_mtime_ns, reverse=True):
-            yield self.open(key, path.parent.name)
+            if version := self._readable(key, path.parent.name):
+                yield version
 
     def _in_old_pointer(self, key: str) -> str | None:
         """Stores written before 2026-11-22 name one version in use for each key."""
@@ -289,12 +323,12 @@ class Draft:
         is then hard-linked.
         """
         record = self._record(name)
-        if record.exists():
+        with suppress(OSError, ValueError, KeyError, TypeError):  # there is none, or a damaged one
             part = Part.from_json(json.loads(record.read_text()))
-            if part.fingerprint == part_fingerprint and part.is_whole(self.path):
+            if part.fingerprint == part_fingerprint and self._is_sound(part, self.path):
                 return part
         previous = self._previous.get(part_fingerprint)
-        if previous is None or previous[1].name != name:
+        if previous is None or previous[1].name != name or not self._is_sound(previous[1], previous[0].path):
             return None
         version, part = previous
         for table in part.files:
@@ -327,27 +361,32 @@ class Draft:
             "parts": [asdict(part) for part in ordered],
             "seconds": round(time.time() - self.started, 3),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "tools": _tool_versions(),
+            "tools": tool_versions(),
         }
         self._remove_strays(ordered)
-        write_atomically(self.path / MANIFEST, json.dumps(manifest, indent=1))
+        write_manifest(self.path, manifest)
         final = self.path.with_name(self.work.fingerprint[:NAME_LENGTH])
-        if final.exists():  # `find` rejected it: a file was deleted or truncated
-            shutil.rmtree(final)
-            shutil.rmtree(reports_on(final), ignore_errors=True)
+        if final.exists():  # `find` rejected it
+            move_aside(final)
         rename_directory(self.path, final)
         # Deleted only now, so that a kill just before the rename loses no part.
         shutil.rmtree(final / ".parts", ignore_errors=True)
         version = Version(self.work.key, final, manifest)
+        files = (file for part in ordered for file in part.files.values())
+        self.store.hashes.remember({final / file.path: file.sha256 for file in files})
         self.store.use(version)
         return version
 
     @cached_property
     def _previous(self) -> dict[str, tuple[Version, Part]]:
         version = self.store.latest(self.work.key, self.work.code_version, self.work.params)
-        if version is None:
-            return {}
-        return {part.fingerprint: (version, part) for part in version.parts if part.is_whole(version.path)}
+        return {part.fingerprint: (version, part) for part in version.parts} if version else {}
+
+    def _is_sound(self, part: Part, directory: Path) -> bool:
+        """Whether the files of a part hold what was written. Reads those that were never hashed."""
+        return part.is_whole(directory) and all(
+            self.store.hashes.sha256(directory / file.path) == file.sha256 for file in part.files.values()
+        )
 
     def _record(self, name: str) -> Path:
         return self.path / ".parts" / f"{name}.json"
@@ -358,16 +397,3 @@ class Draft:
             inside = path.relative_to(self.path)
             if path.is_file() and inside.parts[0] != ".parts" and inside.as_posix() not in listed:
                 path.unlink()
-
-
-def _wait_for(lock: IO[str], key: str) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        log.info("%s: another process is making it, waiting for that process", key)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-
-
-@cache
-def _tool_versions() -> dict[str, str]:
-    return {"python": platform.python_version(), **{tool: library_version(tool) for tool in RECORDED_TOOLS}}

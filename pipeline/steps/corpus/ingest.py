@@ -19,7 +19,6 @@ from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
 from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
-from pipeline.store.file_hashes import FileHashes
 from pipeline.store.fingerprint import combined
 from pipeline.store.manifest import Part, Version, total_counts
 from pipeline.store.params import DOCUMENT_SCHEMA
@@ -55,7 +54,7 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
     Offline, the documents that were read last are used again. Raises SourceError when the source cannot be
     listed, CorpusError when it holds no document.
     """
-    source = open_source(corpus, config, FileHashes(store.root).sha256)
+    source = open_source(corpus, config, store.hashes.sha256)
     try:
         units = source.units()
     except OfflineError as error:
@@ -196,7 +195,7 @@ def observe(store: Store, corpus: str, config: SourceConfig) -> str:
 
     Raises SourceError.
     """
-    return _inputs(open_source(corpus, config, FileHashes(store.root).sha256).units())["source"]
+    return _inputs(open_source(corpus, config, store.hashes.sha256).units())["source"]
 
 
 def revision(version: Version) -> str | None:
@@ -216,7 +215,7 @@ def last_read(store: Store, corpus: str, config: SourceConfig, part_bytes: int) 
     """What was last read from the source with these settings, else the work without its inputs."""
     work = _work(open_source(corpus, config), corpus, config, part_bytes, {})
     version = store.latest(work.key, work.code_version, work.params)
-    return version if version and version.is_whole else work
+    return version if version and not store.damage(version) else work
 
 
 def _last_read(

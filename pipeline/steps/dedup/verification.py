@@ -146,7 +146,7 @@ def keep(store: Store, params: dedup.DedupParams) -> None:
 def latest(store: Store, params: dedup.DedupParams) -> Version | None:
     """The results that the next run with these settings reuses."""
     version = store.latest(keys.DEDUP_EVIDENCE, dedup.VERSION, params)
-    return version if version and version.is_whole else None
+    return version if version and not store.damage(version) else None
 
 
 def _same_keys(previous: Sequence[Path], name: str) -> tuple[Path, ...]:

@@ -36,7 +36,7 @@ def identity(store: Store, training: TrainingConfig) -> dict[str, Any] | None:
         return None
     if source.path is None:
         return {"repo": source.repo, "revision": source.revision}
-    return {"sha256": _content(FileHashes(store.root), source.path)}
+    return {"sha256": _content(store.hashes, source.path)}
 
 
 def origin(store: Store, training: TrainingConfig) -> dict[str, Any]:
@@ -50,8 +50,7 @@ def origin(store: Store, training: TrainingConfig) -> dict[str, Any]:
     if source is None or known is None:
         return {}
     if source.path is not None:
-        hashes = FileHashes(store.root)
-        known["files"] = {path.name: hashes.sha256(path) for path in _weights(source.path)}
+        known["files"] = {path.name: store.hashes.sha256(path) for path in _weights(source.path)}
         known |= _lineage_beside(source.path)
     return {"pretrained": known}
 

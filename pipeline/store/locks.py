@@ -1,0 +1,47 @@
+"""Locks on files, which end with the process that holds them, however it ends."""
+
+import fcntl
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def exclusive(path: Path, what: str) -> Iterator[None]:
+    """Waits until no other process holds the lock. `what` names the work in the log."""
+    with _opened(path) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.info("%s: another process is making it, waiting for that process", what)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def shared(path: Path) -> Iterator[None]:
+    """Any number of processes hold this lock together; nobody gets `alone` meanwhile."""
+    with _opened(path) as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[bool]:
+    """Yields whether no other process holds the lock. If so, none can get it before this exits."""
+    with _opened(path) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def _opened(path: Path) -> IO[str]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("w")
