@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.cli.printable import printable
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Part, Version
-from pipeline.store.parquet import batches
+from pipeline.store.parquet import batches, read_table
 from pipeline.store.versions import Store
 
 DUPLICATES = ("exact", "near")
@@ -157,7 +156,7 @@ def _failures(name: str, ids: pa.ChunkedArray, *places: tuple[Version, Part]) ->
     rows = [
         row
         for version, part in places
-        for row in pq.read_table(version.file(part, "failures"), filters=pc.field("name") == name).to_pylist()
+        for row in read_table(version.file(part, "failures"), filters=pc.field("name") == name).to_pylist()
     ]
     wanted = set(ids.to_pylist())
     return {row["id"]: described(row) for row in rows if row["id"] in wanted}
@@ -168,7 +167,7 @@ def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
     for corpus in corpora:
         hits, scrubbed = store.current(keys.contamination(corpus)), store.current(keys.scrubbed(corpus))
         for part in hits.parts:
-            found = pq.read_table(hits.file(part, "contamination"))
+            found = read_table(hits.file(part, "contamination"))
             texts = _texts(scrubbed, _same(scrubbed, part), found.column("id"))
             for row in found.to_pylist():
                 yield (
@@ -218,7 +217,7 @@ def _same(version: Version, part: Part) -> Part:
 
 
 def _where(version: Version, part: Part, table: str, column: str, value: str) -> pa.Table:
-    return pq.read_table(version.file(part, table), filters=pc.field(column) == value)
+    return read_table(version.file(part, table), filters=pc.field(column) == value)
 
 
 def _rows(
@@ -226,7 +225,7 @@ def _rows(
 ) -> dict[str, str]:
     """The named columns, or every signal, of the rows with these ids: `name = value` by id."""
     columns = None if names is None else ["id", *names]
-    found = pq.read_table(
+    found = read_table(
         version.file(part, table), columns=columns, filters=pc.field("id").isin(ids.combine_chunks())
     )
     return {
@@ -254,7 +253,7 @@ def _texts(version: Version, part: Part, ids: pa.Array | pa.ChunkedArray) -> dic
 
 def _anywhere(version: Version, ids: pa.Array) -> Iterator[tuple[str, str]]:
     for part in version.parts:
-        there = pq.read_table(version.file(part, "documents"), columns=["id"]).column("id")
+        there = read_table(version.file(part, "documents"), columns=["id"]).column("id")
         if pc.any(pc.is_in(there, value_set=ids)).as_py():
             yield from _texts(version, part, ids).items()
 

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.reports.images import as_text
 from pipeline.steps.dedup.dedup import DUPLICATES_OF
 from pipeline.steps.dedup.limits import by_corpus, largest_clusters
 from pipeline.store import keys
 from pipeline.store.manifest import Version
-from pipeline.store.parquet import batches
+from pipeline.store.parquet import batches, read_table
 from pipeline.store.versions import Store
 from trainer.system import figures
 
@@ -70,7 +69,7 @@ def similarities(version: Version) -> np.ndarray:
     """Near duplicates by Jaccard similarity, in BINS equal ranges from 0 to 1."""
     counts = np.zeros(BINS, np.int64)
     for path in version.files("decisions"):
-        near = pq.read_table(path, columns=["jaccard"], filters=pc.field("reason") == "near")
+        near = read_table(path, columns=["jaccard"], filters=pc.field("reason") == "near")
         counts += np.histogram(near.column("jaccard").to_numpy(), BINS, (0, 1))[0]
     return counts
 
@@ -104,7 +103,7 @@ def _examples(version: Version, kept: Sequence[str]) -> dict[str, tuple[str, str
     examples: dict[str, tuple[str, str, float]] = {}
     for part in version.parts:
         where = pc.field("duplicate_of").isin(pa.array(kept, pa.string()))
-        for row in pq.read_table(
+        for row in read_table(
             version.file(part, "decisions"), columns=["id", "duplicate_of", "jaccard"], filters=where
         ).to_pylist():
             if row["jaccard"] < examples.get(row["duplicate_of"], ("", "", 2.0))[2]:
@@ -118,7 +117,7 @@ def _beginnings(store: Store, corpora: Sequence[str], ids: Sequence[str]) -> dic
     texts: dict[str, str] = {}
     for corpus in sorted(set(corpora)):
         for path in store.current(keys.scrubbed(corpus)).files("documents"):
-            if pc.any(pc.is_in(pq.read_table(path, columns=["id"]).column("id"), value_set=wanted)).as_py():
+            if pc.any(pc.is_in(read_table(path, columns=["id"]).column("id"), value_set=wanted)).as_py():
                 for batch in batches(path, ["id", "text"]):
                     found = batch.filter(pc.is_in(batch.column("id"), value_set=wanted))
                     starts = pc.utf8_slice_codeunits(found.column("text"), 0, 2 * SNIPPET).to_pylist()

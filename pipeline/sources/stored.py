@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from pipeline.sources.rejects import Rejects
 from pipeline.sources.source import Unit
 from pipeline.store.manifest import Part, Version
 from pipeline.store.params import Params
+from pipeline.store.parquet import batches
 from pipeline.store.versions import Store
 
 
@@ -41,8 +41,7 @@ class StoredSource:
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         for path in self._stored().files("documents"):
-            with pq.ParquetFile(path) as file:
-                yield from file.iter_batches()
+            yield from batches(path)
 
     def copy_to(self, directory: Path) -> list[Part]:
         """Copies every file and returns the parts, so that what is made of them is the same to the byte.

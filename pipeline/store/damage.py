@@ -109,7 +109,9 @@ def unreadable(path: Path, error: Exception) -> DamageError:
     knows of the damage.
     """
     what = f"is damaged ({first_line(error)})"
-    if isinstance(error, OSError) and error.errno:
+    if not path.exists():
+        what = "is missing"
+    elif isinstance(error, OSError) and error.errno:
         what = f"cannot be read ({error.strerror})"
     root = next((parent for parent in path.parents if (parent / NAME).exists()), None)
     version = next((parent for parent in path.parents if (parent / MANIFEST).exists()), None)

@@ -1,9 +1,9 @@
-"""Reads and writes the Parquet files of a part: zstd, complete under their final name or absent. Memory is
-that of a batch.
+"""Reads and writes Parquet files: zstd, a checksum in each page, complete under their final name or absent.
+Memory is that of a batch.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import reduce
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.store.damage import unreadable
 from pipeline.store.manifest import File
 from trainer.system.durable import atomic_file
 
@@ -32,16 +33,7 @@ class PartWriter:
         self._publishing = ExitStack()  # closes each writer, then gives its file the final name
         for table, schema in schemas.items():
             temporary = self._publishing.enter_context(atomic_file(self._paths[table]))
-            repeating = [column for column in schema.names if column not in UNIQUE]
-            writer = pq.ParquetWriter(
-                temporary,
-                schema,
-                compression="zstd",
-                compression_level=COMPRESSION_LEVEL,
-                use_dictionary=repeating,
-                write_statistics=repeating,
-            )
-            self._writers[table] = self._publishing.enter_context(writer)
+            self._writers[table] = self._publishing.enter_context(parquet_writer(temporary, schema))
 
     def __enter__(self) -> "PartWriter":
         return self
@@ -60,9 +52,48 @@ class PartWriter:
             self.files = {table: File.of(path, self.directory) for table, path in self._paths.items()}
 
 
+def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Writes a file whose readers notice each damaged page."""
+    repeating = [column for column in schema.names if column not in UNIQUE]
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        compression_level=COMPRESSION_LEVEL,
+        use_dictionary=repeating,
+        write_statistics=repeating,
+        write_page_checksum=True,
+    )
+
+
+@contextmanager
+def parquet_file(path: Path) -> Iterator[pq.ParquetFile]:
+    """The file, open to be read. Raises DamageError, also for what is read in the context."""
+    with _explained(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        yield file
+
+
+def read_table(
+    path: Path, columns: list[str] | None = None, filters: pc.Expression | None = None
+) -> pa.Table:
+    """The rows that pass `filters`. Raises DamageError."""
+    with _explained(path):
+        return pq.read_table(path, columns=columns, filters=filters, page_checksum_verification=True)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(path, error) from error
+
+
 def batches(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
     """The row groups of a file, one at a time, each as one batch."""
-    with pq.ParquetFile(path) as file:
+    with parquet_file(path) as file:
         for index in range(file.num_row_groups):
             table = file.read_row_group(index, columns=columns, use_threads=False).combine_chunks()
             yield from table.to_batches()
@@ -84,6 +115,6 @@ def kept_batches(
 
 def kept_ids(verdicts: Path) -> pa.Array:
     """The ids that a verdict table keeps."""
-    with pq.ParquetFile(verdicts) as file:
+    with parquet_file(verdicts) as file:
         table = file.read(columns=["id", "keep"], use_threads=False)
     return table.filter(table.column("keep")).column("id").combine_chunks()

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from pipeline.plugins.loading import PluginError
 from pipeline.plugins.settings import PluginParams
 from pipeline.store.manifest import Part
+from pipeline.store.parquet import read_table
 from pipeline.store.versions import Draft
 
 # Worker processes pay for much smaller inputs than with compiled kernels: 2 MB at 1 MB/s are two seconds.
@@ -53,7 +52,7 @@ class FailureLimits:
 
 
 def _first(failures: Path, name: str) -> str:
-    rows = pq.read_table(failures).to_pylist()
+    rows = read_table(failures).to_pylist()
     row = next(row for row in rows if row["name"] == name)
     return f"document {row['id']}: {described(row)}"
 

@@ -11,12 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.stages import dedup
 from pipeline.steps.dedup.signatures import Runs, Signed
 from pipeline.store.engine import Engine
-from pipeline.store.parquet import kept_ids
+from pipeline.store.parquet import kept_ids, parquet_file
 
 
 class Wanted(NamedTuple):
@@ -54,7 +53,7 @@ class Fetch:
     def _batches(self) -> list[pa.RecordBatch]:
         keep = [kept_ids(path) for path in self.piece.sources[1:]]
         batches, start = [], 0
-        with pq.ParquetFile(self.piece.sources[0]) as file:
+        with parquet_file(self.piece.sources[0]) as file:
             for index in range(file.num_row_groups):
                 group = partial(file.read_row_group, index, use_threads=False)
                 ids = group(columns=["id"]).column("id").combine_chunks()

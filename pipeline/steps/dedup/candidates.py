@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.stages import dedup
 from pipeline.steps.dedup.signatures import SCALARS, Runs, Signed
 from pipeline.store.engine import Engine
+from pipeline.store.parquet import read_table
 
 RANGE_KEYS = 8_000_000  # keys that a task sorts at a time, in about 0.4 GB
 RUNS_TOGETHER = 4  # runs of one task when they are small, so that it opens each file once
@@ -91,7 +91,7 @@ class _Members:
 
     def table(self) -> pa.Table:
         local = pa.array(self.rows - self.piece.start)
-        scalars = pq.read_table(self.piece.signatures, columns=SCALARS).take(local)
+        scalars = read_table(self.piece.signatures, columns=SCALARS).take(local)
         columns = {name: scalars.column(name) for name in SCALARS} | {
             "row": self.rows,
             "root": self.roots,

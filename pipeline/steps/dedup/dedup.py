@@ -55,6 +55,7 @@ def decide(store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupPa
         if isinstance(draft, Version):
             verification.keep(store, params)
             return draft
+        store.check(*(version for tables in corpora.values() for version, _ in tables))
         signed = laid_out(corpora, versions)
         clusters = dedup.clustered(link(engine, signed, params))
         decided = dedup.decide(clusters, verification.verify(store, engine, signed, clusters, params))

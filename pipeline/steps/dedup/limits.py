@@ -5,11 +5,11 @@ The limits change no decision.
 from collections.abc import Iterator
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.recipe.check_limits import DedupGuard
 from pipeline.store import keys
 from pipeline.store.manifest import Part, Version
+from pipeline.store.parquet import read_table
 from pipeline.store.parts import add
 
 EXAMPLES = 3
@@ -59,7 +59,7 @@ def largest_clusters(version: Version, number: int) -> list[tuple[int, str, str]
     largest: list[tuple[int, str, str]] = []
     shared = pc.field("keep") & (pc.field("cluster") > 1)
     for part in version.parts:
-        table = pq.read_table(version.file(part, "decisions"), columns=["id", "cluster"], filters=shared)
+        table = read_table(version.file(part, "decisions"), columns=["id", "cluster"], filters=shared)
         corpus = keys.decided_corpus(part.name)
         largest += [(row["cluster"], row["id"], corpus) for row in table.to_pylist()]
         largest = sorted(largest, reverse=True)[:number]
@@ -77,5 +77,5 @@ def _largest(version: Version) -> list[tuple[int, str, str, str]]:
 
 
 def _ids(version: Version, part: Part, where: pc.Expression) -> str:
-    ids = pq.read_table(version.file(part, "decisions"), columns=["id"], filters=where).column("id")
+    ids = read_table(version.file(part, "decisions"), columns=["id"], filters=where).column("id")
     return ", ".join(ids.slice(0, EXAMPLES).to_pylist())

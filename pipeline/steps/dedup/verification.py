@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.stages import dedup
 from pipeline.steps.dedup.candidate_texts import Wanted, fetch, read
 from pipeline.steps.dedup.signatures import Signed
 from pipeline.store import keys
+from pipeline.store.damage import Look
 from pipeline.store.engine import Engine
 from pipeline.store.manifest import Part, Version, total_counts
-from pipeline.store.parquet import PartWriter
+from pipeline.store.parquet import PartWriter, read_table
 from pipeline.store.versions import Draft, Store, Work
 
 TABLE = "clusters"
@@ -61,7 +61,8 @@ def verify(
     with store.making(Work(keys.DEDUP_EVIDENCE, dedup.VERSION, params, inputs)) as version:
         if isinstance(version, Draft):
             version = _publish_results(version, store, engine, signed, clusters, ranges, params)
-    results = pa.concat_tables([pq.read_table(path) for path in version.files(TABLE)])
+    store.check(version)
+    results = pa.concat_tables([read_table(path) for path in version.files(TABLE)])
     starts = np.concatenate([some.starts for some in ranges])
     sizes = np.concatenate([some.sizes for some in ranges])
     keeper = np.repeat(np.cumsum(sizes) - sizes, sizes) + _flattened(results.column("keeper"))
@@ -146,7 +147,7 @@ def keep(store: Store, params: dedup.DedupParams) -> None:
 def latest(store: Store, params: dedup.DedupParams) -> Version | None:
     """The results that the next run with these settings reuses."""
     version = store.latest(keys.DEDUP_EVIDENCE, dedup.VERSION, params)
-    return version if version and not store.damage(version) else None
+    return version if version and not store.damage(version, Look.UNREAD) else None
 
 
 def _same_keys(previous: Sequence[Path], name: str) -> tuple[Path, ...]:
@@ -174,7 +175,7 @@ class _Verification:
 
     def new_clusters(self) -> np.ndarray:
         """bool [clusters]: whether the previous results lack a cluster."""
-        tables = [pq.read_table(path, columns=["key"]) for path in self.previous]
+        tables = [read_table(path, columns=["key"]) for path in self.previous]
         return self._lacking(pa.concat_tables([SCHEMA.empty_table().select(["key"]), *tables]))
 
     def _lacking(self, results: pa.Table) -> np.ndarray:
@@ -184,7 +185,7 @@ class _Verification:
     def part(self, directory: Path, fetched: tuple[Path, ...], params: dedup.DedupParams) -> Part:
         """Writes the results of all clusters of the range."""
         key_column = self.clusters.key_column
-        reused = pa.concat_tables([SCHEMA.empty_table(), *(pq.read_table(path) for path in self.previous)])
+        reused = pa.concat_tables([SCHEMA.empty_table(), *(read_table(path) for path in self.previous)])
         reused = reused.filter(pc.is_in(reused.column("key"), value_set=key_column))
         verified = self._verified(self._lacking(reused), fetched, params)
         results = pa.concat_tables([reused, verified]).combine_chunks()

@@ -15,7 +15,7 @@ from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.params import DOCUMENT_SCHEMA
-from pipeline.store.parquet import COMPRESSION_LEVEL
+from pipeline.store.parquet import parquet_writer
 from pipeline.store.parts import add, text_bytes
 from pipeline.store.versions import Store
 
@@ -98,9 +98,7 @@ class _Files:
         if self.writer is None:
             path = self.out / self.split / f"{self.corpus}-{self.number:05d}.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.writer = pq.ParquetWriter(
-                path, SCHEMA, compression="zstd", compression_level=COMPRESSION_LEVEL
-            )
+            self.writer = parquet_writer(path, SCHEMA)
         columns = [
             pa.repeat(self.corpus, documents.num_rows),
             *(documents.column(name) for name in DOCUMENT_SCHEMA.names),

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.sources.ids import document_id, own_id
 from pipeline.steps.lineage.ancestry import homes
@@ -32,7 +31,7 @@ from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.keys import TRAIN, VALIDATION
 from pipeline.store.manifest import Part, Version
-from pipeline.store.parquet import kept_batches
+from pipeline.store.parquet import kept_batches, read_table
 from pipeline.store.versions import Store, StoreError
 from trainer.data.loader import TrainingData
 from trainer.data.shards import Shard
@@ -169,7 +168,7 @@ def _holding(scrubbed: Version, ids: set[str]) -> tuple[Part, str] | None:
     """The part that holds a document with one of these ids, and which of them."""
     wanted = pc.field("id").isin(list(ids))
     for part in scrubbed.parts:
-        found = pq.read_table(scrubbed.file(part, "documents"), columns=["id"], filters=wanted)
+        found = read_table(scrubbed.file(part, "documents"), columns=["id"], filters=wanted)
         if found.num_rows:
             return part, found.column("id")[0].as_py()
     return None
@@ -183,10 +182,10 @@ def _rejected(tables: list[Path], document: str) -> str | None:
     """Why the document was not kept."""
     verdicts, decisions = tables
     same = pc.field("id") == document
-    (verdict,) = pq.read_table(verdicts, filters=same).to_pylist()
+    (verdict,) = read_table(verdicts, filters=same).to_pylist()
     if not verdict["keep"]:
         return f"rejected by quality: {verdict['rule']}"
-    (decision,) = pq.read_table(decisions, filters=same).to_pylist()
+    (decision,) = read_table(decisions, filters=same).to_pylist()
     if decision["keep"]:
         return None
     return f"removed by dedup: {decision['reason']}, for {decision['duplicate_of']}"

@@ -21,10 +21,10 @@ def flip(path: Path, at: int = 0) -> None:
     path.write_bytes(content)
 
 
-def flip_in_silence(path: Path) -> None:
+def flip_in_silence(path: Path, at: int = 0) -> None:
     """As a disk does it: neither size nor time changes."""
     stat = path.stat()
-    flip(path)
+    flip(path, at)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
