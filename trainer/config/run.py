@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from trainer.config import shard_record, unused, yaml_file
 from trainer.config.base import AbsolutePath, Config
@@ -30,6 +30,15 @@ class RunConfig(Config):
     lineage: dict[str, Any] = Field(
         default={}, description="Copied into each checkpoint and not interpreted."
     )
+
+    @field_validator("training")
+    @classmethod
+    def _weights_are_found_from_any_directory(cls, training: TrainingConfig) -> TrainingConfig:
+        source = training.pretrained
+        if source is None or source.path is None:
+            return training
+        absolute = source.model_copy(update={"path": source.path.expanduser().absolute()})
+        return training.model_copy(update={"pretrained": absolute})
 
     @model_validator(mode="after")
     def _stages_read_known_corpora(self) -> Self:

@@ -38,8 +38,8 @@ def check_export(model: Llama, directory: Path) -> None:
 
     Takes the memory of a second model.
     """
-    exported = load_model(directory, model.lm_head.weight.device)
-    result = _compare(exported, _logits(model, _tokens(exported)))
+    exported, tokens = load_model(directory, model.lm_head.weight.device), _tokens(model)
+    result = _compare(exported, tokens, _logits(model, tokens))
     if not result.passed:
         raise TrainerError(
             f"{directory}: the logits of the export differ from those of the trained model by "
@@ -50,15 +50,15 @@ def check_export(model: Llama, directory: Path) -> None:
 def check_with_transformers(directory: Path) -> ExportCheck:
     """Compares with `transformers`, where it is installed and supports the model."""
     model = load_model(directory, torch.device("cpu"))
-    comparable = find_spec("transformers") and not model.config.not_stock
-    return _compare(model, _logits_of_transformers(directory, _tokens(model)) if comparable else None)
+    comparable, tokens = find_spec("transformers") and not model.config.not_stock, _tokens(model)
+    return _compare(model, tokens, _logits_of_transformers(directory, tokens) if comparable else None)
 
 
-def _compare(model: Llama, reference: torch.Tensor | None) -> ExportCheck:
+def _compare(model: Llama, tokens: torch.Tensor, reference: torch.Tensor | None) -> ExportCheck:
     tensors = weights(model).values()
     difference, largest = None, 0.0
     if reference is not None:
-        difference = (_logits(model, _tokens(model)) - reference).abs().max().item()
+        difference = (_logits(model, tokens) - reference).abs().max().item()
         largest = reference.abs().max().item()
     return ExportCheck(
         tensors=len(tensors),

@@ -17,6 +17,7 @@ _OWN_KEYS = {
     "attention_sinks": "attention_sinks",
     "qk_norm": "qk_norm",
 }
+LARGEST_SIZE = 2**31 - 1
 # The defaults of transformers where config.json has no value.
 _DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}, OWN: {}}
 # Keys of the two families that our model does not support, and the values that turn them off.
@@ -31,7 +32,7 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 
 
 def config_json(
-    config: ModelConfig, vocab_size: int, seq_len: int, bot_id: int, eot_id: int
+    config: ModelConfig, vocab_size: int, context: int, bot_id: int, eot_id: int
 ) -> dict[str, Any]:
     """config.json of a Llama, of a Qwen3 (with `qk_norm`), or of our own type (ModelConfig.not_stock)."""
     architecture, family = ("Qwen3ForCausalLM", "qwen3") if config.qk_norm else ("LlamaForCausalLM", "llama")
@@ -50,7 +51,7 @@ def config_json(
         "num_attention_heads": config.n_heads,
         "num_key_value_heads": config.n_kv_heads,
         "head_dim": config.head_dim,
-        "max_position_embeddings": seq_len,
+        "max_position_embeddings": context,
         "rms_norm_eps": config.norm_eps,
         # transformers 4 reads rope_theta and rope_scaling, transformers 5 rope_parameters.
         "rope_theta": config.rope_theta,
@@ -80,17 +81,29 @@ def read_config(directory: Path) -> dict[str, Any]:
     return config
 
 
+def read_size(directory: Path, key: str) -> int:
+    """A size in config.json. Raises TrainerError when it is not a whole number above zero."""
+    size = read_config(directory).get(key)
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= LARGEST_SIZE:
+        raise TrainerError(
+            f"{directory / 'config.json'}: {key} is {size!r}, not a whole number from 1 to {LARGEST_SIZE}"
+        )
+    return size
+
+
 def model_config(directory: Path) -> ModelConfig:
     """The shape of the model in `directory`. Raises TrainerError with the setting that our model lacks."""
     path, values = directory / "config.json", read_config(directory)
     family = values.get("model_type")
-    if family not in _DEFAULTS:
+    if not isinstance(family, str) or family not in _DEFAULTS:
         raise TrainerError(
             f"{path}: model_type {family!r} is not supported; use one of {', '.join(_DEFAULTS)}"
         )
     values = {**_DEFAULTS[family], **values}
     own = {field: values.get(key) for key, field in _OWN_KEYS.items()} if family == OWN else {}
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    if not isinstance(rope, dict):
+        raise TrainerError(f"{path}: the rotary embeddings are described by {rope!r}, not by a JSON object")
     for key, unused in _UNSUPPORTED.items():
         value = rope.get(key, values.get(key))
         if value not in unused:
@@ -104,7 +117,7 @@ def model_config(directory: Path) -> ModelConfig:
         "head_dim": values.get("head_dim"),
         "rope_theta": rope.get("rope_theta") or values.get("rope_theta"),
         "rope_scaling": _rope_scaling(rope, values.get("max_position_embeddings")),
-        "norm_eps": values["rms_norm_eps"],
+        "norm_eps": values.get("rms_norm_eps"),
         "tie_embeddings": values.get("tie_word_embeddings"),
         "qk_norm": family == "qwen3",
         **own,

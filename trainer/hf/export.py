@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from trainer.hf.config import config_json, model_config, read_config
+from trainer.hf.config import config_json, model_config, read_size
 from trainer.hf.weights import SINGLE, load_weights, weights
 from trainer.model.attention import choose
 from trainer.model.llama import Llama
@@ -19,7 +19,7 @@ def export(model: Llama, tokenizer: Path, bot_id: int, eot_id: int, destination:
     """Writes a directory that `AutoModelForCausalLM`, `AutoModel` and `AutoTokenizer` open."""
     destination.mkdir(parents=True)
     save_file(weights(model), destination / SINGLE, metadata={"format": "pt"})
-    config = config_json(model.config, model.vocab_size, model.max_length, bot_id, eot_id)
+    config = config_json(model.config, model.vocab_size, model.context, bot_id, eot_id)
     generation = {
         "bos_token_id": bot_id,
         "eos_token_id": eot_id,
@@ -36,11 +36,11 @@ def export(model: Llama, tokenizer: Path, bot_id: int, eot_id: int, destination:
 
 def load_model(directory: Path, device: torch.device) -> Llama:
     """Loads the model of a directory for inference on `device`."""
-    config, shape = read_config(directory), model_config(directory)
-    seq_len = config["max_position_embeddings"]
+    shape, seq_len = model_config(directory), read_size(directory, "max_position_embeddings")
+    vocab_size = read_size(directory, "vocab_size")
     with torch.device("meta"):
         backend = choose("auto", device, torch.float32, seq_len, masked=False, sinks=shape.attention_sinks)
-        model = Llama(shape, config["vocab_size"], seq_len, backend)
+        model = Llama(shape, vocab_size, seq_len, backend)
     model.materialise(device)
     load_weights(model, directory)
     return model.eval()

@@ -5,20 +5,22 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
 from trainer.config import DataConfig, ModelConfig, PretrainedConfig
-from trainer.hf.config import model_config, read_config
+from trainer.hf.config import model_config, read_size
+from trainer.hf.tokenizer import load_tokenizer
 from trainer.hf.weights import INDEX, SINGLE, weight_files
 from trainer.system.errors import TrainerError
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A directory of weights that fit a run; `sha256`, over the hashes of their files, identifies them."""
+    """A directory of weights that fit a run; `sha256`, over the hashes of their files, identifies them.
+    `context`: the tokens that the model knows at a time.
+    """
 
     directory: Path
     sha256: str
+    context: int
 
     @classmethod
     def find(cls, source: PretrainedConfig, model: ModelConfig, data: DataConfig) -> "Pretrained":
@@ -33,7 +35,8 @@ class Pretrained:
         for path in weight_files(directory):
             with path.open("rb") as file:
                 hashes[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-        return cls(directory, hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest())
+        sha256 = hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
+        return cls(directory, sha256, read_size(directory, "max_position_embeddings"))
 
 
 def _locate(source: PretrainedConfig) -> Path:
@@ -71,7 +74,7 @@ def _check_shape(directory: Path, model: ModelConfig) -> None:
 
 
 def _check_vocabulary(directory: Path, data: DataConfig) -> None:
-    rows = read_config(directory).get("vocab_size", 0)
+    rows = read_size(directory, "vocab_size")
     if data.vocab_size > rows:
         raise TrainerError(
             f"{directory}: the model has {rows} tokens, but the data's tokenizer has {data.vocab_size}; "
@@ -80,9 +83,7 @@ def _check_vocabulary(directory: Path, data: DataConfig) -> None:
     path = directory / "tokenizer.json"
     if not path.is_file():
         return
-    ours, theirs = (
-        Tokenizer.from_file(str(file)).get_vocab() for file in (data.tokenizer / "tokenizer.json", path)
-    )
+    ours, theirs = (load_tokenizer(place).get_vocab() for place in (data.tokenizer, directory))
     for token, number in ours.items():
         if theirs.get(token) != number:
             raise TrainerError(

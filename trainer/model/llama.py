@@ -210,8 +210,9 @@ class Llama(nn.Module):
     """A decoder and its head. `forward` gives the final hidden states [batch, length, d_model]; the loss
     applies the head itself.
 
-    `shapes` has the full shape of each parameter by name, also of those that other processes hold. Built
-    under `torch.device("meta")`, the model takes no memory until `materialise`.
+    `shapes` has the full shape of each parameter by name, also of those that other processes hold. `context`
+    is what an export names: `max_length`, or more if earlier training knew longer texts. Built under
+    `torch.device("meta")`, the model takes no memory until `materialise`.
     """
 
     def __init__(
@@ -225,6 +226,7 @@ class Llama(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.vocab_size, self.max_length = config, vocab_size, max_length
+        self.context = max_length
         self.model = Decoder(config, vocab_size, max_length, backend, activation_checkpointing, dropout)
         self.lm_head = nn.Linear(config.d_model, padded_vocab_size(vocab_size), bias=False)
         self._tie()

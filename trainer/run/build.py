@@ -1,6 +1,7 @@
 """A session at step 0, built from a run's configuration."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run import preflight
 from trainer.run.session import Session
+from trainer.system.errors import TrainerError
 
 log = logging.getLogger("trainer")
 
@@ -82,9 +84,21 @@ def _model(
     model.materialise(world.device)
     if pretrained:
         load_weights(model, pretrained.directory)
+        _check_finite(model, pretrained.directory)
+        model.context = max(training.seq_len, pretrained.context)
     else:
         model.initialise(training.init, training.seed)
     if precision == "fp8":
         fp8.convert(model.model.layers)
     split(model, world, training.parallel, precision)
     return model
+
+
+def _check_finite(model: Llama, directory: Path) -> None:
+    """Raises TrainerError with the first of the loaded tensors that holds NaN or an infinite number."""
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise TrainerError(
+                f"{directory}: {name} holds numbers that are NaN or infinite, so no training can start from "
+                "it: get these weights again, or take others"
+            )

@@ -1,12 +1,14 @@
 """Generates text with a model, one token at a time, with a cache of keys and values."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
 
 from trainer import hf
 from trainer.config import SamplesConfig
+from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import Cache, Llama
 from trainer.system.errors import TrainerError
 
@@ -69,31 +71,23 @@ def complete(
     return str(tokenizer.decode(ids[1:] + written, skip_special_tokens=True))
 
 
-def load_tokenizer(directory: Path) -> Tokenizer:
-    """Reads tokenizer.json of `directory`; it encodes special strings in text as text. Raises TrainerError if
-    the file cannot be read.
-    """
-    path = directory / "tokenizer.json"
-    if not path.is_file():
-        raise TrainerError(f"{path}: no such file")
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises Exception itself
-        raise TrainerError(f"{path}: cannot be read as a tokenizer: {error}") from error
-    tokenizer.encode_special_tokens = True
-    return tokenizer
-
-
 def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
     """Completes each of samples.prompts with the tokenizer of an exported model's directory: `prompt` and
     `text`.
     """
     config, tokenizer = hf.read_config(directory), load_tokenizer(directory)
-    ends = config["bos_token_id"], config["eos_token_id"]
+    begin, end = (_token_id(directory, config, key) for key in ("bos_token_id", "eos_token_id"))
     return [
-        {"prompt": prompt, "text": complete(model, tokenizer, prompt, *ends, samples, seed).strip()}
+        {"prompt": prompt, "text": complete(model, tokenizer, prompt, begin, end, samples, seed).strip()}
         for prompt in samples.prompts
     ]
+
+
+def _token_id(directory: Path, config: dict[str, Any], key: str) -> int:
+    number = config.get(key)
+    if not isinstance(number, int):
+        raise TrainerError(f"{directory / 'config.json'}: {key} is {number!r}: set it to the id of one token")
+    return number
 
 
 def complete_with_model_of(directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:

@@ -15,10 +15,10 @@ from trainer.checkpoint import store
 from trainer.config import CorpusShards, DataConfig, RunConfig, TrainingConfig
 from trainer.data.held_out import held_out
 from trainer.data.shards import Shard, ShardError, idx_path
+from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
 from trainer.run import data_facts, sinks
-from trainer.run.generate import load_tokenizer
 from trainer.run.hardware import free_memory
 from trainer.run.memory import copies_with_averages, estimate, upper_bound
 from trainer.run.session import Session

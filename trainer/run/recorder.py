@@ -4,10 +4,11 @@ import logging
 import time
 from typing import Any
 
+from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import Llama
 from trainer.run import plot
 from trainer.run.dagster_pipes import Reporter
-from trainer.run.generate import complete, load_tokenizer
+from trainer.run.generate import complete
 from trainer.run.hardware import peak_flops, peak_memory
 from trainer.run.metrics import MetricsLog
 from trainer.run.progress import Progress

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
     LlamaConfig,
@@ -18,7 +19,7 @@ from transformers import (
 )
 
 from trainer import hf
-from trainer.config import PretrainedConfig, RunConfig
+from trainer.config import PretrainedConfig, RunConfig, load_run_config
 from trainer.hf import Pretrained
 from trainer.run.loop import DONE, run
 from trainer.system.errors import TrainerError
@@ -95,6 +96,39 @@ def test_a_model_of_transformers_is_read_trained_and_opened_again(
     torch.testing.assert_close(again(tokens).logits, peer(tokens).logits[..., :300], rtol=1e-4, atol=1e-4)
 
 
+def test_training_goes_on_from_any_directory_and_keeps_the_longer_context(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "from", "llama", tied=False)
+    monkeypatch.chdir(tmp_path)
+    settings["training"] |= {"model": ours("llama", False), "pretrained": {"path": "from"}}
+    settings["training"] |= {"max_tokens": 2 * 256, "optimizer": {"kind": "adamw"}}
+    assert run(RunConfig.model_validate(settings)) == DONE
+    monkeypatch.chdir("/")
+    run_dir = Path(settings["run_dir"])
+    written = load_run_config(run_dir / "config.yaml", ["training.max_tokens=1024"])
+    assert written.training.pretrained == PretrainedConfig(path=tmp_path / "from")
+    assert run(written, allow_changes=True) == DONE
+    exported = hf.read_config(run_dir / "checkpoints/step-00000004/hf")
+    assert settings["training"]["seq_len"] == 32 and exported["max_position_embeddings"] == 128
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings["training"]["pretrained"]["path"] = "~/from"
+    assert RunConfig.model_validate(settings).training.pretrained == written.training.pretrained
+
+
+def test_a_number_that_is_not_finite_is_found_before_training_starts(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    write(tmp_path / "from", "llama", tied=False)
+    weights = load_file(tmp_path / "from" / "model.safetensors")
+    weights["model.embed_tokens.weight"][299, 3] = float("nan")
+    save_file(weights, tmp_path / "from" / "model.safetensors", metadata={"format": "pt"})
+    settings["training"] |= {"model": ours("llama", False), "pretrained": {"path": str(tmp_path / "from")}}
+    with pytest.raises(TrainerError, match=r"from: model\.embed_tokens\.weight holds numbers that are NaN"):
+        run(RunConfig.model_validate(settings))
+    assert not Path(settings["run_dir"]).exists()
+
+
 def find(config: RunConfig, directory: Path, model: dict[str, Any]) -> Pretrained:
     return Pretrained.find(
         PretrainedConfig(path=directory), type(config.training.model).model_validate(model), config.data
@@ -124,6 +158,10 @@ def test_the_identity_of_weights_is_their_content(config: RunConfig, tmp_path: P
         ),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
         ({"num_hidden_layers": 3}, r"must have the pretrained model's shape; set n_layers: 3 \(now 2\)"),
+        ({"vocab_size": None}, "vocab_size is None, not a whole number from 1"),
+        ({"max_position_embeddings": "long"}, "max_position_embeddings is 'long', not a whole number"),
+        ({"rope_parameters": [1]}, r"the rotary embeddings are described by \[1\], not by a JSON object"),
+        ({"model_type": ["llama"]}, r"model_type \['llama'\] is not supported"),
         ({"vocab_size": 200}, "the model has 200 tokens, but the data's tokenizer has 300"),
     ],
 )
@@ -142,6 +180,9 @@ def test_another_tokenizer_than_the_datas_is_refused(config: RunConfig, tmp_path
     text = (config.data.tokenizer / "tokenizer.json").read_text(encoding="utf-8")
     (tmp_path / "from" / "tokenizer.json").write_text(text, encoding="utf-8")
     find(config, tmp_path / "from", ours("llama", False))
+    (tmp_path / "from" / "tokenizer.json").write_text(text[:100], encoding="utf-8")
+    with pytest.raises(TrainerError, match=r"from/tokenizer\.json: cannot be read as a tokenizer"):
+        find(config, tmp_path / "from", ours("llama", False))
     (tmp_path / "from" / "tokenizer.json").write_text(text.replace("[EOT]", "[END]"), encoding="utf-8")
     with pytest.raises(TrainerError, match=r"token '\[EOT\]' has id none, but 3 in"):
         find(config, tmp_path / "from", ours("llama", False))

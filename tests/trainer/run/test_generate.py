@@ -10,8 +10,9 @@ import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from trainer.config import InitConfig, ModelConfig, SamplesConfig
+from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import Cache, Llama
-from trainer.run.generate import choose, complete, generate, load_tokenizer
+from trainer.run.generate import choose, complete, generate
 from trainer.system.errors import TrainerError
 
 GREEDY = SamplesConfig(max_new_tokens=20, temperature=0)
