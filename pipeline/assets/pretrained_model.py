@@ -43,6 +43,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         mixture = _mixture(workshop)
         version = plan.finished(workshop.store, run)
         if version is None:
+            plan.check(workshop.store, workshop.recipe)
             run.write_config()
             workshop.release_data()
             trainer_process = TrainerProcess(

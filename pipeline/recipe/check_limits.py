@@ -44,7 +44,8 @@ class CheckLimits(Params):
     shard_hashes: Literal["never", "once", "always"] = Field(
         "once",
         description="How often the files of token shards are read in full to compare their hashes: never, "
-        "once per version, or in every run. Sizes are always compared.",
+        "once and again where size, time or inode of a file have changed, or in every run. Sizes are always "
+        "compared.",
     )
 
 

@@ -20,7 +20,7 @@ from pipeline.steps.model import bigram, evaluate
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.training import plan
 from pipeline.store import keys
-from pipeline.store.fingerprint import file_sha256
+from pipeline.store.damage import Look, described, inspect, remedy
 from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
 from pipeline.store.manifest import Version
 from pipeline.store.versions import Store
@@ -29,6 +29,7 @@ from trainer.data.shards import Shard, TokenStream
 BIGRAM_TOKENS = {TRAIN: 50_000_000, VALIDATION: 10_000_000}  # of each corpus at most
 BLOCK_TOKENS = 8_000_000
 HALF = 0.5
+LOOKS = {"never": Look.SIZES, "once": Look.UNREAD, "always": Look.ALL}  # by `checks.shard_hashes`
 REPORT, FINITE_REPORT = "checks-1", "finite-2"
 
 
@@ -112,7 +113,7 @@ CHECKS = (
         keys.TOKEN_SHARDS,
         "is_sound",
         "The files have the recorded sizes and, as `checks.shard_hashes` says, the recorded hashes.",
-        lambda it: sound(it.version, it.recipe.checks),
+        lambda it: sound(it.store, it.version, it.recipe.checks),
     ),
     Check(
         keys.TOKEN_SHARDS,
@@ -245,31 +246,15 @@ def held_out(shards: Version, fraction: float) -> Finding:
     return Finding(count > 0 or not trained_on, message, {"held out": count, "trained on": trained_on})
 
 
-def sound(shards: Version, limits: CheckLimits) -> Finding:
+def sound(store: Store, shards: Version, limits: CheckLimits) -> Finding:
     """Whether every file has its recorded size and, as the recipe says, its recorded hash."""
-    files = [file for part in shards.parts for file in part.files.values()]
-    wrong = [file.path for file in files if not file.is_whole(shards.path)]
-    message = f"{len(files):,} files, {shards.bytes:,} bytes: sizes as recorded"
-    if not wrong and limits.shard_hashes == "always":
-        wrong, message = _changed(shards), f"{message}, and hashes"
-    elif not wrong and limits.shard_hashes != "never":
-        wrong = shards.report("hashes", REPORT, lambda: _changed(shards))
-        message += ", and hashes"
-    if wrong:
-        message = (
-            f"damaged or changed after they were written: {', '.join(wrong[:3])}; delete {shards.path} and "
-            "materialize it again"
-        )
-    return Finding(not wrong, message, {"files": len(files), "wrong": len(wrong)})
-
-
-def _changed(shards: Version) -> list[str]:
-    return [
-        file.path
-        for part in shards.parts
-        for file in part.files.values()
-        if file_sha256(shards.path / file.path) != file.sha256
-    ]
+    found = inspect(shards, store.hashes, LOOKS[limits.shard_hashes])
+    message = f"{found.files:,} files, {shards.bytes:,} bytes: sizes as recorded"
+    if limits.shard_hashes != "never":
+        message += f", and hashes: {found.read:,} read now, {found.remembered:,} unchanged since"
+    if found.damage:
+        message = f"{described(found.damage)}: {remedy(shards.key)}"
+    return Finding(not found.damage, message, {"files": found.files, "wrong": len(found.damage)})
 
 
 def removed(dedup: Version, guard: DedupGuard) -> Finding:

@@ -54,6 +54,17 @@ class LastVersions:
                 self.describe()
             write_atomically(self._path / key, name + "\n")
 
+    def of_file(self, key: str) -> Iterator[str]:
+        """The names of the versions of `key` that the same file used last, under whatever name of the recipe
+        and with whatever changes; first the one of `get`.
+        """
+        if own := self.get(key):
+            yield own
+        for path in sorted(self._path.parent.glob(f"*/{DESCRIPTION}")):
+            same = json.loads(path.read_text(encoding="utf-8"))["recipe"] == self.recipe.file
+            if same and path.parent != self._path and (path.parent / key).is_file():
+                yield (path.parent / key).read_text(encoding="utf-8").strip()
+
     def describe(self) -> None:
         """Records at the beginning of each run whose versions these are."""
         path = self._path / DESCRIPTION

@@ -164,6 +164,10 @@ class Store:
         name = self._last and self._last.get(key)
         return self._readable(key, name or self._in_old_pointer(key))
 
+    def used_by_recipe_file(self, key: str) -> list[Path]:
+        """The versions that this recipe, then others in its file used last. They may be gone."""
+        return [self.directory(key) / name for name in self._last.of_file(key)] if self._last else []
+
     def before(self, version: Version) -> Version | None:
         """The last version that was made with the same settings before this one and is still on disk."""
         made = (version.path / MANIFEST).stat().st_mtime_ns
@@ -205,17 +209,13 @@ class Store:
         return inspect(version, self.hashes, look).damage
 
     def check(self, *versions: Version) -> None:
-        """Before something is made of these versions. Hashes files that were never hashed. Raises
-        DamageError.
-        """
+        """Raises DamageError unless something may be made of these versions. Reads what was never read."""
         for version in versions:
             if damage := self.damage(version, Look.UNREAD):
                 raise DamageError(f"{described(damage)}: {remedy(version.key)}")
 
     def _damage_at(self, work: Work) -> str:
-        """What is damaged in the directory of the version that this work would make. Empty if there is
-        none.
-        """
+        """What is damaged where the version of this work would be. Empty if nothing is there."""
         path = self.directory(work.key) / work.fingerprint[:NAME_LENGTH]
         if not path.exists():
             return ""

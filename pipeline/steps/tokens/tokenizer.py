@@ -18,6 +18,7 @@ from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
 from pipeline.steps.tokens.holdout import held_out
 from pipeline.store import keys
+from pipeline.store.damage import Look, described, remedy
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.manifest import File, Part, Version
@@ -60,7 +61,8 @@ def tokenizer(
     invalidate every shard and checkpoint.
 
     `retrain` makes a new one, or fetches an existing one again; so does a change of `params`. Held-out
-    documents are not trained on. Raises TokenizerError, also in the form of VocabularyError.
+    documents are not trained on. Raises TokenizerError, also when the one in use is damaged, lost, or made by
+    other code, and in the form of VocabularyError.
     """
     settings = _settings(recipe, params)
     # Looked up under the lock: of two runs at once the second one gets the tokenizer of the first.
@@ -139,16 +141,58 @@ def _settings(recipe: str, params: bpe.TokenizerChoice) -> dict[str, Any]:
 
 def in_store(store: Store, recipe: str, params: bpe.TokenizerChoice) -> Version | None:
     """The recipe's tokenizer, made from any version of the corpora: the one that the recipe used last, else
-    the newest.
+    the newest. None if it has none yet.
+
+    Raises TokenizerError when it has one that cannot be used: nothing but `retrain` replaces a tokenizer.
     """
-    settings = _settings(recipe, params)
-    for version in store.candidates(keys.TOKENIZER):
-        manifest = version.manifest
-        made_by = Work(keys.TOKENIZER, bpe.VERSION, manifest["params"], manifest["inputs"])
-        same_settings = settings.items() <= manifest["params"].items()
-        if same_settings and made_by.fingerprint == version.fingerprint and version.is_whole:
+    recorded = store.used_by_recipe_file(keys.TOKENIZER)
+    known = list(store.candidates(keys.TOKENIZER))
+    lost = [path for path in recorded if path not in {version.path for version in known}]
+    if lost and lost[0] == recorded[0]:
+        raise _lost(lost[0])
+    for version in known:
+        if version.manifest["params"].get("recipe") == recipe and _has_settings(version, params):
+            _check(store, version, params)
             return version
+    if lost:
+        raise _lost(lost[0])
+    for version in (version for version in known if version.path in recorded):
+        name = version.manifest["params"].get("recipe")
+        if name != recipe and _has_settings(version, params):
+            raise _frozen(version, f"this recipe was called {name!r} when it was made", "name it so again")
     return None
+
+
+def _has_settings(version: Version, params: bpe.TokenizerChoice) -> bool:
+    """Whether a tokenizer was made with these settings, apart from defaults of later versions."""
+    theirs, ours = version.manifest["params"].get("tokenizer"), params.model_dump()
+    later = ours.keys() - theirs.keys()
+    defaults = {name: type(params).model_fields[name].get_default() for name in later}
+    return {**theirs, **defaults} == json.loads(canonical_json(ours))
+
+
+def _check(store: Store, version: Version, params: bpe.TokenizerChoice) -> None:
+    if damage := store.damage(version, Look.UNREAD):
+        raise bpe.TokenizerError(f"{described(damage)}: {remedy(keys.TOKENIZER)}")
+    code_version = version.manifest["code_version"]
+    if code_version != bpe.VERSION:
+        raise _frozen(version, f"it was made by an earlier version of this program ({code_version})")
+    if later := params.model_dump().keys() - version.manifest["params"]["tokenizer"].keys():
+        raise _frozen(version, f"it was made before tokenizer.{min(later)} was a setting")
+
+
+def _frozen(version: Version, why: str, keep: str = "name it in `tokenizer: {from: ...}`") -> Exception:
+    return bpe.TokenizerError(
+        f"the tokenizer {version.path} is frozen, but {why}: to keep it, {keep}; for a new one, which "
+        "invalidates every shard and checkpoint, ask by `ops: {tokenizer: {config: {retrain: true}}}` "
+        "(docs/commands.md)"
+    )
+
+
+def _lost(path: Path) -> Exception:
+    return bpe.TokenizerError(
+        f"{path}, the recipe's tokenizer, is missing or its manifest is damaged: {remedy(keys.TOKENIZER)}"
+    )
 
 
 def input_keys(corpora: Sequence[str]) -> list[str]:

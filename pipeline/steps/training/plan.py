@@ -151,6 +151,12 @@ def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float
         return draft.publish([Part("result", run.work.fingerprint, files, counts)])
 
 
+def check(store: Store, recipe: Recipe) -> None:
+    """Before training reads them: the tokenizer and the shards hold what was written. Raises DamageError."""
+    if recipe.checks.shard_hashes != "never":
+        store.check(store.current(keys.TOKENIZER), *_shards(store, recipe).values())
+
+
 def finished(store: Store, run: Run) -> Version | None:
     """The version of a finished run if its final checkpoint still exists, which this run then uses."""
     version = store.reuse(run.work)

@@ -1,5 +1,6 @@
 """What checks say of versions: in order, beyond what is allowed, damaged."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,14 @@ from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.model import bigram
 from pipeline.steps.tokens.shards import prefixes, tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.steps.training import plan
+from pipeline.store.damage import DamageError
 from pipeline.store.engine import LocalEngine
 from pipeline.store.manifest import write_manifest
 from pipeline.store.versions import Store
 from tests.pipeline.steps.corpora import TEXTS, prepare
+from tests.pipeline.steps.training.test_plan import recipe
+from tests.pipeline.store.test_damage import flip
 from trainer.data.shards import bin_path
 
 ENGINE = LocalEngine(workers=1)
@@ -56,16 +61,28 @@ def test_shards_that_hold_less_than_was_kept_are_noticed(store: Store) -> None:
 def test_a_changed_byte_is_found_by_the_hash_and_a_cut_file_by_its_size(store: Store) -> None:
     version = store.current("token_shards/docs")
     shard = bin_path(prefixes(version, "train")[0])
-    assert checks.sound(version, LIMITS).passed
-    content = bytearray(shard.read_bytes())
-    content[10] ^= 1
-    shard.write_bytes(content)
-    assert checks.sound(version, LIMITS).passed  # read once, when it was new
-    again = checks.sound(version, CheckLimits(shard_hashes="always"))
-    assert not again.passed and shard.name in again.message
-    shard.write_bytes(content[:-2])
-    cut = checks.sound(version, CheckLimits(shard_hashes="never"))
-    assert not cut.passed and shard.name in cut.message
+    sound = checks.sound(store, version, LIMITS)
+    assert sound.passed and "0 read now, 5 unchanged since" in sound.message  # hashed when they were written
+    again = checks.sound(store, version, CheckLimits(shard_hashes="always"))
+    assert again.passed and "5 read now, 0 unchanged since" in again.message
+    assert "hashes" not in checks.sound(store, version, CheckLimits(shard_hashes="never")).message
+    flip(shard, 10)
+    changed = checks.sound(store, version, LIMITS)
+    assert not changed.passed and f"{shard} is not what was written" in changed.message
+    os.truncate(shard, shard.stat().st_size - 2)
+    cut = checks.sound(store, version, CheckLimits(shard_hashes="never"))
+    assert not cut.passed and f"{shard} has " in cut.message
+    tokenize(Store(store.root), ENGINE, "docs", ShardParams(validation_fraction=0.2))
+    assert checks.sound(store, version, LIMITS).passed
+
+
+def test_training_does_not_begin_on_a_shard_that_was_changed(store: Store) -> None:
+    wanted = recipe("docs")
+    shard = bin_path(prefixes(store.current("token_shards/docs"), "train")[0])
+    plan.check(store, wanted)
+    flip(shard, 10)
+    with pytest.raises(DamageError, match=rf"{shard} is not what was written.*token_shards/docs"):
+        plan.check(store, wanted)
 
 
 def test_a_jump_in_pii_is_noticed_beside_the_version_before(store: Store, tmp_path: Path) -> None:

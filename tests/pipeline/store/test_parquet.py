@@ -53,7 +53,7 @@ def test_every_way_to_read_a_cut_or_missing_file_ends_in_one_sentence(tmp_path: 
     with pytest.raises(DamageError, match="is damaged"):
         read(path)
     path.unlink()
-    with pytest.raises(DamageError, match="part.parquet is missing"):
+    with pytest.raises(DamageError, match=r"part\.parquet is missing"):
         read(path)
 
 

@@ -1,0 +1,106 @@
+"""The tokenizer that a recipe uses is never replaced without being asked."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline.recipe.recipe import load_recipe
+from pipeline.stages.dedup import DedupParams
+from pipeline.stages.tokenizer import VERSION, TokenizerError
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.store.manifest import MANIFEST, Version, write_manifest
+from pipeline.store.versions import Store, Work
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.training.test_plan import recipe
+from tests.pipeline.store.test_damage import flip
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus up to dedup, and the tokenizer that the recipe in mine.yaml trained on it."""
+    directory = tmp_path_factory.mktemp("frozen")
+    (directory / "mine.yaml").write_text(yaml.safe_dump(recipe("first").model_dump(mode="json")))
+    store = seen_by(directory / "mine.yaml")
+    prepare(store, directory / "first.jsonl", TEXTS[:12])
+    deduplicate(store, ENGINE, ["first"], DedupParams())
+    train(directory / "mine.yaml")
+    return directory
+
+
+@pytest.fixture
+def mine(prepared: Path) -> Iterator[Path]:
+    """The recipe's file. A recipe is known by its path, so each test gets the store back as it was, there."""
+    shutil.copytree(prepared / "store", kept := prepared / "kept")
+    yield prepared / "mine.yaml"
+    shutil.rmtree(prepared / "store")
+    kept.rename(prepared / "store")
+
+
+def seen_by(path: Path) -> Store:
+    return Store(path.parent / "store", RecipeVersions(load_recipe(path)))
+
+
+def train(path: Path, retrain: bool = False) -> Version:
+    """What a run of the recipe in a file does."""
+    found, store = load_recipe(path), seen_by(path)
+    return tokenizer(store, found.name, found.corpus_names, found.tokenizer, 0.2, retrain)
+
+
+def made_by_other_code(version: Version, code_version: str, without: str = "") -> None:
+    """The version as code with another code version, or without a setting, would have made and used it."""
+    settings = version.manifest["params"]["tokenizer"].items()
+    older = {name: value for name, value in settings if name != without}
+    params = {**version.manifest["params"], "tokenizer": older}
+    work = Work(version.key, code_version, params, version.manifest["inputs"])
+    changed = {"code_version": code_version, "params": params, "fingerprint": work.fingerprint}
+    write_manifest(version.path, {**version.manifest, **changed})
+    version.path.rename(path := version.path.with_name(work.fingerprint[:16]))
+    seen_by(version.path.parents[2] / "mine.yaml").use(replace(version, path=path))
+
+
+FAULTS: dict[str, Callable[[Version], object]] = {
+    "tokenizer.json is missing": lambda it: (it.path / "tokenizer.json").unlink(),
+    "tokenizer_config.json has 9 bytes": lambda it: os.truncate(it.path / "tokenizer_config.json", 9),
+    "tokenizer.json is not what was written": lambda it: flip(it.path / "tokenizer.json", 3000),
+    "is missing or its manifest is damaged": lambda it: (it.path / MANIFEST).write_text("{"),
+    "the recipe's tokenizer, is missing": lambda it: shutil.rmtree(it.path),
+    r"made by an earlier version of this program \(bpe-1\)": lambda it: made_by_other_code(it, "bpe-1"),
+    "made before tokenizer.max_document_chars was a setting": lambda it: made_by_other_code(
+        it, VERSION, "max_document_chars"
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_tokenizer_in_use_is_replaced_on_request_only(mine: Path, fault: str) -> None:
+    before = train(mine)
+    assert before.reused
+    FAULTS[fault](before)
+    for attempt in (lambda: train(mine), lambda: seen_by(mine).current("tokenizer")):
+        with pytest.raises(TokenizerError, match=rf"{fault}.*retrain: true"):
+            attempt()
+    assert train(mine, retrain=True).data_version == before.data_version
+    assert train(mine).reused
+
+
+def test_a_recipe_that_was_renamed_says_so_and_one_in_another_file_trains_its_own(mine: Path) -> None:
+    before = train(mine)
+    renamed = yaml.safe_load(mine.read_text()) | {"name": "ours"}
+    other = mine.with_name("other.yaml")
+    other.write_text(yaml.safe_dump(renamed))
+    assert train(other).path != before.path
+    text = mine.read_text()
+    try:
+        mine.write_text(yaml.safe_dump(renamed | {"name": "mine-2"}))
+        with pytest.raises(TokenizerError, match="this recipe was called 'mine' when it was made"):
+            train(mine)
+    finally:
+        mine.write_text(text)
+    assert train(mine).path == before.path
