@@ -38,6 +38,10 @@ TRAINING = {
 }
 
 
+# How much longer to wait than an idle machine takes. Other tests run meanwhile, and a deadline only ends a hang.
+PATIENCE = 5
+
+
 @dataclass
 class Project:
     """A DAGSTER_HOME, a recipe and a corpus of their own; commands run in it as a user would type them."""
@@ -96,19 +100,19 @@ class Project:
     def run(self, *arguments: str, job: str = "pretrain") -> tuple[int, str]:
         """`dagster job execute -j <job>`: its exit status and what it said."""
         process = self.start(*arguments, job=job)
-        _, said = process.communicate(timeout=900)
+        _, said = process.communicate(timeout=300 * PATIENCE)
         return process.returncode, said
 
     def run_until(self, reached: Callable[[], bool], number: signal.Signals = signal.SIGKILL) -> None:
         """Starts the job and sends it a signal as soon as `reached()`."""
         process = self.start()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 120 * PATIENCE
         while not reached():
             assert process.poll() is None, "the run ended before it could be interrupted"
             assert time.monotonic() < deadline, "the run never got there"
             time.sleep(0.005)
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=60 * PATIENCE)
 
     @contextmanager
     def serving(self, command: str, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
@@ -132,7 +136,7 @@ class Project:
         finally:
             if server.poll() is None:
                 server.send_signal(signal.SIGINT)
-                server.wait(60)
+                server.wait(60 * PATIENCE)
                 with suppress(ProcessLookupError):
                     os.killpg(server.pid, signal.SIGKILL)
 
@@ -155,7 +159,7 @@ def until(
     seconds: float,
     what: Callable[[], object] = lambda: "it did not happen in time",
 ) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * PATIENCE
     while not reached():
         assert time.monotonic() < deadline, what()
         time.sleep(0.1)

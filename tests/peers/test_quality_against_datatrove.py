@@ -4,6 +4,7 @@ text.
 
 import io
 import json
+from itertools import islice
 
 import pyarrow as pa
 import pytest
@@ -27,6 +28,7 @@ from datatrove.pipeline.filters import (
 )
 
 FILES = ("books", "enwiki", "techdocs", "labelled/neardup_articles_2500", "labelled/pii_presidio_synth_v2")
+EVERY = 6  # documents, because datatrove judges 0.3 MB a second
 FILTERS = {
     "gopher": GopherQualityFilter,
     "gopher-repetition": GopherRepetitionFilter,
@@ -43,7 +45,7 @@ def texts() -> list[str]:
     for name in FILES:
         with (CORPORA / f"{name}.jsonl.zst").open("rb") as file:
             lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), encoding="utf-8")
-            found += [json.loads(line)["text"] for line in lines]
+            found += [json.loads(line)["text"] for line in islice(lines, 0, None, EVERY)]
     return found
 
 

@@ -78,6 +78,7 @@ def test_what_is_not_there_or_cannot_be_reached_is_one_clear_error(bucket: Any) 
 class _Server(ThreadingHTTPServer):
     content = b""
     breaks = 0
+    before_breaks = 0
     asked = 0
 
 
@@ -110,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return
         self.server.asked += 1
-        if self.server.breaks and asked:
+        if self.server.breaks and asked and self.server.asked > self.server.before_breaks:
             self.server.breaks -= 1
             self.wfile.write(part[: len(part) // 2])
             self.close_connection = True
@@ -131,9 +132,13 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
         server.shutdown()
 
 
-def test_a_download_that_breaks_off_goes_on_and_no_document_is_lost_or_doubled(web: _Server) -> None:
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_download_that_breaks_off_goes_on_and_no_document_is_lost_or_doubled(
+    web: _Server, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
     url = f"http://127.0.0.1:{web.server_address[1]}/a.jsonl"
-    web.breaks = 3
+    monkeypatch.setattr(source_file, "REMOTE_BLOCK_BYTES", len(web.content) // 8)
+    web.before_breaks, web.breaks = before, 3
     rows, rejects = read(url)
     assert rejects == []
     assert [int(row["text"].split()[0]) for row in rows] == list(range(2000))

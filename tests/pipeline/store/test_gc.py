@@ -2,6 +2,7 @@
 weighed.
 """
 
+import json
 import os
 import shutil
 import time
@@ -78,10 +79,19 @@ def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
     assert gc.find(store) == []
 
 
-def test_what_a_training_run_was_made_from_stays(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "where", ["config.yaml", "checkpoints/step-00000008/lineage.json", "../../exported_model/0/lineage.json"]
+)
+def test_what_a_training_run_a_checkpoint_or_an_export_was_made_from_stays(
+    store: Store, tmp_path: Path, where: str
+) -> None:
     run = plan.plan(store, recipe("first"))
     run.config.run_dir.mkdir(parents=True)
-    run.write_config()
+    if where == "config.yaml":
+        run.write_config()
+    else:
+        (run.config.run_dir / where).parent.mkdir(parents=True)
+        (run.config.run_dir / where).write_text(json.dumps(run.config.lineage))
     named = {store.root / asset["path"] for asset in run.config.lineage["assets"].values()}
     change(store, tmp_path)
     assert not named & {one.path for one in gc.find(store)}

@@ -55,6 +55,14 @@ def test_the_data_version_is_the_content_whatever_made_it(tmp_path: Path) -> Non
     assert publish(store, work(source="3"), a="other").data_version != first.data_version
 
 
+def test_the_order_in_which_processes_finish_parts_decides_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first = publish(store, work(source="1"), a="one", b="two")
+    second = publish(store, work(source="2"), b="two", a="one")
+    assert [part.name for part in second.parts] == ["a", "b"]
+    assert second.data_version == first.data_version
+
+
 def test_nothing_is_visible_before_publish(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(RuntimeError), store.making(work()) as draft:

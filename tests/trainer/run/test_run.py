@@ -29,7 +29,7 @@ from trainer.system.errors import TrainerError
 
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not condition():
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1]
         time.sleep(0.002)
@@ -65,6 +65,9 @@ def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(
         process.send_signal(number)
         process.communicate()
         assert process.returncode == (RESUMABLE if number == signal.SIGTERM else -signal.SIGKILL)
+        if number == signal.SIGTERM:
+            newest = store.existing(run_dir / "checkpoints")[-1]
+            assert store.step_of(newest) == read_json_lines(run_dir / "metrics.jsonl")[-1]["step"]
     assert run(RunConfig.model_validate({**settings, "run_dir": str(run_dir)})) == DONE
     assert outcome(run_dir) == outcome(uninterrupted)
 

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from trainer.system.durable import atomic_directory, read_json_lines, unpublished, write_atomically
+from trainer.system.durable import (
+    atomic_directory,
+    atomic_file,
+    read_json_lines,
+    unpublished,
+    write_atomically,
+)
 
 
 def test_a_failed_write_leaves_the_old_text(tmp_path: Path) -> None:
@@ -15,6 +21,15 @@ def test_a_failed_write_leaves_the_old_text(tmp_path: Path) -> None:
     assert path.read_text() == "old"
     assert list(path.parent.iterdir()) == [path]
     write_atomically(path, b"new")
+    assert path.read_text() == "new"
+
+
+def test_who_reads_while_a_file_is_written_reads_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    write_atomically(path, "old")
+    with atomic_file(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
     assert path.read_text() == "new"
 
 

@@ -28,6 +28,11 @@ def encode(texts: list[str]) -> list[list[int]]:
     return [document.tolist() for document in np.split(ids, np.cumsum(lengths)[:-1])]
 
 
+def test_a_document_begins_and_ends_with_the_tokens_of_these_names() -> None:
+    (ids,) = encode(["text"])
+    assert (TRAINED.id_to_token(ids[0]), TRAINED.id_to_token(ids[-1])) == ("[BOT]", "[EOT]")
+
+
 @settings(deadline=None)  # the first call loads libraries
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5))
 def test_any_text_comes_back_from_its_ids(texts: list[str]) -> None:

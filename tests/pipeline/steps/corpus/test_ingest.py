@@ -15,12 +15,13 @@ import zstandard
 from pipeline.recipe.check_limits import CheckLimits
 from pipeline.sources.errors import SourceError
 from pipeline.sources.files import FilesConfig
+from pipeline.sources.source import Unit
 from pipeline.steps import checks
-from pipeline.steps.corpus.ingest import CorpusError, collect, observe
+from pipeline.steps.corpus.ingest import CorpusError, buckets, collect, last_read, observe
 from pipeline.store.engine import LocalEngine
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.versions import Store, Work
 
 ENGINE = LocalEngine(workers=1)
 
@@ -66,6 +67,22 @@ def test_adding_a_file_changes_one_bucket_and_no_id(tmp_path: Path) -> None:
         source for path in changed for source in pq.read_table(path, columns=["source"]).column(0).to_pylist()
     } == {"50.jsonl"}
     assert len(after.files("documents")) - len(changed) == len(before.files("documents")) >= 50
+
+
+def test_a_corpus_that_grows_reads_only_the_bucket_of_each_new_file_until_it_has_doubled() -> None:
+    units = [Unit(f"{number}.jsonl", str(number), 1000) for number in range(64)]
+    for count in range(32, 63):
+        before, after = (set(buckets(units[:size], part_bytes=2000)) for size in (count, count + 1))
+        assert len(after - before) == 1 and len(before - after) <= 1
+
+
+def test_what_was_read_with_other_settings_is_not_what_was_last_read_with_these(tmp_path: Path) -> None:
+    numbered(tmp_path / "in", 2)
+    store, files = Store(tmp_path / "store"), config(tmp_path / "in")
+    version = collect(store, ENGINE, "c", files, part_bytes=10_000)
+    assert last_read(store, "c", files, 10_000) == version
+    for other, part_bytes in ((files, 20_000), (files.model_copy(update={"max_documents": 1}), 10_000)):
+        assert isinstance(last_read(store, "c", other, part_bytes), Work)
 
 
 def test_the_content_does_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
