@@ -38,7 +38,7 @@ TRAINING = {
 }
 
 
-# How much longer to wait than an idle machine takes. Other tests run meanwhile, and a deadline only ends a hang.
+# How much longer to wait than an idle machine takes. Others run meanwhile, and a deadline only ends a hang.
 PATIENCE = 5
 
 
