@@ -131,9 +131,11 @@ class Batches:
         name = source_id.removeprefix(OWN_ID) if own else key.hex()
         return name, digest(self._corpus, name)
 
-    def reject(self, file: str, row: int | None, reason: Reason, detail: str, lost_bytes: int = 0) -> int:
+    def reject(
+        self, file: str, row: int | None, reason: Reason, detail: str, lost_bytes: int = 0, rows: int = 1
+    ) -> int:
         """Records a rejected input. Returns 0."""
-        self._rejects.append(Rejected(file, row, reason, detail[:DETAIL_CHARACTERS], lost_bytes))
+        self._rejects.append(Rejected(file, row, reason, detail[:DETAIL_CHARACTERS], lost_bytes, rows))
         return 0
 
     def full(self) -> Iterator[pa.RecordBatch]:

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import BinaryIO, cast
 
-import pyarrow as pa
+import zstandard
 
 from pipeline.sources.source_file import SourceFile
 
 # with blocks of 1 MB, each allocated anew by the system, reading is a quarter slower
 BLOCK_BYTES = 1 << 16
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-WIDE_WINDOW = "its window is above 128 MB; compress it again, by `zstd --long=27` or without `--long`"
-TOO_WIDE = "too much memory for decoding"  # what Arrow says of files of `zstd --long=28` and above
+LARGEST_WINDOW = 1 << 31  # of `zstd --long=31`: reading such a file takes 2 GB
+ZSTD_INPUT_BYTES = 2048  # may become 64 MB of text in one call, and what is lost with a damaged byte is little
 
 
 class BrokenCompressionError(Exception):
@@ -35,7 +35,7 @@ def format_of(name: str) -> tuple[str, str]:
 
 
 def blocks(file: SourceFile, compression: str) -> Iterator[bytes]:
-    """The content of a file in blocks of at most BLOCK_BYTES, decompressed if `compression` is one of
+    """The content of a file in blocks of about BLOCK_BYTES, decompressed if `compression` is one of
     COMPRESSED.
 
     Raises BrokenCompressionError after the last byte that could be decompressed, OSError when the file cannot
@@ -44,19 +44,17 @@ def blocks(file: SourceFile, compression: str) -> Iterator[bytes]:
     with file.open() as handle:
         try:
             if compression == ".zst":
-                yield from _zstd(file, handle)
+                yield from _zstd(handle)
                 return
             with _opened(handle, compression) as stream:
                 # read1, because read loses the bytes before the damage
                 while block := stream.read1(BLOCK_BYTES):
                     yield block
-        except (EOFError, zlib.error, lzma.LZMAError) as error:
+        except (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
             raise BrokenCompressionError(str(error), handle.tell()) from error
         except OSError as error:
             if error.errno is not None:
                 raise
-            if TOO_WIDE in str(error):
-                raise BrokenCompressionError(WIDE_WINDOW, 0) from error
             # the OSErrors of decompressors have no errno
             raise BrokenCompressionError(str(error), handle.tell()) from error
 
@@ -71,30 +69,24 @@ def _opened(file: BinaryIO, compression: str) -> gzip.GzipFile:
     return cast(gzip.GzipFile, file)
 
 
-def _zstd(file: SourceFile, handle: BinaryIO) -> Iterator[bytes]:
-    """A failing read of Arrow loses the bytes that it had decompressed, so the stream is opened again and
-    that read repeated byte by byte.
-    """
-    delivered = 0
-    try:
-        stream = pa.CompressedInputStream(handle, "zstd")
-        while block := stream.read(BLOCK_BYTES):
-            delivered += len(block)
-            yield block
-    except OSError:
-        yield from _salvaged(file, delivered)
-
-
-def _salvaged(file: SourceFile, delivered: int) -> Iterator[bytes]:
-    """What follows the first `delivered` bytes, then the error that ends the stream."""
+def _zstd(handle: BinaryIO) -> Iterator[bytes]:
+    """One frame after another."""
+    decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
+    frame = decompressor.decompressobj(write_size=BLOCK_BYTES)
     found = bytearray()
     try:
-        with file.open() as handle, pa.CompressedInputStream(handle, "zstd") as stream:
-            while delivered:
-                delivered -= len(stream.read(min(delivered, BLOCK_BYTES)))
-            while byte := stream.read(1):
-                found += byte
-    except OSError:
+        while packed := handle.read(ZSTD_INPUT_BYTES):
+            while packed:
+                if frame.eof:
+                    frame = decompressor.decompressobj(write_size=BLOCK_BYTES)
+                found += frame.decompress(packed)
+                packed = frame.unused_data if frame.eof else b""
+            if len(found) >= BLOCK_BYTES:
+                yield bytes(found)
+                found.clear()
+    except zstandard.ZstdError:
         yield bytes(found)
         raise
     yield bytes(found)
+    if not frame.eof:
+        raise EOFError("the file ends in the middle of a frame")

@@ -8,17 +8,20 @@ import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.formats.streams import BlockStream
+from pipeline.sources.formats.streams import BlockStream, Counted
 from pipeline.sources.rejects import Reason
+
+READ_CHARACTERS = 1 << 20  # at a time, of a row that is not kept
 
 
 def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordBatch]:
     """The documents of a CSV file; `row` is the line where the row ends. Raises what `content` raises."""
     csv.field_size_limit(MAX_DOCUMENT_BYTES)  # the default refuses texts over 128 KB
-    # invalid bytes become surrogates, so that only their row is rejected
-    rows = csv.DictReader(_decoded_lines(content), strict=True)
+    counted = Counted(content)
+    lines = _Lines(counted)
+    rows = csv.reader(lines, strict=True)
     try:
-        header = [name.encode(errors="backslashreplace").decode() for name in rows.fieldnames or []]
+        header = [name.encode(errors="backslashreplace").decode() for name in next(rows, [])]
     except csv.Error as error:
         why = f"the header cannot be read: {error}"
         reader.batches.reject(reader.file, None, Reason.BROKEN_CSV, why, reader.bytes)
@@ -27,35 +30,72 @@ def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordB
         why = f"no column {missing[0]!r}; there are {', '.join(header)}"
         reader.batches.reject(reader.file, None, Reason.NO_TEXT, why, reader.bytes)
         return
-    while True:
+    while not reader.batches.done:
+        lines.begin_row()
         try:
             row = next(rows, None)
+        except RowTooLongError as error:
+            if error.in_quotes:
+                lost = round(reader.bytes * counted.share_left())
+                why = f"{error}; a quote that never closes? No row can be read from here on"
+                reader.batches.reject(reader.file, lines.number, Reason.TOO_LONG, why, lost)
+                return
+            reader.batches.reject(reader.file, lines.number, Reason.TOO_LONG, str(error))
+            continue
         except csv.Error as error:
-            reader.batches.reject(reader.file, rows.reader.line_num, Reason.BROKEN_CSV, str(error))
+            reader.batches.reject(reader.file, lines.number, Reason.BROKEN_CSV, str(error))
             continue
         if row is None:
             return
-        yield from _read_row(rows.line_num, row, reader)
-        if reader.batches.done:
-            return
+        if row:
+            yield from _read_row(lines.number, header, row, reader)
 
 
-def _read_row(number: int, row: dict[str, str], reader: RowReader) -> Iterator[pa.RecordBatch]:
-    if None in row or None in row.values():
-        reader.batches.reject(
-            reader.file, number, Reason.BROKEN_CSV, "the row has not as many fields as the header"
-        )
-    elif not _is_utf8("".join(row.values())):
-        reader.batches.reject(
-            reader.file, number, Reason.INVALID_UTF8, "the row holds bytes that are not UTF-8"
-        )
+def _read_row(number: int, header: list[str], row: list[str], reader: RowReader) -> Iterator[pa.RecordBatch]:
+    if len(row) != len(header):
+        why = "the row has not as many fields as the header"
+        reader.batches.reject(reader.file, number, Reason.BROKEN_CSV, why)
+    elif not _is_utf8("".join(row)):
+        why = "the row holds bytes that are not UTF-8"
+        reader.batches.reject(reader.file, number, Reason.INVALID_UTF8, why)
     else:
-        yield from reader.add(number, dict(row))
+        yield from reader.add(number, dict(zip(header, row, strict=True)))
 
 
-def _decoded_lines(content: Iterator[bytes]) -> Iterator[str]:
-    raw = io.BufferedReader(BlockStream(content), 1 << 20)
-    yield from io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+class RowTooLongError(csv.Error):
+    """A row has more characters than a document may have bytes. `in_quotes`: its line is not the first."""
+
+    def __init__(self, in_quotes: bool):
+        super().__init__(f"the row is longer than {MAX_DOCUMENT_BYTES} characters")
+        self.in_quotes = in_quotes
+
+
+class _Lines(Iterator[str]):
+    """The lines of a row after another. Invalid bytes become surrogates, so that only their row is rejected.
+
+    Raises RowTooLongError in place of the line with which a row becomes too long; what follows can be read.
+    """
+
+    def __init__(self, content: Iterator[bytes]):
+        self.number = 0
+        self.begin_row()
+        raw = io.BufferedReader(BlockStream(content), 1 << 20)
+        self._text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+    def begin_row(self) -> None:
+        self._row, self._first = 0, self.number + 1
+
+    def __next__(self) -> str:
+        line = self._text.readline(MAX_DOCUMENT_BYTES)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        self._row += len(line)
+        if self._row < MAX_DOCUMENT_BYTES:
+            return line
+        while line and not line.endswith(("\n", "\r")):
+            line = self._text.readline(READ_CHARACTERS)
+        raise RowTooLongError(in_quotes=self.number > self._first)
 
 
 def _is_utf8(text: str) -> bool:

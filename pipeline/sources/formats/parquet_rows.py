@@ -15,6 +15,7 @@ from pipeline.store.errors import first_line
 PARQUET_ERRORS = (pa.ArrowException, OSError)
 # values that pyarrow cannot turn into Python's raise what Python raises
 ROW_GROUP_ERRORS = (*PARQUET_ERRORS, ArithmeticError, LookupError, TypeError, ValueError)
+FIRST_ROWS, MOST_ROWS, GROWTH = 16, 1024, 8  # in a batch
 
 
 def read_parquet(stored: SourceFile, reader: RowReader) -> Iterator[pa.RecordBatch]:
@@ -45,11 +46,10 @@ def _row_group(
     file: pq.ParquetFile, index: int, first: int, names: list[str], reader: RowReader
 ) -> Iterator[pa.RecordBatch]:
     group = file.metadata.row_group(index)
-    rows = max(1, min(group.num_rows, group.num_rows * BATCH_BYTES // max(group.total_byte_size, 1)))
     number, end = first, first + group.num_rows
     why = "the columns hold fewer rows than the file says"
     try:
-        for batch in file.iter_batches(batch_size=rows, row_groups=[index], columns=names, use_threads=False):
+        for batch in _batches(file, index, names):
             yield from add_rows(number, batch, reader)
             number += batch.num_rows
             if reader.batches.done:
@@ -57,11 +57,22 @@ def _row_group(
     except ROW_GROUP_ERRORS as error:
         why = first_line(error)
     if number != end:
-        stored = sum(group.column(column).total_compressed_size for column in range(group.num_columns))
-        reader.batches.reject(
-            reader.file,
-            number,
-            Reason.BROKEN_PARQUET,
-            f"rows {number} to {end - 1} are lost: {why}",
-            stored * (end - number) // max(group.num_rows, 1),
-        )
+        lost = f"rows {number} to {end - 1} are lost: {why}"
+        reader.batches.reject(reader.file, number, Reason.BROKEN_PARQUET, lost, rows=end - number)
+
+
+def _batches(file: pq.ParquetFile, index: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a row group, about BATCH_BYTES at a time.
+
+    What a group takes in the file does not tell: a text that a dictionary holds once may stand in each row.
+    So the rows of a batch follow from the size of the batch before.
+    """
+    group = file.metadata.row_group(index)
+    most = group.num_rows * BATCH_BYTES // max(group.total_byte_size, 1)
+    most = max(1, min(most, MOST_ROWS))
+    rows = min(most, FIRST_ROWS)
+    for batch in file.iter_batches(batch_size=rows, row_groups=[index], columns=names, use_threads=False):
+        yield batch
+        fitting = batch.num_rows * BATCH_BYTES // max(batch.nbytes, 1)
+        rows = max(1, min(fitting, GROWTH * rows, most))
+        file.reader.set_batch_size(rows)

@@ -27,6 +27,24 @@ def as_utf8(content: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
 
 
+class Counted(Iterator[bytes]):
+    """The same blocks; once a reader has given up, the share that it has left."""
+
+    def __init__(self, content: Iterator[bytes]):
+        self._content = content
+        self._read = 0
+
+    def __next__(self) -> bytes:
+        block = next(self._content)
+        self._read += len(block)
+        return block
+
+    def share_left(self) -> float:
+        """Reads to the end."""
+        rest = sum(map(len, self._content))
+        return rest / max(self._read + rest, 1)
+
+
 class BlockStream(io.RawIOBase):
     """An iterator of blocks as a readable file."""
 

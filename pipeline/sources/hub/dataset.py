@@ -108,28 +108,25 @@ class HubSource:
             path = self._path(url, commit)
             if batches.done or (self.config.max_documents is None and path != unit.name):
                 continue
-            reader = self._reader(path, batches)
+            reader = self._reader(path, batches, unit.bytes if path == unit.name else 0)
             try:
                 yield from _read(_stream(builder, self.config.split, url), reader)
             except BROKEN as error:
-                batches.reject(
-                    path,
-                    None,
-                    Reason.BROKEN_DATA,
-                    f"what comes before the break was read: {first_line(error)}",
-                )
+                why = f"what comes before the break was read: {first_line(error)}"
+                batches.reject(path, None, Reason.BROKEN_DATA, why, reader.bytes)
             except Exception as error:  # as in _commit
                 raise self._error(f"broke off in {path}; run again to resume: {first_line(error)}") from error
             if isinstance(reader, JoinedRows):
                 yield from reader.rest()
         yield from batches.rest()
 
-    def _reader(self, path: str, batches: Batches) -> RowReader:
+    def _reader(self, path: str, batches: Batches, size: int) -> RowReader:
+        """`size`: of the file. How far it was read is not known, so one that breaks off counts as lost."""
         start = self.config.document_start
         return (
-            RowReader(path, self.config, batches)
+            RowReader(path, self.config, batches, bytes=size)
             if start is None
-            else JoinedRows(path, self.config, batches, re.compile(start))
+            else JoinedRows(path, self.config, batches, re.compile(start), bytes=size)
         )
 
     def _commit(self) -> str:
@@ -258,7 +255,7 @@ def _read(stream: "IterableDataset", reader: RowReader) -> Iterator[pa.RecordBat
     number = 1
     for table in stream.with_format("arrow").iter(batch_size=ROWS_AT_ONCE):
         if refused := no_text(table.schema, reader.columns):
-            reader.batches.reject(reader.file, number, *refused)
+            reader.batches.reject(reader.file, number, *refused, reader.bytes)
             return
         for batch in (
             table.select(readable_columns(table.schema, reader.columns)).combine_chunks().to_batches()

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, Document
 from pipeline.sources.formats.compression import BrokenCompressionError, blocks, format_of
-from pipeline.sources.formats.streams import BlockStream
+from pipeline.sources.formats.streams import BlockStream, Counted
 from pipeline.sources.ids import own_id
 from pipeline.sources.listing import Files, Paths, listed, unit
 from pipeline.sources.metadata import metadata_json
@@ -79,7 +79,8 @@ class WarcSource:
         try:
             if name not in self._files:
                 raise FileNotFoundError(2, "the file is gone")
-            yield from records.read(blocks(self._files[name], format_of(name)[1]))
+            file = self._files[name]
+            yield from records.read(blocks(file, format_of(name)[1]), size_of(file))
         except BrokenCompressionError as error:
             records.batches.reject(
                 name,
@@ -93,7 +94,9 @@ class WarcSource:
                 name, None, Reason.NO_PERMISSION, "no permission to read the file", size_of(self._files[name])
             )
         except OSError as error:
-            records.batches.reject(name, None, Reason.UNREADABLE, error.strerror or type(error).__name__)
+            why = error.strerror or type(error).__name__
+            lost = size_of(self._files[name]) if name in self._files else 0
+            records.batches.reject(name, None, Reason.UNREADABLE, why, lost)
 
     @cached_property
     def _files(self) -> Files:
@@ -108,21 +111,22 @@ class _Records:
     batches: Batches
     extractor: PageExtractor
 
-    def read(self, content: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+    def read(self, content: Iterator[bytes], size: int) -> Iterator[pa.RecordBatch]:
+        """`size`: of the file on disk."""
         from warcio.archiveiterator import ArchiveIterator
         from warcio.exceptions import ArchiveLoadFailed
 
-        number = 0
+        number, read = 0, Counted(content)
         try:
-            for number, record in enumerate(ArchiveIterator(BlockStream(content)), start=1):
+            for number, record in enumerate(ArchiveIterator(BlockStream(read)), start=1):
                 self._add(number, record)
                 yield from self.batches.full()
                 if self.batches.done:
                     return
         except (ArchiveLoadFailed, ValueError) as error:
-            self.batches.reject(
-                self.file, number + 1, Reason.BROKEN_RECORD, f"no record can be read from here on: {error}"
-            )
+            why = f"no record can be read from here on: {error}"
+            lost = round(size * read.share_left())
+            self.batches.reject(self.file, number + 1, Reason.BROKEN_RECORD, why, lost)
 
     def _add(self, number: int, record: "ArcWarcRecord") -> None:
         if record.rec_type == "response" and record.http_headers is not None:

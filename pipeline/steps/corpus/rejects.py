@@ -27,7 +27,7 @@ class RejectsTable:
 
     def append(self, rejected: Rejected) -> None:
         self.first = self.first or rejected
-        add(self.counts, {"set_aside": 1, f"set_aside/{rejected.reason}": 1})
+        add(self.counts, {"set_aside": rejected.rows, f"set_aside/{rejected.reason}": rejected.rows})
         if rejected.lost_bytes:
             add(self.counts, {"lost_bytes": rejected.lost_bytes})
         self._rows.append(rejected)

@@ -34,7 +34,9 @@ def read(config):
     except SourceError as error:
         return {"error": str(error)}
     units = [[unit.name, unit.fingerprint, unit.bytes, unit.revision] for unit in units]
-    return {"units": units, "rows": rows, "rejects": [[r.file, r.row, str(r.reason)] for r in rejects]}
+    lost = sum(r.lost_bytes for r in rejects)
+    rejects = [[r.file, r.row, str(r.reason)] for r in rejects]
+    return {"units": units, "rows": rows, "rejects": rejects, "lost_bytes": lost}
 
 for line in sys.stdin:
     print(json.dumps(read(json.loads(line))), flush=True)
@@ -138,6 +140,7 @@ def test_a_broken_data_file_is_named_and_its_neighbours_arrive(read: Any, hub: H
     result = read()
     assert texts(result) == ["third text"]
     assert ["data/train-00000.parquet", None, "broken_data"] in result["rejects"]
+    assert result["lost_bytes"] == len(files["data/train-00000.parquet"])
 
 
 def test_what_does_not_exist_on_the_hub_is_named_with_what_does(read: Any) -> None:

@@ -162,6 +162,16 @@ def test_of_a_truncated_crawl_what_comes_before_the_break_arrives_and_the_break_
     )
 
 
+def test_what_follows_a_record_that_cannot_be_read_counts_as_lost(tmp_path: Path) -> None:
+    pages = [page(f"http://{n}/", html(f"{n} {STORY * 50}").encode()) for n in range(20)]
+    content = b"".join(pages[:10]) + b"no record\r\n" + b"".join(pages[10:])
+    (tmp_path / "a.warc").write_bytes(content)
+    source, rejects = open_source("c", WarcConfig(paths=(str(tmp_path / "a.warc"),))), list[Rejected]()
+    found = sum(batch.num_rows for unit in source.units() for batch in source.read(unit, rejects))
+    assert (found, [str(reject.reason) for reject in rejects]) == (10, ["broken_record"])
+    assert 0.3 < rejects[0].lost_bytes / len(content) < 0.6
+
+
 def test_a_page_that_takes_too_long_is_named_and_the_next_one_arrives(tmp_path: Path) -> None:
     endless = html("<p>word <b>word</b> " * 700_000).encode()
     (tmp_path / "a.warc").write_bytes(

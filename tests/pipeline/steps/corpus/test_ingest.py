@@ -2,6 +2,7 @@
 is lost.
 """
 
+import gzip
 import json
 import os
 import re
@@ -197,18 +198,52 @@ def test_nine_of_ten_broken_files_fail_the_check_though_they_are_nine_rejects(tm
     )
 
 
-def test_a_file_with_too_wide_a_zstd_window_is_named_with_the_remedy(tmp_path: Path) -> None:
-    parameters = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True)
+@pytest.mark.parametrize("cut", [0, 200])
+def test_a_file_of_zstd_with_a_long_window_is_read_and_its_end_missed(tmp_path: Path, cut: int) -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=31, enable_ldm=True)
     writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-    wide = writer.compress(b'{"text": "one"}\n') + writer.flush()
+    lines = "".join(json.dumps({"text": f"{row} {row**20}"}) + "\n" for row in range(2_000))
+    wide = writer.compress(lines.encode()) + writer.flush()
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "wide.jsonl.zst").write_bytes(wide)
-    write(tmp_path / "in" / "b.jsonl", {"text": "two"})
+    (tmp_path / "in" / "wide.jsonl.zst").write_bytes(wide[: len(wide) - cut])
     files = FilesConfig(paths=(str(tmp_path / "in" / "*"),))
     version = collect(Store(tmp_path / "store"), ENGINE, "c", files, part_bytes=1_000_000)
+    named = [str(reject["reason"]) for reject in rejects(version)]
+    if cut:
+        assert 500 < version.counts["documents"] < 2_000 and "broken_compression" in named
+    else:
+        assert (version.counts["documents"], named) == (2_000, [])
+
+
+def test_a_damaged_gzip_file_keeps_what_comes_before_and_counts_the_bytes_after(tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"text": f"{row} {row**99}"}) + "\n" for row in range(20_000))
+    content = bytearray(gzip.compress(lines.encode(), mtime=0))
+    middle = len(content) // 2
+    content[middle : middle + 1_000] = bytes(1_000)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl.gz").write_bytes(content)
+    files = FilesConfig(paths=(str(tmp_path / "in" / "*"),))
+    version = collect(Store(tmp_path / "store"), ENGINE, "c", files, part_bytes=1_000_000)
+    assert 5_000 < version.counts["documents"] < 15_000
+    assert 0.3 < version.counts["lost_bytes"] / len(content) < 0.6
+    assert not checks.set_aside(version, CheckLimits()).passed
+
+
+def test_the_rows_of_a_broken_row_group_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "a.parquet"
+    table = pa.table({"text": [f"document {row}" for row in range(1_000)]})
+    pq.write_table(table, path, row_group_size=500, compression="none", use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"document 700") - 4] = 255  # the length of the text
+    path.write_bytes(content)
+    files = FilesConfig(paths=(str(path),))
+    version = collect(Store(tmp_path / "store"), ENGINE, "c", files, part_bytes=1_000_000)
+    lost = version.counts["set_aside"]
+    assert 300 <= lost <= 500 and version.counts["documents"] + lost == 1_000
+    assert not checks.set_aside(version, CheckLimits()).passed
     (reject,) = rejects(version)
-    assert "compress it again, by `zstd --long=27`" in str(reject["detail"])
-    assert version.counts["lost_bytes"] == len(wide)
+    assert str(reject["detail"]).startswith(f"rows {1_001 - lost} to 1000 are lost: ")
 
 
 @pytest.mark.parametrize("part_bytes", [300, 1_000, 4_000, 1_000_000])
