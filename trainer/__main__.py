@@ -15,6 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trainer.config import SamplesConfig, format_validation_error, load_run_config, load_to_train
+from trainer.data.memmap import explain_cut_files
 from trainer.run.progress import PROGRESS
 from trainer.system import launch
 from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
@@ -87,6 +88,9 @@ def _train(arguments: list[str]) -> int:
     add("overrides", nargs="*", metavar="key=value", help="for example training.optimizer.lr=1e-3")
     add("--allow-changes", action="store_true", help="resume although settings or data have changed")
     add("--profile", action="store_true", help="write a trace of a few steps to run_dir/profile")
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return USER_ERROR
     options = parser.parse_intermixed_args(arguments)
     with in_every_process():
         config = load_to_train(options.config, options.overrides)
@@ -199,6 +203,6 @@ COMMANDS = {
 }
 
 if __name__ == "__main__":
-    # A shard that is cut while it is mapped kills the process: say at least in which function.
     faulthandler.enable()
+    explain_cut_files()
     sys.exit(main(sys.argv[1:]))

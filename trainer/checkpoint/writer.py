@@ -1,5 +1,6 @@
 """Writes checkpoints in a thread: training waits only for the copy, and for the previous checkpoint."""
 
+import errno
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -65,9 +66,11 @@ class CheckpointWriter:
             else:
                 self._write_together(unpublished(checkpoint), write)
         except (OSError, SafetensorError) as error:
+            full = isinstance(error, SafetensorError) or error.errno in (None, errno.ENOSPC, errno.EDQUOT)
+            remedy = "free some space" if full else "see to it that it can be written"
             raise TrainerError(
-                f"{checkpoint}: cannot be saved ({error}). Earlier checkpoints are intact: free some space "
-                "and run again to resume"
+                f"{checkpoint}: cannot be saved ({error}). Earlier checkpoints are intact: {remedy} and run "
+                "again to resume"
             ) from error
         return checkpoint
 

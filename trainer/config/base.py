@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -41,10 +42,28 @@ class Config(BaseModel):
         }
 
 
+def _booleans(value: Any) -> Iterable[bool]:
+    """Those in a list or a mapping, however deep."""
+    if isinstance(value, bool):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _booleans(inner)
+
+
+def _types(annotation: Any) -> set[Any]:
+    """An annotation and all that it is made of."""
+    return {annotation}.union(*map(_types, get_args(annotation)))
+
+
 def _number(key: str, value: Any, annotation: Any) -> Any:
     """Refuses true and false for a number, and takes 1e6, which YAML reads as text, for a whole one."""
     kinds = {annotation, *get_args(annotation)}
     if not kinds & {int, float} or bool in kinds:
+        inside = _types(annotation)
+        if inside & {int, float} and bool not in inside and isinstance(value, dict | list | tuple):
+            for boolean in _booleans(value):
+                raise ValueError(f"{key} must hold numbers, not {str(boolean).lower()}")
         return value
     if isinstance(value, bool) and not any(value in get_args(kind) for kind in kinds):
         raise ValueError(f"{key} must be a number, not {str(value).lower()}")

@@ -130,8 +130,9 @@ class ScheduleConfig(Config):
         default_factory=lambda settings: 0.0 if settings["kind"] == "wsd" else 0.1,
         ge=0,
         le=1,
-        description="Lowest learning rate after the warmup, as a share (0 to 1) of the peak. When not set, 0 "
-        "with `wsd` and 0.1 with any other kind.",
+        description="Lowest learning rate after the warmup, as a share (0 to 1) of the peak, and that "
+        "of the last step, which with 0 changes nothing. When not set, 0 with `wsd` and 0.1 with any other "
+        "kind.",
     )
     decay_fraction: float = Field(
         default=0.6,

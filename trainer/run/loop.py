@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import os
 import time
 import traceback
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
         reporter = to_the_end.enter_context(Reporter(world.is_main))
         try:
             # Closing files writes their last lines, which fails on a full disk, too.
-            with room_on_disk(config.run_dir), ExitStack() as stack:
+            with writable(config.run_dir), ExitStack() as stack:
                 return _run(config, world, reporter, stop, stack, allow_changes, profile)
         except StoppedEarlyError:
             log.info("stopped before the first step, with nothing to save; run again to start")
@@ -68,15 +69,23 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
 
 
 @contextmanager
-def room_on_disk(run_dir: Path) -> Iterator[None]:
-    """Raises TrainerError if the disk is full, whichever file is written: metrics, a plot, an index."""
+def writable(run_dir: Path) -> Iterator[None]:
+    """Raises TrainerError if the disk is full, or a file of the run cannot be written, whichever it is:
+    metrics, a plot, an index.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise TrainerError(
+                f"{run_dir}: {error.strerror}; checkpoints are intact. Free some space and run again to "
+                "resume"
+            ) from error
+        if not error.filename or not Path(os.fsdecode(error.filename)).is_relative_to(run_dir):
             raise
         raise TrainerError(
-            f"{run_dir}: {error.strerror}; checkpoints are intact. Free some space and run again to resume"
+            f"{os.fsdecode(error.filename)}: {error.strerror}: this file of the run cannot be written. See "
+            "to it that it can, and run again to resume"
         ) from error
 
 

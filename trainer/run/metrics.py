@@ -45,15 +45,9 @@ class MetricsLog:
     def write(self, record: dict[str, Any]) -> None:
         """Appends a record with `kind` and `step`; its other numbers become curves named `<kind>/<field>`.
 
-        The numbers of a step that fp16 skipped may not be finite, which JSON cannot hold: they are null.
+        A number that is not finite, as in a step that fp16 skipped, is null, since JSON cannot hold it.
         """
-        written = record
-        if record.get("skipped"):
-            written = {
-                field: None if isinstance(value, float) and not math.isfinite(value) else value
-                for field, value in record.items()
-            }
-        self._file.write(json.dumps(written) + "\n")
+        self._file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
         numbers = {
             f"{record['kind']}/{field}": value
             for field, value in record.items()
@@ -76,3 +70,10 @@ class MetricsLog:
         os.fsync(self._file.fileno())
         self._tensorboard.flush()
         return self._file.tell()
+
+
+def _finite(value: Any) -> Any:
+    """The value with None for each number in it that is not finite."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -15,7 +15,9 @@ def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
     a fortieth of the steps.
     """
     train = [record for record in records if record["kind"] == "train"]
-    evaluations = [record for record in records if record["kind"] == "evaluation"]
+    evaluations = [
+        record for record in records if record["kind"] == "evaluation" and record["loss"] is not None
+    ]
     if not train:
         return
     drawing = figures.figure(8, 4.5)

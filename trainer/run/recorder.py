@@ -76,13 +76,15 @@ class Recorder:
                 then,
             )
         if weights is not None:
+            optimizer = session.training.optimizer
             flops = session.training.model.flops_per_token(session.config.data.vocab_size, stage.seq_len)
             record = {
                 "kind": "train",
                 "step": session.step,
                 "tokens": session.tokens,
                 "loss": result.loss,
-                "lr": session.optimizers[0].param_groups[0]["base_lr"] * result.lr_factor,
+                "lr": optimizer.lr * result.lr_factor,
+                **({"muon_lr": optimizer.muon_lr * result.lr_factor} if optimizer.kind == "muon" else {}),
                 "grad_norm": result.grad_norm,
                 "param_norm": weights.param_norm,
                 "update_ratio": weights.update_ratio,

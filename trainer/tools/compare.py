@@ -86,7 +86,12 @@ def compare(runs: Sequence[str | Path], plot: Path) -> None:
         print(textwrap.fill(remark, columns))
     if differing := differences(histories, names, columns):
         print(f"\n{differing}")
-    draw(histories, plot)
+    try:
+        draw(histories, plot)
+    except OSError as error:
+        raise TrainerError(
+            f"{plot}: the curves cannot be written there ({error.strerror}): name another file with --plot"
+        ) from error
     print(f"\nCurves: {plot}")
 
 
@@ -126,7 +131,9 @@ def history(run: Path, name: str, until_step: int | None = None) -> History:
             np.array([record["loss"] for record in train], dtype=np.float64), span=max(1.0, len(train) / 40)
         ),
         tokens_per_second=float(np.median(speeds)),
-        evaluations=[record for record in records if record["kind"] == "evaluation"],
+        evaluations=[
+            record for record in records if record["kind"] == "evaluation" and record["loss"] is not None
+        ],
     )
 
 

@@ -185,6 +185,11 @@ def _axis(text: str) -> tuple[str, list[Any]]:
         raise TrainerError(f"{text!r}: the values cannot be read as YAML: {error}") from error
     if not separator or not key or not parsed:
         raise TrainerError(f"{text!r} is not of the form key.subkey=value1,value2")
+    if key == "run_dir":
+        raise TrainerError(
+            "a sweep gives each run a run_dir of its own, and cannot sweep over it: name a setting such as "
+            "training.seed"
+        )
     return key, parsed
 
 

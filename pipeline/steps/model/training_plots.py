@@ -19,7 +19,7 @@ def draw(found: Sequence[Mapping[str, Any]]) -> bytes:
         losses.legend(frameon=False, fontsize=8)
     losses.set(title="validation loss by corpus (nats per token)")
     for axes, field, title in (
-        (rates, "lr", "learning rate of the first group"),
+        (rates, "lr", "learning rate"),
         (speeds, "tokens_per_second", "tokens per second"),
         (gradients, "grad_norm", "gradient norm before clipping"),
     ):

@@ -78,6 +78,11 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
         ("training.optimizer.lr=.nan", "lr: must be a finite number, not nan"),
         ("training.optimizer.lr=true", "training.optimizer: lr must be a number, not true"),
         ("training.micro_batch_size=true", "training: micro_batch_size must be a number, not true"),
+        ("training.optimizer.betas=[true, 0.9]", "training.optimizer: betas must hold numbers, not true"),
+        (
+            "training.stages=[{name: a, weights: {a: true}}]",
+            r"training\.stages\.0: weights must hold numbers, not true",
+        ),
         ("training.optimizer.betas=[1.5, 2]", r"betas\.0: must be below 1, not 1\.5"),
         ("training.optimizer.betas=[0.9, 1.0]", r"betas\.1: must be below 1, not 1"),
         ("training.max_tokens=1.5e0", "max_tokens: must be a whole number"),

@@ -218,6 +218,9 @@ def test_a_directory_that_is_no_run_is_named(runs: list[Path], tmp_path: Path) -
         TrainerError, match=f"{tmp_path / 'none'}: metrics.jsonl has no steps: not a run directory"
     ):
         main([str(runs[0]), str(tmp_path / "none")])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrainerError, match=r"file/a\.png: the curves cannot be written there"):
+        main([str(runs[0]), "--plot", str(tmp_path / "file" / "a.png")])
     (runs[0] / "config.yaml").write_text("{}")
     with pytest.raises(TrainerError, match=r"config\.yaml: cannot be read as the configuration"):
         main([str(runs[0])])

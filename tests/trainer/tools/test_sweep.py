@@ -51,6 +51,7 @@ def test_every_combination_has_a_directory_named_after_it(config_path: Path, tmp
         (["training.seed="], "not of the form"),
         (["training.seed=[1"], "cannot be read as YAML"),
         (["training.seed=1,1"], "two combinations of the sweep are the same"),
+        (["run_dir=a,b"], "a sweep gives each run a run_dir of its own, and cannot sweep over it"),
         (["training.seeds=1,2"], "did you mean 'seed'"),
         (["training.seq_len=32,33"], "not a multiple of seq_len"),
     ],
