@@ -25,6 +25,7 @@ from pipeline.assets.operations.sensors import (
     nightly_schedule,
     training_sensor,
 )
+from pipeline.assets.operations.verification import verify_job, weekly_schedule
 from pipeline.assets.pretrained_model import pretrained_model_asset
 from pipeline.assets.sources import source_asset
 from pipeline.assets.token_shards import token_shards_asset
@@ -55,6 +56,7 @@ made = [asset for asset in (*to_shards, *model) if isinstance(asset, dg.AssetsDe
 
 # The log format of `console` in the terminal, and the recipe's main settings as fields of the Launchpad.
 CONFIG: dict[str, Any] = {"loggers": {"console": {"config": {}}}, "resources": launchpad(recipe)}
+checking = verify_job("verify", {"loggers": CONFIG["loggers"]}, SHOWN)
 jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
     dg.define_asset_job(
         "pretrain",
@@ -72,6 +74,7 @@ jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
         description=f"Updates the corpora and their token shards, and keeps the tokenizer. {SHOWN}",
     ),
     evaluate_job("evaluate", {"loggers": CONFIG["loggers"]}, SHOWN),
+    checking,
 ]
 
 defs = dg.Definitions(
@@ -84,7 +87,7 @@ defs = dg.Definitions(
         training_sensor(),
         disk_sensor(),
     ],
-    schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards])],
+    schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards]), weekly_schedule(checking)],
     resources={"workshop": PipelineResources()},
     loggers={"console": console},
     # Each stage uses every core itself, so a process for each step would only add its start-up time.

@@ -23,6 +23,7 @@ from pipeline.cli import (
     summary,
     tokenize,
     train_tokenizer,
+    verify,
 )
 from pipeline.store.errors import PipelineError
 
@@ -43,6 +44,7 @@ COMMANDS = {
     "inspect-shards": inspect_shards,
     "gc": gc,
     "disk": disk,
+    "verify": verify,
     "train-tokenizer": train_tokenizer,
     "tokenize": tokenize,
     "recipe": recipe,

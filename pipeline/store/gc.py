@@ -9,7 +9,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from pipeline.store.training_runs import RUNS
 from pipeline.store.versions import OLD_POINTER, Store
 
 DATA = (keys.CORPORA, keys.DEDUP, keys.DEDUP_EVIDENCE, keys.EVALUATION_NGRAMS, keys.TOKEN_SHARDS)
-KEPT = (
+FAMILIES = (
+    *DATA,
     keys.TOKENIZER,
     keys.PRETRAINED_MODEL,
     keys.EVALUATION,
@@ -77,18 +78,23 @@ def remove(store: Store, garbage: list[Garbage]) -> list[Garbage]:
 
 def _versions(store: Store) -> Iterator[Path]:
     """Published versions, also without a manifest, abandoned attempts, and what was moved aside."""
+    yield from published(store.root, DATA)
     abandoned_before = time.time() - UNFINISHED_AFTER_SECONDS
-    for path in sorted(path for family in DATA for path in (store.root / family).rglob("*")):
-        partial = path.name.endswith(".partial") and path.is_dir()
+    for path in sorted(path for family in DATA for path in (store.root / family).rglob(".*.partial")):
+        if path.is_dir() and path.stat().st_mtime < abandoned_before:
+            yield path
+    aside = f".*.{DAMAGED}-*"
+    yield from sorted(path for family in FAMILIES for path in (store.root / family).rglob(aside))
+
+
+def published(root: Path, families: Sequence[str] = FAMILIES) -> Iterator[Path]:
+    """The directories of versions below these keys, also those that have lost their manifest."""
+    for path in sorted(path for family in families for path in (root / family).rglob("*")):
         # A version has a lock beside it, and without a manifest that is what tells it from other directories.
-        locked = path.is_dir() and path.with_name(f".{path.name}.lock").is_file()
-        published = locked or (path / MANIFEST).is_file()
-        if (published and not path.name.startswith(".")) or (
-            partial and path.stat().st_mtime < abandoned_before
+        if not path.name.startswith(".") and (
+            (path / MANIFEST).is_file() or (path.with_name(f".{path.name}.lock").is_file() and path.is_dir())
         ):
             yield path
-    pattern = f".*.{DAMAGED}-*"
-    yield from sorted(path for family in (*DATA, *KEPT) for path in (store.root / family).rglob(pattern))
 
 
 def _referenced(store: Store) -> set[Path]:

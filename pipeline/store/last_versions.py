@@ -77,9 +77,23 @@ def recorded(root: Path, changes_kept: int = CHANGES_KEPT) -> Iterator[tuple[str
     of the runs with changed settings, all but the newest of each recipe.
     """
     for directory in _in_effect(root, changes_kept):
-        for path in sorted(directory.rglob("*")):
-            if path.is_file() and path.name != DESCRIPTION and not path.name.startswith("."):
-                yield path.relative_to(directory).as_posix(), path.read_text(encoding="utf-8").strip()
+        yield from _used(directory)
+
+
+def users(root: Path) -> dict[tuple[str, str], RecipeName]:
+    """Of each key and version name that a recipe used last, one such recipe, preferably without changes."""
+    found: dict[tuple[str, str], RecipeName] = {}
+    for directory in _in_effect(root, CHANGES_KEPT):
+        described = json.loads((directory / DESCRIPTION).read_text(encoding="utf-8"))
+        recipe = RecipeName(directory.name, described["recipe"], described["changes"])
+        found = dict.fromkeys(_used(directory), recipe) | found
+    return found
+
+
+def _used(directory: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and path.name != DESCRIPTION and not path.name.startswith("."):
+            yield path.relative_to(directory).as_posix(), path.read_text(encoding="utf-8").strip()
 
 
 def _in_effect(root: Path, changes_kept: int) -> Iterator[Path]:

@@ -1,0 +1,176 @@
+"""Looks for damage in everything that is stored, and says what was made from it and what mends it."""
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.store import gc, keys, last_versions
+from pipeline.store.damage import Damage, Look, inspect, remedy
+from pipeline.store.errors import PipelineError, first_line
+from pipeline.store.last_versions import RecipeName
+from pipeline.store.manifest import MANIFEST, Version
+from pipeline.store.training_runs import NAME_LENGTH, RUNS
+from pipeline.store.versions import Store, StoreError
+
+CHECKPOINT = "checkpoint"
+
+
+class VerificationError(PipelineError):
+    """Something in the store is damaged."""
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A damaged version or checkpoint. `place`: its path in the store; `made_from_it`: paths of versions, and
+    names of checkpoints; `mend`: a command, or what to do first.
+    """
+
+    place: str
+    damage: Sequence[Damage]
+    made_from_it: Sequence[str]
+    mend: str
+
+
+@dataclass
+class Verification:
+    """What was looked at, and what is damaged."""
+
+    looked_at: int = 0
+    files: int = 0
+    read: int = 0
+    damaged: Sequence[Damaged] = ()
+
+    def __str__(self) -> str:
+        if self.damaged:
+            return f"{len(self.damaged):,} of {self.looked_at:,} versions and checkpoints are damaged"
+        return (
+            f"nothing is damaged in {self.looked_at:,} versions and checkpoints: manifests, the sizes of "
+            f"{self.files:,} files, and the hashes of {self.read:,} that were read now"
+        )
+
+
+def stored(store: Store) -> list[Path]:
+    """The directories of all versions and checkpoints."""
+    return [*gc.published(store.root), *sorted((store.root / RUNS).glob("*/checkpoints/step-*"))]
+
+
+def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verification:
+    """Looks at the manifest and the size of every file in `places`; hashes those whose time or inode has
+    changed since they were hashed, and with `deep` all of them.
+
+    What is found is remembered: the next run that uses a damaged version makes it again.
+    """
+    found = Verification()
+    sound: list[Version] = []
+    damaged: dict[Path, tuple[Version | None, Sequence[Damage]]] = {}
+    for path in places:
+        found.looked_at += 1
+        try:
+            version = _opened(store, path)
+        except (StoreError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            if path.exists():  # not removed meanwhile
+                damaged[path] = None, [Damage(path / MANIFEST, f"is missing or damaged ({_reason(error)})")]
+            continue
+        seen = inspect(version, store.hashes, Look.ALL if deep else Look.CHANGED)
+        found.files, found.read = found.files + seen.files, found.read + seen.read
+        sound.append(version)
+        if seen.damage and path.exists():
+            damaged[path] = version, seen.damage
+    if damaged:
+        mending = _Mending(store, sound)
+        found.damaged = [mending.of(path, *entry) for path, entry in damaged.items()]
+    return found
+
+
+def _reason(error: Exception) -> str:
+    cause = error.__cause__ if isinstance(error, StoreError) else error
+    return cause.strerror if isinstance(cause, OSError) and cause.strerror else first_line(cause or error)
+
+
+def _opened(store: Store, path: Path) -> Version:
+    inside = path.relative_to(store.root)
+    if inside.parts[0] != RUNS:
+        return store.open(inside.parent.as_posix(), path.name)
+    listed = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
+    files = {
+        name: {"path": name, "bytes": entry["size"], "sha256": entry["sha256"]}
+        for name, entry in listed.items()
+    }
+    part = {"name": CHECKPOINT, "fingerprint": "", "counts": {}, "files": files}
+    return Version(CHECKPOINT, path, {"parts": [part], "inputs": {}, "data_version": ""})
+
+
+class _Mending:
+    """Knows what was made from what, and which recipe uses it."""
+
+    def __init__(self, store: Store, versions: Sequence[Version]):
+        self._store = store
+        self._versions = versions
+        self._users = last_versions.users(store.root)
+
+    def of(self, path: Path, version: Version | None, damage: Sequence[Damage]) -> Damaged:
+        place = path.relative_to(self._store.root)
+        checkpoints = [name for name, lineage in self._checkpoints() if place.as_posix() in lineage]
+        made = sorted(self._made_from(version)) if version else []
+        command = self._command(path, place.parent.as_posix(), checkpoints)
+        return Damaged(place.as_posix(), damage, [*made, *checkpoints], command)
+
+    def _made_from(self, version: Version) -> set[str]:
+        """The places of the versions that have this one among their inputs, and of what was made of those."""
+        found: dict[Path, Version] = {}
+        todo = [version]
+        while todo:
+            one = todo.pop()
+            names = {one.key: one.data_version}
+            if one.key == keys.DEDUP:
+                names |= {keys.dedup_part(part.name): part.data_version for part in one.parts}
+            made = [it for it in self._versions if names.items() & it.manifest["inputs"].items()]
+            todo += [other for other in made if other.path not in found]
+            found |= {other.path: other for other in made}
+        return {path.relative_to(self._store.root).as_posix() for path in found}
+
+    def _checkpoints(self) -> Iterator[tuple[str, set[str]]]:
+        """The name of each checkpoint, and the paths of the versions in its lineage."""
+        for version in (version for version in self._versions if version.key == CHECKPOINT):
+            try:
+                text = (version.path / "lineage.json").read_text(encoding="utf-8")
+                assets = json.loads(text)["assets"].values()
+                paths = {asset["path"] for asset in assets}
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                continue
+            run, step = version.path.parents[1].name, version.path.name.removeprefix("step-")
+            yield f"{run[:NAME_LENGTH]}-{step}", paths
+
+    def _command(self, path: Path, key: str, checkpoints: Sequence[str]) -> str:
+        if key.startswith(f"{RUNS}/"):
+            return (
+                f"rm -r {shlex.quote(str(path))}; if it is the last one of its run, `dagster job execute -j "
+                "pretrain` then trains on from the one before"
+            )
+        if key == keys.DEDUP_EVIDENCE:
+            return f"rm -r {shlex.quote(str(path))}; the next change of a corpus verifies its clusters again"
+        if key.startswith(keys.CHECKPOINT_EVALUATION):
+            tags = json.dumps({"dagster/partition": Path(key).name})
+            return f"dagster job execute -j evaluate --tags {shlex.quote(tags)}"
+        recipe = self._users.get((key, path.name))
+        if recipe is not None:
+            return remedy(key) if key == keys.TOKENIZER else _run(recipe, key)
+        if checkpoints:
+            return f"python -m pipeline reproduce {checkpoints[-1]} -o OUT, since no recipe uses it any more"
+        if key.partition("/")[0] in gc.DATA:
+            return "python -m pipeline gc --delete, since nothing uses it any more"
+        return f"rm -r {shlex.quote(str(path))}, since no recipe uses it any more"
+
+
+def _run(recipe: RecipeName, key: str) -> str:
+    """The command that makes a version of `key` again."""
+    family = key.partition("/")[0]
+    job = "pretrain"
+    if family == keys.TOKEN_SHARDS:
+        job = "retokenize"
+    elif family in gc.DATA:
+        job = "corpus"
+    command = f"GROUNDWORK_RECIPE={shlex.quote(recipe.file)} dagster job execute -j {job}"
+    return f"{command}, with the overrides {json.dumps(recipe.changes)}" if recipe.changes else command

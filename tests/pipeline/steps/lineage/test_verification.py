@@ -1,0 +1,165 @@
+"""What is damaged in a store is named, with what was made from it and what mends it; and that mends it."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.operations.verification import verify_job, weekly_schedule
+from pipeline.cli import main
+from pipeline.recipe.recipe import load_recipe
+from pipeline.steps.lineage import record
+from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.store.damage import DamageError
+from pipeline.store.manifest import MANIFEST, Version
+from pipeline.store.versions import Store, StoreError
+from tests.pipeline.steps.corpora import TEXTS, prepare
+from tests.pipeline.steps.training.test_plan import make_shards, recipe
+from tests.pipeline.store.test_damage import flip, flip_in_silence
+from trainer.checkpoint.store import publish
+
+KEYS = [
+    "corpora/first/raw",
+    "corpora/first/scrubbed",
+    "corpora/first/quality",
+    "corpora/first/signatures",
+    "dedup",
+    "token_shards/first",
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recipe's file, beside a store with its shards and a checkpoint."""
+    path = tmp_path_factory.mktemp("verified") / "mine.yaml"
+    path.write_text(yaml.safe_dump(recipe("first").model_dump(mode="json")))
+    run(path)
+    lineage = json.dumps(record.of_recipe(seen_by(path), load_recipe(path)))
+    checkpoint = path.parent / "store" / "runs" / "0123456789abcdef" / "checkpoints" / "step-00000010"
+    publish(checkpoint, lambda directory: (directory / "lineage.json").write_text(lineage) and None)
+    return path
+
+
+@pytest.fixture
+def mine(made: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Each test gets the store as it was, at the same place."""
+    monkeypatch.setenv("GROUNDWORK_STORE", str(made.parent / "store"))
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(made))
+    shutil.copytree(made.parent / "store", kept := made.parent / "kept")
+    yield made
+    shutil.rmtree(made.parent / "store")
+    kept.rename(made.parent / "store")
+
+
+def seen_by(path: Path) -> Store:
+    return Store(path.parent / "store", RecipeVersions(load_recipe(path)))
+
+
+def run(path: Path) -> None:
+    """What `dagster job execute -j retokenize` makes."""
+    store = seen_by(path)
+    prepare(store, path.parent / "first.jsonl", TEXTS[:15])
+    make_shards(store, load_recipe(path))
+
+
+def content(path: Path) -> dict[str, str]:
+    return {key: seen_by(path).current(key).data_version for key in [*KEYS, "tokenizer"]}
+
+
+def a_file(version: Version) -> Path:
+    return sorted(version.path.rglob("*.*"))[-1]
+
+
+FAULTS: list[Callable[[Version], object]] = [
+    lambda it: shutil.rmtree(it.path),
+    lambda it: (it.path / MANIFEST).write_text("{"),
+    lambda it: a_file(it).unlink(),
+    lambda it: os.truncate(a_file(it), 5),
+    lambda it: flip(a_file(it), 9),
+]
+
+
+@pytest.mark.parametrize(("key", "fault"), list(zip(KEYS, [*FAULTS, FAULTS[0]], strict=True)))
+def test_what_a_message_says_to_do_about_damage_helps(
+    mine: Path, key: str, fault: Callable[[Version], object]
+) -> None:
+    check_remedy(mine, key, fault)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("fault", FAULTS, ids=["deleted", "manifest", "file deleted", "cut", "flipped"])
+def test_what_a_message_says_to_do_about_any_damage_of_any_key_helps(
+    mine: Path, key: str, fault: Callable[[Version], object]
+) -> None:
+    check_remedy(mine, key, fault)
+
+
+def check_remedy(mine: Path, key: str, fault: Callable[[Version], object]) -> None:
+    before = content(mine)
+    fault(seen_by(mine).current(key))
+    with pytest.raises((StoreError, DamageError), match=r": materialize .*(it|makes it again|first)"):
+        seen_by(mine).current(key)
+    run(mine)
+    assert content(mine) == before
+
+
+def test_damage_is_named_with_what_was_made_from_it_and_the_command(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify"]) == 0
+    assert re.search(r"nothing is damaged in \d+ versions and checkpoints", capsys.readouterr().out)
+    before, store = content(mine), seen_by(mine)
+    scrubbed, shards = store.current("corpora/first/scrubbed"), store.current("token_shards/first")
+    flip(scrubbed.files("documents")[0], 999)
+    (shards.path / MANIFEST).unlink()
+    assert main(["verify"]) == 2
+    said = capsys.readouterr()
+    assert f"DAMAGED  {scrubbed.files('documents')[0]} is not what was written" in said.out
+    assert f"DAMAGED  {shards.path / MANIFEST} is missing or damaged" in said.out
+    assert f"made from it  {store.current('corpora/first/quality').path.relative_to(store.root)}" in said.out
+    assert said.out.count("made from it  01234567-00000010") == 2
+    assert f"GROUNDWORK_RECIPE={mine} dagster job execute -j corpus\n" in said.out
+    assert f"GROUNDWORK_RECIPE={mine} dagster job execute -j retokenize\n" in said.out
+    assert said.err.startswith("error: 2 of ") and said.err.count("\n") == 1
+    run(mine)
+    assert content(mine) == before and main(["verify", "--deep"]) == 0
+
+
+def test_what_leaves_no_trace_is_found_by_reading_everything_and_then_made_again(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = content(mine)
+    shard = next(seen_by(mine).current("token_shards/first").path.rglob("train/*.bin"))
+    weights = next((mine.parent / "store" / "runs").rglob("lineage.json"))
+    flip_in_silence(shard)
+    flip_in_silence(weights)
+    assert main(["verify"]) == 0
+    assert main(["verify", "--deep"]) == 2
+    said = capsys.readouterr().out
+    assert f"DAMAGED  {shard} is not" in said and f"DAMAGED  {weights} is not" in said
+    assert f"rm -r {weights.parent}; " in said
+    run(mine)
+    shutil.rmtree(weights.parent)
+    assert content(mine) == before and main(["verify", "--deep"]) == 0
+
+
+def test_the_job_fails_on_damage_and_its_schedule_reads_everything(mine: Path) -> None:
+    job = verify_job("verify", {}, "")
+    resources = {"workshop": PipelineResources()}
+    assert job.execute_in_process(resources=resources).success
+    shard = next(seen_by(mine).current("token_shards/first").path.rglob("train/*.bin"))
+    flip_in_silence(shard)
+    assert job.execute_in_process(resources=resources, raise_on_error=False).success
+    schedule = weekly_schedule(job)
+    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+    request = schedule.evaluate_tick(dg.build_schedule_context()).run_requests[0]
+    deep = job.execute_in_process(request.run_config, resources=resources, raise_on_error=False)
+    assert not deep.success
