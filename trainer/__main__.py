@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
             return COMMANDS[arguments[0]](arguments[1:])
         return _train(arguments)
     except ToldByMainError:
-        if os.environ["LOCAL_RANK"] == "0":  # on another machine than the main process
+        if os.environ.get("LOCAL_RANK") == "0":  # on another machine than the main process
             _end_torchrun()
         return USER_ERROR
     except TrainerError as error:
@@ -58,10 +58,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _end_torchrun() -> None:
-    """Ends the torchrun that started this process, if it would start it again: a mistake stays one."""
-    restarts = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
-    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) < restarts:
-        os.kill(os.getppid(), signal.SIGTERM)
+    """Ends the torchrun that started this process, if it would start it again: a mistake stays one.
+
+    `trainer.system.torchrun` knows by the signal that it is no stop.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ and launch.restarts_left():
+        os.kill(os.getppid(), signal.SIGQUIT)
 
 
 def _with_environment(arguments: list[str]) -> None:

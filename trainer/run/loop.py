@@ -33,12 +33,10 @@ from trainer.run.session import Session
 from trainer.run.step import NotFiniteError
 from trainer.run.update_ratio import UpdateProbe
 from trainer.system.durable import write_atomically
-from trainer.system.errors import TrainerError, in_every_process
+from trainer.system.errors import RESUMABLE, TrainerError, in_every_process
 from trainer.system.signals import StoppedEarlyError, StopSignals
 
 DONE = 0
-# EX_TEMPFAIL of sysexits.h: stopped on request, everything saved; run again to resume.
-RESUMABLE = 75
 
 log = logging.getLogger("trainer")
 

@@ -4,8 +4,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Exit statuses: of a TrainerError, and of a `check` that fails.
-USER_ERROR, NOT_PASSED = 2, 3
+# Exit statuses: of a TrainerError, of a `check` that fails, and EX_TEMPFAIL of sysexits.h: stopped on
+# request, everything saved; run again to resume.
+USER_ERROR, NOT_PASSED, RESUMABLE = 2, 3, 75
 
 
 class TrainerError(Exception):

@@ -36,7 +36,7 @@ def command(config_path: Path, processes: int = 1) -> list[str]:
     """The command that trains `config_path` in this Python, under torchrun for several processes."""
     if processes == 1:
         return [sys.executable, *trainer_arguments(config_path)]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    torchrun = [sys.executable, "-m", "trainer.system.torchrun", "--standalone"]
     options = [f"--nproc-per-node={processes}", f"--max-restarts={RESTARTS}"]
     return [*torchrun, *options, *trainer_arguments(config_path)]
 
@@ -75,3 +75,9 @@ def _container_cores() -> int | None:
     path = Path("/sys/fs/cgroup/cpu.max")
     quota, _, period = path.read_text().strip().partition(" ") if path.exists() else ("max", "", "")
     return None if quota == "max" else max(1, int(quota) // int(period))
+
+
+def restarts_left() -> bool:
+    """Whether the torchrun that started this process would start it again."""
+    most, done = (os.environ.get(f"TORCHELASTIC_{name}", "") for name in ("MAX_RESTARTS", "RESTART_COUNT"))
+    return most.isdecimal() and int(done if done.isdecimal() else 0) < int(most)

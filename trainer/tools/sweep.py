@@ -25,12 +25,12 @@ from trainer.model.attention import masks_documents
 from trainer.run.run_directory import RunDirectory
 from trainer.system import launch
 from trainer.system.durable import read_json_lines, write_atomically
-from trainer.system.errors import TrainerError
+from trainer.system.errors import RESUMABLE, TrainerError
 from trainer.system.signals import StopSignals
 from trainer.tools.compare import compare
 from trainer.tools.named import run_named, runs_directory
 
-DONE, FAILED, RESUMABLE = 0, 1, 75
+DONE, FAILED = 0, 1
 POLL_SECONDS = 0.5
 
 log = logging.getLogger("trainer")

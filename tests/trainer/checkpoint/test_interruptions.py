@@ -17,9 +17,9 @@ import pytest
 from tests.trainer.runs import outcome, start, write_config
 from trainer.checkpoint import store
 from trainer.config import RunConfig
-from trainer.run.loop import DONE, RESUMABLE, run
+from trainer.run.loop import DONE, run
 from trainer.system.durable import read_json_lines
-from trainer.system.errors import TrainerError
+from trainer.system.errors import RESUMABLE, TrainerError
 
 INTERRUPTIONS = 20
 

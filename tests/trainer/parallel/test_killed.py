@@ -71,7 +71,8 @@ def torchrun_of(
     settings: dict[str, Any], run_dir: Path, restarts: int = 3, by_hand: bool = False
 ) -> subprocess.Popen[bytes]:
     config = write_config(settings, run_dir.with_suffix(".yaml"), run_dir)
-    command = launch.command(config, processes=2, restarts=restarts)
+    command = launch.command(config, processes=2)
+    command[command.index(f"--max-restarts={launch.RESTARTS}")] = f"--max-restarts={restarts}"
     if by_hand:
         command = [sys.executable, "-m", "torch.distributed.run", *BY_HAND, "-m", "trainer", str(config)]
     environment = {} if by_hand else launch.environment(1)

@@ -20,12 +20,12 @@ from trainer.checkpoint import store
 from trainer.config import RunConfig, load_run_config
 from trainer.model.llama import Llama
 from trainer.run import evaluate, metrics
-from trainer.run.loop import DONE, RESUMABLE, run
+from trainer.run.loop import DONE, run
 from trainer.run.run_directory import RunDirectory
 from trainer.run.step import loss_sum
 from trainer.system import launch
 from trainer.system.durable import read_json_lines
-from trainer.system.errors import TrainerError
+from trainer.system.errors import RESUMABLE, TrainerError
 
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
@@ -363,11 +363,36 @@ def test_a_mistake_ends_torchrun_once_with_one_message(
     process = subprocess.run(
         command, cwd=ROOT, env=environment, check=False, stderr=subprocess.PIPE, text=True
     )
-    ours, _, torchruns = process.stderr.partition("death signal")
     (message,) = (line for line in process.stderr.splitlines() if line.startswith("trainer: "))
-    assert says in message and process.returncode != 0
-    assert message in ours and "Traceback" not in ours and "SignalException" in torchruns
-    assert "will restart" not in process.stderr and torchruns.count("Traceback") == 1
+    assert says in message and process.returncode == 2
+    assert "Traceback" not in process.stderr and "torch/distributed/elastic" not in process.stderr
+
+
+@pytest.mark.slow
+def test_torchrun_ends_with_the_status_of_the_trainer_and_a_sentence(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    settings["training"] |= {"max_tokens": 4000 * 256, "checkpoint": {"every_tokens": 4000 * 256}}
+    config = write_config(settings, tmp_path / "two.yaml", tmp_path / "two")
+    environment = {**os.environ, **launch.environment(1)}
+    for number, status, says in (
+        (signal.SIGTERM, RESUMABLE, "run again to resume"),
+        (signal.SIGKILL, 128 + signal.SIGKILL, "process 0 was ended by SIGKILL: is there enough memory?"),
+    ):
+        command = [*launch.command(config, processes=2), "training.log_every_steps=1"]
+        command = [part.replace("--max-restarts=3", "--max-restarts=0") for part in command]
+        (tmp_path / "two" / "metrics.jsonl").unlink(missing_ok=True)
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: bool(read_json_lines(tmp_path / "two" / "metrics.jsonl")), process)
+        if number == signal.SIGKILL:
+            (first, *_) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            os.kill(int(first), number)
+        else:
+            process.send_signal(number)
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == status and says in errors, errors
+        if number == signal.SIGTERM:
+            assert "Traceback" not in errors and "torch/distributed/elastic" not in errors
 
 
 def test_evaluate_and_generate_are_commands(

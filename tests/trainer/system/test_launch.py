@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 def test_one_process_is_plain_python_and_several_are_torchrun() -> None:
     assert launch.command(Path("c.yaml")) == [sys.executable, "-m", "trainer", "c.yaml"]
     several = launch.command(Path("c.yaml"), processes=2)
-    assert several[:3] == [sys.executable, "-m", "torch.distributed.run"]
+    assert several[:3] == [sys.executable, "-m", "trainer.system.torchrun"]
     assert "--nproc-per-node=2" in several
     assert several[-3:] == ["-m", "trainer", "c.yaml"]
 

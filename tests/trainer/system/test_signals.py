@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.trainer.runs import ROOT, start, write_config
-from trainer.run.loop import RESUMABLE
 from trainer.run.run_directory import RunDirectory
+from trainer.system.errors import RESUMABLE
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -1,0 +1,49 @@
+"""`python -m trainer.system.torchrun` takes torchrun's options, and ends as the trainer does: with its exit
+status, and without a traceback of torchrun's own.
+"""
+
+import logging
+import signal
+import sys
+
+from trainer.system.errors import RESUMABLE, USER_ERROR
+
+# What torchrun says of every end, expected or not.
+TALKATIVE = ("torch.distributed.elastic.agent.server.api", "torch.distributed.elastic.multiprocessing.api")
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status of the process that failed first; RESUMABLE after a signal; 0 when all are done."""
+    # Imported late, so that nothing else of this package loads torch.
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    for name in TALKATIVE:
+        logging.getLogger(name).addFilter(_is_news)
+    try:
+        run.run(run.parse_args(arguments))
+    except SignalException as error:
+        # The trainer's own, which has said why: see `trainer.__main__`.
+        return USER_ERROR if error.sigval == signal.SIGQUIT else RESUMABLE
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        if failure.exitcode in (USER_ERROR, RESUMABLE):
+            return failure.exitcode
+        if failure.exitcode > 0:
+            print(f"trainer: process {rank} ended with exit status {failure.exitcode}", file=sys.stderr)
+            return failure.exitcode
+        hint = ": is there enough memory?" if -failure.exitcode == signal.SIGKILL else ""
+        print(f"trainer: process {rank} was ended by {failure.signal_name()}{hint}", file=sys.stderr)
+        return 128 - failure.exitcode
+    return 0
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of the log says more than that processes end because one has ended."""
+    status = record.args[0] if isinstance(record.args, tuple) and record.args else None
+    return record.levelno >= logging.ERROR and status not in (USER_ERROR, RESUMABLE)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
