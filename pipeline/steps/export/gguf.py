@@ -71,6 +71,12 @@ def write(model: Path, path: Path, name: str, progress: Callable[[int], object])
             f"{model}: llama.cpp does not compute a {config['architectures'][0]}; it takes "
             f"{' and '.join(ARCHITECTURES)}"
         )
+    factors = _rope_factors(config)
+    if factors is not None and architecture != "llama":
+        raise GgufError(
+            "--format gguf: llama.cpp does not compute rope_scaling llama3 with qk_norm: train without one "
+            "of training.model.rope_scaling and training.model.qk_norm"
+        )
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(name)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
@@ -79,7 +85,6 @@ def write(model: Path, path: Path, name: str, progress: Callable[[int], object])
     arch = next(arch for arch, known in gguf.MODEL_ARCH_NAMES.items() if known == architecture)
     names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
     parameters = tensors = 0
-    factors = _rope_factors(config)
     if factors is not None:
         writer.add_tensor_info("rope_freqs.weight", factors.shape, factors.dtype, factors.nbytes)
     with safe_open(model / "model.safetensors", framework="np") as file:
