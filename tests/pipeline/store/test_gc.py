@@ -79,6 +79,27 @@ def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
     assert gc.find(store) == []
 
 
+def test_what_a_recipe_uses_again_since_the_garbage_was_found_stays(store: Store, tmp_path: Path) -> None:
+    old = store.current("token_shards/first").path
+    change(store, tmp_path)
+    found = gc.find(store)
+    run(tmp_path, TEXTS[:15])
+    assert old in {one.path for one in found}
+    assert old not in {one.path for one in gc.remove(store, found)} and files(old)
+
+
+def test_bytes_that_something_else_shares_are_not_counted_as_freed(store: Store, tmp_path: Path) -> None:
+    (shared,) = store.current("corpora/first/raw").files("documents")
+    change(store, tmp_path)
+
+    def freed() -> int:
+        return next(one.bytes for one in gc.find(store) if shared.is_relative_to(one.path))
+
+    before = freed()
+    os.link(shared, tmp_path / "shared")
+    assert before - freed() == shared.stat().st_size
+
+
 @pytest.mark.parametrize(
     "where", ["config.yaml", "checkpoints/step-00000008/lineage.json", "../../exported_model/0/lineage.json"]
 )

@@ -195,3 +195,11 @@ def test_a_report_is_made_once_for_what_it_is_made_from_and_is_no_part_of_the_ve
     assert report("b")["of"] == "b"
     assert asked == ["a", "b"]
     assert {path.name for path in version.path.iterdir()} == {"manifest.json", "table"}
+
+
+def test_what_was_reported_on_a_damaged_version_does_not_outlive_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    made = publish(store, work(), a="one")
+    assert made.report("facts", 1, lambda: "of the damaged one") == "of the damaged one"
+    made.file(made.parts[0], "table").write_text("on")
+    assert publish(store, work(), a="one").report("facts", 1, lambda: "of the new one") == "of the new one"

@@ -20,6 +20,7 @@ from trainer.run.build import build_session
 from trainer.run.loop import run
 from trainer.run.nonfinite_report import Findings
 from trainer.run.session import Session
+from trainer.run.spikes import STEPS, SpikeDetector
 from trainer.run.step import StepResult
 from trainer.system.errors import TrainerError
 
@@ -67,6 +68,20 @@ def test_training_learns_and_leaves_the_padding_at_zero(
     for weight in (trained.model.embed_tokens.weight, trained.lm_head.weight):
         assert weight.shape[0] == 320
         assert not weight[300:].any()
+
+
+@pytest.mark.parametrize("action", ["log", "skip"])
+def test_a_spike_changes_the_weights_unless_it_is_to_be_skipped(
+    settings: dict[str, Any], action: str
+) -> None:
+    training = {**settings["training"], "spikes": {"action": action}}
+    session = build_session(RunConfig.model_validate({**settings, "training": training}), ALONE)
+    session.spikes = SpikeDetector((0.5 + number % 2 / 100, 1.0) for number in range(STEPS))
+    before = [parameter.detach().clone() for parameter in session.model.parameters()]
+    result = step(session, 0)
+    assert result.spike and result.skipped == (action == "skip")
+    same = all(map(torch.equal, before, session.model.parameters()))
+    assert same == (action == "skip")
 
 
 def test_masking_documents_changes_what_a_token_sees(settings: dict[str, Any]) -> None:
