@@ -68,4 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The reader of the pipe, perhaps `head`, has closed it: discard what is still buffered.
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        print(f"error: {named}{error.strerror or error}", file=sys.stderr)
+        return 2
     return 0

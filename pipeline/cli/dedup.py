@@ -9,6 +9,9 @@ from tqdm import tqdm
 from pipeline.cli.plain_files import (
     UsageError,
     add_in_and_out,
+    add_kept,
+    input_files,
+    output,
     progress_bar,
     report_removed,
     worker_processes,
@@ -22,7 +25,8 @@ Result = TypeVar("Result")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_in_and_out(parser, "the directory for the results")
+    add_in_and_out(parser, "the directory for the results, or - for JSON lines on standard output")
+    add_kept(parser)
     parser.add_argument(
         "--threshold",
         metavar="S",
@@ -39,9 +43,10 @@ def run(options: argparse.Namespace) -> None:
     if not 0 < options.threshold <= 1:
         raise UsageError(f"--threshold {options.threshold}: must be above 0 and at most 1")
     params = DedupParams(threshold=options.threshold)
-    with worker_processes() as engine, progress_bar("reading") as progress:
-        outcome = tables.deduplicate(options.paths, options.out, params, _WithBars(engine), progress)
-    report_removed(outcome, "removed")
+    with input_files(options) as files, output(options, "documents", "decisions") as out:
+        with worker_processes() as engine, progress_bar("reading") as progress:
+            outcome = tables.deduplicate(files, out, params, _WithBars(engine), progress, options.documents)
+        report_removed(outcome, "removed", options.out)
 
 
 class _WithBars:

@@ -1,9 +1,12 @@
 """What the commands for plain files share: arguments, progress bar, worker processes, report."""
 
 import argparse
+import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -12,10 +15,12 @@ from pipeline.store.engine import LocalEngine
 from pipeline.store.errors import PipelineError
 
 if TYPE_CHECKING:
+    from pipeline.sources.files import FilesConfig
     from pipeline.steps.files.documents import Outcome
 
 # Bytes of text. Each worker loads the kernels again, and reading, half of the work, is not parallel.
 PROCESSES_PAY_ABOVE = 200_000_000
+PIPE = "-"  # as a path: standard input or output
 
 
 class UsageError(PipelineError):
@@ -27,9 +32,96 @@ def add_in_and_out(parser: argparse.ArgumentParser, out: str) -> None:
         "paths",
         metavar="IN",
         nargs="+",
-        help="files to read: jsonl, json, csv, txt or md, plain or compressed, or parquet; paths or globs",
+        help="files to read: jsonl, json, csv, txt or md, plain or compressed, or parquet; paths or globs; "
+        "- and pipes are read as JSON lines",
     )
     parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help=out)
+    parser.add_argument("--text-column", metavar="C", help="the column with the text; default: text")
+    parser.add_argument(
+        "--id-column", metavar="C", help="the column with the id; default: id, if there is one"
+    )
+
+
+def add_kept(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--documents", action="store_true", help="also write the documents that stay: OUT/documents.parquet"
+    )
+
+
+@contextmanager
+def input_files(options: argparse.Namespace) -> Iterator["FilesConfig"]:
+    """The files that a command reads. What comes through a pipe is copied to a file first."""
+    from pydantic import ValidationError
+
+    from pipeline.sources.files import FilesConfig
+    from trainer.config.problems import requirement
+
+    given = {"text_column": options.text_column, "id_column": options.id_column}
+    columns = {name: column for name, column in given.items() if column is not None}
+    with TemporaryDirectory(prefix="groundwork-") as directory:
+        paths = [_file(path, Path(directory) / f"pipe-{n}.jsonl") for n, path in enumerate(options.paths)]
+        try:
+            files = FilesConfig(paths=tuple(paths), **columns)
+        except ValidationError as error:
+            first = error.errors()[0]
+            option = str(first["loc"][0]).replace("_", "-")
+            raise UsageError(f"--{option}: {requirement(first)}") from None
+        yield files
+
+
+def _file(path: str, copy: Path) -> str:
+    stdin = path in (PIPE, "/dev/stdin")
+    if not stdin and not _is_pipe(Path(path)):
+        return path
+    try:
+        with (
+            nullcontext(sys.stdin.buffer) if stdin else Path(path).open("rb") as source,
+            copy.open("wb") as file,
+        ):
+            shutil.copyfileobj(source, file)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be copied to {copy.parent} ({error.strerror or error})") from error
+    return str(copy)
+
+
+def _is_pipe(path: Path) -> bool:
+    try:
+        return path.is_fifo()
+    except OSError:
+        return False
+
+
+@contextmanager
+def output(options: argparse.Namespace, *tables: str) -> Iterator[Path]:
+    """The directory for the results. With `-o -` the first of these tables that is there goes to standard
+    output as JSON lines, and what is printed meanwhile to standard error.
+    """
+    if str(options.out) != PIPE:
+        yield options.out
+        return
+    with TemporaryDirectory(prefix="groundwork-") as directory:
+        with redirect_stdout(sys.stderr):
+            yield Path(directory)
+        files = (Path(directory) / f"{table}.parquet" for table in tables)
+        _print_rows(next(file for file in files if file.exists()))
+
+
+def _print_rows(file: Path) -> None:
+    import orjson
+
+    from pipeline.store.parquet import batches
+
+    for batch in batches(file):
+        for row in batch.to_pylist():
+            fields = orjson.loads(row.pop("metadata", None) or "{}")
+            sys.stdout.buffer.write(orjson.dumps({**fields, **row}) + b"\n")
+    sys.stdout.flush()
+
+
+def directory_only(options: argparse.Namespace) -> None:
+    """Raises UsageError for `-o -`."""
+    if str(options.out) == PIPE:
+        raise UsageError("--out -: the result is a directory of several files; name one")
 
 
 @contextmanager
@@ -53,20 +145,21 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], object]]:
         yield show
 
 
-def report(rows: Sequence[tuple[str, int]], outcome: "Outcome") -> None:
+def report(rows: Sequence[tuple[str, int]], outcome: "Outcome", out: Path) -> None:
     """Prints the numbers, what was set aside and why, the throughput and the paths of the written files."""
     for name, number in [*rows, *breakdown("set aside", outcome.counts, "set_aside")]:
         print(f"{name:<32}{number:>14,}")
     megabytes = outcome.counts["text_bytes"] / 1e6
     print(f"\n{megabytes:,.1f} MB of text in {outcome.seconds:.1f} s, {megabytes / outcome.seconds:.1f} MB/s")
-    print(f"written: {', '.join(map(str, outcome.files))}")
+    if str(out) != PIPE:
+        print(f"written: {', '.join(map(str, outcome.files))}")
 
 
-def report_removed(outcome: "Outcome", removed: str) -> None:
+def report_removed(outcome: "Outcome", removed: str, out: Path) -> None:
     """Reports kept and removed documents. `removed` is the name of the count of removed ones."""
     counts = outcome.counts
     kept = [("documents", counts["documents"]), ("kept", counts["kept"])]
-    report([*kept, *breakdown("removed", counts, removed)], outcome)
+    report([*kept, *breakdown("removed", counts, removed)], outcome, out)
 
 
 def breakdown(title: str, counts: Mapping[str, int], prefix: str) -> list[tuple[str, int]]:

@@ -5,6 +5,9 @@ import argparse
 from pipeline.cli.plain_files import (
     UsageError,
     add_in_and_out,
+    add_kept,
+    input_files,
+    output,
     progress_bar,
     report_removed,
     worker_processes,
@@ -14,7 +17,8 @@ HELP = "Measure and judge the quality of each document in files: writes OUT/verd
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_in_and_out(parser, "the directory for the results")
+    add_in_and_out(parser, "the directory for the results, or - for JSON lines on standard output")
+    add_kept(parser)
     parser.add_argument(
         "--profile", metavar="P", default="default", help="the set of thresholds to use; default: %(default)s"
     )
@@ -38,6 +42,7 @@ def run(options: argparse.Namespace) -> None:
             f"{' '.join(sorted(LANGUAGES))}"
         )
     params = PROFILES[options.profile].model_copy(update={"languages": languages})
-    with worker_processes() as engine, progress_bar("quality") as progress:
-        outcome = tables.judge(options.paths, options.out, params, engine, progress)
-    report_removed(outcome, "rejected")
+    with input_files(options) as files, output(options, "documents", "verdicts") as out:
+        with worker_processes() as engine, progress_bar("quality") as progress:
+            outcome = tables.judge(files, out, params, engine, progress, options.documents)
+        report_removed(outcome, "rejected", options.out)

@@ -6,6 +6,8 @@ from pipeline.cli.plain_files import (
     UsageError,
     add_in_and_out,
     breakdown,
+    input_files,
+    output,
     progress_bar,
     report,
     worker_processes,
@@ -15,7 +17,9 @@ HELP = "Replace personal data and secrets in files: writes OUT/documents.parquet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_in_and_out(parser, "the directory for the results")
+    add_in_and_out(
+        parser, "the directory for the results, or - for the documents as JSON lines on standard output"
+    )
     parser.add_argument("--kinds", metavar="A,B", help="replace these kinds only; default: all kinds")
     parser.add_argument(
         "--replacement",
@@ -34,10 +38,11 @@ def run(options: argparse.Namespace) -> None:
     if unknown:
         raise UsageError(f"--kinds: unknown kind {unknown[0]!r}; choose from {', '.join(PiiKind)}")
     params = PiiParams(kinds=tuple(PiiKind(name) for name in names), replacement=options.replacement)
-    with worker_processes() as engine, progress_bar("scrub") as progress:
-        outcome = tables.scrub(options.paths, options.out, params, engine, progress)
-    counts = outcome.counts
-    rows = [("documents", counts["documents"]), ("with PII", counts["documents_with_pii"])]
-    beside = {"in URLs": counts["spans_in_url"], "in metadata": counts["spans_in_metadata"]}
-    found = [(name, count) for name, count in beside.items() if count]
-    report([*rows, *breakdown("PII", counts, "spans"), *found], outcome)
+    with input_files(options) as files, output(options, "documents") as out:
+        with worker_processes() as engine, progress_bar("scrub") as progress:
+            outcome = tables.scrub(files, out, params, engine, progress)
+        counts = outcome.counts
+        rows = [("documents", counts["documents"]), ("with PII", counts["documents_with_pii"])]
+        beside = {"in URLs": counts["spans_in_url"], "in metadata": counts["spans_in_metadata"]}
+        found = [(name, count) for name, count in beside.items() if count]
+        report([*rows, *breakdown("PII", counts, "spans"), *found], outcome, options.out)

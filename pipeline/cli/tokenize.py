@@ -2,7 +2,14 @@
 
 import argparse
 
-from pipeline.cli.plain_files import UsageError, add_in_and_out, progress_bar, report
+from pipeline.cli.plain_files import (
+    UsageError,
+    add_in_and_out,
+    directory_only,
+    input_files,
+    progress_bar,
+    report,
+)
 
 HELP = "Encode files as Megatron token shards: writes OUT/train/*.bin and *.idx, and a copy of the tokenizer."
 
@@ -50,9 +57,10 @@ def run(options: argparse.Namespace) -> None:
     tokenizer = ExistingTokenizer(
         source=options.tokenizer, begin_of_text=options.begin_of_text, end_of_text=options.end_of_text
     )
-    with progress_bar("tokenize") as progress:
+    directory_only(options)
+    with input_files(options) as files, progress_bar("tokenize") as progress:
         outcome = tokens.tokenize(
-            options.paths, options.out, tokenizer, options.validation_fraction, options.shard_tokens, progress
+            files, options.out, tokenizer, options.validation_fraction, options.shard_tokens, progress
         )
     counts = outcome.counts
     splits = ("train", "validation") if counts["validation_documents"] else ("train",)
@@ -61,4 +69,4 @@ def run(options: argparse.Namespace) -> None:
         for split in splits
         for what in ("documents", "tokens", "shards")
     ]
-    report([*rows, ("without text", counts["empty_documents"])], outcome)
+    report([*rows, ("without text", counts["empty_documents"])], outcome, options.out)

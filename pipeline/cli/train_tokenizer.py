@@ -2,7 +2,14 @@
 
 import argparse
 
-from pipeline.cli.plain_files import UsageError, add_in_and_out, progress_bar, report
+from pipeline.cli.plain_files import (
+    UsageError,
+    add_in_and_out,
+    directory_only,
+    input_files,
+    progress_bar,
+    report,
+)
 
 HELP = "Train a byte-level BPE tokenizer on files: writes OUT/tokenizer.json and the files of AutoTokenizer."
 
@@ -46,6 +53,8 @@ def run(options: argparse.Namespace) -> None:
         first = error.errors()[0]
         option = str(first["loc"][0]).replace("_", "-")
         raise UsageError(f"--{option}: {requirement(first)}") from None
-    with progress_bar("reading") as progress:
-        outcome = tokens.train_tokenizer(options.paths, options.out, params, progress)
-    report([("entries", params.vocab_size), ("documents", outcome.counts["documents"])], outcome)
+    directory_only(options)
+    with input_files(options) as files, progress_bar("reading") as progress:
+        outcome = tokens.train_tokenizer(files, options.out, params, progress)
+    rows = [("entries", params.vocab_size), ("documents", outcome.counts["documents"])]
+    report(rows, outcome, options.out)

@@ -65,7 +65,11 @@ def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) 
         )
     files: Files = {}
     for pattern in patterns:
-        found = _remote(corpus, pattern, wanted) if is_url(pattern) else _local(pattern, wanted)
+        try:
+            found = _remote(corpus, pattern, wanted) if is_url(pattern) else _local(pattern, wanted)
+        except (OSError, ValueError) as error:  # a path that is too long, or within a closed directory
+            why = getattr(error, "strerror", None) or error
+            raise SourceError(f"corpus {corpus!r}: {pattern!r} cannot be read: {why}") from error
         if not found:
             raise SourceError(f"corpus {corpus!r}: no file matches {pattern!r}")
         for name, file in found:

@@ -39,8 +39,8 @@ class Reason(StrEnum):
 @dataclass(frozen=True)
 class Rejected:
     """One rejected input. `row` counts from 1 (a line, a row, or a byte offset plus 1 in plain text); None
-    stands for the entire file. `rows`: how many were lost. Where that is not known, `lost_bytes` says how much
-    of the file on disk was lost.
+    stands for the entire file. `rows`: how many were lost. Where that is not known, `lost_bytes` says how
+    much of the file on disk was lost.
 
     `detail` is stored as well: a new wording changes the data version of a corpus that has rejects.
     """

@@ -1,13 +1,20 @@
-"""A directory of results that a user named."""
+"""Directories that a user named: complete under their name or absent, and errors that name them."""
 
+import errno
+import fcntl
+import glob
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.store.errors import PipelineError
 from trainer.system.durable import rename_directory, sync_directory
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+CLOSED = (errno.EACCES, errno.EPERM)
 
 
 class OutputError(PipelineError):
@@ -26,17 +33,46 @@ def output_directory(out: Path) -> Iterator[Path]:
     out = out.absolute()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} already exists: name another directory, or delete it")
-    with output_errors(out):
-        temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        try:
-            yield temporary
-            sync_directory(temporary)
-            rename_directory(temporary, out)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
+    with output_errors(out), temporary_directory(out.parent, f".{out.name}.tmp-") as temporary:
+        directory = temporary / out.name
+        directory.mkdir()
+        yield directory
+        sync_directory(directory)
+        rename_directory(directory, out)
+
+
+@contextmanager
+def temporary_directory(parent: Path, prefix: str) -> Iterator[Path]:
+    """A directory in `parent`, which is deleted in the end. What a killed process left under the same prefix
+    is deleted now: a process holds a lock on its directory while it lives.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    for left in parent.glob(f"{glob.escape(prefix)}*"):
+        with _locked(left) as mine:
+            if mine:
+                shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as name, _locked(Path(name)):
+        yield Path(name)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[bool]:
+    """Whether no other process holds the lock on the directory; if so, this one does."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        mine = False
+    else:
+        mine = True
+    try:
+        yield mine
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -47,4 +83,22 @@ def output_errors(out: Path) -> Iterator[None]:
     except OSError as error:
         raise OutputError(
             f"{out} cannot be written ({error.strerror or error}): name another directory, or free some space"
+        ) from error
+
+
+@contextmanager
+def writable(directory: Path) -> Iterator[None]:
+    """Turns the OSError of a disk that is full or may only be read into an OutputError that names what is in
+    `directory`.
+    """
+    try:
+        yield
+    except OSError as error:
+        named = error.filename if isinstance(error.filename, str) else ""
+        closed = error.errno in CLOSED and Path(named).is_relative_to(directory)
+        if not (closed or error.errno in FULL):
+            raise
+        raise OutputError(
+            f"{named or directory} cannot be written ({error.strerror or error}): free some space, or change "
+            f"who may write to {directory}, and run again"
         ) from error

@@ -118,7 +118,8 @@ class Version:
             if stored["fingerprint"] == wanted:
                 return stored["report"]
         content = json.dumps({"fingerprint": wanted, "report": make()})
-        write_atomically(path, content)
+        with suppress(OSError):  # of a store that may only be read, the report is made each time
+            write_atomically(path, content)
         return json.loads(content)["report"]
 
 

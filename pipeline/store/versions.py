@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pipeline.store import keys, locks
+from pipeline.store.atomic import writable
 from pipeline.store.damage import Damage, DamageError, Look, described, inspect, remedy
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import FileHashes
@@ -243,7 +244,7 @@ class Store:
         """Yields the version if it exists already, else a draft to fill and publish. A second process that
         makes the same version waits.
         """
-        with self.locked(work.key, work.fingerprint[:NAME_LENGTH]):
+        with writable(self.root), self.locked(work.key, work.fingerprint[:NAME_LENGTH]):
             version = self.reuse(work)
             if version is None:
                 self._begin(work)
@@ -263,7 +264,7 @@ class Store:
     @contextmanager
     def in_progress(self) -> Iterator[None]:
         """While this lasts, nothing is removed from the store: a run may use what is not yet recorded."""
-        with locks.shared(self.root / RUNS_LOCK):
+        with writable(self.root), locks.shared(self.root / RUNS_LOCK):
             if self._last:
                 self._last.describe()
             yield

@@ -16,7 +16,9 @@ from pipeline.sources.source_file import SourceFile
 BLOCK_BYTES = 1 << 16
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 LARGEST_WINDOW = 1 << 31  # of `zstd --long=31`: reading such a file takes 2 GB
-ZSTD_INPUT_BYTES = 2048  # may become 64 MB of text in one call, and what is lost with a damaged byte is little
+ZSTD_INPUT_BYTES = (
+    2048  # may become 64 MB of text in one call, and what is lost with a damaged byte is little
+)
 
 
 class BrokenCompressionError(Exception):

@@ -48,12 +48,12 @@ class Documents:
     rows at a time. Memory: a batch, and about 100 bytes for each document, by which a repeated id is found.
     """
 
-    def __init__(self, paths: Sequence[str], directory: Path, writer: PartWriter, progress: Progress):
+    def __init__(self, files: FilesConfig, directory: Path, writer: PartWriter, progress: Progress):
         self.directory = directory
         self.counts: Counts = {"documents": 0, "text_bytes": 0}
         self.files: list[Path] = []
         self._started = time.perf_counter()
-        self._source = FilesSource(CORPUS, FilesConfig(paths=tuple(paths)), keep_ids=True)
+        self._source = FilesSource(CORPUS, files, keep_ids=True)
         self._writer = writer
         self._rejects = RejectsTable(partial(writer.write, REJECTS))
         self._read_bytes = _InputBytes(self._source.sizes())
@@ -101,13 +101,13 @@ class Documents:
 
 @contextmanager
 def reading(
-    paths: Sequence[str], directory: Path, out: Path, schemas: Mapping[str, pa.Schema], progress: Progress
+    files: FilesConfig, directory: Path, out: Path, schemas: Mapping[str, pa.Schema], progress: Progress
 ) -> Iterator[Documents]:
     """Documents to work on. On a clean exit the tables, written to `directory`, are `<out>/<table>.parquet`;
     `rejects` only if it has rows.
     """
     with PartWriter(directory, PART, {**schemas, REJECTS: REJECTS_SCHEMA}) as writer:
-        documents = Documents(paths, directory, writer, progress)
+        documents = Documents(files, directory, writer, progress)
         yield documents
         documents.finish()
     for table, file in writer.files.items():

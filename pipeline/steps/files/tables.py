@@ -2,73 +2,106 @@
 a question. Each runs the batch function of the stage, on windows of batches that worker processes share.
 """
 
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 
 import pyarrow as pa
 
+from pipeline.sources.files import FilesConfig
 from pipeline.stages import dedup, pii, quality
 from pipeline.steps.corpus.quality import judging_documents
 from pipeline.steps.corpus.scrub import scrubbing
 from pipeline.steps.dedup.dedup import decide
 from pipeline.steps.files.documents import CORPUS, REJECTS, Documents, Outcome, Progress, reading
-from pipeline.store.atomic import OutputError, output_errors
+from pipeline.store import keys
+from pipeline.store.atomic import OutputError, output_errors, temporary_directory
 from pipeline.store.engine import Engine
 from pipeline.store.manifest import Part, Version
 from pipeline.store.params import DOCUMENT_SCHEMA
-from pipeline.store.parquet import PartWriter, batches
+from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.parts import BatchResult, BatchStep, Counts, add, text_bytes
 from pipeline.store.prefetch import ahead
 from pipeline.store.versions import Store, Work
 from trainer.system.durable import sync
 
 WINDOW_BATCHES = 8  # about 50 MB of text, which workers share
+KEPT = "documents"
 PART_BATCHES = 5  # about 30 MB of text in each part that dedup works on
 TEXT_SCHEMA = pa.schema([DOCUMENT_SCHEMA.field("id"), DOCUMENT_SCHEMA.field("text")])
 
 
 def scrub(
-    paths: Sequence[str], out: Path, params: pii.PiiParams, engine: Engine, progress: Progress
+    files: FilesConfig, out: Path, params: pii.PiiParams, engine: Engine, progress: Progress
 ) -> Outcome:
     """`documents.parquet` with scrubbed text, and `spans.parquet`. Raises SourceError, OutputError and
     NoDocumentError.
     """
-    return _batch_by_batch(paths, out, scrubbing(params), engine, progress)
+    return _batch_by_batch(files, out, scrubbing(params), engine, progress)
 
 
 def judge(
-    paths: Sequence[str], out: Path, params: quality.QualityParams, engine: Engine, progress: Progress
+    files: FilesConfig,
+    out: Path,
+    params: quality.QualityParams,
+    engine: Engine,
+    progress: Progress,
+    kept: bool = False,
 ) -> Outcome:
-    """`verdicts.parquet`: id, keep, rule, every signal, and the language where `params` name some. Raises
-    SourceError, OutputError and NoDocumentError.
+    """`verdicts.parquet`: id, keep, rule, every signal, and the language where `params` name some. With
+    `kept` also `documents.parquet`, those that stay. Raises SourceError, OutputError and NoDocumentError.
     """
-    return _batch_by_batch(paths, out, judging_documents(params), engine, progress)
+    step = judging_documents(params)
+    if kept:
+        step = replace(
+            step, function=partial(_with_kept, judge=step.function), schemas=_and_kept(step.schemas)
+        )
+    return _batch_by_batch(files, out, step, engine, progress)
+
+
+def _with_kept(documents: pa.RecordBatch, judge: Callable[..., BatchResult]) -> BatchResult:
+    tables, counts = judge(documents)
+    return {**tables, KEPT: documents.filter(tables["verdicts"].column("keep"))}, counts
+
+
+def _and_kept(schemas: Mapping[str, pa.Schema]) -> Mapping[str, pa.Schema]:
+    return {**schemas, KEPT: DOCUMENT_SCHEMA}
 
 
 def deduplicate(
-    paths: Sequence[str], out: Path, params: dedup.DedupParams, engine: Engine, progress: Progress
+    files: FilesConfig,
+    out: Path,
+    params: dedup.DedupParams,
+    engine: Engine,
+    progress: Progress,
+    kept: bool = False,
 ) -> Outcome:
-    """`decisions.parquet`, one row for each document in the order of the files. Raises SourceError,
-    OutputError and NoDocumentError.
+    """`decisions.parquet`, one row for each document in the order of the files. With `kept` also
+    `documents.parquet`, those that stay. Raises SourceError, OutputError and NoDocumentError.
 
-    The text of candidates is read a second time, so it is kept, compressed, in a store below `out` until the
-    end.
+    Documents are read a second time, so they are kept, compressed, in a store below `out` until the end.
     """
-    with _tables(paths, out, {"decisions": dedup.DECISION_SCHEMA}, progress) as documents:
+    schemas: Mapping[str, pa.Schema] = {"decisions": dedup.DECISION_SCHEMA}
+    with _tables(files, out, _and_kept(schemas) if kept else schemas, progress) as documents:
         store = Store(documents.directory / "store")
-        decided = decide(store, engine, {CORPUS: [(_text(store, documents), "documents")]}, params)
-        for path in decided.files("decisions"):
-            for batch in batches(path):
+        stored = _stored(store, documents, DOCUMENT_SCHEMA if kept else TEXT_SCHEMA)
+        decided = decide(store, engine, {CORPUS: [(stored, "documents")]}, params)
+        decisions = {part.name: decided.file(part, "decisions") for part in decided.parts}
+        for part in stored.parts:
+            decision = decisions[keys.decisions(CORPUS, part.name)]
+            for batch in batches(decision):
                 documents.write("decisions", batch)
+            for batch in kept_batches(stored.file(part, "documents"), [decision]) if kept else ():
+                documents.write(KEPT, batch)
     return documents.outcome(decided.counts, documents.files)
 
 
 @contextmanager
 def _tables(
-    paths: Sequence[str], out: Path, schemas: Mapping[str, pa.Schema], progress: Progress
+    files: FilesConfig, out: Path, schemas: Mapping[str, pa.Schema], progress: Progress
 ) -> Iterator[Documents]:
     """Documents to make `<out>/<table>.parquet` of; `out` may hold other files.
 
@@ -80,18 +113,18 @@ def _tables(
     with output_errors(out):  # an input that cannot be read is set aside, so these are about writing
         out.mkdir(parents=True, exist_ok=True)
         with (
-            tempfile.TemporaryDirectory(prefix=".partial-", dir=out) as directory,
-            reading(paths, Path(directory), out, schemas, progress) as documents,
+            temporary_directory(out, ".partial-") as directory,
+            reading(files, directory, out, schemas, progress) as documents,
         ):
             yield documents
         sync(out)
 
 
 def _batch_by_batch(
-    paths: Sequence[str], out: Path, step: BatchStep, engine: Engine, progress: Progress
+    files: FilesConfig, out: Path, step: BatchStep, engine: Engine, progress: Progress
 ) -> Outcome:
     counts: Counts = {}
-    with _tables(paths, out, step.schemas, progress) as documents:
+    with _tables(files, out, step.schemas, progress) as documents:
         # Compressing takes longer than scrubbing, so the next batch is worked on while one is written.
         for batch, (tables, counted) in ahead(_results(documents, step, engine)):
             for name, rows in tables.items():
@@ -122,8 +155,8 @@ def _windows(stream: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
         size = WINDOW_BATCHES
 
 
-def _text(store: Store, documents: Documents) -> Version:
-    """The ids and texts of the documents as a version, in parts that workers share."""
+def _stored(store: Store, documents: Documents, schema: pa.Schema) -> Version:
+    """The documents as a version, in parts that workers share."""
     with store.making(Work(f"{CORPUS}/text", "text", {}, {})) as draft:
         if isinstance(draft, Version):
             return draft
@@ -131,8 +164,8 @@ def _text(store: Store, documents: Documents) -> Version:
         numbered = enumerate(ahead(documents.in_order()))
         for number, group in groupby(numbered, key=lambda item: item[0] // PART_BATCHES):
             name = f"{number:06d}"
-            with PartWriter(draft.path, name, {"documents": TEXT_SCHEMA}) as writer:
+            with PartWriter(draft.path, name, {"documents": schema}) as writer:
                 for _, batch in group:
-                    writer.write("documents", batch.select(TEXT_SCHEMA.names))
+                    writer.write("documents", batch.select(schema.names))
             parts.append(Part(name, draft.work.part_fingerprint([name]), writer.files))
         return draft.publish(parts)

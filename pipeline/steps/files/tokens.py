@@ -1,10 +1,11 @@
 """Files in, a tokenizer or token shards out, with no store and no recipe."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
+from pipeline.sources.files import FilesConfig
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.files.documents import PART, Outcome, Progress, reading
 from pipeline.steps.tokens.existing_tokenizer import TOKENIZER, fetch
@@ -20,14 +21,14 @@ log = logging.getLogger(__name__)
 
 
 def train_tokenizer(
-    paths: Sequence[str], out: Path, params: bpe.TokenizerParams, progress: Progress
+    files: FilesConfig, out: Path, params: bpe.TokenizerParams, progress: Progress
 ) -> Outcome:
     """A directory with the tokenizer, trained on the first `sample_bytes` of the files.
 
     Raises SourceError, OutputError, NoDocumentError and VocabularyError.
     """
     counts: Counts = {"documents": 0, "text_bytes": 0}
-    with output_directory(out) as directory, reading(paths, directory, directory, {}, progress) as documents:
+    with output_directory(out) as directory, reading(files, directory, directory, {}, progress) as documents:
         with closing(ahead(documents.in_order())) as stream:  # the sample may end before the files do
             texts = (batch.column("text") for batch in stream)
             trained = bpe.train(sample(texts, params.max_document_chars, params.sample_bytes, counts), params)
@@ -37,7 +38,7 @@ def train_tokenizer(
 
 
 def tokenize(
-    paths: Sequence[str],
+    files: FilesConfig,
     out: Path,
     tokenizer: bpe.ExistingTokenizer,
     validation_fraction: float,
@@ -48,17 +49,17 @@ def tokenize(
 
     Raises SourceError, OutputError, NoDocumentError and TokenizerError.
     """
-    files = fetch(tokenizer)
-    slow = bpe.unsupported(files[TOKENIZER])
+    fetched = fetch(tokenizer)
+    slow = bpe.unsupported(fetched[TOKENIZER])
     if slow:
         log.warning(SLOW, slow)
 
     def write(fast: bool) -> Outcome:
         with (
             output_directory(out) as directory,
-            reading(paths, directory, directory, {}, progress) as documents,
+            reading(files, directory, directory, {}, progress) as documents,
         ):
-            _write(files, directory)
+            _write(fetched, directory)
             found = frozen(directory)
             encoder = bpe.Encoder(found.tokenizer_json, found.boundaries, fast)
             writing = SplitShards(directory, PART, encoder, validation_fraction, shard_tokens)

@@ -13,9 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
+from pipeline.sources.files import FilesConfig
 from pipeline.sources.ids import document_id, location
 from pipeline.stages import dedup, pii, quality
 from pipeline.steps.files import documents, tables
+from pipeline.store.atomic import temporary_directory
 from pipeline.store.engine import LocalEngine
 from tests.corpora import CORPORA, needs_corpora
 
@@ -250,6 +252,62 @@ def test_the_exit_status_of_a_mistake_is_2(tmp_path: Path) -> None:
     assert (status, said, errors.count("\n")) == (2, "", 1)
 
 
+def piped(content: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipeline", *arguments]
+    return subprocess.run(command, cwd=ROOT, input=content, capture_output=True, text=True, timeout=240)
+
+
+@pytest.mark.slow
+def test_documents_go_through_a_pipe_and_those_that_stay_come_out(tmp_path: Path) -> None:
+    twice = [{"key": name, "body": f"Write to jane.doe@example.org {LONG}", "votes": 3} for name in "ab"]
+    content = "".join(json.dumps(row) + "\n" for row in twice)
+    columns = ("--text-column", "body", "--id-column", "key")
+    scrubbed = piped(content, "scrub", "-", "-o", "-", *columns)
+    assert (scrubbed.returncode, "with PII" in scrubbed.stderr) == (0, True)
+    kept = piped(scrubbed.stdout, "dedup", "/dev/stdin", "-o", "-", "--documents")
+    (document,) = map(json.loads, kept.stdout.splitlines())
+    assert (document["id"], document["votes"]) == ("a", 3)
+    assert document["text"].startswith("Write to [EMAIL] word0 ")
+
+
+@pytest.mark.slow
+def test_the_documents_that_quality_keeps_are_written(tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "a.jsonl", {"id": "good", "text": LONG}, {"id": "bad", "text": "word"})
+    counts = succeeds("quality", source, "-o", tmp_path / "out", "--documents", "--profile", "plain")
+    assert (counts["documents"], counts["kept"]) == (2, 1)
+    assert [row["id"] for row in rows(tmp_path / "out" / "documents.parquet")] == ["good"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("scrub", "x" * 5_000), "cannot be read: File name too long"),
+        (("quality", "-", "--text-column", ""), "--text-column: "),
+        (("tokenize", "-", "--tokenizer", "t", "--out", "-"), "--out -: the result is a directory"),
+    ],
+)
+def test_a_mistake_about_the_input_is_named_as_one(
+    arguments: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = () if "--out" in arguments else ("-o", str(tmp_path / "out"))
+    with (tmp_path / "empty").open("w+") as stdin, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "stdin", stdin)
+        assert main([*arguments, *out]) == 2
+    errors = capsys.readouterr().err
+    assert says in errors and errors.count("\n") == 1
+
+
+def test_what_a_killed_command_left_is_removed_by_the_next_but_not_that_of_one_at_work(
+    tmp_path: Path,
+) -> None:
+    with temporary_directory(tmp_path, ".partial-") as at_work:
+        (tmp_path / ".partial-killed").mkdir()
+        (tmp_path / ".partial-killed" / "part.parquet").touch()
+        with temporary_directory(tmp_path, ".partial-") as own:
+            assert sorted(tmp_path.iterdir()) == sorted([at_work, own])
+    assert not list(tmp_path.iterdir())
+
+
 COMMANDS: dict[str, tuple[Callable[..., documents.Outcome], Any]] = {
     "scrub": (tables.scrub, pii.PiiParams()),
     "quality": (tables.judge, quality.PROFILES["default"]),
@@ -276,7 +334,9 @@ def test_one_and_two_processes_write_the_same_bytes(
     written = []
     for workers in (1, 2):
         engine = LocalEngine(workers, processes_pay_above=0)
-        outcome = function([str(some_batches)], tmp_path / str(workers), params, engine, lambda *_: None)
+        outcome = function(
+            FilesConfig(paths=(str(some_batches),)), tmp_path / str(workers), params, engine, lambda *_: None
+        )
         engine.close()
         assert outcome.counts["documents"] == 700
         written.append({path.name: path.read_bytes() for path in outcome.files})
@@ -298,7 +358,7 @@ def test_the_bar_goes_from_the_beginning_of_the_input_to_its_end_without_turning
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
     seen: list[tuple[int, int]] = []
     tables.judge(
-        [f"{tmp_path}/*.jsonl*"],
+        FilesConfig(paths=(f"{tmp_path}/*.jsonl*",)),
         tmp_path / "out",
         quality.PROFILES["none"],
         LocalEngine(1),

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import resource
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from pipeline.sources.files import FilesConfig
 from pipeline.sources.source import Unit
 from pipeline.steps import checks
 from pipeline.steps.corpus.ingest import CorpusError, buckets, collect, last_read, observe
+from pipeline.store.atomic import OutputError
 from pipeline.store.engine import LocalEngine
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Version
@@ -244,6 +246,21 @@ def test_the_rows_of_a_broken_row_group_are_counted(tmp_path: Path) -> None:
     assert not checks.set_aside(version, CheckLimits()).passed
     (reject,) = rejects(version)
     assert str(reject["detail"]).startswith(f"rows {1_001 - lost} to 1000 are lost: ")
+
+
+def test_a_full_disk_is_one_sentence_that_names_the_store_and_with_room_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    numbered(tmp_path / "in", 40, size=4_000)
+    store = Store(tmp_path / "store")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
+    try:
+        with pytest.raises(OutputError, match=rf"{tmp_path}/store.* cannot be written \(.*File too large"):
+            collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert collect(store, ENGINE, "c", config(tmp_path / "in"), 1_000_000).counts["documents"] == 200
 
 
 @pytest.mark.parametrize("part_bytes", [300, 1_000, 4_000, 1_000_000])
