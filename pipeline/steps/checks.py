@@ -24,7 +24,7 @@ from pipeline.store.damage import Look, described, inspect, remedy
 from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
 from pipeline.store.manifest import Version
 from pipeline.store.versions import Store
-from trainer.data.shards import Shard, TokenStream
+from trainer.data.shards import Shard, ShardError, TokenStream
 
 BIGRAM_TOKENS = {TRAIN: 50_000_000, VALIDATION: 10_000_000}  # of each corpus at most
 BLOCK_TOKENS = 8_000_000
@@ -280,7 +280,12 @@ def adds_up(store: Store, corpus: str) -> Finding:
     set_aside = store.current(keys.transformed(corpus)).counts["failed"] if transformed else 0
     decided = by_corpus(store.current(keys.DEDUP)).get(corpus, {"documents": 0, "kept": 0, "removed": 0})
     version = store.current(keys.token_shards(corpus))
-    on_disk = [Shard(prefix) for split in SPLITS for prefix in prefixes(version, split)]
+    try:
+        on_disk = [Shard(prefix) for split in SPLITS for prefix in prefixes(version, split)]
+    except ShardError as error:
+        # Hashing all notes the damage, so that the next run makes it again.
+        found = described(store.damage(version, Look.ALL)) or str(error)
+        return Finding(False, f"{found}: {remedy(version.key)}")
     documents, tokens = _both_splits(version, "documents"), _both_splits(version, "tokens")
     judged, without_text = quality["kept"] + quality["rejected"], version.counts["empty_documents"]
     equations = [

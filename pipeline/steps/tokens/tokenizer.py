@@ -172,7 +172,7 @@ def _has_settings(version: Version, params: bpe.TokenizerChoice) -> bool:
 
 
 def _check(store: Store, version: Version, params: bpe.TokenizerChoice) -> None:
-    if damage := store.damage(version, Look.UNREAD):
+    if damage := store.damage(version, Look.ALL):  # small, and everything depends on it
         raise bpe.TokenizerError(f"{described(damage)}: {remedy(keys.TOKENIZER)}")
     code_version = version.manifest["code_version"]
     if code_version != bpe.VERSION:

@@ -26,8 +26,8 @@ from pipeline.store.manifest import write_manifest
 from pipeline.store.versions import Store
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import recipe
-from tests.pipeline.store.test_damage import flip
-from trainer.data.shards import bin_path
+from tests.pipeline.store.test_damage import flip, flip_in_silence
+from trainer.data.shards import bin_path, idx_path
 
 ENGINE = LocalEngine(workers=1)
 LIMITS = CheckLimits()
@@ -74,6 +74,16 @@ def test_a_changed_byte_is_found_by_the_hash_and_a_cut_file_by_its_size(store: S
     assert not cut.passed and f"{shard} has " in cut.message
     tokenize(Store(store.root), ENGINE, "docs", ShardParams(validation_fraction=0.2))
     assert checks.sound(store, version, LIMITS).passed
+
+
+def test_an_index_that_rotted_is_one_sentence_and_is_made_again(store: Store) -> None:
+    version = store.current("token_shards/docs")
+    index = idx_path(prefixes(version, "train")[0])
+    flip_in_silence(index, 9)
+    found = checks.adds_up(store, "docs")
+    assert not found.passed and f"{index} is not what was written" in found.message
+    tokenize(Store(store.root), ENGINE, "docs", ShardParams(validation_fraction=0.2))
+    assert checks.adds_up(store, "docs").passed
 
 
 def test_training_does_not_begin_on_a_shard_that_was_changed(store: Store) -> None:

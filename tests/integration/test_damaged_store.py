@@ -1,0 +1,57 @@
+"""A store that is damaged in many places is mended by one run; only the tokenizer waits for a word."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline.store.manifest import MANIFEST
+from tests.integration.project import ROOT, Project
+from tests.pipeline.store.test_damage import flip
+
+pytestmark = pytest.mark.slow
+
+
+def verified(project: Project) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "pipeline", "verify", "--deep"]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=project.environment(), cwd=ROOT, check=False
+    )
+
+
+def test_one_run_mends_a_store_that_is_damaged_in_many_places(
+    make_project: Callable[[Path], Project], tmp_path: Path
+) -> None:
+    project = make_project(tmp_path / "project")
+    assert project.run()[0] == 0
+    before, store = project.content(), project.store
+    flip(store.current("corpora/topics/raw").files("documents")[0], 500)
+    shutil.rmtree(store.current("corpora/stdlib/scrubbed").path)
+    (store.current("corpora/topics/quality").path / MANIFEST).write_text("")
+    flip(store.current("corpora/topics/signatures").files("runs")[0], 3000)
+    (store.current("dedup").path / MANIFEST).unlink()
+    shard = next(store.current("token_shards/topics").path.rglob("train/*.bin"))
+    os.truncate(shard, 100)
+    shutil.rmtree(store.current("pretrained_model").path)
+    flip(store.current("exported_model").path / "model.safetensors", 5000)
+    seen = verified(project)
+    assert seen.returncode == 2 and f"DAMAGED  {shard} has 100 bytes" in seen.stdout, seen.stderr
+    status, said = project.run()
+    assert status == 0, said
+    assert "it is made again, and what is damaged is moved aside" in said
+    assert project.content() == before
+    assert verified(project).returncode == 0
+
+    (project.store.current("tokenizer").path / "tokenizer.json").unlink()
+    status, said = project.run()
+    assert status == 1 and "tokenizer.json is missing: the tokenizer is frozen" in said
+    asked = tmp_path / "asked.yaml"
+    asked.write_text(yaml.safe_dump({"ops": {"tokenizer": {"config": {"retrain": True}}}}))
+    status, said = project.run("-c", str(asked))
+    assert status == 0, said
+    assert project.content() == before
