@@ -113,6 +113,22 @@ def test_every_window_comes_once_an_epoch_and_epochs_differ() -> None:
     assert order.tokens(3000).tolist() == [8 * int((corpora == 0).sum()), 8 * int((corpora == 1).sum())]
 
 
+def test_corpora_of_one_size_are_not_read_in_one_order() -> None:
+    order = SampleOrder(7, ["a", "b"], [500, 500], 8, [Segment(0, 8, (1.0, 1.0))])
+    corpora, windows = order.windows(0, 1000)
+    assert (windows[corpora == 0] == windows[corpora == 1]).sum() < 20
+
+
+def test_a_second_stage_goes_on_with_the_windows_that_the_first_has_not_read() -> None:
+    stages = [Segment(0, 8, (3.0, 1.0)), Segment(400, 8, (1.0, 1.0))]
+    order = SampleOrder(7, ["a", "b"], [500, 500], 8, stages)
+    read = [order.windows(0, 400), order.windows(400, 400)]
+    corpora, windows = (np.concatenate(parts) for parts in zip(*read, strict=True))
+    for corpus in (0, 1):
+        mine = windows[corpora == corpus]
+        assert len(np.unique(mine)) == len(mine) > 200
+
+
 def test_a_global_batch_is_the_same_on_any_number_of_processes(config: RunConfig) -> None:
     data = TrainingData(config.data, config.training, config.run_dir)
     for step in (0, 5, 1000):
