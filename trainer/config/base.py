@@ -12,8 +12,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 # A number in exponential notation, of a size that a setting can have.
 WHOLE = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d\d?")
 
+
+def absolute_path(path: Path) -> Path:
+    """Raises ValueError for what can be none."""
+    if "\0" in str(path):
+        raise ValueError("must be a path, which holds no NUL character")
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError as error:  # ~ of somebody unknown
+        raise ValueError(f"{path}: {error}") from None
+
+
 # Absolute, so that a stored configuration can be used from any directory.
-AbsolutePath = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
+AbsolutePath = Annotated[Path, AfterValidator(absolute_path)]
 
 
 class Config(BaseModel):

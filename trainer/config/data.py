@@ -27,6 +27,13 @@ class CorpusShards(Config):
     )
 
     @model_validator(mode="after")
+    def _prefixes_name_files(self) -> Self:
+        for prefix in (*self.train, *self.validation):
+            if not prefix.name:
+                raise ValueError(f"{prefix} is no prefix of a shard: name its path without .bin and .idx")
+        return self
+
+    @model_validator(mode="after")
     def _validation_has_bytes(self) -> Self:
         if self.validation and not self.validation_bytes:
             raise ValueError(

@@ -46,7 +46,7 @@ class ModelConfig(Config):
     )
     rope_theta: float = Field(
         default=10000.0,
-        gt=0,
+        gt=1,
         description="Base of the rotary position embeddings. Larger for long contexts: 500,000 in Llama 3.",
     )
     rope_scaling: RopeScaling | None = Field(

@@ -9,7 +9,7 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from trainer.config import shard_record, unused, yaml_file
-from trainer.config.base import AbsolutePath, Config
+from trainer.config.base import AbsolutePath, Config, absolute_path
 from trainer.config.data import DataConfig
 from trainer.config.problems import requirement
 from trainer.config.training import TrainingConfig
@@ -37,7 +37,7 @@ class RunConfig(Config):
         source = training.pretrained
         if source is None or source.path is None:
             return training
-        absolute = source.model_copy(update={"path": source.path.expanduser().absolute()})
+        absolute = source.model_copy(update={"path": absolute_path(source.path)})
         return training.model_copy(update={"pretrained": absolute})
 
     @model_validator(mode="after")

@@ -114,7 +114,9 @@ class TrainingConfig(Config):
         description="Windows that one process computes at a time; gradients accumulate to a step. Lower it "
         "when memory runs out: up to rounding, the result is the same.",
     )
-    max_tokens: int = Field(ge=1, description="Tokens to train on, a multiple of `global_batch_tokens`.")
+    max_tokens: int = Field(
+        ge=1, le=10**18, description="Tokens to train on, a multiple of `global_batch_tokens`."
+    )
     seed: int = Field(
         default=0,
         ge=0,

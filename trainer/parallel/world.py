@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from trainer.config import ParallelConfig
 from trainer.parallel.dtensor import squares
 from trainer.parallel.rendezvous import init_process_group
-from trainer.system.errors import ToldByMainError, TrainerError, in_every_process
+from trainer.system.errors import ToldByMainError, TrainerError, first_line, in_every_process
 
 BUCKET_ELEMENTS = 8 * 1024 * 1024
 # Innermost dimension last: tensor parallelism communicates most, so its ranks share a node.
@@ -154,10 +154,7 @@ def join(parallel: ParallelConfig) -> World:
 
     Raises TrainerError if `parallel` needs another number of processes.
     """
-    rank, size, neighbour = (
-        int(os.environ.get(key, default))
-        for key, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
-    )
+    rank, size, neighbour = _place()
     with in_every_process():
         sizes = _sizes(parallel, size)
     device = torch.device("cuda", neighbour) if torch.cuda.is_available() else torch.device("cpu")
@@ -165,12 +162,44 @@ def join(parallel: ParallelConfig) -> World:
         torch.cuda.set_device(device)
     if size == 1:
         return World(rank, size, device)
-    init_process_group(device, parallel.timeout_seconds)
+    port = os.environ.get("MASTER_PORT", "")
+    if not (
+        "RANK" in os.environ and os.environ.get("MASTER_ADDR") and port.isdecimal() and int(port) < 1 << 16
+    ):
+        raise TrainerError(
+            f"the environment has WORLD_SIZE={size}, but no RANK, or no MASTER_ADDR and MASTER_PORT "
+            "where the processes meet. Start them with torchrun, or unset WORLD_SIZE"
+        )
+    try:
+        init_process_group(device, parallel.timeout_seconds)
+    except (RuntimeError, ValueError, OSError) as error:
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            raise  # torchrun starts the processes again
+        raise TrainerError(
+            f"the {size} processes do not meet at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']} "
+            f"({first_line(error)}). Start all of them, within training.parallel.timeout_seconds"
+        ) from error
     if not parallel.splits_model:
         return World(rank, size, device)
     mesh = init_device_mesh(device.type, sizes, mesh_dim_names=(STAGES, *DIMENSIONS))
     pipeline = mesh[STAGES] if parallel.pp > 1 else None
     return World(rank, size, device, mesh[DIMENSIONS], pipeline, dist.new_group(backend="gloo"))
+
+
+def _place() -> tuple[int, int, int]:
+    """The rank, the number of processes and the rank on this machine. Raises TrainerError for variables that
+    no torchrun has set.
+    """
+    variables = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+    given = {name: os.environ.get(name, default) for name, default in variables.items()}
+    told = ", ".join(f"{name}={value}" for name, value in given.items())
+    remedy = "Start several processes with torchrun, or unset these variables"
+    if not all(value.isascii() and value.isdecimal() and len(value) < 10 for value in given.values()):
+        raise TrainerError(f"the environment has {told}, of which one is not a whole number. {remedy}")
+    rank, size, neighbour = map(int, given.values())
+    if not (rank < size and neighbour < size):
+        raise TrainerError(f"the environment has {told}: a rank is below the number of processes. {remedy}")
+    return rank, size, neighbour
 
 
 def _sizes(parallel: ParallelConfig, processes: int) -> tuple[int, int, int, int]:

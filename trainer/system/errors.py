@@ -23,7 +23,7 @@ def in_every_process() -> Iterator[None]:
     try:
         yield
     except TrainerError as error:
-        if os.environ.get("RANK", "0") == "0":
+        if os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1":
             raise
         raise ToldByMainError(*error.args) from error
 

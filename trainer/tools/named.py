@@ -12,7 +12,7 @@ from trainer.system.errors import TrainerError
 # `6ddca120` is a run, `6ddca120-00000020` one of its checkpoints.
 NAME = re.compile(r"([0-9a-f]{4,})(?:[-/](\d{1,9}))?")
 STEP = re.compile(r"step-(\d{8,})")
-SHOWN = 5  # names in a message
+SHOWN, SHOWN_OF_PATH = 5, 60  # names, and characters of a path, in a message
 KINDS = (
     "the directory of an exported model, of a checkpoint or of a run, or a name in the UI such as 6ddca120"
 )
@@ -30,7 +30,7 @@ def run_named(text: str) -> tuple[Path, int | None]:
 
     Raises TrainerError for a name that no run or more than one has.
     """
-    path = Path(text)
+    path = _path(text)
     if not path.exists() and (name := NAME.fullmatch(text)):
         return _in_store(name[1]), int(name[2]) if name[2] else None
     absolute = path.absolute()
@@ -44,7 +44,7 @@ def model_named(text: str) -> Path:
     """The directory with `config.json` and weights: of a run, that of its newest checkpoint. Raises
     TrainerError when there is none, or more than one.
     """
-    path = Path(text)
+    path = _path(text)
     if not path.exists() and NAME.fullmatch(text):
         run, step = run_named(text)
         path = run if step is None else store.directory_for(RunDirectory(run).checkpoints, step)
@@ -69,6 +69,16 @@ def checkpoint_named(text: str) -> Path:
             f"{text}: an exported model, without its held-out text. Give its run, or one of its checkpoints"
         )
     return checkpoint
+
+
+def _path(text: str) -> Path:
+    """Raises TrainerError for text that the system takes for no path: too long, or with a NUL in it."""
+    path = Path(text)
+    try:
+        path.exists()
+    except (OSError, ValueError) as error:
+        raise TrainerError(f"{text[:SHOWN_OF_PATH]!r} is not a path: {error}. Give {KINDS}") from None
+    return path
 
 
 def _places(path: Path) -> Iterator[Path]:

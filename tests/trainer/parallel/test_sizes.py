@@ -78,3 +78,27 @@ def test_a_pipeline_with_too_few_micro_batches_is_refused(
     settings["training"]["model"]["n_layers"] = 4
     with pytest.raises(TrainerError, match=rf"parallel\.pp 2 needs {says}"):
         preflight.check(RunConfig.model_validate(settings), World(0, 1, torch.device("cpu")))
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"RANK": "x"}, "the environment has RANK=x, WORLD_SIZE=1, .* one is not a whole number"),
+        ({"WORLD_SIZE": "-2"}, "WORLD_SIZE=-2, .* one is not a whole number"),
+        ({"LOCAL_RANK": "1e30"}, "LOCAL_RANK=1e30, of which one is not a whole number"),
+        ({"RANK": "3"}, "a rank is below the number of processes"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "but no RANK, or no MASTER_ADDR and MASTER_PORT"),
+        (
+            {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"},
+            r"the 2 processes do not meet at 127\.0\.0\.1:1 ",
+        ),
+    ],
+)
+def test_an_environment_that_no_torchrun_has_made_is_said(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], says: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(TrainerError, match=says) as caught:
+        join(ParallelConfig(timeout_seconds=1))
+    assert type(caught.value) is TrainerError
