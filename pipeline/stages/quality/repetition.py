@@ -56,26 +56,25 @@ _HALF = np.uint64(32)
 class Numbering(NamedTuple):
     """Scratch of `_number`: a hash table, and its results for each item."""
 
-    keys: np.ndarray  # uint64, of each item; set by the caller
+    keys: np.ndarray  # uint64, of each item, set by the caller; then of each id
     ids: np.ndarray  # int32, of each item
     counts: np.ndarray  # int32, of each id
-    slot_keys: np.ndarray  # uint64, a power of two, at least twice as many as items
-    slot_ids: np.ndarray  # int32
+    slot_ids: np.ndarray  # int32, a power of two, at least twice as many as items
     positions: np.ndarray  # int32, of each n-gram: its first word
-    lengths: np.ndarray  # int64, of each line or paragraph: its characters
+    lengths: np.ndarray  # int32, of each line or paragraph: its characters
 
     @classmethod
-    def empty(cls, size: int) -> "Numbering":
-        """Room for `size` items, the hash table at most half full."""
+    def over(cls, keys: np.ndarray) -> "Numbering":
+        """Room for as many items as `keys`, which it overwrites; the hash table is at most half full."""
+        size = keys.size
         slots = 1 << (2 * size - 1).bit_length()
         return cls(
-            keys=np.empty(size, np.uint64),
+            keys=keys,
             ids=np.empty(size, np.int32),
             counts=np.empty(size, np.int32),
-            slot_keys=np.empty(slots, np.uint64),
             slot_ids=np.empty(slots, np.int32),
             positions=np.empty(size, np.int32),
-            lengths=np.empty(size, np.int64),
+            lengths=np.empty(size, np.int32),
         )
 
 
@@ -96,20 +95,16 @@ def repetition(
     table: Numbering,
     row: np.ndarray,
 ) -> None:
-    """Fills the `row` of the document `data[start:stop]`, whose `size` words are known.
+    """Fills the `row` of the document `data[start:stop]`, whose `size` words are known and their hashes in
+    `table.keys`.
 
     Counts are exact, except that 64-bit hashes distinguish words, lines and paragraphs.
     """
-    for i in range(size):  # assigning one slice to another takes a second to compile
-        table.keys[i] = words.hashes[i]
     unique = _number(table, size)
     row[Repetition.UNIQUE_WORDS] = unique
-    new_id = 0
-    for i in range(size):
-        if table.ids[i] == new_id:
-            new_id += 1
-            for stop_word in stop_words:
-                row[Repetition.STOP_WORDS] += words.hashes[i] == stop_word
+    for i in range(unique):
+        for stop_word in stop_words:
+            row[Repetition.STOP_WORDS] += table.keys[i] == stop_word
     _ngrams(words, size, table, row)
     _lines(data, start, stop, classes, table, row)
     _paragraphs(data, start, stop, classes, table, row)
@@ -117,7 +112,10 @@ def repetition(
 
 @inner_uncached
 def _number(table: Numbering, size: int) -> int:
-    """Numbers the distinct `keys[:size]` by first occurrence, in `ids` and `counts`; returns how many."""
+    """Numbers the distinct `keys[:size]` by first occurrence, in `ids` and `counts`; returns how many.
+
+    Moves the distinct keys to the front of `keys`, in the order of their numbers.
+    """
     bits = 2
     while 1 << bits < 2 * size:
         bits += 1
@@ -128,14 +126,15 @@ def _number(table: Numbering, size: int) -> int:
     for i in range(size):
         key = table.keys[i]
         slot = np.int64(key * _PRIME >> shift)
-        while table.slot_ids[slot] >= 0 and table.slot_keys[slot] != key:
+        found = table.slot_ids[slot]
+        while found >= 0 and table.keys[found] != key:
             slot = (slot + 1) & mask
-        if table.slot_ids[slot] < 0:
-            table.slot_ids[slot] = unique
-            table.slot_keys[slot] = key
+            found = table.slot_ids[slot]
+        if found < 0:
+            found = table.slot_ids[slot] = unique
+            table.keys[unique] = key
             table.counts[unique] = 0
             unique += 1
-        found = table.slot_ids[slot]
         table.ids[i] = found
         table.counts[found] += 1
     return unique

@@ -36,22 +36,22 @@ class Words(NamedTuple):
     """The words of str.split() and the lines of str.splitlines() that hold words."""
 
     hashes: np.ndarray  # uint64; a million distinct words collide with probability 3e-8
-    starts: np.ndarray  # int64, positions in the buffer
+    starts: np.ndarray  # int32, positions in the document
     stops: np.ndarray
-    characters: np.ndarray  # int64, in all words before this one; one more than words
+    characters: np.ndarray  # int32, in all words before this one; one more than words
     symbols_only: np.ndarray  # bool
-    line_words: np.ndarray  # int64, words up to the end of each line
+    line_words: np.ndarray  # int32, words up to the end of each line
 
     @classmethod
     def empty(cls, size: int) -> "Words":
         """Room for `size` words."""
         return cls(
             hashes=np.empty(size, np.uint64),
-            starts=np.empty(size, np.int64),
-            stops=np.empty(size, np.int64),
-            characters=np.empty(size + 1, np.int64),
+            starts=np.empty(size, np.int32),
+            stops=np.empty(size, np.int32),
+            characters=np.empty(size + 1, np.int32),
             symbols_only=np.empty(size, np.bool_),
-            line_words=np.empty(size, np.int64),
+            line_words=np.empty(size, np.int32),
         )
 
 
