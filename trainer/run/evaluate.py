@@ -1,14 +1,14 @@
 """Validation: the loss on held-out text, in nats per token and bits per byte of text."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from trainer.config import DataConfig, RunConfig, SamplesConfig, TrainingConfig
-from trainer.data.held_out import held_out
+from trainer.data.held_out import HeldOut, held_out
 from trainer.data.loader import check_ids
 from trainer.hf import load_model
 from trainer.model.attention import masks_documents
@@ -53,20 +53,18 @@ def evaluate(
         return None
     sums = torch.zeros(len(corpora), 2, dtype=torch.float64, device=world.device)
     bot_id = data.bot_id if masks_documents(training.document_masking, world.device) else None
-    # One size for all corpora, so that compiled blocks see one shape.
-    most = max(-(-len(corpus.numbers) // world.data_size) for corpus in corpora)
-    batch_size = min(training.evaluation.micro_batch_size, max(1, most))
+    rows = batch_size(corpora, training, world)
     with torch.no_grad():
-        for row, corpus in enumerate(corpora):
-            for windows in corpus.batches(batch_size, world.data_rank, world.data_size):
+        for number, corpus in enumerate(corpora):
+            for windows in corpus.batches(rows, world.data_rank, world.data_size):
                 if gives_up():
                     release(model)
                     raise EvaluationStoppedError
                 if int(windows.max()) >= data.vocab_size:
                     check_ids(data)
                 batch = Batch.of(torch.from_numpy(windows).to(world.device), bot_id)
-                sums[row, 0] += loss_sum(model, batch, precision)
-                sums[row, 1] += batch.predicted
+                sums[number, 0] += loss_sum(model, batch, precision)
+                sums[number, 1] += batch.predicted
     release(model)
     totals = world.sum(world.from_last_stage(sums)).tolist()
     per_corpus = {
@@ -79,6 +77,14 @@ def evaluate(
         sum(found.text_bytes for found in corpora),
     )
     return {**overall, "per_corpus": per_corpus}
+
+
+def batch_size(corpora: Sequence[HeldOut], training: TrainingConfig, world: World) -> int:
+    """How many windows a process reads at a time: one size for all corpora, so that compiled blocks see one
+    shape. 0 without corpora.
+    """
+    most = max((max(1, -(-len(corpus.numbers) // world.data_size)) for corpus in corpora), default=0)
+    return min(training.evaluation.micro_batch_size, most)
 
 
 def _summary(nats: float, tokens: float, text_bytes: int) -> dict[str, float | int]:

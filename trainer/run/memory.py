@@ -35,8 +35,8 @@ class Memory:
 
     `activations`: what a micro-batch keeps for its backward pass. `working`: what a step holds for a moment
     in addition, such as logits. `copy` and `beside` are 0 on a GPU; on a CPU they are the copy that a
-    checkpoint is written from, and what is not a tensor. `total` is the peak, at which not every part is at
-    its largest.
+    checkpoint is written from, and what is not a tensor. `validation` is what a batch of a validation needs
+    beyond the peak of a step. `total` is the peak, at which not every part is at its largest.
     """
 
     weights: int
@@ -44,6 +44,7 @@ class Memory:
     optimizer: int
     activations: int
     working: int
+    validation: int
     copy: int
     beside: int
     total: int
@@ -60,6 +61,7 @@ class Memory:
             "optimizer state": self.optimizer,
             "activations": self.activations,
             "logits and the like": self.working,
+            "a larger batch in validation": self.validation,
             "the copy that checkpoints are written from": self.copy,
             "libraries and holes in the heap": self.beside,
         }
@@ -78,28 +80,37 @@ def copies_with_averages(training: TrainingConfig) -> int:
     return averages + 1 if averages else 0
 
 
-def upper_bound(training: TrainingConfig, vocab_size: int) -> int:
+def upper_bound(training: TrainingConfig, vocab_size: int, validation_windows: int = 0) -> int:
     """More bytes than training needs: everything that has a size, as often as it could be held."""
-    model, tokens = training.model, training.micro_batch_tokens
+    model = training.model
+    tokens = max(training.micro_batch_tokens, validation_windows * training.seq_len)
     block = 32 * model.d_model + 8 * model.d_ff + 8 * model.n_heads * training.seq_len
     return (28 + 8 * copies_with_averages(training)) * model.parameters(vocab_size) + 4 * tokens * (
         model.n_layers * block + 8 * vocab_size
     )
 
 
-def estimate(training: TrainingConfig, vocab_size: int, processes: int, device: torch.device) -> Memory:
+def estimate(
+    training: TrainingConfig,
+    vocab_size: int,
+    processes: int,
+    device: torch.device,
+    validation_windows: int = 0,
+) -> Memory:
     """Measures steps with one and with two layers; each further layer needs what the second does.
 
     Takes a second or two. The model is not split: `processes` only decide whether gradients accumulate.
+    `validation_windows`: how many windows a validation reads at a time, if they are to be counted.
     """
     (one, two), more = (
-        (_step(training, vocab_size, processes, device, layers) for layers in (1, 2)),
+        (_step(training, vocab_size, processes, device, validation_windows, layers) for layers in (1, 2)),
         training.model.n_layers - 1,
     )
-    weights, optimizer, activations, forward_and_backward, update = (
+    weights, optimizer, activations, forward_and_backward, update, validating = (
         a + more * (b - a) for a, b in zip(one, two, strict=True)
     )
-    peak = max(forward_and_backward, update)
+    step = max(forward_and_backward, update)
+    peak = max(step, validating)
     copy = beside = 0
     if device.type == "cpu":
         # With averages the copy holds the weights in training too. In the process they take the place of the
@@ -112,7 +123,8 @@ def estimate(training: TrainingConfig, vocab_size: int, processes: int, device: 
         gradients=weights,
         optimizer=optimizer,
         activations=activations,
-        working=max(0, peak - 2 * weights - optimizer - activations),
+        working=max(0, step - 2 * weights - optimizer - activations),
+        validation=peak - step,
         copy=copy,
         beside=beside,
         total=peak + copy + beside,
@@ -120,10 +132,15 @@ def estimate(training: TrainingConfig, vocab_size: int, processes: int, device: 
 
 
 def _step(
-    training: TrainingConfig, vocab_size: int, processes: int, device: torch.device, layers: int
+    training: TrainingConfig,
+    vocab_size: int,
+    processes: int,
+    device: torch.device,
+    validation_windows: int,
+    layers: int,
 ) -> Sequence[int]:
-    """Bytes of weights, optimizer state and activations; the peaks of forward and backward pass and of the
-    update.
+    """Bytes of weights, optimizer state and activations; the peaks of forward and backward pass, of the
+    update, and of a batch of a validation.
     """
     precision, masked = (
         resolve(training.precision, device),
@@ -170,7 +187,15 @@ def _step(
             loss = loss_sum(model, Batch.of(windows, 0 if masked else None, keys), precision)
             activations = live.now - before
             loss.backward()
-            return weights, state, activations, live.peak, update
+            forward_and_backward = live.peak
+            del loss
+            model.zero_grad(set_to_none=True)
+            live.peak = live.now
+            if validation_windows:
+                windows = torch.zeros(validation_windows, training.seq_len + 1, dtype=torch.int64)
+                with torch.no_grad():
+                    loss_sum(model, Batch.of(windows, 0 if masked else None), precision)
+            return weights, state, activations, forward_and_backward, update, live.peak
 
 
 class _LiveBytes(TorchDispatchMode):

@@ -1,24 +1,26 @@
 """Checks before the first step, so that a run that cannot work fails at once and changes nothing."""
 
 import hashlib
+import itertools
 import logging
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
 from torch._dynamo.exc import TorchDynamoException
 
 from trainer.checkpoint import store
-from trainer.config import CorpusShards, DataConfig, RunConfig, TrainingConfig
+from trainer.config import CorpusShards, DataConfig, RunConfig
 from trainer.data.held_out import held_out
 from trainer.data.shards import Shard, ShardError, idx_path
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
 from trainer.run import data_facts, sinks
+from trainer.run.evaluate import EvaluationStoppedError, batch_size, evaluate
 from trainer.run.hardware import free_memory
 from trainer.run.memory import copies_with_averages, estimate, upper_bound
 from trainer.run.session import Session
@@ -180,10 +182,11 @@ def _existing_parent(path: Path) -> Path:
 def _check_memory(config: RunConfig, world: World) -> None:
     training, free = config.training, free_memory(world.device)
     vocab_size = config.data.vocab_size
+    windows = validation_windows(config, world)
     # The estimate is for an unsplit model. A split one that is too large fails at the first batch.
-    if training.parallel.splits_model or upper_bound(training, vocab_size) * AMPLE < free:
+    if training.parallel.splits_model or upper_bound(training, vocab_size, windows) * AMPLE < free:
         return
-    needed = estimate(training, vocab_size, world.size, world.device)
+    needed = estimate(training, vocab_size, world.size, world.device, windows)
     told = f"training needs {needed}, and {free / 1e6:,.0f} MB are free on {world.device}"
     if needed.total <= free:
         log.info(told)
@@ -191,9 +194,22 @@ def _check_memory(config: RunConfig, world: World) -> None:
         # Compiled blocks keep less than the estimate, which is of uncompiled ones.
         log.warning("%s; compiled it may fit, the first batch will tell", told)
     else:
-        batch = f"lower training.micro_batch_size (now {training.micro_batch_size})"
-        smaller = batch if needed.activations > needed.lasting else "take a smaller model"
+        smaller = "take a smaller model"
+        if needed.validation:
+            smaller = f"lower training.evaluation.micro_batch_size (now {windows} windows at a time)"
+        elif needed.activations > needed.lasting:
+            smaller = f"lower training.micro_batch_size (now {training.micro_batch_size})"
         raise TrainerError(f"{told}; {smaller}, lower training.seq_len, or free some memory")
+
+
+def validation_windows(config: RunConfig, world: World) -> int:
+    """The windows that a validation reads at a time where they are more than a micro-batch of training, else
+    0: they then take no more memory than a step.
+    """
+    training = config.training
+    corpora = held_out(config.data, training.seq_len, training.evaluation.max_tokens)
+    windows = batch_size(corpora, training, world)
+    return windows if windows > training.micro_batch_size else 0
 
 
 def _warn_of_long_validations(config: RunConfig) -> None:
@@ -214,16 +230,35 @@ def _warn_of_long_validations(config: RunConfig) -> None:
 
 def dry_run(session: Session) -> None:
     """Compiles the model, and computes and discards the gradients of one micro-batch: one for each process
-    of a pipeline. Raises TrainerError if that fails.
+    of a pipeline. Then the loss of one batch of a validation, if that is larger. Raises TrainerError if that
+    fails.
     """
     compile_blocks(session)
     rows = session.data.batch(session.step, session.world.data_rank, session.world.data_size)
     micro_batch_size = session.training.micro_batch_tokens // (rows.shape[1] - 1)
     windows = torch.from_numpy(rows[: micro_batch_size * session.training.parallel.pp])
-    context = session.context
-    with explained(session.training):
+    context, seq_len = session.context, session.training.seq_len
+    micro_batch = f"one micro-batch of {session.training.micro_batch_size} x {seq_len} tokens"
+    with explained(micro_batch, "training.micro_batch_size"):
         add_gradients(session.model, context.batch(windows.to(session.world.device)), context)
     session.model.zero_grad(set_to_none=True)
+    if validated := validation_windows(session.config, session.world):
+        batch = f"one batch of {validated} x {seq_len} tokens of a validation"
+        with explained(batch, "training.evaluation.micro_batch_size"):
+            _validate_one_batch(session)
+
+
+def _validate_one_batch(session: Session) -> None:
+    stops = itertools.chain([False], itertools.repeat(True))
+    with suppress(EvaluationStoppedError):
+        evaluate(
+            session.model,
+            session.config.data,
+            session.training,
+            session.precision,
+            session.world,
+            gives_up=stops.__next__,
+        )
 
 
 def compile_blocks(session: Session) -> None:
@@ -239,8 +274,10 @@ def compile_blocks(session: Session) -> None:
 
 
 @contextmanager
-def explained(training: TrainingConfig) -> Iterator[None]:
-    """Turns the errors of the first batch into TrainerError: out of memory, or a failed compilation."""
+def explained(batch: str, setting: str) -> Iterator[None]:
+    """Turns the errors of a first `batch`, whose size `setting` sets, into TrainerError: out of memory, or a
+    failed compilation.
+    """
     try:
         yield
     except TorchDynamoException as error:
@@ -253,7 +290,6 @@ def explained(training: TrainingConfig) -> Iterator[None]:
         if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
             raise
         raise TrainerError(
-            f"one micro-batch of {training.micro_batch_size} x {training.seq_len} tokens does not fit "
-            f"({first_line(error)}). "
-            "Lower training.micro_batch_size or training.seq_len, or use a smaller model"
+            f"{batch} does not fit ({first_line(error)}). "
+            f"Lower {setting} or training.seq_len, or use a smaller model"
         ) from error

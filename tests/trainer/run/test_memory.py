@@ -100,6 +100,17 @@ def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(
     assert upper_bound(session.config.training, 300) > estimated.total - estimated.beside
 
 
+def test_a_validation_batch_is_counted_where_it_is_the_peak(settings: dict[str, Any]) -> None:
+    training = RunConfig.model_validate(settings).training
+    small, larger, twice = (estimate(training, 300, 1, CPU, windows) for windows in (0, 4000, 8000))
+    assert small.validation == 0 == estimate(training, 300, 1, CPU, 1).validation
+    # Without gradients a layer's activations are gone with it: some of them, and the logits, at a time.
+    windows_of_tokens = 4 * 4000 * 32 * training.model.d_model
+    assert windows_of_tokens < twice.validation - larger.validation < 20 * windows_of_tokens
+    assert larger.total > small.total + larger.validation
+    assert upper_bound(training, 300, 8000) > twice.total - twice.beside
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(4, 256, 8), (6, 384, 6)])
 def test_a_process_takes_what_was_estimated(

@@ -15,9 +15,14 @@ from trainer.config import RunConfig
 from trainer.data.held_out import held_out
 from trainer.data.loader import TrainingData
 from trainer.data.shards import ShardWriter
+from trainer.model.llama import Llama
 from trainer.parallel.world import World
-from trainer.run import hardware, preflight
+from trainer.run import evaluate, hardware, preflight
+from trainer.run.batch import Batch
+from trainer.run.build import build_session
 from trainer.run.loop import run
+from trainer.run.memory import estimate
+from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -234,6 +239,57 @@ def test_a_model_that_does_not_fit_is_refused_with_what_each_part_needs(
     assert not config.run_dir.exists()
 
 
+def test_a_validation_batch_that_does_not_fit_is_refused_before_the_first_step(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings["training"]["evaluation"]["micro_batch_size"] = 1000
+    settings["training"]["micro_batch_size"] = 1
+    config = RunConfig.model_validate(settings)
+    batch = preflight.validation_windows(config, ALONE)
+    needed, without = (estimate(config.training, 300, 1, ALONE.device, windows) for windows in (batch, 0))
+    assert needed.total > without.total
+    monkeypatch.setattr(preflight, "free_memory", lambda device: needed.total)
+    preflight.check(config, ALONE)
+    monkeypatch.setattr(preflight, "free_memory", lambda device: without.total)
+    says = rf"lower training\.evaluation\.micro_batch_size \(now {batch} windows at a time\)"
+    with pytest.raises(TrainerError, match=says):
+        run(config)
+    assert not config.run_dir.exists()
+
+
+@pytest.mark.parametrize(("windows", "read"), [(4, []), (5, [(5, 32)])])
+def test_one_validation_batch_is_rehearsed_where_it_is_larger_than_a_micro_batch(
+    settings: dict[str, Any], windows: int, read: list[tuple[int, int]]
+) -> None:
+    settings["training"]["evaluation"]["micro_batch_size"] = windows
+    session = build_session(RunConfig.model_validate(settings), ALONE)
+    before = [parameter.detach().clone() for parameter in session.model.parameters()]
+    random = torch.get_rng_state()
+    seen: list[tuple[int, ...]] = []
+    session.model.register_forward_pre_hook(lambda _, arguments: seen.append(tuple(arguments[0].shape)))
+    preflight.dry_run(session)
+    assert seen == [(4, 32), *read]
+    assert all(map(torch.equal, session.model.parameters(), before))
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(parameter.grad is None for parameter in session.model.parameters())
+
+
+def test_a_validation_that_runs_out_of_memory_does_so_at_the_start(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crowded(model: Llama, batch: Batch, *others: Any) -> torch.Tensor:
+        if len(batch) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return loss_sum(model, batch, *others)
+
+    settings["training"]["evaluation"]["micro_batch_size"] = 1000
+    monkeypatch.setattr(evaluate, "loss_sum", crowded)
+    config = RunConfig.model_validate(settings)
+    with pytest.raises(TrainerError, match=r"of a validation does not fit .*evaluation\.micro_batch_size"):
+        run(config)
+    assert not (config.run_dir / "metrics.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("error", "says"),
     [
@@ -241,10 +297,10 @@ def test_a_model_that_does_not_fit_is_refused_with_what_each_part_needs(
         (BackendCompilerFailed, "cannot be comp"),
     ],
 )
-def test_what_the_first_batch_fails_with_is_explained(config: RunConfig, error: Any, says: str) -> None:
+def test_what_the_first_batch_fails_with_is_explained(error: Any, says: str) -> None:
     if error is BackendCompilerFailed:
         error = BackendCompilerFailed(lambda: None, RuntimeError("no C++ compiler"), None)
-    with pytest.raises(TrainerError, match=says), preflight.explained(config.training):
+    with pytest.raises(TrainerError, match=says), preflight.explained("a batch", "a.setting"):
         raise error
 
 
