@@ -140,13 +140,16 @@ def _add(
     """
     k = count
     while k > first and spans[k - 1, START] > start:
-        spans[k] = spans[k - 1]
+        for column in range(4):
+            spans[k, column] = spans[k - 1, column]
         k -= 1
     spans[k, DOCUMENT], spans[k, PATTERN], spans[k, START], spans[k, END] = document, pattern, start, end
     if count + 1 < len(spans):
         return spans
     grown = np.empty((2 * len(spans), 4), np.int64)
-    grown[: count + 1] = spans
+    for k in range(count + 1):
+        for column in range(4):
+            grown[k, column] = spans[k, column]
     return grown
 
 
@@ -166,26 +169,29 @@ def _joined_from(text: np.ndarray, start: int) -> int:
 @inner_uncached
 def _mask(text: np.ndarray, start: int, end: int) -> None:
     """Overwrites `start:end` with what looks to all matchers like a placeholder."""
-    text[start:end] = byte.CLOSING_SQUARE
+    for i in range(start + 1, end):
+        text[i] = byte.CLOSING_SQUARE
     text[start] = byte.OPENING_SQUARE
 
 
-def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+def _compiled(sources: str) -> Callable[..., tuple[np.ndarray, int]]:
     """The compiled pass. `sources` is in its closure because numba's cache keys a function by its own file
     and closure, not by the functions that it calls.
     """
 
     @kernel
-    def find(data: np.ndarray, offsets: np.ndarray, masked: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `data`.
+    def find(
+        data: np.ndarray, offsets: np.ndarray, masked: np.ndarray, wanted: np.ndarray, text: np.ndarray
+    ) -> tuple[np.ndarray, int]:
+        """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `data`, and how many.
 
-        Overwrites each value in a copy with brackets, so that its neighbours see what they will see in the
-        result. What stands directly before the value is then read again: the value may have seemed to
-        continue it. `masked`, (start, end) in order, is overwritten beforehand.
+        Copies each document to `text` and overwrites its values with brackets there, so that their
+        neighbours see what they will see in the result. What stands directly before the value is then read
+        again: the value may have seemed to continue it. `masked`, (start, end) in order, is overwritten
+        beforehand.
         """
         len(sources)
         spans = np.empty((1024, 4), np.int64)
-        text = np.empty(np.max(np.diff(offsets)) if len(offsets) > 1 else 0, np.uint8)
         count = known = 0
         for document in range(len(offsets) - 1):
             base, end = offsets[document], offsets[document + 1]
@@ -213,7 +219,7 @@ def _compiled(sources: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.
                 _mask(text, start, end)
                 before = _joined_from(text, start)
                 i = before if before < start else end
-        return spans[:count].copy()
+        return spans, count
 
     return find
 
@@ -225,4 +231,11 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
-find_spans = _compiled(_sources())
+_find = _compiled(_sources())
+
+
+def find_spans(data: np.ndarray, offsets: np.ndarray, masked: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `data`."""
+    longest = int(np.diff(offsets).max(initial=0))
+    spans, count = _find(data, offsets, masked, wanted, np.empty(longest, np.uint8))
+    return spans[:count].copy()
