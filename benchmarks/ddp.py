@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
 import yaml
 from harness import training_run
 from harness.sidebyside import ROOT, record, texts
@@ -52,7 +53,7 @@ def prepare(directory: Path) -> dict[str, object]:
         "checkpoint": {"every_tokens": STEPS * tokens, "model_only": True},
         "evaluation": {"every_tokens": STEPS * tokens},
     }
-    tokenizer = bpe.train([pieces], bpe.TokenizerParams(vocab_size=VOCAB))
+    tokenizer = bpe.train([pa.array(pieces)], bpe.TokenizerParams(vocab_size=VOCAB))
     config: dict[str, object] = yaml.safe_load(
         training_run.write(directory, tokenizer, pieces[1:], pieces[0], training).read_text()
     )

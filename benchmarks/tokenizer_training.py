@@ -3,7 +3,7 @@ memory, and whether the merges are equal.
 
 `python benchmarks/tokenizer_training.py` needs the sample corpora in ../shared/corpora; rustbpe is measured
 where importable. Texts are cut as the pipeline cuts them. gigatoken knows one pattern, GPT-2's, and reads a
-file; its merges are compared with those of `tokenizers` for that pattern.
+file.
 """
 
 import argparse
@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from harness.alone import here, in_turns
 from harness.sidebyside import documents, importable, record
+from tokenizers import Tokenizer, models, trainers
 from tokenizers.pre_tokenizers import ByteLevel
 
 from pipeline.stages import tokenizer as bpe
-from pipeline.stages.tokenizer.train import LLAMA3_PATTERN
+from pipeline.stages.tokenizer.train import LLAMA3_PATTERN, pre_tokenizer
 
 NAMES = ("enwiki", "techdocs", "books")
 PIECE = 10_000  # characters: whole books would all be cut to their first pages, and the sample be small
@@ -41,16 +42,35 @@ def pieces(megabytes: float) -> Iterator[str]:
                     yield piece
 
 
-def batches(path: Path) -> Iterator[list[str]]:
+def batches(path: Path) -> Iterator[pa.Array]:
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(1000, columns=["text"]):
-            yield batch.column(0).to_pylist()
+            yield batch.column(0)
+
+
+def by_groundwork(path: Path, vocab_size: int, pattern: str) -> str:
+    return merges_of(bpe.train(batches(path), params(vocab_size, pattern)))
 
 
 def by_tokenizers(path: Path, vocab_size: int, pattern: str) -> str:
-    trained = bpe.train(
-        batches(path), bpe.TokenizerParams.model_validate({"vocab_size": vocab_size, "pattern": pattern})
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizer(params(vocab_size, pattern))
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=bpe.TokenizerParams().specials,
+        initial_alphabet=sorted(ByteLevel.alphabet()),
+        show_progress=False,
     )
+    tokenizer.train_from_iterator((batch.to_pylist() for batch in batches(path)), trainer)
+    return merges_of(tokenizer)
+
+
+def params(vocab_size: int, pattern: str) -> bpe.TokenizerParams:
+    return bpe.TokenizerParams.model_validate({"vocab_size": vocab_size, "pattern": pattern})
+
+
+def merges_of(trained: Tokenizer) -> str:
     shown = {character: byte for byte, character in _shown().items()}
     merges = json.loads(trained.to_str())["model"]["merges"]
     return fingerprint(
@@ -69,7 +89,7 @@ def by_rustbpe(path: Path, vocab_size: int, pattern: str) -> str:
     import rustbpe
 
     trainer = rustbpe.Tokenizer()
-    texts = (text for batch in batches(path) for text in batch)
+    texts = (text for batch in batches(path) for text in batch.to_pylist())
     trainer.train_from_iterator(
         texts, vocab_size - len(bpe.TokenizerParams().specials), pattern=LLAMA3_PATTERN
     )
@@ -77,6 +97,7 @@ def by_rustbpe(path: Path, vocab_size: int, pattern: str) -> str:
 
 
 TRAINERS: dict[str, Callable[[Path, int, str], str]] = {
+    "groundwork": by_groundwork,
     "tokenizers": by_tokenizers,
     "gigatoken": by_gigatoken,
     "rustbpe": by_rustbpe,
@@ -129,18 +150,23 @@ def main() -> None:
             )
 
         contenders = {
-            "groundwork (tokenizers), llama3 pattern": one("tokenizers", "llama3"),
-            "groundwork (tokenizers), gpt2 pattern": one("tokenizers", "gpt2"),
+            "groundwork, llama3 pattern": one("groundwork", "llama3"),
+            "tokenizers, llama3 pattern": one("tokenizers", "llama3"),
+            "groundwork, gpt2 pattern": one("groundwork", "gpt2"),
+            "tokenizers, gpt2 pattern": one("tokenizers", "gpt2"),
             "gigatoken, gpt2 pattern": one("gigatoken", "gpt2"),
         }
         if importable("rustbpe"):
             contenders["rustbpe, llama3 pattern"] = one("rustbpe", "llama3")
         found = in_turns(__file__, contenders, REPEATS)
-    equal = found["gigatoken, gpt2 pattern"]["said"] == found["groundwork (tokenizers), gpt2 pattern"]["said"]
+    equal = all(
+        found[f"groundwork, {pattern} pattern"]["said"] == found[f"tokenizers, {pattern} pattern"]["said"]
+        for pattern in ("llama3", "gpt2")
+    )
     report = {
         "vocab_size": chosen.vocab_size,
         "training": found,
-        "gigatoken's merges equal those of tokenizers": equal,
+        "groundwork's merges equal those of tokenizers": equal,
     }
     record("tokenizer_training", report, ("tokenizers", "gigatoken", "rustbpe"))
 

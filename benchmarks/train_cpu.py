@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import torch
 from harness import training_run
 from harness.sidebyside import Report, record, texts
@@ -61,7 +62,7 @@ def prepare(directory: Path, rows: int) -> tuple[Path, Work]:
         "checkpoint": {"every_tokens": tokens},
         "evaluation": {"every_tokens": tokens},
     }
-    tokenizer = bpe.train([pieces], bpe.TokenizerParams(vocab_size=VOCAB))
+    tokenizer = bpe.train([pa.array(pieces)], bpe.TokenizerParams(vocab_size=VOCAB))
     config = training_run.write(directory, tokenizer, pieces[1:], pieces[0], training)
     return config, Work(str(bin_path(directory / "train")), VOCAB, LAYERS, WIDTH, HEADS, SEQ_LEN, rows)
 

@@ -1,11 +1,18 @@
 """Training a byte-level BPE vocabulary."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import count
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+import numpy as np
+import pyarrow as pa
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from pipeline.stages.tokenizer.params import TokenizerParams, VocabularyError
+from pipeline.stages.tokenizer.merges import merge
+from pipeline.stages.tokenizer.params import ALPHABET_SIZE, TokenizerParams, VocabularyError
+from pipeline.stages.tokenizer.words import count_words
+
+LEAST = 2  # occurrences of a pair that is merged
 
 # Llama 3's published pre-tokenization pattern (the cl100k family): contractions, words, up to three digits,
 # punctuation, white space.
@@ -17,32 +24,49 @@ LLAMA3_PATTERN = (
 SINGLE_DIGITS_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
-def train(texts: Iterable[Sequence[str]], params: TokenizerParams) -> Tokenizer:
-    """Trains on batches of texts, in their order. The same batches give the same vocabulary.
-
-    Raises VocabularyError if the text has too few repeated pairs for `vocab_size`.
+def train(texts: Iterable[pa.Array], params: TokenizerParams) -> Tokenizer:
+    """Trains on string columns. The same texts give the same vocabulary, which is that of `tokenizers`' own
+    trainer, as is the file. Raises VocabularyError if the text has too few repeated pairs for `vocab_size`.
     """
-    tokenizer = Tokenizer(models.BPE(unk_token=None, byte_fallback=False))
-    tokenizer.pre_tokenizer = _pre_tokenizer(params)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=params.vocab_size,
-        min_frequency=2,
-        special_tokens=params.specials,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    reached = tokenizer.get_vocab_size()
-    if reached < params.vocab_size:
+    characters = character_of_each_byte()
+    entries = list(dict.fromkeys([*params.specials, *sorted(characters)]))
+    of_character = {character: byte for byte, character in enumerate(characters)}
+    ids = np.array([entries.index(character) for character in characters])
+    # A special token with a character that stands for no byte is never the outcome of a merge.
+    known = [
+        bytes(of_character[character] for character in entry) if set(entry) <= of_character.keys() else b""
+        for entry in entries
+    ]
+    words = count_words(texts, params.pattern, params.single_digits)
+    tokens, merges = merge(words, known, ids, params.vocab_size, LEAST)
+    if len(tokens) < params.vocab_size:
         raise VocabularyError(
-            f"tokenizer.vocab_size is {params.vocab_size}, but the text supports only {reached} entries: set "
-            f"it to {reached} or less, or add text"
+            f"tokenizer.vocab_size is {params.vocab_size}, but the text supports only {len(tokens)} entries: "
+            f"set it to {len(tokens)} or less, or add text"
         )
+    entries += ["".join(map(characters.__getitem__, token)) for token in tokens[len(entries) :]]
+    model = models.BPE(
+        vocab={entry: id for id, entry in enumerate(entries)},
+        merges=[(entries[left], entries[right]) for left, right, _ in merges],
+        unk_token=None,
+        byte_fallback=False,
+    )
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizer(params)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(params.specials)
     return tokenizer
 
 
-def _pre_tokenizer(params: TokenizerParams) -> pre_tokenizers.PreTokenizer:
+def character_of_each_byte() -> list[str]:
+    """The character that stands for each byte in a vocabulary: itself if it is printable (GPT-2's table)."""
+    printable = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = count(0x100)
+    return [chr(byte if byte in printable else next(others)) for byte in range(ALPHABET_SIZE)]
+
+
+def pre_tokenizer(params: TokenizerParams) -> pre_tokenizers.PreTokenizer:
+    """What cuts a text into words, for `tokenizers`; `words` does the same."""
     if params.pattern == "llama3":
         split = pre_tokenizers.Split(
             Regex(SINGLE_DIGITS_PATTERN if params.single_digits else LLAMA3_PATTERN), behavior="isolated"

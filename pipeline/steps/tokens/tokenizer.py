@@ -92,7 +92,7 @@ def _sample(
     params: bpe.TokenizerParams,
     validation_fraction: float,
     counts: Counts,
-) -> Iterator[list[str]]:
+) -> Iterator[pa.Array]:
     """Yields texts to train on, at most `sample_bytes`, chosen by id within each corpus; counts them."""
     sizes = {corpus: store.current(keys.scrubbed(corpus)).counts["text_bytes"] for corpus in corpora}
     for corpus, budget in bpe.budgets(sizes, params.sample_bytes).items():
@@ -110,14 +110,14 @@ def _chosen(documents: pa.RecordBatch, validation_fraction: float, share: float)
 
 def sample(
     texts: Iterable[pa.Array], max_document_chars: int, budget: int, counts: Counts
-) -> Iterator[list[str]]:
+) -> Iterator[pa.Array]:
     """Yields the first texts that fit into `budget` bytes, each cut to `max_document_chars`; counts them."""
     for column in texts:
         cut = bpe.cut(column, max_document_chars)
         used = np.cumsum(pc.binary_length(cut).to_numpy())
         fitting = int(np.searchsorted(used, budget, side="right"))
         size = int(used[fitting - 1]) if fitting else 0
-        yield cut[:fitting].to_pylist()
+        yield cut[:fitting]
         add(counts, {"documents": fitting, "text_bytes": size})
         if fitting < len(cut):
             return

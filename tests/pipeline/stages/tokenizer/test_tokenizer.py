@@ -3,6 +3,7 @@ however fast.
 """
 
 import json
+from collections import Counter
 from pydoc_data.topics import topics
 
 import numpy as np
@@ -10,14 +11,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.stages import tokenizer as bpe
+from pipeline.stages.tokenizer.train import character_of_each_byte, pre_tokenizer
+from pipeline.stages.tokenizer.words import count_words
 from tests.corpora import CORPORA, needs_corpora
 
 TEXTS = [text for _, text in sorted(topics.items())][:40]
 PARAMS = bpe.TokenizerParams(vocab_size=600)
-TRAINED = bpe.train([TEXTS], PARAMS)
+TRAINED = bpe.train([pa.array(TEXTS)], PARAMS)
 FILES = bpe.files(TRAINED, PARAMS)
 ENDS = bpe.boundaries(FILES["tokenizer.json"], FILES["tokenizer_config.json"])
 ENCODER = bpe.Encoder(FILES["tokenizer.json"], ENDS, fast=True)
@@ -47,8 +51,83 @@ def test_the_name_of_a_special_token_inside_a_text_is_plain_text() -> None:
 
 
 def test_training_twice_gives_the_same_files() -> None:
-    again = bpe.train([TEXTS[:20], TEXTS[20:]], PARAMS)
+    again = bpe.train([pa.array(TEXTS[:20]), pa.array(TEXTS[20:])], PARAMS)
     assert bpe.files(again, PARAMS) == bpe.files(TRAINED, PARAMS)
+
+
+def trained_by_the_library(texts: list[str], params: bpe.TokenizerParams) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE(unk_token=None, byte_fallback=False))
+    tokenizer.pre_tokenizer = pre_tokenizer(params)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=params.vocab_size,
+        min_frequency=2,
+        special_tokens=params.specials,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+PATTERNS = [
+    {"pattern": pattern, "single_digits": single}
+    for pattern in ("llama3", "gpt2")
+    for single in (False, True)
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=str)
+def test_the_vocabulary_is_the_one_that_the_library_trains(pattern: dict[str, object]) -> None:
+    params = bpe.TokenizerParams.model_validate({"vocab_size": 900, **pattern})
+    texts = [*TEXTS, "1234567890 ½ Ⅷ 三百 " * 20, "aaaaaa aaaaaaa\r\n\n  x\u3000" * 20]
+    trained = bpe.train([pa.array(texts)], params)
+    assert trained.to_str(pretty=True) == trained_by_the_library(texts, params).to_str(pretty=True)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(PATTERNS), st.lists(st.text("ab", max_size=12), max_size=20), st.integers(261, 300))
+def test_ties_and_repeated_letters_are_merged_in_the_order_of_the_library(
+    pattern: dict[str, object], texts: list[str], vocab_size: int
+) -> None:
+    params = bpe.TokenizerParams.model_validate({"vocab_size": vocab_size, **pattern})
+    theirs = trained_by_the_library(texts, params)
+    if theirs.get_vocab_size() < vocab_size:
+        with pytest.raises(bpe.VocabularyError, match=f"supports only {theirs.get_vocab_size()} entries"):
+            bpe.train([pa.array(texts, pa.string())], params)
+    else:
+        assert bpe.train([pa.array(texts, pa.string())], params).to_str() == theirs.to_str()
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=str)
+@settings(deadline=None)
+@given(
+    text=st.text(
+        st.one_of(
+            st.sampled_from("'sS\u017ftTrReEvVlLmMdDkK  \t\n\r\u00a0\u2028.,!_12३Ⅷ²½中é\u0301\u200d\x1f\x85"),
+            st.characters(exclude_categories=["Cs"]),
+        )
+    )
+)
+def test_text_is_cut_into_the_words_of_the_library(pattern: dict[str, object], text: str) -> None:
+    params = bpe.TokenizerParams.model_validate(pattern)
+    characters = {shown: byte for byte, shown in enumerate(character_of_each_byte())}
+    cut = pre_tokenizer(params).pre_tokenize_str(text) if text else []
+    theirs = Counter(bytes(characters[character] for character in word) for word, _ in cut)
+    words = count_words([pa.array([text])], params.pattern, params.single_digits)
+    ours = {
+        words.data[start:end].tobytes(): int(count)
+        for start, end, count in zip(words.starts, words.starts[1:], words.counts, strict=False)
+    }
+    assert ours == theirs
+
+
+@pytest.mark.slow
+def test_no_character_beyond_the_searched_planes_is_more_than_a_sign() -> None:
+    text = "".join(map(chr, range(0x40000, 0x110000)))
+    for first in range(0, len(text), 0x800):
+        block = text[first : first + 0x800]
+        assert len(pre_tokenizer(PARAMS).pre_tokenize_str(block)) == 1
 
 
 def test_a_vocabulary_that_the_text_cannot_support_is_refused_with_the_one_it_can() -> None:
@@ -56,7 +135,8 @@ def test_a_vocabulary_that_the_text_cannot_support_is_refused_with_the_one_it_ca
         bpe.VocabularyError,
         match=r"vocab_size is 5000, but the text supports only \d+ entries: set it to \d+ or less",
     ):
-        bpe.train([["too little text to find five thousand pairs in"]], bpe.TokenizerParams(vocab_size=5000))
+        text = pa.array(["too little text to find five thousand pairs in"])
+        bpe.train([text], bpe.TokenizerParams(vocab_size=5000))
 
 
 FAST = [("gpt2", False), ("llama3", False), ("llama3", True)]
@@ -72,7 +152,9 @@ def both(request: pytest.FixtureRequest) -> tuple[bpe.Encoder, bpe.Encoder]:
         {"vocab_size": 900, "pattern": pattern, "single_digits": digits, "end_of_text": "EOT"}
     )
     files = bpe.files(
-        bpe.train([[*TEXTS, "EOT \t EOT  12  345   6789\r\n\r\n 1 ''s 'S \u00a0\u3000 " * 50]], params),
+        bpe.train(
+            [pa.array([*TEXTS, "EOT \t EOT  12  345   6789\r\n\r\n 1 ''s 'S \u00a0\u3000 " * 50])], params
+        ),
         params,
     )
     ends = bpe.boundaries(files["tokenizer.json"], files["tokenizer_config.json"])
@@ -212,13 +294,13 @@ def test_the_sample_is_shared_in_proportion_and_no_corpus_is_left_out(sizes: lis
 @pytest.mark.parametrize("pattern", ["gpt2", "llama3"])
 def test_no_token_crosses_a_word(pattern: str) -> None:
     params = bpe.TokenizerParams(vocab_size=600, pattern=pattern)  # type: ignore[arg-type]
-    trained = bpe.train([TEXTS], params)
+    trained = bpe.train([pa.array(TEXTS)], params)
     assert not [token for token in trained.get_vocab() if "Ġ" in token.strip("Ġ").replace("Ċ", "")]
 
 
 def test_single_digits_are_single_tokens() -> None:
     params = bpe.TokenizerParams(vocab_size=600, single_digits=True)
-    trained = bpe.train([[*TEXTS, "1234567890 " * 500]], params)
+    trained = bpe.train([pa.array([*TEXTS, "1234567890 " * 500])], params)
     assert trained.encode("2026").tokens == ["2", "0", "2", "6"]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -44,7 +45,7 @@ def made(directory: Path, model: dict[str, Any], tokenizer: dict[str, Any]) -> P
     """An exported model with random weights and a tokenizer trained on Python's reference."""
     params = TokenizerParams(vocab_size=VOCAB_SIZE, **tokenizer)
     (directory / "tokenizer").mkdir(parents=True)
-    for name, content in files(train([list(topics.values())], params), params).items():
+    for name, content in files(train([pa.array(list(topics.values()))], params), params).items():
         (directory / "tokenizer" / name).write_text(content, encoding="utf-8")
     shape = ModelConfig.model_validate(SHAPE | model)
     with torch.device("meta"):

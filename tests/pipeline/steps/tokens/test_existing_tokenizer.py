@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pipeline.stages import tokenizer as bpe
@@ -61,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     params = bpe.TokenizerParams(vocab_size=300)
-    made = bpe.files(bpe.train([TEXTS], params), params)
+    made = bpe.files(bpe.train([pa.array(TEXTS)], params), params)
     server = Hub(("127.0.0.1", 0), _Handler)
     config = json.loads(made["tokenizer_config.json"]) | {"auto_map": {"AutoTokenizer": "code.py"}}
     server.files = {

@@ -141,7 +141,9 @@ def test_an_existing_tokenizer_is_copied_frozen_and_its_own_tokens_begin_and_end
 ) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
-    one = bpe.train([TEXTS], bpe.TokenizerParams(vocab_size=500, pattern="gpt2", end_of_text="<|endoftext|>"))
+    one = bpe.train(
+        [pa.array(TEXTS)], bpe.TokenizerParams(vocab_size=500, pattern="gpt2", end_of_text="<|endoftext|>")
+    )
     one.enable_truncation(16)  # as a tokenizer.json from elsewhere may ask for
     (theirs / "tokenizer.json").write_text(one.to_str())
     (theirs / "tokenizer_config.json").write_text(
@@ -169,7 +171,7 @@ def test_an_existing_tokenizer_is_copied_frozen_and_its_own_tokens_begin_and_end
 def test_an_existing_tokenizer_without_begin_or_end_is_refused_naming_what_to_set(
     tmp_path: Path, config: dict[str, str] | None, settings: dict[str, str], message: str
 ) -> None:
-    (tmp_path / "tokenizer.json").write_text(bpe.train([TEXTS], SMALL).to_str())
+    (tmp_path / "tokenizer.json").write_text(bpe.train([pa.array(TEXTS)], SMALL).to_str())
     if config is not None:
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     params = bpe.ExistingTokenizer.model_validate({"from": str(tmp_path / "tokenizer.json"), **settings})

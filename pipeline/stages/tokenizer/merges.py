@@ -1,0 +1,267 @@
+"""Byte-pair merges of counted words: the same ones, in the same order, as Hugging Face's `BpeTrainer`.
+
+Sennrich et al. 2016 (arXiv:1508.07909), incrementally: a merge visits only the words that hold its pair. The
+pair that occurs most often comes first; of equals, the one with the lowest ids.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline.stages.compiled import inlined, inner_uncached, kernel
+from pipeline.stages.tokenizer.words import Words
+
+NONE = -1
+# Columns of `pairs`: left id << 32 | right id; how often the two stand together; the words in which they came
+# together since the last merge, as the first of a list of nodes; the last such word.
+KEY, COUNT, NODE, LAST_WORD = range(4)
+# Columns of `nodes`.
+WORD, NEXT = range(2)
+# Columns of `heap`: the count of a pair when the heap was ordered, the pair, the words to look for it in.
+ORDERED_BY, PAIR, WORDS = range(3)
+# Of `used`: how many rows of an array are in use.
+PAIRS, NODES, CHANGED, HEAP = range(4)
+
+
+@inlined
+def _mixed(key: int) -> np.int64:
+    h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64((h ^ h >> np.uint64(32)) & np.uint64(0x7FFFFFFFFFFFFFFF))
+
+
+@inner_uncached
+def _slot_of_pair(slots: np.ndarray, pairs: np.ndarray, key: int) -> int:
+    """Where in the hash table a pair is, or where it belongs."""
+    slot = _mixed(key) & (len(slots) - 1)
+    while slots[slot] >= 0 and pairs[slots[slot], KEY] != key:
+        slot = (slot + 1) & (len(slots) - 1)
+    return slot
+
+
+@inner_uncached
+def _with_room(slots: np.ndarray, pairs: np.ndarray, known: int, more: int) -> np.ndarray:
+    """The hash table of the first `known` pairs, at most half full after `more` have been added."""
+    size = len(slots)
+    while size < 2 * (known + more):
+        size *= 2
+    if size == len(slots):
+        return slots
+    larger = np.full(size, NONE, np.int64)
+    for pair in range(known):
+        larger[_slot_of_pair(larger, pairs, pairs[pair, KEY])] = pair
+    return larger
+
+
+@inner_uncached
+def _change(
+    slots: np.ndarray,
+    pairs: np.ndarray,
+    nodes: np.ndarray,
+    changed: np.ndarray,
+    used: np.ndarray,
+    key: int,
+    amount: int,
+    word: int,
+) -> None:
+    """Adds `amount` to the count of a pair because of `word`."""
+    slot = _slot_of_pair(slots, pairs, key)
+    pair = slots[slot]
+    if pair < 0:
+        pair = slots[slot] = used[PAIRS]
+        used[PAIRS] += 1
+        pairs[pair, KEY], pairs[pair, COUNT] = key, 0
+        pairs[pair, NODE] = pairs[pair, LAST_WORD] = NONE
+    pairs[pair, COUNT] += amount
+    if amount > 0 and pairs[pair, LAST_WORD] != word:
+        if pairs[pair, NODE] == NONE:
+            changed[used[CHANGED]] = pair
+            used[CHANGED] += 1
+        nodes[used[NODES], WORD], nodes[used[NODES], NEXT] = word, pairs[pair, NODE]
+        pairs[pair, NODE], pairs[pair, LAST_WORD] = used[NODES], word
+        used[NODES] += 1
+
+
+@inner_uncached
+def _precedes(heap: np.ndarray, a: int, b: int, pairs: np.ndarray) -> bool:
+    if heap[a, ORDERED_BY] != heap[b, ORDERED_BY]:
+        return heap[a, ORDERED_BY] > heap[b, ORDERED_BY]
+    return pairs[heap[a, PAIR], KEY] < pairs[heap[b, PAIR], KEY]
+
+
+@inner_uncached
+def _settle(heap: np.ndarray, size: int, i: int, pairs: np.ndarray) -> None:
+    """Moves row `i`, the only one out of place, to where it belongs."""
+    while True:
+        other = (i - 1) // 2
+        if i == 0 or not _precedes(heap, i, other, pairs):
+            other = 2 * i + 1
+            if other + 1 < size and _precedes(heap, other + 1, other, pairs):
+                other += 1
+            if other >= size or not _precedes(heap, other, i, pairs):
+                return
+        for column in range(3):
+            heap[i, column], heap[other, column] = heap[other, column], heap[i, column]
+        i = other
+
+
+@inner_uncached
+def _queue(heap: np.ndarray, pairs: np.ndarray, changed: np.ndarray, used: np.ndarray) -> None:
+    """Puts the pairs that came together since the last merge into the heap."""
+    for i in range(used[CHANGED]):
+        pair = changed[i]
+        if pairs[pair, COUNT] > 0:
+            row = used[HEAP]
+            heap[row, ORDERED_BY], heap[row, PAIR] = pairs[pair, COUNT], pair
+            heap[row, WORDS] = pairs[pair, NODE]
+            used[HEAP] += 1
+            _settle(heap, used[HEAP], row, pairs)
+        pairs[pair, NODE] = pairs[pair, LAST_WORD] = NONE
+    used[CHANGED] = 0
+
+
+@inner_uncached
+def _slot_of_token(slots: np.ndarray, text: np.ndarray, starts: np.ndarray, start: int, end: int) -> int:
+    """Where in the hash table the token with the bytes `text[start:end]` is, or where it belongs."""
+    h = end - start
+    for i in range(start, end):
+        h = _mixed(h ^ text[i])
+    slot = h & (len(slots) - 1)
+    while slots[slot] >= 0:
+        first = starts[slots[slot]]
+        same = starts[slots[slot] + 1] - first == end - start
+        i = 0
+        while same and i < end - start:
+            same = text[first + i] == text[start + i]
+            i += 1
+        if same:
+            break
+        slot = (slot + 1) & (len(slots) - 1)
+    return slot
+
+
+@inner_uncached
+def _joined(text: np.ndarray, starts: np.ndarray, tokens: int, left: int, right: int) -> np.ndarray:
+    """`text` with the bytes of two tokens as those of the next one, which ends at `starts[tokens + 1]`."""
+    end = starts[tokens]
+    size = starts[left + 1] - starts[left] + starts[right + 1] - starts[right]
+    if end + size > len(text):
+        longer = np.empty(2 * (end + size), np.uint8)
+        for i in range(end):
+            longer[i] = text[i]
+        text = longer
+    for token in (left, right):
+        for i in range(starts[token], starts[token + 1]):
+            text[end] = text[i]
+            end += 1
+    starts[tokens + 1] = end
+    return text
+
+
+@kernel
+def _merge(
+    symbols: np.ndarray,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    word_counts: np.ndarray,
+    text: np.ndarray,
+    token_starts: np.ndarray,
+    token_slots: np.ndarray,
+    tokens: int,
+    least: int,
+) -> tuple[np.ndarray, int, np.ndarray, int]:
+    """Merges until `token_starts` is full or no pair occurs `least` times.
+
+    `symbols`: the id of each byte of the words, which are rewritten, with their `lengths`. `text`,
+    `token_starts`: the bytes of the first `tokens` tokens. Returns the merges as rows (left, right, id), how
+    many there are, the bytes of all tokens, and how many there are.
+    """
+    # A merge takes one symbol away and brings at most two pairs. Memory that is not used costs nothing.
+    most = 3 * len(symbols) + 1
+    pairs, heap = np.empty((most, 4), np.int64), np.empty((most, 3), np.int64)
+    nodes, merges = np.empty((most, 2), np.int64), np.empty((most, 3), np.int64)
+    changed, used = np.empty(most, np.int64), np.zeros(4, np.int64)
+    slots = _with_room(np.zeros(1, np.int64), pairs, 0, 1 << 15)
+    for word in range(len(lengths)):
+        slots = _with_room(slots, pairs, used[PAIRS], lengths[word])
+        for i in range(starts[word], starts[word + 1] - 1):
+            key = symbols[i] << 32 | symbols[i + 1]
+            _change(slots, pairs, nodes, changed, used, key, word_counts[word], word)
+    _queue(heap, pairs, changed, used)
+
+    limit = len(token_starts) - 1
+    for token in range(tokens):
+        slot = _slot_of_token(token_slots, text, token_starts, token_starts[token], token_starts[token + 1])
+        token_slots[slot] = token
+    done = 0
+    while tokens < limit and used[HEAP] > 0:
+        pair, node = heap[0, PAIR], heap[0, WORDS]
+        if heap[0, ORDERED_BY] != pairs[pair, COUNT]:
+            heap[0, ORDERED_BY] = pairs[pair, COUNT]
+            _settle(heap, used[HEAP], 0, pairs)
+            continue
+        if pairs[pair, COUNT] < least:
+            break
+        used[HEAP] -= 1
+        for column in range(3):
+            heap[0, column] = heap[used[HEAP], column]
+        _settle(heap, used[HEAP], 0, pairs)
+        left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & 0xFFFFFFFF
+        text = _joined(text, token_starts, tokens, left, right)
+        slot = _slot_of_token(token_slots, text, token_starts, token_starts[tokens], token_starts[tokens + 1])
+        if token_slots[slot] < 0:
+            token_slots[slot] = tokens
+            tokens += 1
+        new = token_slots[slot]
+        merges[done, 0], merges[done, 1], merges[done, 2] = left, right, new
+        done += 1
+        while node != NONE:
+            word = nodes[node, WORD]
+            node = nodes[node, NEXT]
+            slots = _with_room(slots, pairs, used[PAIRS], 2 * lengths[word])
+            start, end, count = starts[word], starts[word] + lengths[word], word_counts[word]
+            write = read = start
+            while read < end:
+                symbol = symbols[read]
+                if symbol == left and read + 1 < end and symbols[read + 1] == right:
+                    symbol = new
+                    if write > start:
+                        before = symbols[write - 1] << 32
+                        _change(slots, pairs, nodes, changed, used, before | left, -count, word)
+                        _change(slots, pairs, nodes, changed, used, before | new, count, word)
+                    if read + 2 < end:
+                        after = symbols[read + 2]
+                        _change(slots, pairs, nodes, changed, used, right << 32 | after, -count, word)
+                        _change(slots, pairs, nodes, changed, used, new << 32 | after, count, word)
+                    read += 1
+                symbols[write] = symbol
+                write += 1
+                read += 1
+            lengths[word] = write - start
+        _queue(heap, pairs, changed, used)
+    return merges, done, text, tokens
+
+
+def merge(
+    words: Words, tokens: Sequence[bytes], ids: np.ndarray, vocab_size: int, least: int
+) -> tuple[list[bytes], np.ndarray]:
+    """The bytes of all tokens, at most `vocab_size` with the first ones, `tokens`, and the merges as rows
+    (left, right, id). `ids`: the token of each byte. Pairs that occur less than `least` times stay apart.
+    """
+    text = np.frombuffer(b"".join(tokens), np.uint8)
+    starts = np.zeros(vocab_size + 1, np.int64)
+    starts[1 : len(tokens) + 1] = np.cumsum([len(token) for token in tokens])
+    symbols = ids.astype(np.int64)[words.data]
+    slots = np.full(1 << (2 * vocab_size).bit_length(), NONE)
+    merges, done, text, reached = _merge(
+        symbols,
+        words.starts,
+        np.diff(words.starts),
+        words.counts,
+        text.copy(),
+        starts,
+        slots,
+        len(tokens),
+        least,
+    )
+    joined = text.tobytes()
+    return [joined[starts[token] : starts[token + 1]] for token in range(reached)], merges[:done]
