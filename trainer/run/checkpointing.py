@@ -7,11 +7,13 @@ from pathlib import Path
 
 from trainer.checkpoint import store
 from trainer.checkpoint.staging import Staging
+from trainer.checkpoint.store import CheckpointError
 from trainer.checkpoint.writer import CheckpointWriter
 from trainer.run.dagster_pipes import Reporter, send_checkpoint
 from trainer.run.metrics import MetricsLog
 from trainer.run.run_directory import RunDirectory
 from trainer.run.session import Session
+from trainer.system.errors import TrainerError
 
 log = logging.getLogger("trainer")
 
@@ -80,6 +82,13 @@ class Saver:
             self._writer.close()
 
     def _announce(self, checkpoint: Path) -> None:
-        if self._session.world.is_main:
+        if not self._session.world.is_main:
+            return
+        try:
             send_checkpoint(self._reporter, checkpoint, self._session)
-            log.info("saved %s", checkpoint)
+        except CheckpointError as error:
+            raise TrainerError(
+                f"{error}. It was whole when it was saved: leave the run's directory alone while it trains, "
+                "and run again to resume"
+            ) from error
+        log.info("saved %s", checkpoint)

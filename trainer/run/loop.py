@@ -81,6 +81,10 @@ def writable(run_dir: Path) -> Iterator[None]:
             ) from error
         if not error.filename or not Path(os.fsdecode(error.filename)).is_relative_to(run_dir):
             raise
+        if not run_dir.exists():
+            raise TrainerError(
+                f"{run_dir}: removed while the run trained, with its checkpoints; run again to start over"
+            ) from error
         raise TrainerError(
             f"{os.fsdecode(error.filename)}: {error.strerror}: this file of the run cannot be written. See "
             "to it that it can, and run again to resume"

@@ -22,7 +22,8 @@ from trainer.model.llama import Llama
 from trainer.run import evaluate, metrics
 from trainer.run.loop import DONE, run
 from trainer.run.run_directory import RunDirectory
-from trainer.run.step import loss_sum
+from trainer.run.session import Session
+from trainer.run.step import StepResult, loss_sum
 from trainer.system import launch
 from trainer.system.durable import read_json_lines
 from trainer.system.errors import RESUMABLE, TrainerError
@@ -292,6 +293,50 @@ def test_a_checkpoint_that_cannot_be_written_is_named(config: RunConfig) -> None
     config.run_dir.mkdir()
     (config.run_dir / "checkpoints").write_text("in the way")
     with pytest.raises(TrainerError, match=r"step-00000004: cannot be saved .*see to it that it can be"):
+        run(config)
+
+
+def test_a_file_under_the_name_of_a_checkpoint_is_a_damaged_one(
+    config: RunConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(config)
+    expected = outcome(config.run_dir)
+    checkpoints = config.run_dir / "checkpoints"
+    shutil.rmtree(checkpoints / "step-00000012")
+    for name in ("step-00000002", ".step-00000004.tmp", "step-00000012"):
+        (checkpoints / name).write_text("in the way")
+    assert run(config) == DONE
+    assert f"{checkpoints / 'step-00000012'}: not a directory" in caplog.text
+    assert outcome(config.run_dir) == expected
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000008", "step-00000012"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # TensorBoard's writer
+def test_a_run_whose_directory_is_removed_while_it_trains_says_so(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_step = Session.take_step
+
+    def then_remove(session: Session, windows: torch.Tensor) -> StepResult:
+        result = take_step(session, windows)
+        if session.step == 2:
+            shutil.rmtree(config.run_dir)
+        return result
+
+    monkeypatch.setattr(Session, "take_step", then_remove)
+    with pytest.raises(
+        TrainerError, match=r"run: removed while the run trained, with its checkpoints; run ag"
+    ):
+        run(config)
+
+
+def test_a_checkpoint_that_is_removed_as_soon_as_it_is_saved_is_named(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "retire", lambda newest, **_: shutil.rmtree(newest))
+    with pytest.raises(
+        TrainerError, match=r"step-00000004.* leave the run's directory alone while it trains"
+    ):
         run(config)
 
 
