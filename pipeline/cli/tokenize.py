@@ -47,13 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     from pipeline.stages.tokenizer import ExistingTokenizer
     from pipeline.steps.files import tokens
+    from pipeline.store.params import MOST
 
     if not 0 <= options.validation_fraction < 1:
         raise UsageError(
             f"--validation-fraction {options.validation_fraction}: must be at least 0 and below 1"
         )
-    if options.shard_tokens < 1:
-        raise UsageError(f"--shard-tokens {options.shard_tokens}: must be at least 1")
+    if not 1 <= options.shard_tokens <= MOST:
+        raise UsageError(f"--shard-tokens {options.shard_tokens}: must be from 1 to {MOST:,}")
     tokenizer = ExistingTokenizer(
         source=options.tokenizer, begin_of_text=options.begin_of_text, end_of_text=options.end_of_text
     )

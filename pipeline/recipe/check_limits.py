@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from pipeline.store.params import Params
+from pipeline.store.params import MOST, Params
 
 
 class CheckLimits(Params):
@@ -58,6 +58,7 @@ class DedupGuard(Params):
     max_cluster_size: int = Field(
         10_000,
         ge=1,
+        le=MOST,
         description="Most documents that one kept document may stand for, itself included. A larger cluster "
         "is often boilerplate, not duplicates.",
     )

@@ -16,7 +16,10 @@ class LaunchParams(Params):
         "machine, and `command` runs a command of your own, for example on the nodes of a cluster.",
     )
     nproc_per_node: int = Field(
-        1, ge=1, description="Processes on this machine for kind `torchrun`: with GPUs, one for each GPU."
+        1,
+        ge=1,
+        le=1024,
+        description="Processes on this machine for kind `torchrun`: with GPUs, one for each GPU.",
     )
     command: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         (),

@@ -68,6 +68,7 @@ class RawParams(Params):
     part_bytes: int = Field(
         128_000_000,
         ge=1_000,
+        le=10_000_000_000,
         description="UTF-8 bytes of text per part, the unit of work of every data stage. A worker holds "
         "about one part in memory: lower it when memory runs out.",
     )

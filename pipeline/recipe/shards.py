@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from pipeline.store.params import Params
+from pipeline.store.params import MOST, Params
 
 
 class ShardParams(Params):
@@ -16,5 +16,8 @@ class ShardParams(Params):
         "hash of the id.",
     )
     shard_tokens: int = Field(
-        100_000_000, ge=1, description="Tokens per shard at most; a longer document gets a shard of its own."
+        100_000_000,
+        ge=1,
+        le=MOST,
+        description="Tokens per shard at most; a longer document gets a shard of its own.",
     )

@@ -38,6 +38,7 @@ class EngineParams(Params):
     workers: int | None = Field(
         None,
         ge=1,
+        le=1024,
         description="Worker processes. When not set, one per core that this process may use. Lower it when "
         "memory runs out.",
     )

@@ -4,6 +4,8 @@ import pyarrow as pa
 
 from trainer.config import Config
 
+MOST = 10**12  # documents, characters or tokens: no corpus needs more, and every kernel can count them
+
 DOCUMENT_SCHEMA = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from pipeline.store.params import Params
+from pipeline.store.params import MOST, Params
 
 VERSION = "dedup-2"
 
@@ -53,6 +53,7 @@ class DedupParams(Params):
     max_chars: int = Field(
         500_000,
         ge=1,
+        le=MOST,
         description="Characters of a document that its MinHash covers. Exact copies are found by their full "
         "text, and candidates are verified on it, whatever the length.",
     )

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from pipeline.plugins.settings import FilterParams, check_names
 from pipeline.stages.language import LANGUAGES
-from pipeline.store.params import Params
+from pipeline.store.params import MOST, Params
 
 VERDICTS_SCHEMA = pa.schema(
     [
@@ -20,10 +20,10 @@ VERDICTS_SCHEMA = pa.schema(
     ]
 )
 
-Amount = Annotated[int, Field(ge=0)]
-Length = Annotated[float, Field(ge=0)]
+Amount = Annotated[int, Field(ge=0, le=MOST)]
+Length = Annotated[float, Field(ge=0, le=MOST)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Ratio = Annotated[float, Field(ge=0)]
+Ratio = Annotated[float, Field(ge=0, le=MOST)]
 
 NAMES_IN_USE = ("kept", "exact", "near", "contaminated")  # other words for what became of a document
 
@@ -206,7 +206,7 @@ class QualityParams(Params):
         description="Largest share (0 to 1) of characters in groups of 10 words that occurred before "
         "(Gopher repetition).",
     )
-    top_gram_min_count: Annotated[int, Field(ge=1)] = Field(
+    top_gram_min_count: Annotated[int, Field(ge=1, le=MOST)] = Field(
         2,
         description="How often the most frequent n-gram must occur before the `max_top_*` rules apply. "
         "datatrove applies them from 1 on, which rejects short texts for one long word group.",

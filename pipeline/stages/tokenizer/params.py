@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from pipeline.store.errors import PipelineError
-from pipeline.store.params import Params
+from pipeline.store.params import MOST, Params
 
 ALPHABET_SIZE = 256  # every byte is a token, so any text can be encoded
 SPECIALS = 4  # unknown, padding, begin and end of text
@@ -26,6 +26,7 @@ class TokenizerParams(Params):
     vocab_size: int = Field(
         8192,
         ge=ALPHABET_SIZE + SPECIALS,
+        le=1_000_000,
         description="Entries of the vocabulary, the 4 special tokens included.",
     )
     pattern: Literal["gpt2", "llama3"] = Field(
@@ -57,6 +58,7 @@ class TokenizerParams(Params):
     max_document_chars: int = Field(
         10_000,
         gt=0,
+        le=MOST,
         description="Characters of a document that the training of the tokenizer reads. Protects against "
         "text without spaces, which would be one huge word.",
     )
