@@ -73,6 +73,7 @@ def _with_environment(arguments: list[str]) -> None:
         os.execve(sys.executable, [sys.executable, "-m", "trainer", *arguments], {**os.environ, **missing})
 
 
+SEEDS = 1 << 63
 _MODEL = (
     "directory of an exported model, of a checkpoint or of a run (its newest checkpoint), or the name of a "
     "run (6ddca120) or checkpoint (6ddca120-00000020) in the UI"
@@ -139,6 +140,8 @@ def _generate(arguments: list[str]) -> int:
     add("--top-p", type=float, default=defaults.top_p, help="1 draws from all tokens")
     add("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
+    if not -SEEDS <= options.seed < SEEDS:
+        raise TrainerError(f"--seed {options.seed} does not fit into 64 bits: take a smaller number")
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k", "top_p")}
     samples = _samples(lambda: SamplesConfig(prompts=[options.prompt], **settings))
     from trainer.tools.named import model_named

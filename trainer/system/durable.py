@@ -80,16 +80,16 @@ def sync(path: Path) -> None:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a file with one JSON object a line, up to a line that a kill cut short.
+    """The records of a file with one JSON object a line, up to a line that is none: a kill cut it short.
 
     Empty when there is no such file.
     """
     if not path.exists():
         return []
     records = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_bytes().splitlines():
         try:
-            records.append(json.loads(line))
+            records.append(json.loads(line.decode()))
         except ValueError:
             break
     return records

@@ -1,0 +1,125 @@
+"""Whatever stands on the command line, a command ends in its status or in one sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as bounded
+from hypothesis import strategies as st
+
+from tests.trainer.runs import write_config
+from trainer.__main__ import COMMANDS, main
+from trainer.config import RunConfig
+from trainer.run.loop import run
+from trainer.system import launch
+from trainer.system.errors import TrainerError
+from trainer.tools import sweep
+from trainer.tools.compare import history
+
+OPTIONS = {
+    "": ["--allow-changes", "--profile"],
+    "evaluate": ["--config", "--samples"],
+    "generate": ["--prompt", "--max-new-tokens", "--temperature", "--top-k", "--top-p", "--seed"],
+    "check": [],
+    "plan": [
+        "--params",
+        "--gpu",
+        "--gpus",
+        "--mfu",
+        "--price",
+        "--budget",
+        "--days",
+        "--tokens",
+        "--vocab-size",
+        "--seq-len",
+        "--micro-batch-size",
+        "--optimizer",
+        "--activation-checkpointing",
+    ],
+    "compare": ["--plot"],
+    "sweep": ["--processes"],
+}
+VALUES = [
+    *("", " ", "-", "--", "=", "a=", "=1", "a.b=1", "a=[", "*", "nan", "inf", "-1", "0", "1", "1.5", "1e400"),
+    *("9" * 30, "1e-400", "1b", "tiny", "7b", "350m", "H100", "cpu", "adamw", "muon", "full", "{}", "[]"),
+    *('{"prompts": ["the"]}', '{"prompts": ["\\ud800"]}', "the", "é", "\x1b[2J", "\udc80", "x" * 5000),
+    *(
+        "/",
+        "/dev/null",
+        "~nobody/x",
+        "..",
+        "training.seed=1,2",
+        "training.seed=1",
+        "training.optimizer.lr=[]",
+    ),
+    *("run_dir=/", "data=1", "training=null", "data.corpora.9=1", "nowhere.yaml", "0123abcd", "0123-1"),
+]
+
+
+PATHS = ["run", "run.yaml", "run/checkpoints/step-00000004", "run/checkpoints/step-00000004/hf", "bytes.yaml"]
+PATHS += ["empty.yaml", "list.yaml", "model.yaml", "run/config.yaml", "run/metrics.jsonl", "run/checkpoints"]
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without these variables the trainer would start Python anew."""
+    for name, value in launch.environment(1).items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def folder(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With a run, its configuration, a file that is none, a directory that cannot be one, and no store."""
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
+    settings["training"] |= {"max_tokens": 1024, "compile": False}
+    run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "run")}))
+    write_config(settings, tmp_path / "run.yaml", tmp_path / "run")
+    (tmp_path / "bytes.yaml").write_bytes(bytes(range(256)))
+    (tmp_path / "empty.yaml").touch()
+    (tmp_path / "list.yaml").write_text("[1, 2]")
+    (tmp_path / "model.yaml").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> list[str]:
+    command = draw(st.sampled_from(["", *COMMANDS]))
+    value = st.sampled_from([*PATHS, *VALUES]) | st.text(
+        st.characters(codec="utf-8", exclude_characters="\0"), max_size=8
+    )
+    line = draw(st.lists(st.sampled_from(PATHS) | value, max_size=2))
+    if OPTIONS[command]:
+        for option in draw(st.lists(st.sampled_from(OPTIONS[command]), max_size=3)):
+            line += [option, *([] if option in OPTIONS[""] else [draw(value)])]
+    return [command, *line] if command else line
+
+
+@pytest.mark.slow
+def test_a_command_line_ends_in_its_status_or_in_a_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_train", lambda _: 2)  # the trainers that a sweep starts take seconds each
+
+    @bounded(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(lines())
+    def one(line: list[str]) -> None:
+        try:
+            status: Any = main(line)
+        except SystemExit as error:  # argparse's
+            status = error.code
+        assert status in (0, 1, 2, 3)
+
+    one()
+
+
+def test_a_seed_of_more_than_64_bits_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "nowhere", "--prompt", "the", "--seed", "9" * 30]) == 2
+    assert "does not fit into 64 bits" in capsys.readouterr().err
+
+
+def test_metrics_that_are_no_text_are_no_run(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(bytes(range(128, 256)))
+    with pytest.raises(TrainerError, match=r"metrics\.jsonl has no steps"):
+        history(tmp_path, "damaged")
