@@ -80,15 +80,16 @@ def derive(
             return draft
         finished = {task.name: draft.finished(task.name, task.fingerprint) for task in tasks}
         todo = [task for task in tasks if finished[task.name] is None]
-        parts = [part for part in finished.values() if part is not None]
+        made = [part for part in finished.values() if part is not None]
         write = partial(function, directory=draft.path)
         input_bytes = slower * sum(task.bytes for task in todo)
         for part in engine.map(write, todo, input_bytes=input_bytes, what=work.key):
             draft.keep(part)
-            parts.append(part)
+            made.append(part)
             if watch is not None:
-                watch(parts, draft)
-        return draft.publish(parts)
+                watch(made, draft)
+        by_name = {part.name: part for part in made}
+        return draft.publish([by_name[task.name] for task in tasks])
 
 
 def part_tasks(work: Work, sources: Sequence[tuple[Version, str]]) -> list[PartTask]:

@@ -340,6 +340,11 @@ class Draft:
         self.keep(part)
         return part
 
+    def finished_under_any_name(self, part_fingerprint: str) -> Part | None:
+        """As `finished`, for a part whose name is known only when it is made."""
+        name = self._names.get(part_fingerprint)
+        return self.finished(name, part_fingerprint) if name else None
+
     def keep(self, part: Part) -> None:
         """Records a finished part, so that it survives a kill."""
         write_atomically(self._record(part.name), json.dumps(asdict(part)))
@@ -349,22 +354,23 @@ class Draft:
         self._record(part.name).unlink(missing_ok=True)
 
     def publish(self, parts: Sequence[Part], counts: dict[str, int] | None = None) -> Version:
-        """Writes the manifest and renames the directory to its final name. The run continues with it."""
-        ordered = sorted(parts, key=lambda part: part.name)
+        """Writes the manifest and renames the directory to its final name. The run continues with it. The
+        parts are in the order of their documents.
+        """
         manifest = {
             "key": self.work.key,
             "fingerprint": self.work.fingerprint,
-            "data_version": combined(part.data_version for part in ordered),
+            "data_version": combined(part.data_version for part in parts),
             "code_version": self.work.code_version,
             "params": json.loads(canonical_json(self.work.params)),
             "inputs": self.work.inputs,
-            "counts": counts if counts is not None else total_counts(ordered),
-            "parts": [asdict(part) for part in ordered],
+            "counts": counts if counts is not None else total_counts(parts),
+            "parts": [asdict(part) for part in parts],
             "seconds": round(time.time() - self.started, 3),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "tools": tool_versions(),
         }
-        self._remove_strays(ordered)
+        self._remove_strays(parts)
         write_manifest(self.path, manifest)
         final = self.path.with_name(self.work.fingerprint[:NAME_LENGTH])
         if final.exists():  # `find` rejected it
@@ -373,7 +379,7 @@ class Draft:
         # Deleted only now, so that a kill just before the rename loses no part.
         shutil.rmtree(final / ".parts", ignore_errors=True)
         version = Version(self.work.key, final, manifest)
-        files = (file for part in ordered for file in part.files.values())
+        files = (file for part in parts for file in part.files.values())
         self.store.hashes.remember({final / file.path: file.sha256 for file in files})
         self.store.use(version)
         return version
@@ -382,6 +388,16 @@ class Draft:
     def _previous(self) -> dict[str, tuple[Version, Part]]:
         version = self.store.latest(self.work.key, self.work.code_version, self.work.params)
         return {part.fingerprint: (version, part) for part in version.parts} if version else {}
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """The names of the parts that `finished` may find, by fingerprint."""
+        names = {made_from: part.name for made_from, (_, part) in self._previous.items()}
+        for record in self._record("*").parent.glob("*.json"):
+            with suppress(OSError, ValueError, KeyError, TypeError):  # a damaged one
+                part = Part.from_json(json.loads(record.read_text()))
+                names[part.fingerprint] = part.name
+        return names
 
     def _is_sound(self, part: Part, directory: Path) -> bool:
         """Whether the files of a part hold what was written. Reads those that were never hashed."""

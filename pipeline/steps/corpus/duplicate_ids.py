@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pipeline.steps.corpus.cutting import id_prefixes
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA
 from pipeline.store.manifest import Part
 from pipeline.store.params import DOCUMENT_SCHEMA
@@ -13,37 +13,41 @@ from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, tally, text_bytes
 from pipeline.store.versions import Draft
 
-Place = tuple[str, str, int]  # of a document: its file, the part, the row of the part
-HEX_DIGITS = 16  # the leading 64 bits of an id find the candidates; whole ids decide
+Place = tuple[str, int, int]  # of a document: its file, the number of the part, the row of the part
 
 
 def set_aside_repeated_ids(draft: Draft, parts: Sequence[Part]) -> list[Part]:
-    """The parts without duplicate ids, and a part `repeated-ids` that lists what was set aside.
-
+    """The parts, which are in the order of their documents, without duplicate ids, and a part `repeated-ids`
+    that lists what was set aside.
 
     A rewritten part has its own fingerprint, so it is read again when the corpus changes. Memory: 16 bytes
     per document.
     """
-    holding = sorted((part for part in parts if "documents" in part.files), key=lambda part: part.name)
+    holding = [part for part in parts if "documents" in part.files]
     suspects = _suspects(draft, holding)
     if not len(suspects):
         return list(parts)
     first: dict[str, Place] = {}
-    for part in holding:
-        for place, document in _suspected(draft, part, suspects):
+    for number, part in enumerate(holding):
+        for place, document in _suspected(draft, number, part, suspects):
             first[document] = min(place, first.get(document, place))
     rejects: list[pa.RecordBatch] = []
-    rewritten = {part.name: _without_repeats(draft, part, suspects, first, rejects) for part in holding}
+    rewritten = {
+        part.name: _without_repeats(draft, number, part, suspects, first, rejects)
+        for number, part in enumerate(holding)
+    }
     return [*(rewritten.get(part.name, part) for part in parts), *_rejects_part(draft, rejects, first)]
 
 
 def _suspects(draft: Draft, parts: Sequence[Part]) -> np.ndarray:
-    """The leading 64 bits shared by more than one id, uint64 ascending."""
+    """The leading 64 bits shared by more than one id, uint64 ascending. They find the candidates; whole ids
+    decide.
+    """
     prefixes = np.sort(
         np.concatenate(
             [
                 np.zeros(0, np.uint64),
-                *(_prefixes(batch) for part in parts for batch in _id_batches(draft, part)),
+                *(id_prefixes(batch) for part in parts for batch in _id_batches(draft, part)),
             ]
         )
     )
@@ -54,27 +58,28 @@ def _id_batches(draft: Draft, part: Part) -> list[pa.RecordBatch]:
     return list(batches(draft.path / part.files["documents"].path, ["id"]))
 
 
-def _prefixes(batch: pa.RecordBatch) -> np.ndarray:
-    digits = "".join(pc.utf8_slice_codeunits(batch.column("id"), 0, HEX_DIGITS).to_pylist())
-    return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
-
-
-def _suspected(draft: Draft, part: Part, suspects: np.ndarray) -> Iterator[tuple[Place, str]]:
+def _suspected(draft: Draft, number: int, part: Part, suspects: np.ndarray) -> Iterator[tuple[Place, str]]:
     """The documents of a part whose ids may occur twice."""
     row = 0
     for batch in batches(draft.path / part.files["documents"].path, ["id", "source"]):
-        for index in map(int, np.flatnonzero(np.isin(_prefixes(batch), suspects))):
+        for index in map(int, np.flatnonzero(np.isin(id_prefixes(batch), suspects))):
             source, document = batch.column("source")[index].as_py(), batch.column("id")[index].as_py()
-            yield (source, part.name, row + index), document
+            yield (source, number, row + index), document
         row += batch.num_rows
 
 
 def _without_repeats(
-    draft: Draft, part: Part, suspects: np.ndarray, first: Mapping[str, Place], rejects: list[pa.RecordBatch]
+    draft: Draft,
+    number: int,
+    part: Part,
+    suspects: np.ndarray,
+    first: Mapping[str, Place],
+    rejects: list[pa.RecordBatch],
 ) -> Part:
     """`part`, or its replacement if it holds an id that belongs to another document."""
     row = 0
-    places = {place[2]: first[document] == place for place, document in _suspected(draft, part, suspects)}
+    suspected = _suspected(draft, number, part, suspects)
+    places = {place[2]: first[document] == place for place, document in suspected}
     if all(places.values()):
         return part
     kept: list[pa.RecordBatch] = []

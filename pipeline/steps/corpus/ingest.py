@@ -2,10 +2,10 @@
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.errors import OfflineError
 from pipeline.sources.source import Source, Unit
 from pipeline.sources.stored import StoredSource
+from pipeline.steps.corpus.cutting import numbered, row_groups
 from pipeline.steps.corpus.duplicate_ids import set_aside_repeated_ids
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
 from pipeline.store import keys
@@ -27,8 +28,9 @@ from pipeline.store.parts import add, text_bytes
 from pipeline.store.versions import Draft, Store, Work
 
 log = logging.getLogger(__name__)
-VERSION = "raw-2"
-PIECES_PER_PART = 8  # large batches are cut so that a part exceeds its size by at most an eighth
+VERSION = "raw-3"
+BEFORE = "raw-2"  # cut elsewhere, so a version that holds the same documents is not made again
+ID_DIGITS = 12  # of a document's id, in the name of the part that begins with it
 
 
 class CorpusError(PipelineError):
@@ -60,20 +62,20 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
     except OfflineError as error:
         return _last_read(store, corpus, config, part_bytes, error)
     work = _work(source, corpus, config, part_bytes, _inputs(units))
+    if store.find(_before(work)):
+        work = _before(work)
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
         if isinstance(source, StoredSource):
             return draft.publish(source.copy_to(draft.path))
         tasks = [_Reading(draft, corpus, config, bucket, part_bytes) for bucket in buckets(units, part_bytes)]
-        finished = {task.bucket.name: task.finished() for task in tasks}
-        parts = [part for found in finished.values() for part in found]
-        todo = [task for task in tasks if not finished[task.bucket.name]]
-        for read in engine.map(
-            _Reading.read, todo, input_bytes=sum(task.bucket.bytes for task in todo), what=work.key
-        ):
-            parts.extend(read)
-        parts = set_aside_repeated_ids(draft, parts)
+        read = {task.bucket.name: task.finished() for task in tasks}
+        todo = [task for task in tasks if not read[task.bucket.name]]
+        input_bytes = sum(task.bucket.bytes for task in todo)
+        results = engine.map(_Reading.read, todo, input_bytes=input_bytes, what=work.key)
+        read |= {task.bucket.name: parts for task, parts in zip(todo, results, strict=True)}
+        parts = set_aside_repeated_ids(draft, [part for found in read.values() for part in found])
         counts = total_counts(parts)
         if not counts.get("documents"):
             reasons = [
@@ -92,7 +94,9 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
 
 @dataclass(frozen=True)
 class _Reading:
-    """Reads one bucket into parts `<bucket>.0000`, ...; the part `<bucket>.rejects` closes it."""
+    """Reads one bucket into parts: `<bucket>.0000`, then `<bucket>.<id of its first document>`. No name
+    depends on the parts before. The part `<bucket>.rejects` closes the bucket.
+    """
 
     draft: Draft
     corpus: str
@@ -106,7 +110,7 @@ class _Reading:
         if closing is None:
             return []
         parts = [
-            self.draft.finished(self._name(index), self._fingerprint(str(index)))
+            self.draft.finished_under_any_name(self._fingerprint(str(index)))
             for index in range(closing.counts["parts"])
         ]
         whole = [part for part in parts if part is not None]
@@ -118,26 +122,28 @@ class _Reading:
         with PartWriter(self.draft.path, self._closing, {"rejects": REJECTS_SCHEMA}) as writer:
             rejects = RejectsTable(partial(writer.write, "rejects"))
             stream = (batch for unit in self.bucket.units for batch in source.read(unit, rejects))
-            parts = [
-                self._write(index, group)
-                for index, group in groupby(_numbered(stream, self.part_bytes), key=itemgetter(0))
-            ]
+            parts: dict[str, Part] = {}
+            for index, group in groupby(numbered(stream, self.part_bytes), key=itemgetter(0)):
+                documents = row_groups(map(itemgetter(1), group), self.part_bytes)
+                part = self._write(index, documents, parts)
+                parts[part.name] = part
             rejects.finish()
         counts = {"parts": len(parts), **dict(sorted(rejects.counts.items()))}
         closing = Part(self._closing, self._fingerprint("rejects"), writer.files, counts)
         self.draft.keep(closing)
-        return [*parts, closing]
+        return [*parts.values(), closing]
 
-    def _write(self, index: int, group: Iterator[tuple[int, pa.RecordBatch]]) -> Part:
-        name, made_from = self._name(index), self._fingerprint(str(index))
+    def _write(self, index: int, documents: Iterator[pa.RecordBatch], others: Collection[str]) -> Part:
+        first = next(documents)
+        name, made_from = self._name(index, first, others), self._fingerprint(str(index))
         part = self.draft.finished(name, made_from)
         if part is not None:
-            for _ in group:
+            for _ in documents:
                 continue
             return part
         counts = {"documents": 0, "text_bytes": 0}
         with PartWriter(self.draft.path, name, {"documents": DOCUMENT_SCHEMA}) as writer:
-            for _, batch in group:
+            for batch in chain([first], documents):
                 writer.write("documents", batch)
                 add(counts, {"documents": batch.num_rows, "text_bytes": text_bytes(batch)})
         part = Part(name, made_from, writer.files, counts)
@@ -148,8 +154,10 @@ class _Reading:
     def _closing(self) -> str:
         return f"{self.bucket.name}.rejects"
 
-    def _name(self, index: int) -> str:
-        return f"{self.bucket.name}.{index:04d}"
+    def _name(self, index: int, first: pa.RecordBatch, others: Collection[str]) -> str:
+        begins = first.column("id")[0].as_py()[:ID_DIGITS] if index else "0000"
+        name = f"{self.bucket.name}.{begins}"
+        return f"{name}-{index}" if name in others else name  # two files may repeat an id
 
     def _fingerprint(self, which: str) -> str:
         return self.draft.work.part_fingerprint(
@@ -157,22 +165,9 @@ class _Reading:
         )
 
 
-def _numbered(stream: Iterator[pa.RecordBatch], part_bytes: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Each batch with the number of its part. A part is full once it holds `part_bytes` of text."""
-    index = filled = 0
-    for batch in stream:
-        rows = max(1, batch.num_rows * part_bytes // (PIECES_PER_PART * max(text_bytes(batch), 1)))
-        for start in range(0, batch.num_rows, rows):
-            piece = batch.slice(start, rows)
-            if filled >= part_bytes:
-                index, filled = index + 1, 0
-            filled += text_bytes(piece)
-            yield index, piece
-
-
 def buckets(units: Sequence[Unit], part_bytes: int) -> list[Bucket]:
-    """Groups units: a large unit has its own bucket, small ones are spread by the hash of their name.
-
+    """Groups units: a large unit has its own bucket, small ones are spread by the hash of their name. The
+    buckets are in the order of their names.
 
     Adding a small unit changes one bucket. The number of shared buckets is a power of two, so it changes only
     when the corpus doubles.
@@ -183,7 +178,8 @@ def buckets(units: Sequence[Unit], part_bytes: int) -> list[Bucket]:
     for unit in sorted(small, key=lambda unit: unit.name):
         shared.setdefault(f"{int(_name_hash(unit), 16) % spread:05d}-of-{spread:05d}", []).append(unit)
     alone = [Bucket(_name_hash(unit), (unit,)) for unit in units if unit.bytes >= part_bytes]
-    return [*(Bucket(name, tuple(members)) for name, members in sorted(shared.items())), *alone]
+    together = [Bucket(name, tuple(members)) for name, members in shared.items()]
+    return sorted([*together, *alone], key=lambda bucket: bucket.name)
 
 
 def _name_hash(unit: Unit) -> str:
@@ -214,8 +210,10 @@ def _inputs(units: Sequence[Unit]) -> dict[str, str]:
 def last_read(store: Store, corpus: str, config: SourceConfig, part_bytes: int) -> Version | Work:
     """What was last read from the source with these settings, else the work without its inputs."""
     work = _work(open_source(corpus, config), corpus, config, part_bytes, {})
-    version = store.latest(work.key, work.code_version, work.params)
-    return version if version and not store.damage(version) else work
+    for version in store.candidates(work.key):
+        if any(not list(one.differences(version.manifest)) for one in (work, _before(work))):
+            return work if store.damage(version) else version
+    return work
 
 
 def _last_read(
@@ -235,3 +233,8 @@ def _last_read(
 def _work(source: Source, corpus: str, config: SourceConfig, part_bytes: int, inputs: dict[str, str]) -> Work:
     params = {"source": config, "part_bytes": part_bytes}
     return Work(keys.raw(corpus), f"{VERSION} {source.version}", params, inputs)
+
+
+def _before(work: Work) -> Work:
+    """The work that made what `work` makes until 2026-11-22."""
+    return replace(work, code_version=work.code_version.replace(VERSION, BEFORE, 1))

@@ -75,25 +75,24 @@ def _parts(draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.R
     homes = np.searchsorted(ends, decided.column("survivor").to_numpy(), side="right")
     corpora = pa.array([signed[home].corpus for home in homes], pa.string())
     decided = decided.drop_columns("survivor").append_column("home", corpora)
-    parts, todo = [], []
-    for piece in signed:
+    parts: dict[str, Part | None] = {}
+    todo = []
+    for piece in sorted(signed, key=lambda piece: keys.decisions(piece.corpus, "")):
         here = piece.among(rows)
         # Local rows: the content of a part does not depend on the parts before it.
         local = decided.slice(here.start, here.stop - here.start)
         local = local.set_column(0, "row", pc.subtract(local.column("row"), piece.start))
         inputs = [piece.part.fingerprint, piece.part.files["signatures"].sha256, _sha256(local)]
         task = _Decisions(piece, local, draft.work.part_fingerprint(inputs))
-        part = draft.finished(piece.name, task.fingerprint)
-        if part is None:
+        parts[piece.name] = draft.finished(piece.name, task.fingerprint)
+        if parts[piece.name] is None:
             todo.append(task)
-        else:
-            parts.append(part)
     input_bytes = sum(task.piece.signatures.stat().st_size for task in todo)
     write = partial(_Decisions.part, directory=draft.path)
     for part in engine.map(write, todo, input_bytes=input_bytes, what="dedup decisions"):
         draft.keep(part)
-        parts.append(part)
-    return parts
+        parts[part.name] = part
+    return [part for part in parts.values() if part is not None]
 
 
 def _sha256(decided: pa.RecordBatch) -> str:

@@ -134,6 +134,7 @@ def _publish_results(
             draft.keep(part)
             parts.append(part)
     verified_anew = sum(int(mask.sum()) for mask in new)
+    parts.sort(key=lambda part: part.name)
     return draft.publish(parts, total_counts(parts) | {"clusters_verified_anew": verified_anew})
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.store.engine import LocalEngine
 from pipeline.store.manifest import File, Part, Version
+from pipeline.store.parts import PartTask, derive
 from pipeline.store.versions import Draft, Store, StoreError, Work
 
 
@@ -55,12 +57,20 @@ def test_the_data_version_is_the_content_whatever_made_it(tmp_path: Path) -> Non
     assert publish(store, work(source="3"), a="other").data_version != first.data_version
 
 
-def test_the_order_in_which_processes_finish_parts_decides_nothing(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    first = publish(store, work(source="1"), a="one", b="two")
-    second = publish(store, work(source="2"), b="two", a="one")
-    assert [part.name for part in second.parts] == ["a", "b"]
-    assert second.data_version == first.data_version
+def test_parts_keep_the_order_of_the_tasks_whichever_an_interrupted_attempt_finished(tmp_path: Path) -> None:
+    tasks = [PartTask(name, name, (), 0) for name in ("z", "a", "m")]
+    with pytest.raises(RuntimeError), Store(tmp_path).making(work()) as draft:
+        write_part(draft, "a", "a", made_from="a")
+        raise RuntimeError
+    made = derive(Store(tmp_path), LocalEngine(workers=1), work(), tasks, _write_task)
+    assert [part.name for part in made.parts] == ["z", "a", "m"]
+
+
+def _write_task(task: PartTask, directory: Path) -> Part:
+    path = directory / "table" / task.name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(task.name)
+    return Part(task.name, task.fingerprint, {"table": File.of(path, directory)})
 
 
 def test_nothing_is_visible_before_publish(tmp_path: Path) -> None:

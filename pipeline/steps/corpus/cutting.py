@@ -1,0 +1,77 @@
+"""Cuts a stream of documents into parts by their ids: a change moves only the cuts beside it, so the parts
+after it stay what they were.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.sources.documents import BATCH_BYTES
+from pipeline.store.parts import text_bytes
+
+LEAST, MOST = 1 / 2, 9 / 8  # what a part holds, in `part_bytes`
+ROW_GROUPS = 8  # that a part of `part_bytes` has at least
+HEX_DIGITS = 16
+
+
+def numbered(stream: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The documents in order, each batch with the number of its part.
+
+    Of the documents with which the next part can begin, it begins with the one with the smallest id. Two
+    readings that once cut at the same document cut alike from there on. Holds one part in memory.
+    """
+    least, most = int(LEAST * part_bytes), int(MOST * part_bytes)
+    number = filled = 0
+    held: list[pa.RecordBatch] = []
+    for batch in stream:
+        held.append(batch)
+        filled += text_bytes(batch)
+        if filled <= most:
+            continue
+        documents = pa.Table.from_batches(held)
+        ids, sizes = (np.concatenate(list(map(of, held))) for of in (id_prefixes, _text_sizes))
+        ends = np.cumsum(sizes)
+        before = ends - sizes
+        start = base = 0
+        while ends[-1] - base > most:
+            first = int(np.searchsorted(before, base + least))
+            last = max(first + 1, int(np.searchsorted(before, base + most, side="right")))
+            stop = first + int(np.argmin(ids[first:last])) if first < len(ids) else first
+            yield from ((number, piece) for piece in documents.slice(start, stop - start).to_batches())
+            number, start, base = number + 1, stop, int(ends[stop - 1])
+        held, filled = documents.slice(start).to_batches(), int(ends[-1]) - base
+    yield from ((number, piece) for piece in held)
+
+
+def row_groups(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The documents of a part in batches that depend on nothing but these documents. Each ends with the
+    document that fills it.
+    """
+    size = min(BATCH_BYTES, part_bytes // ROW_GROUPS)
+    waiting: list[pa.RecordBatch] = []
+    filled = 0
+    for batch in batches:
+        ends = np.cumsum(_text_sizes(batch))
+        start = before = 0
+        while start < batch.num_rows:
+            stop = min(int(np.searchsorted(ends, before + size - filled)) + 1, batch.num_rows)
+            waiting.append(batch.slice(start, stop - start))
+            filled += int(ends[stop - 1]) - before
+            start, before = stop, int(ends[stop - 1])
+            if filled >= size:
+                yield pa.concat_batches(waiting)
+                waiting, filled = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def id_prefixes(batch: pa.RecordBatch) -> np.ndarray:
+    """The leading 64 bits of each id, uint64."""
+    digits = "".join(pc.utf8_slice_codeunits(batch.column("id"), 0, HEX_DIGITS).to_pylist())
+    return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
+
+
+def _text_sizes(batch: pa.RecordBatch) -> np.ndarray:
+    return pc.binary_length(batch.column("text")).to_numpy(zero_copy_only=False).astype(np.int64)
