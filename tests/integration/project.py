@@ -64,8 +64,9 @@ class Project:
         return Store(self.home / "store", RecipeVersions(changed, written))
 
     def write_recipe(self) -> Path:
-        path = self.directory / "recipe.yaml"
-        path.write_text(yaml.safe_dump(self.recipe))
+        path, written = self.directory / "recipe.yaml", yaml.safe_dump(self.recipe)
+        if not path.exists() or path.read_text() != written:  # a run may be reading it
+            path.write_text(written)
         return path
 
     def environment(self) -> dict[str, str]:
@@ -108,7 +109,7 @@ class Project:
         process = self.start()
         deadline = time.monotonic() + 120 * PATIENCE
         while not reached():
-            assert process.poll() is None, "the run ended before it could be interrupted"
+            assert process.poll() is None, f"the run ended too early: {process.communicate()[1]}"
             assert time.monotonic() < deadline, "the run never got there"
             time.sleep(0.005)
         process.send_signal(number)
