@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.sources.documents import BATCH_BYTES
-from pipeline.store.parts import text_bytes
 
 LEAST, MOST = 1 / 2, 9 / 8  # what a part holds, in `part_bytes`
 ROW_GROUPS = 8  # that a part of `part_bytes` has at least
@@ -20,29 +19,29 @@ def numbered(stream: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[tupl
     """The documents in order, each batch with the number of its part.
 
     Of the documents with which the next part can begin, it begins with the one with the smallest id. Two
-    readings that once cut at the same document cut alike from there on. Holds one part in memory.
+    readings that once cut at the same document cut alike from there on. Holds these documents in memory, five
+    eighths of a part.
     """
-    least, most = int(LEAST * part_bytes), int(MOST * part_bytes)
-    number = filled = 0
-    held: list[pa.RecordBatch] = []
+    least, most = int(LEAST * part_bytes) or 1, int(MOST * part_bytes)
+    number = size = 0  # of the part that is being filled
+    held = pa.table({})
     for batch in stream:
-        held.append(batch)
-        filled += text_bytes(batch)
-        if filled <= most:
-            continue
-        documents = pa.Table.from_batches(held)
-        ids, sizes = (np.concatenate(list(map(of, held))) for of in (id_prefixes, _text_sizes))
-        ends = np.cumsum(sizes)
-        before = ends - sizes
-        start = base = 0
-        while ends[-1] - base > most:
-            first = int(np.searchsorted(before, base + least))
-            last = max(first + 1, int(np.searchsorted(before, base + most, side="right")))
-            stop = first + int(np.argmin(ids[first:last])) if first < len(ids) else first
-            yield from ((number, piece) for piece in documents.slice(start, stop - start).to_batches())
-            number, start, base = number + 1, stop, int(ends[stop - 1])
-        held, filled = documents.slice(start).to_batches(), int(ends[-1]) - base
-    yield from ((number, piece) for piece in held)
+        held = pa.concat_tables([held, pa.table(batch)]) if len(held) else pa.table(batch)
+        while len(held):
+            ends = np.cumsum(np.concatenate(list(map(_text_sizes, held.to_batches()))))
+            before = np.concatenate([[0], ends])
+            stop = int(np.searchsorted(before[:-1], least - size))
+            if stop == 0 and size + ends[-1] <= most:
+                break
+            if begins := stop == 0:
+                last = int(np.searchsorted(before[:-1], most - size, side="right"))
+                stop = int(
+                    np.argmin(np.concatenate(list(map(id_prefixes, held.to_batches())))[: max(last, 1)])
+                )
+            yield from ((number, piece) for piece in held.slice(0, stop).to_batches())
+            number, size = (number + 1, 0) if begins else (number, size + int(before[stop]))
+            held = held.slice(stop)
+    yield from ((number, piece) for piece in held.to_batches())
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[pa.RecordBatch]:
