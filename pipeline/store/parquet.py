@@ -56,7 +56,7 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """Writes a file whose readers notice each damaged page."""
     repeating = [column for column in schema.names if column not in UNIQUE]
     return pq.ParquetWriter(
-        path,
+        path.absolute(),  # pyarrow reads `s3:/x` and `file:/x` as addresses
         schema,
         compression="zstd",
         compression_level=COMPRESSION_LEVEL,

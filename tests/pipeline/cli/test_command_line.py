@@ -1,0 +1,101 @@
+"""Whatever stands on the command line or in the environment, a command ends in its status or one sentence."""
+
+import os
+import signal
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as bounded
+from hypothesis import strategies as st
+
+from pipeline.cli import COMMANDS, main
+
+SECONDS = 60
+PATHS = ["good.jsonl", "bytes.jsonl", "empty.csv", "folder", "folder/*", "good.parquet", "recipe.yaml", "out"]
+VALUES = [
+    *("", " ", "-", "--", "=", "a=", "*", "nan", "inf", "-1", "0", "1", "0.5", "1e400", "9" * 30, "x" * 5000),
+    *("/", "/dev/null", "/proc/self/mem", "~nobody/x", "..", "nowhere.jsonl", "file:///x", "s3://", "hf://a"),
+    *("default", "docs", "fineweb", "gguf", "parquet", "email", "en", "é", "\x1b[2J", "\udc80", "[", "{}"),
+]
+VARIABLES = {
+    "GROUNDWORK_STORE": ["store", "", "good.jsonl", "/dev/null", "x" * 5000, "nowhere/deep"],
+    "GROUNDWORK_RECIPE": ["", "recipe.yaml", "good.jsonl", "folder", "nowhere", "default", "x" * 5000],
+    "DAGSTER_HOME": ["home", "", "good.jsonl", "nowhere"],
+    "HF_TOKEN": ["", "x", "é"],
+    "COLUMNS": ["", "0", "-1", "9" * 30],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "good.jsonl").write_text('{"id": "1", "text": "Some text of a few words."}\n' * 3)
+    (tmp_path / "bytes.jsonl").write_bytes(bytes(range(256)))
+    (tmp_path / "good.parquet").write_bytes(b"PAR1")
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "recipe.yaml").write_text("[1, 2]")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    return tmp_path
+
+
+def options(command: str, required: bool) -> list[tuple[str, bool]]:
+    """The options of a command, and whether each takes a value."""
+    parser = ArgumentParser(add_help=False)
+    COMMANDS[command].add_arguments(parser)
+    return [
+        (action.option_strings[-1], action.nargs != 0)
+        for action in parser._actions
+        if action.option_strings and action.required == required
+    ]
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> list[str]:
+    command = draw(st.sampled_from([*COMMANDS]))
+    value = st.sampled_from([*PATHS, *VALUES]) | st.text(
+        st.characters(codec="utf-8", exclude_characters="\0"), max_size=8
+    )
+    line = [command, *draw(st.lists(st.sampled_from(PATHS) | value, min_size=1, max_size=2))]
+    chosen = options(command, required=True)
+    if others := options(command, required=False):
+        chosen += draw(st.lists(st.sampled_from(others), max_size=3))
+    for option, takes_value in chosen:
+        line += [option, draw(value)] if takes_value else [option]
+    return line
+
+
+def too_long(*_: object) -> None:
+    raise AssertionError(f"the command took more than {SECONDS} s")
+
+
+@pytest.mark.slow
+def test_a_command_line_ends_in_its_status_or_in_a_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @bounded(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(
+        lines(), st.fixed_dictionaries({name: st.sampled_from(known) for name, known in VARIABLES.items()})
+    )
+    def one(line: list[str], variables: dict[str, str]) -> None:
+        os.environ |= variables
+        signal.alarm(SECONDS)
+        try:
+            status: Any = main(line)
+        except SystemExit as error:  # argparse's
+            status = error.code
+        finally:
+            signal.alarm(0)
+        assert status in (0, 2)
+
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")
+    before = signal.signal(signal.SIGALRM, too_long)
+    try:
+        one()
+    finally:
+        signal.signal(signal.SIGALRM, before)
