@@ -18,7 +18,7 @@ CHECKPOINT = "checkpoint"
 
 
 class VerificationError(PipelineError):
-    """Something in the store is damaged."""
+    """Something in the store is damaged, or there is no store."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,9 @@ class Verification:
 
 
 def stored(store: Store) -> list[Path]:
-    """The directories of all versions and checkpoints."""
+    """The directories of all versions and checkpoints. Raises VerificationError where no store is."""
+    if not store.root.is_dir():
+        raise VerificationError(f"{store.root} is no directory, so no store is there: set GROUNDWORK_STORE")
     return [*gc.published(store.root), *sorted((store.root / RUNS).glob("*/checkpoints/step-*"))]
 
 

@@ -163,3 +163,11 @@ def test_the_job_fails_on_damage_and_its_schedule_reads_everything(mine: Path) -
     request = schedule.evaluate_tick(dg.build_schedule_context()).run_requests[0]
     deep = job.execute_in_process(request.run_config, resources=resources, raise_on_error=False)
     assert not deep.success
+
+
+def test_where_there_is_no_store_nothing_is_called_sound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "nowhere"))
+    assert main(["verify"]) == 2
+    assert f"{tmp_path}/nowhere is no directory" in capsys.readouterr().err
