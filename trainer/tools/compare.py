@@ -71,7 +71,11 @@ def main(arguments: list[str]) -> int:
 
 
 def compare(runs: Sequence[str | Path], plot: Path) -> None:
-    """Prints the tables and draws the curves. Raises TrainerError for a directory without a run."""
+    """Prints the tables and draws the curves. Raises TrainerError for a directory without a run, and for
+    another file than a picture in the place of the plot.
+    """
+    if plot.suffix != ".png":
+        raise TrainerError(f"--plot {plot}: the curves are a PNG picture, name a file that ends in .png")
     found = [run_named(str(run)) for run in runs]
     named = zip(found, _names(found), strict=True)
     histories = [history(run, name, step) for (run, step), name in named]

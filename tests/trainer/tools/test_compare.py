@@ -224,3 +224,11 @@ def test_a_directory_that_is_no_run_is_named(runs: list[Path], tmp_path: Path) -
     (runs[0] / "config.yaml").write_text("{}")
     with pytest.raises(TrainerError, match=r"config\.yaml: cannot be read as the configuration"):
         main([str(runs[0])])
+
+
+def test_a_plot_never_takes_the_place_of_another_file(runs: list[Path]) -> None:
+    metrics = runs[0] / "metrics.jsonl"
+    before = metrics.read_bytes()
+    with pytest.raises(TrainerError, match=r"name a file that ends in \.png"):
+        main([str(runs[0]), "--plot", str(metrics)])
+    assert metrics.read_bytes() == before
