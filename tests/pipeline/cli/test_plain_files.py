@@ -379,7 +379,7 @@ def test_a_run_that_fails_leaves_no_file_behind(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "a.jsonl", {"id": "1", "text": "one"})
     for function, params in COMMANDS.values():
         with pytest.raises(RuntimeError):
-            function([str(source)], tmp_path / "out", params, LocalEngine(1), fail)
+            function(FilesConfig(paths=(str(source),)), tmp_path / "out", params, LocalEngine(1), fail)
         assert list((tmp_path / "out").iterdir()) == []
 
 
