@@ -4,19 +4,18 @@ A training run is its directory in `runs`, its version of pretrained_model, and 
 that version. Of a removed run the configuration stays, from which `lineage` answers.
 """
 
-import fcntl
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from pipeline.store import keys, last_versions
+from pipeline.store import keys, last_versions, locks
 from pipeline.store.training_runs import NAME_LENGTH, RECORDS, RUNS
 from pipeline.store.versions import Store
 from trainer.config import load_run_config
@@ -123,7 +122,7 @@ def removable(
 def _is_in_progress(store: Store, run: TrainingRun) -> bool:
     if not run.exported and time.time() - run.active < IDLE_SECONDS:
         return True
-    with _locked(store.root / RUNS / run.name) as idle:
+    with _idle(store.root / RUNS / run.name) as idle:
         return not idle
 
 
@@ -132,7 +131,7 @@ def remove(store: Store, run: TrainingRun) -> bool:
     process works on it.
     """
     directory = store.root / RUNS / run.name
-    with _locked(directory) as idle:
+    with _idle(directory) as idle:
         if not idle:
             return False
         config = directory / "config.yaml"
@@ -191,19 +190,9 @@ def _remove(path: Path) -> None:
     shutil.rmtree(doomed)
 
 
-@contextmanager
-def _locked(run: Path) -> Iterator[bool]:
+def _idle(run: Path) -> AbstractContextManager[bool]:
     """Yields whether no trainer works in the directory of a run. If so, none can start before this exits."""
-    if not run.exists():
-        yield True
-        return
-    with (run / ".lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+    return locks.alone(run / ".lock") if run.exists() else nullcontext(True)
 
 
 def _json(path: Path) -> dict[str, Any]:
