@@ -13,7 +13,8 @@ from pipeline.steps.files.tables import TEXT_SCHEMA
 from pipeline.store.fingerprint import combined
 from pipeline.store.manifest import Part
 from pipeline.store.parquet import PartWriter
-from pipeline.store.versions import Draft, Store, Work
+from pipeline.store.versions import Draft, Store
+from pipeline.store.work import Work
 
 PART_DOCUMENTS, BATCH_DOCUMENTS = 1000, 250
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 from pipeline.store.manifest import Part
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
-from pipeline.store.versions import Draft, Store, Work
+from pipeline.store.versions import Draft, Store
+from pipeline.store.work import Work
 
 BATCH_BYTES = 6 << 20
 KEEP_SCHEMA = pa.schema(

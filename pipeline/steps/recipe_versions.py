@@ -14,7 +14,8 @@ from pipeline.store import keys
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.last_versions import RecipeName
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store, StoreError, Work, default_store
+from pipeline.store.versions import Store, StoreError, default_store
+from pipeline.store.work import Work
 
 NAME_LENGTH = 8  # hex digits after the recipe's name
 

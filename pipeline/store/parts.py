@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from pipeline.store.engine import Engine
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import PartWriter, batches
-from pipeline.store.versions import Draft, Store, Work
+from pipeline.store.versions import Draft, Store
+from pipeline.store.work import Work
 
 Counts = dict[str, int]
 BatchResult = tuple[Mapping[str, pa.RecordBatch], Counts]  # the rows of each table, and what was counted

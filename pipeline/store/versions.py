@@ -15,9 +15,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,7 +27,7 @@ from pipeline.store.atomic import writable
 from pipeline.store.damage import Damage, DamageError, Look, described, inspect, remedy
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import FileHashes
-from pipeline.store.fingerprint import canonical_json, combined, fingerprint
+from pipeline.store.fingerprint import canonical_json, combined
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import (
     MANIFEST,
@@ -39,6 +39,7 @@ from pipeline.store.manifest import (
     total_counts,
     write_manifest,
 )
+from pipeline.store.work import Work
 from trainer.system.durable import rename_directory, write_atomically
 
 log = logging.getLogger(__name__)
@@ -48,47 +49,10 @@ STORE_VARIABLE = "GROUNDWORK_STORE"
 NAME_LENGTH = 16  # hex digits of a fingerprint in a directory's name
 OLD_POINTER = "current"
 RUNS_LOCK = ".runs.lock"
-SHOWN_DIFFERENCES = 4
 
 
 class StoreError(PipelineError):
     """Something expected in the store is missing or incomplete."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """What to make, and from what. Its fingerprint is the name of the version."""
-
-    key: str
-    code_version: str
-    params: Any
-    inputs: dict[str, str]  # name -> data version
-
-    @cached_property
-    def fingerprint(self) -> str:
-        return fingerprint(self._recipe | {"inputs": self.inputs})
-
-    def part_fingerprint(self, inputs: Sequence[str]) -> str:
-        """The fingerprint of a part, by which an unchanged part is recognised in an older version."""
-        return fingerprint(self._recipe | {"part_inputs": list(inputs)})
-
-    def differences(self, manifest: Mapping[str, Any]) -> Iterator[str]:
-        """In what a version differs from this work, in words."""
-        if self.code_version != manifest["code_version"]:
-            yield "code"
-        params = json.loads(canonical_json(self.params))
-        if changed := _changed(params, manifest["params"]):
-            yield f"settings ({', '.join(changed[:SHOWN_DIFFERENCES])})"
-        if self.inputs and (changed := _changed(self.inputs, manifest["inputs"])):
-            yield f"inputs ({', '.join(changed[:SHOWN_DIFFERENCES])})"
-
-    @property
-    def _recipe(self) -> dict[str, Any]:
-        return {"stage": self.key, "code_version": self.code_version, "params": self.params}
-
-
-def _changed(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    return [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
 
 
 class Recipe(Protocol):

@@ -20,7 +20,8 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.parts import PartTask, add, derive, part_tasks
-from pipeline.store.versions import Store, Work
+from pipeline.store.versions import Store
+from pipeline.store.work import Work
 
 REASON = "contaminated"
 PART_BYTES = 128_000_000

@@ -14,7 +14,8 @@ from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.manifest import Version
 from pipeline.store.parts import BatchResult, BatchStep, derive, part_tasks, tally
-from pipeline.store.versions import Store, Work
+from pipeline.store.versions import Store
+from pipeline.store.work import Work
 
 VERSION = "filter-1"
 TABLE = "signals"

@@ -25,7 +25,8 @@ from pipeline.store.manifest import Part, Version, total_counts
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
 from pipeline.store.parts import add, text_bytes
-from pipeline.store.versions import Draft, Store, Work
+from pipeline.store.versions import Draft, Store
+from pipeline.store.work import Work
 
 log = logging.getLogger(__name__)
 VERSION = "raw-3"

@@ -20,7 +20,8 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import batches
 from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_tasks, tally
-from pipeline.store.versions import Store, Work
+from pipeline.store.versions import Store
+from pipeline.store.work import Work
 
 EXAMPLES = 3  # ids for each rule
 REPORT = "examples-1"

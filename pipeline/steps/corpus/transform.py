@@ -16,7 +16,8 @@ from pipeline.store.engine import Engine
 from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_tasks, tally, text_bytes
-from pipeline.store.versions import Store, Work
+from pipeline.store.versions import Store
+from pipeline.store.work import Work
 
 VERSION = "transformed-1"
 

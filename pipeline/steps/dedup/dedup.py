@@ -26,7 +26,8 @@ from pipeline.store.engine import Engine
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, tally
-from pipeline.store.versions import Draft, Store, Work
+from pipeline.store.versions import Draft, Store
+from pipeline.store.work import Work
 
 DUPLICATES_OF = "duplicates_of"  # the counts of removed duplicates by the corpus of the document that stays
 

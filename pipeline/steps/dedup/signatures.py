@@ -15,7 +15,8 @@ from pipeline.store.engine import Engine
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parquet import PartWriter, kept_batches
 from pipeline.store.parts import PartTask, derive, part_tasks
-from pipeline.store.versions import Store, Work
+from pipeline.store.versions import Store
+from pipeline.store.work import Work
 from trainer.system.durable import atomic_file
 
 Tables = Sequence[tuple[Version, str]]  # (version, table): the text of a corpus, then its verdicts

@@ -23,7 +23,8 @@ from pipeline.store.damage import Look
 from pipeline.store.engine import Engine
 from pipeline.store.manifest import Part, Version, total_counts
 from pipeline.store.parquet import PartWriter, read_table
-from pipeline.store.versions import Draft, Store, Work
+from pipeline.store.versions import Draft, Store
+from pipeline.store.work import Work
 
 TABLE = "clusters"
 RANGE_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of shingles, keys and tables

@@ -25,7 +25,8 @@ from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.parts import BatchResult, BatchStep, Counts, add, text_bytes
 from pipeline.store.prefetch import ahead
-from pipeline.store.versions import Store, Work
+from pipeline.store.versions import Store
+from pipeline.store.work import Work
 from trainer.system.durable import sync
 
 WINDOW_BATCHES = 8  # about 50 MB of text, which workers share

@@ -18,7 +18,8 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.training_runs import checkpoint_path
-from pipeline.store.versions import Draft, Store, Work
+from pipeline.store.versions import Draft, Store
+from pipeline.store.work import Work
 from trainer.config import RunConfig, SamplesConfig, load_run_config
 from trainer.data.shards import Shard
 from trainer.system import launch

@@ -13,7 +13,8 @@ from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.versions import Store, Work
+from pipeline.store.versions import Store
+from pipeline.store.work import Work
 from trainer.config import ModelConfig
 from trainer.system.durable import read_json_lines, write_atomically
 

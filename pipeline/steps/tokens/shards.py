@@ -15,7 +15,8 @@ from pipeline.store.engine import Engine
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import kept_batches
 from pipeline.store.parts import PartTask, derive
-from pipeline.store.versions import Store, Work
+from pipeline.store.versions import Store
+from pipeline.store.work import Work
 
 VERSION = "shards-2"
 # One process encodes on all cores and reads ahead, so two are faster only on so many times more input than in

@@ -23,7 +23,8 @@ from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parts import Counts, add
-from pipeline.store.versions import NAME_LENGTH, Draft, Store, Work
+from pipeline.store.versions import NAME_LENGTH, Draft, Store
+from pipeline.store.work import Work
 from trainer.system.durable import write_atomically
 
 

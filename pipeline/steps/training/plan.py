@@ -17,7 +17,8 @@ from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.training_runs import RUNS
-from pipeline.store.versions import Store, Work
+from pipeline.store.versions import Store
+from pipeline.store.work import Work
 from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
 from trainer.system.durable import write_atomically
 

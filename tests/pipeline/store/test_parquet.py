@@ -13,7 +13,8 @@ from pipeline.store.damage import DamageError
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import PartWriter, batches, kept_ids, read_table
 from pipeline.store.parts import BatchStep, derive, part_tasks
-from pipeline.store.versions import Draft, Store, Work
+from pipeline.store.versions import Draft, Store
+from pipeline.store.work import Work
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.store.test_damage import flip, flip_in_silence
 

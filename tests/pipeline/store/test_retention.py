@@ -18,7 +18,8 @@ from pipeline.store import disk, keys, retention
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import File, Part
 from pipeline.store.training_runs import CheckpointGoneError, checkpoint_path
-from pipeline.store.versions import Store, Work
+from pipeline.store.versions import Store
+from pipeline.store.work import Work
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import finish, make_shards, recipe

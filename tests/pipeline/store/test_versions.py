@@ -10,7 +10,8 @@ import pytest
 from pipeline.store.engine import LocalEngine
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parts import PartTask, derive
-from pipeline.store.versions import Draft, Store, StoreError, Work
+from pipeline.store.versions import Draft, Store, StoreError
+from pipeline.store.work import Work
 
 
 def work(key: str = "stage", params: object = None, **inputs: str) -> Work:

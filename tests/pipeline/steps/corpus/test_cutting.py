@@ -22,7 +22,8 @@ from pipeline.steps.corpus.scrub import scrub
 from pipeline.store.engine import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
-from pipeline.store.versions import Draft, Store, Work
+from pipeline.store.versions import Draft, Store
+from pipeline.store.work import Work
 
 ENGINE = LocalEngine(workers=1)
 PART_BYTES = 4_000

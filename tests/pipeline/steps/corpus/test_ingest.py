@@ -24,7 +24,8 @@ from pipeline.store.atomic import OutputError
 from pipeline.store.engine import LocalEngine
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store, Work
+from pipeline.store.versions import Store
+from pipeline.store.work import Work
 
 ENGINE = LocalEngine(workers=1)
 

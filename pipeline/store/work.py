@@ -1,0 +1,47 @@
+"""What to make: a key, the code, its settings and its inputs, whose fingerprint names the version."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pipeline.store.fingerprint import canonical_json, fingerprint
+
+SHOWN_DIFFERENCES = 4
+
+
+@dataclass(frozen=True)
+class Work:
+    """What to make, and from what. Its fingerprint is the name of the version."""
+
+    key: str
+    code_version: str
+    params: Any
+    inputs: dict[str, str]  # name -> data version
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self._recipe | {"inputs": self.inputs})
+
+    def part_fingerprint(self, inputs: Sequence[str]) -> str:
+        """The fingerprint of a part, by which an unchanged part is recognised in an older version."""
+        return fingerprint(self._recipe | {"part_inputs": list(inputs)})
+
+    def differences(self, manifest: Mapping[str, Any]) -> Iterator[str]:
+        """In what a version differs from this work, in words."""
+        if self.code_version != manifest["code_version"]:
+            yield "code"
+        params = json.loads(canonical_json(self.params))
+        if changed := _changed(params, manifest["params"]):
+            yield f"settings ({', '.join(changed[:SHOWN_DIFFERENCES])})"
+        if self.inputs and (changed := _changed(self.inputs, manifest["inputs"])):
+            yield f"inputs ({', '.join(changed[:SHOWN_DIFFERENCES])})"
+
+    @property
+    def _recipe(self) -> dict[str, Any]:
+        return {"stage": self.key, "code_version": self.code_version, "params": self.params}
+
+
+def _changed(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    return [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
