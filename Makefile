@@ -7,6 +7,9 @@ export DAGSTER_HOME ?= $(CURDIR)/dagster_home
 export DAGSTER_CLI_JOB_EXECUTE_MODULE_NAME := pipeline.definitions
 export DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY := $(CURDIR)
 
+# Bytecode that is not kept is compiled again at every start: 12 s instead of 5 s for a trainer.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Dagster's commands announce on every start which command will replace them.
 export PYTHONWARNINGS ?= ignore:Function
 
