@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 
 from trainer.model.llama import Llama
-from trainer.parallel.parallelize import whole_parameters
+from trainer.parallel.gathering import whole_parameters
 from trainer.parallel.world import World
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Optimizer
 
 from trainer.config import OptimizerConfig
@@ -14,6 +13,7 @@ from trainer.optim.groups import check_patterns, is_hidden_matrix, rate_and_deca
 from trainer.optim.lion import Lion
 from trainer.optim.muon import Muon
 from trainer.optim.sophia import SophiaG
+from trainer.parallel.dtensor import is_split
 from trainer.system.errors import TrainerError
 
 
@@ -39,7 +39,7 @@ def _groups(parameters: dict[str, nn.Parameter], config: OptimizerConfig) -> lis
     groups: dict[tuple[float, float, DeviceMesh | None], list[nn.Parameter]] = {}
     for name, parameter in parameters.items():
         # A fused update takes tensors of one mesh.
-        mesh = parameter.device_mesh if isinstance(parameter, DTensor) else None
+        mesh = parameter.device_mesh if is_split(parameter) else None
         groups.setdefault((*rate_and_decay(name, parameter, config), mesh), []).append(parameter)
     return [
         {"params": members, "lr": lr, "base_lr": lr, "weight_decay": decay}

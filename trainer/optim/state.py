@@ -4,10 +4,9 @@ come from the configuration.
 
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from trainer.parallel.dtensor import as_part_of, local_tensor
+from trainer.parallel.dtensor import as_part_of, is_split, local_tensor
 
 QUANTIZED = ("codes", "scale", "qmap")
 
@@ -74,7 +73,7 @@ def _placed(value: torch.Tensor, parameter: nn.Parameter) -> torch.Tensor:
 
 
 def _parts(value: torch.Tensor) -> dict[str, torch.Tensor]:
-    if isinstance(value, DTensor) or not hasattr(value, "__tensor_flatten__"):
+    if is_split(value) or not hasattr(value, "__tensor_flatten__"):
         return {"": value}
     return {f".{part}": getattr(value, part) for part in value.__tensor_flatten__()[0]}
 

@@ -2,38 +2,51 @@
 
 import logging
 import math
+import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 # Each process would warn that gathering a tensor that is split twice takes two steps.
 logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
 
 
+def is_split(tensor: torch.Tensor) -> "TypeGuard[DTensor]":
+    """Whether a tensor is a DTensor. Does not import their module, which takes a second: where it was not
+    imported there is none.
+    """
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
 def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """The part that this process holds, sharing its memory; an unsplit tensor as it is."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if is_split(tensor) else tensor
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """The full tensor, on every process. A collective if the tensor is split."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if is_split(tensor) else tensor
 
 
 def local_slices(tensor: torch.Tensor) -> tuple[slice, ...]:
     """The slices of the full tensor that `local_tensor(tensor)` holds, one for each dimension."""
-    if not isinstance(tensor, DTensor):
+    if not is_split(tensor):
         return tuple(slice(0, size) for size in tensor.shape)
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
     shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
     return tuple(slice(start, start + size) for start, size in zip(offset, shape, strict=True))
 
 
 def replication(tensor: torch.Tensor, processes: int) -> int:
     """How many of `processes` hold the same part of the tensor."""
-    if not isinstance(tensor, DTensor):
+    if not is_split(tensor):
         return processes
     mesh = tensor.device_mesh
     parts = math.prod(
@@ -59,8 +72,8 @@ def squares(tensors: Iterable[torch.Tensor], processes: int) -> torch.Tensor:
 
 def is_first_holder(tensor: torch.Tensor, mesh: DeviceMesh) -> bool:
     """Whether this process has the lowest rank among those of `mesh` that hold the same part of a tensor."""
-    names: tuple[str, ...] = tensor.device_mesh.mesh_dim_names or () if isinstance(tensor, DTensor) else ()
-    placements = tensor.placements if isinstance(tensor, DTensor) else ()
+    names: tuple[str, ...] = tensor.device_mesh.mesh_dim_names or () if is_split(tensor) else ()
+    placements = tensor.placements if is_split(tensor) else ()
     split = {name for name, placement in zip(names, placements, strict=True) if not placement.is_replicate()}
     return all(mesh.get_local_rank(name) == 0 for name in mesh.mesh_dim_names or () if name not in split)
 
@@ -76,9 +89,9 @@ def fill(tensor: torch.Tensor, values: torch.Tensor) -> None:
 def as_part_of(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """`values`, shaped like `local_tensor(tensor)`, on its device and split as it is."""
     values = values.to(tensor.device)
-    if not isinstance(tensor, DTensor):
+    if not is_split(tensor):
         return values
-    return DTensor.from_local(
+    return tensor.from_local(
         values,
         tensor.device_mesh,
         tensor.placements,

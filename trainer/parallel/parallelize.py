@@ -1,11 +1,8 @@
 """Splits a model over processes, in place: tensor parallel, then FSDP2. The model's code does not know."""
 
-from collections.abc import Iterator, Sequence
-
 import torch
-from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -20,25 +17,21 @@ from torch.distributed.tensor.parallel import (
 from trainer.config import ParallelConfig
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, Precision
-from trainer.parallel.dtensor import full_tensor
-from trainer.parallel.pipeline_parallel import PipelineModel
-from trainer.parallel.world import World
+from trainer.parallel.gathering import roots
 
 # [batch, sequence, features], and [batch, sequence, heads, head_dim] for the norms of queries and keys.
 SEQUENCE, HEADS = 1, 2
 
 
-def split(model: Llama, world: World, parallel: ParallelConfig, precision: Precision) -> None:
+def split(model: Llama, mesh: DeviceMesh, parallel: ParallelConfig, precision: Precision) -> None:
     """Keeps on each process only its part of the weights, which must be equal on all processes before.
 
     Parameters keep their names.
     """
-    if world.mesh is None or not parallel.splits_model:
-        return
     if parallel.tp > 1:
-        _split_matrices(model, world.mesh["tp"])
-    copies = world.mesh["dp_replicate"].size()
-    data = world.mesh["dp_replicate", "dp_shard"] if copies > 1 else world.mesh["dp_shard"]
+        _split_matrices(model, mesh["tp"])
+    copies = mesh["dp_replicate"].size()
+    data = mesh["dp_replicate", "dp_shard"] if copies > 1 else mesh["dp_shard"]
     # Matrix products run in the precision of a single process; residuals, sums and gradients stay in fp32.
     policy = MixedPrecisionPolicy(
         AUTOCAST.get(precision), reduce_dtype=torch.float32, cast_forward_inputs=False
@@ -47,20 +40,8 @@ def split(model: Llama, world: World, parallel: ParallelConfig, precision: Preci
         fully_shard(block, mesh=data, reshard_after_forward=parallel.reshard_after_forward, mp_policy=policy)
     # The loss reads the head after the forward pass, so roots keep their weights until the backward pass
     # ends.
-    for root in _roots(model):
+    for root in roots(model):
         fully_shard(root, mesh=data)
-
-
-def whole_parameters(model: Llama) -> Iterator[tuple[str, torch.Tensor]]:
-    """Each parameter of the model with its name, in full on every process, one at a time.
-
-    A collective if the model is split.
-    """
-    if isinstance(model, PipelineModel):
-        yield from model.whole_parameters()
-    else:
-        for name, parameter in model.named_parameters():
-            yield name, full_tensor(parameter)
 
 
 def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
@@ -102,16 +83,3 @@ def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:
     for name, style in around:
         if hasattr(model.model, name):
             parallelize_module(model.model, mesh, {name: style})
-
-
-def release(model: Llama) -> None:
-    """Frees the full parameters that forward passes without a backward pass have gathered."""
-    for root in _roots(model):
-        for module in root.modules():
-            if isinstance(module, FSDPModule):
-                module.reshard()
-
-
-def _roots(model: Llama) -> Sequence[nn.Module]:
-    """The modules that are called from outside."""
-    return model.stages if isinstance(model, PipelineModel) else [model]

@@ -11,7 +11,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 
 from trainer.config import ParallelConfig
 from trainer.model.llama import Cache, Llama
@@ -165,6 +164,8 @@ class PipelineModel(Llama):
         """The schedule for `micro_batches` of windows [rows, length]: 1F1B, interleaved if a process has
         several stages (Narayanan et al. 2021, arXiv 2104.04473).
         """
+        from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
+
         key = (micro_batches, rows, length)
         if key not in self._schedules:
             tokens = torch.empty(rows, length, dtype=torch.int64, device="meta")

@@ -14,7 +14,6 @@ from trainer.model.attention import Backend, choose, masks_documents
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, LossScale, Precision, resolve
 from trainer.optim.build import build
-from trainer.parallel.parallelize import split
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run import preflight
@@ -90,7 +89,10 @@ def _model(
         model.initialise(training.init, training.seed)
     if precision == "fp8":
         fp8.convert(model.model.layers)
-    split(model, world, training.parallel, precision)
+    if world.mesh and training.parallel.splits_model:
+        from trainer.parallel.parallelize import split
+
+        split(model, world.mesh, training.parallel, precision)
     return model
 
 

@@ -14,7 +14,7 @@ from trainer.hf import load_model
 from trainer.model.attention import masks_documents
 from trainer.model.llama import Llama
 from trainer.model.precision import Precision, resolve
-from trainer.parallel.parallelize import release
+from trainer.parallel.gathering import release
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
 from trainer.run.generate import written

@@ -4,13 +4,13 @@ import hashlib
 import itertools
 import logging
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
-from torch._dynamo.exc import TorchDynamoException
 
 from trainer.checkpoint import store
 from trainer.config import CorpusShards, DataConfig, RunConfig
@@ -280,16 +280,21 @@ def explained(batch: str, setting: str) -> Iterator[None]:
     """
     try:
         yield
-    except TorchDynamoException as error:
-        raise TrainerError(
-            f"the model cannot be compiled ({first_line(error)}); set training.compile to false. If "
-            "a killed compiler left a broken file, delete torch's cache (TORCHINDUCTOR_CACHE_DIR, or "
-            "torchinductor_<user> in the temporary directory)"
-        ) from error
     except RuntimeError as error:
+        if _is_from_compiler(error):
+            raise TrainerError(
+                f"the model cannot be compiled ({first_line(error)}); set training.compile to false. If "
+                "a killed compiler left a broken file, delete torch's cache (TORCHINDUCTOR_CACHE_DIR, or "
+                "torchinductor_<user> in the temporary directory)"
+            ) from error
         if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
             raise
         raise TrainerError(
             f"{batch} does not fit ({first_line(error)}). "
             f"Lower {setting} or training.seq_len, or use a smaller model"
         ) from error
+
+
+def _is_from_compiler(error: RuntimeError) -> bool:
+    dynamo = sys.modules.get("torch._dynamo.exc")  # not imported here: that takes a second
+    return dynamo is not None and isinstance(error, dynamo.TorchDynamoException)

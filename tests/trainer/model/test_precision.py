@@ -17,7 +17,7 @@ from trainer.config import RunConfig
 from trainer.model import fp8, precision
 from trainer.model.precision import LossScale, resolve
 from trainer.optim.lr_schedule import lr_factor
-from trainer.parallel.parallelize import whole_parameters
+from trainer.parallel.gathering import whole_parameters
 from trainer.parallel.world import World, join, leave
 from trainer.run.build import build_session
 from trainer.run.loop import DONE, run

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainer.config import InitConfig, ModelConfig, OptimizerConfig, ParallelConfig, TrainingConfig
@@ -15,7 +15,7 @@ from trainer.model.llama import Llama
 from trainer.model.loss import summed_cross_entropy
 from trainer.optim.build import build
 from trainer.parallel.parallelize import split
-from trainer.parallel.world import DIMENSIONS, World
+from trainer.parallel.world import DIMENSIONS
 from trainer.run.batch import Batch
 from trainer.run.memory import estimate
 from trainer.run.step import loss_sum
@@ -124,15 +124,15 @@ def test_dp_shard_splits_weights_gradients_and_optimizer_state_among_the_gpus(
 
 
 @pytest.fixture
-def one_of_eight() -> Iterator[World]:
+def one_of_eight() -> Iterator[DeviceMesh]:
     """A process without its seven neighbours: what it receives has no content, but takes as much memory."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=8)
-    yield World(0, 8, torch.device("cpu"), init_device_mesh("cpu", (1, 8, 1), mesh_dim_names=DIMENSIONS))
+    yield init_device_mesh("cpu", (1, 8, 1), mesh_dim_names=DIMENSIONS)
     dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_embedding_and_head_are_counted_as_fsdp_gathers_them(one_of_eight: World, tied: bool) -> None:
+def test_embedding_and_head_are_counted_as_fsdp_gathers_them(one_of_eight: DeviceMesh, tied: bool) -> None:
     shape = MODEL.model_copy(update={"tie_embeddings": tied})
     model = Llama(shape, VOCAB, 128, "sdpa")
     model.initialise(InitConfig(), seed=0)

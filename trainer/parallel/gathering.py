@@ -1,0 +1,39 @@
+"""The full parameters of a model that may be split over processes: reading them, and letting them go."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import nn
+
+from trainer.model.llama import Llama
+from trainer.parallel.dtensor import full_tensor, is_split
+from trainer.parallel.pipeline_parallel import PipelineModel
+
+
+def whole_parameters(model: Llama) -> Iterator[tuple[str, torch.Tensor]]:
+    """Each parameter of the model with its name, in full on every process, one at a time.
+
+    A collective if the model is split.
+    """
+    if isinstance(model, PipelineModel):
+        yield from model.whole_parameters()
+    else:
+        for name, parameter in model.named_parameters():
+            yield name, full_tensor(parameter)
+
+
+def release(model: Llama) -> None:
+    """Frees the full parameters that forward passes without a backward pass have gathered."""
+    if not any(map(is_split, model.parameters())):
+        return
+    from torch.distributed.fsdp import FSDPModule
+
+    for root in roots(model):
+        for module in root.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+
+def roots(model: Llama) -> Sequence[nn.Module]:
+    """The modules that are called from outside."""
+    return model.stages if isinstance(model, PipelineModel) else [model]
