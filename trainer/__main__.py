@@ -186,6 +186,21 @@ def _plan(arguments: list[str]) -> int:
     return main(arguments)
 
 
+def _speed(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer speed",
+        description="Take some steps without saving anything, and print tokens per second as JSON.",
+    )
+    parser.add_argument("config", type=Path, metavar="CONFIG.yaml")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    options = parser.parse_intermixed_args(arguments)
+    config = load_to_train(options.config, options.overrides)
+    from trainer.run.speed import tokens_per_second
+
+    print(json.dumps({"tokens_per_second": tokens_per_second(config)}))
+    return 0
+
+
 def _compare(arguments: list[str]) -> int:
     from trainer.tools.compare import main
 
@@ -203,6 +218,7 @@ COMMANDS = {
     "generate": _generate,
     "check": _check,
     "plan": _plan,
+    "speed": _speed,
     "compare": _compare,
     "sweep": _sweep,
 }

@@ -34,11 +34,12 @@ def _ready_made() -> None:
 def _contributions(name: str) -> None:
     from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.steps.recipe_versions import store_of
-    from pipeline.steps.training import plan
+    from pipeline.steps.training import duration, plan
 
     recipe = load_recipe(recipe_path(name))
-    rows = plan.contributions(store_of(recipe), recipe)
+    store = store_of(recipe)
+    rows, training = plan.contributions(store, recipe), duration.resolved(store, recipe).training
     print(f"{'corpus':<28}{'documents':>12}{'tokens':>16}{'share':>9}{'epochs':>9}")
     for row in rows:
         print(f"{row.corpus:<28}{row.documents:>12,}{row.tokens:>16,}{row.share:>9.1%}{row.epochs:>9.2f}")
-    print(f"training.max_tokens: {recipe.training.max_tokens:,}; held-out documents are not counted")
+    print(f"training.max_tokens: {training.max_tokens:,}; held-out documents are not counted")

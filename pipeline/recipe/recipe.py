@@ -14,6 +14,7 @@ from pipeline.plugins.settings import TransformParams, check_names
 from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.recipe.check_limits import CheckLimits, DedupGuard
 from pipeline.recipe.decontamination import Decontamination
+from pipeline.recipe.duration import DurationParams, with_length
 from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.mixture import MixtureParams
 from pipeline.recipe.named_sources import anchored, repeated_name
@@ -115,6 +116,12 @@ class Recipe(Params):
         MixtureParams(), description="How corpora without weights are mixed, and how often they repeat."
     )
     training: TrainingConfig = Field(description="The model and how it is trained.")
+    duration: DurationParams | None = Field(
+        None,
+        exclude_if=lambda duration: duration is None,
+        description="The length of training in minutes, instead of `training.max_tokens`. Has no effect when "
+        "that is set.",
+    )
     engine: EngineParams = Field(EngineParams(), description="How many processes prepare the data.")
     launch: LaunchParams = Field(LaunchParams(), description="How the trainer is started.")
     retention: RetentionParams = Field(
@@ -124,6 +131,11 @@ class Recipe(Params):
     )
     # private, because the path of a recipe is not part of its content
     _file: Path = PrivateAttr(default_factory=Path)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_length(cls, values: Any) -> Any:
+        return with_length(values)
 
     @field_validator("corpora", mode="before")
     @classmethod
@@ -199,6 +211,23 @@ class Recipe(Params):
             raise ValueError(
                 f"mixture.max_epochs limits shares, but stage {weighed[0]!r} sets its own in `weights`: "
                 "leave out one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _duration_can_be_measured(self) -> "Recipe":
+        if self.duration is None:
+            return self
+        if self.launch.kind != "subprocess":
+            raise ValueError(
+                f"duration measures the speed of one process, and launch.kind is {self.launch.kind}: set "
+                "training.max_tokens instead"
+            )
+        if self.training.stages or self.training.averaging:
+            section = "stages" if self.training.stages else "averaging"
+            raise ValueError(
+                f"duration does not know how long training.{section} is meant to be: set "
+                "training.max_tokens instead"
             )
         return self
 

@@ -34,6 +34,7 @@ def schema() -> Schema:
     _takes_a_preset(models["TrainingConfig"]["properties"], "model", models["ModelConfig"], list(SIZES))
     _takes_short_forms(made["properties"]["corpora"])
     _calls_its_source_from(models["ExistingTokenizer"])
+    _takes_a_duration(made, models["TrainingConfig"])
     _variants_are_named(made, models)
     _numbers_may_be_text(made)
     return made
@@ -69,6 +70,12 @@ def _calls_its_source_from(tokenizer: Schema) -> None:
     tokenizer["properties"] = {"from": source, **tokenizer["properties"]}
     tokenizer["required"].remove("source")
     tokenizer["anyOf"] = [{"required": ["from"]}, {"required": ["source"]}]
+
+
+def _takes_a_duration(recipe: Schema, training: Schema) -> None:
+    training["required"].remove("max_tokens")
+    by_tokens = {"properties": {"training": {"required": ["max_tokens"]}}}
+    recipe["anyOf"] = [{"required": ["duration"]}, by_tokens]
 
 
 def _variants_are_named(place: Any, models: dict[str, Schema]) -> None:

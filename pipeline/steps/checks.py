@@ -19,6 +19,7 @@ from pipeline.steps.dedup.limits import alarms, by_corpus
 from pipeline.steps.model import bigram, evaluate
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.training import plan
+from pipeline.steps.training.commands import run_trainer
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, inspect, remedy
 from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
@@ -382,7 +383,7 @@ def loads(exported: Version) -> Finding:
     """
 
     def check() -> Any:
-        return json.loads(evaluate.run_trainer("check", str(exported.path)))
+        return json.loads(run_trainer("check", str(exported.path)))
 
     found: dict[str, Any] = exported.report("loads", REPORT, check)
     numbers = {

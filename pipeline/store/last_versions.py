@@ -2,6 +2,7 @@
 
 <root>/recipes/<recipe>/<key>           the name of the version's directory
 <root>/recipes/<recipe>/recipe.json     the recipe's file, and the settings that a run changed
+<root>/recipes/<recipe>/.<fact>         what the first run found out for the later ones
 """
 
 import json
@@ -53,6 +54,14 @@ class LastVersions:
             if not (self._path / DESCRIPTION).exists():
                 self.describe()
             write_atomically(self._path / key, name + "\n")
+
+    def fact(self, name: str) -> str | None:
+        """What was recorded under this name for all runs of the recipe, if anything was."""
+        path = self._path / f".{name}"
+        return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+
+    def record_fact(self, name: str, text: str) -> None:
+        write_atomically(self._path / f".{name}", text + "\n")
 
     def of_file(self, key: str) -> Iterator[str]:
         """The names of the versions of `key` that the same file used last, under whatever name of the recipe

@@ -3,9 +3,6 @@
 import bz2
 import json
 import lzma
-import os
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +10,8 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from pipeline.steps.training import plan
+from pipeline.steps.training.commands import run_trainer
 from pipeline.store import keys
-from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.training_runs import checkpoint_path
@@ -22,16 +19,9 @@ from pipeline.store.versions import Draft, Store
 from pipeline.store.work import Work
 from trainer.config import RunConfig, SamplesConfig, load_run_config
 from trainer.data.shards import Shard
-from trainer.system import launch
 from trainer.system.durable import write_atomically
-from trainer.system.errors import NOT_PASSED
-from trainer.system.signals import stop_with_parent
 
 VERSION = "evaluate-1"
-
-
-class EvaluationError(PipelineError):
-    """The trainer could not evaluate a checkpoint."""
 
 
 def evaluate(store: Store, samples: SamplesConfig) -> Version:
@@ -55,7 +45,7 @@ def evaluate_work(store: Store, samples: SamplesConfig) -> Work:
 
 def evaluate_checkpoint(store: Store, name: str) -> Version:
     """Evaluates a checkpoint on the held-out text of its run: `evaluation.json`. Raises CheckpointGoneError
-    and EvaluationError.
+    and TrainerCommandError.
     """
     checkpoint = checkpoint_path(store, name)
     weights = {"checkpoint": file_sha256(checkpoint / "manifest.json")}
@@ -107,20 +97,3 @@ def compressed_bits_per_byte(text: Iterable[bytes]) -> tuple[int, dict[str, floa
             compressed[name] += len(compressor.compress(piece))
     ends = {name: len(compressor.flush()) for name, compressor in compressors.items()}
     return size, {name: 8 * (compressed[name] + end) / size for name, end in ends.items()}
-
-
-def run_trainer(*arguments: str) -> str:
-    """The standard output of `python -m trainer ...`, also of a check that failed. Raises EvaluationError
-    with the last line of its standard error.
-    """
-    environment = {**os.environ, **launch.environment(None)}
-    command = [sys.executable, "-m", "trainer", *arguments]
-    ended = subprocess.run(
-        command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent
-    )
-    if ended.returncode not in (0, NOT_PASSED):
-        lines = ended.stderr.strip().splitlines() or ["it wrote no error message"]
-        raise EvaluationError(
-            f"`python -m trainer {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}"
-        )
-    return ended.stdout

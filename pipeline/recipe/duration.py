@@ -1,0 +1,47 @@
+"""`duration:` of a recipe."""
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from pipeline.store.params import Params
+
+
+class DurationParams(Params):
+    """The length of a training in minutes on the machine that it first runs on."""
+
+    minutes: float = Field(
+        gt=0,
+        le=100_000,
+        description="About how many minutes the steps take. The first run measures the speed of training on "
+        "its machine for some seconds and records the number of tokens; later runs take the same number.",
+    )
+    min_tokens: int = Field(ge=1, description="Fewest tokens, however slow the machine is.")
+    max_tokens: int = Field(
+        ge=1,
+        description="Most tokens, however fast the machine is. `every_tokens` of `training.checkpoint` and "
+        "`training.evaluation` are for this length, and shrink with it.",
+    )
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> Self:
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(
+                f"min_tokens {self.min_tokens} is more than max_tokens {self.max_tokens}: lower it"
+            )
+        return self
+
+
+def with_length(settings: Any) -> Any:
+    """The settings of a recipe in which `training.max_tokens` and `duration` agree: a number set by hand
+    turns `duration` off; without one, training is as long as `duration` allows until a speed is known.
+    """
+    if not isinstance(settings, dict) or not isinstance(settings.get("training"), dict):
+        return settings
+    duration, training = settings.get("duration"), settings["training"]
+    if duration is None:
+        return settings
+    if "max_tokens" in training:
+        return {name: value for name, value in settings.items() if name != "duration"}
+    longest = duration.get("max_tokens") if isinstance(duration, dict) else duration.max_tokens
+    return settings if longest is None else settings | {"training": training | {"max_tokens": longest}}
