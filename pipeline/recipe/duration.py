@@ -1,6 +1,6 @@
 """`duration:` of a recipe."""
 
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -30,18 +30,3 @@ class DurationParams(Params):
                 f"min_tokens {self.min_tokens} is more than max_tokens {self.max_tokens}: lower it"
             )
         return self
-
-
-def with_length(settings: Any) -> Any:
-    """The settings of a recipe in which `training.max_tokens` and `duration` agree: a number set by hand
-    turns `duration` off; without one, training is as long as `duration` allows until a speed is known.
-    """
-    if not isinstance(settings, dict) or not isinstance(settings.get("training"), dict):
-        return settings
-    duration, training = settings.get("duration"), settings["training"]
-    if duration is None:
-        return settings
-    if "max_tokens" in training:
-        return {name: value for name, value in settings.items() if name != "duration"}
-    longest = duration.get("max_tokens") if isinstance(duration, dict) else duration.max_tokens
-    return settings if longest is None else settings | {"training": training | {"max_tokens": longest}}

@@ -14,7 +14,7 @@ from pipeline.plugins.settings import TransformParams, check_names
 from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.recipe.check_limits import CheckLimits, DedupGuard
 from pipeline.recipe.decontamination import Decontamination
-from pipeline.recipe.duration import DurationParams, with_length
+from pipeline.recipe.duration import DurationParams
 from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.mixture import MixtureParams
 from pipeline.recipe.named_sources import anchored, repeated_name
@@ -33,6 +33,7 @@ from pipeline.store.engine import EngineParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import Params
 from trainer.config import TrainingConfig, unused, yaml_file
+from trainer.config.length import with_length
 from trainer.config.problems import requirement
 
 RECIPES = Path(__file__).parents[1] / "recipes"

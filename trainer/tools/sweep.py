@@ -32,6 +32,7 @@ from trainer.tools.named import run_named, runs_directory
 
 DONE, FAILED = 0, 1
 POLL_SECONDS = 0.5
+LENGTHS = ("max_tokens", "schedule", "checkpoint", "evaluation")  # settings that a duration decides
 
 log = logging.getLogger("trainer")
 
@@ -116,7 +117,7 @@ def _of_recipe(path: Path, recipe: dict[str, Any]) -> Path:
         values = yaml.load(config.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
         if values.get("lineage", {}).get("recipe", {}).get("name") == recipe.get("name"):
             log.info("%s: on the token shards of %s, the newest run of this recipe", path, config.parent)
-            values["training"] = recipe.get("training")
+            values["training"] = _training(recipe, values["training"])
             written = config.parent.with_name(f"{config.parent.name}-sweep") / "sweep.yaml"
             write_atomically(written, yaml.safe_dump(values, sort_keys=False))
             return written
@@ -124,6 +125,14 @@ def _of_recipe(path: Path, recipe: dict[str, Any]) -> Path:
         f"{path}: a recipe without a run in {runs_directory()}. Run the job `pretrain` once, which makes its "
         "token shards; then sweep the recipe, or its run"
     )
+
+
+def _training(recipe: dict[str, Any], run: dict[str, Any]) -> Any:
+    """The `training` section of a recipe, with the length of its run where the recipe gives it in minutes."""
+    training = recipe.get("training")
+    if not isinstance(training, dict) or "max_tokens" in training or "duration" not in recipe:
+        return training
+    return training | {name: run[name] for name in LENGTHS}
 
 
 def combinations(config: Path, directory: Path, grid: Sequence[str], base: Path | None = None) -> list[Trial]:

@@ -131,6 +131,12 @@ def test_a_sweep_of_a_recipe_leaves_its_finished_run_alone_and_does_not_train_it
             finished,
             sweep / "seed=6",
         ]
+    # a recipe that gives the length in minutes is swept at the length of its run
+    longest = {"minutes": 3, "min_tokens": 512, "max_tokens": 3 * settings["training"]["max_tokens"]}
+    without = {name: value for name, value in settings["training"].items() if name != "max_tokens"}
+    written = {"name": "mine", "corpora": [{"name": "prose"}], "duration": longest, "training": without}
+    recipe.write_text(yaml.safe_dump(written))
+    assert trials_of(str(recipe), ["training.seed=5"])[0].run_dir == finished
 
 
 def trials_of(named: str, grid: list[str]) -> list[Trial]:

@@ -11,6 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from trainer.config import ModelConfig, TrainingConfig, format_validation_error
+from trainer.config.length import with_length
 from trainer.config.optimizer import OptimizerKind
 from trainer.model.activation_checkpointing import ActivationCheckpointing
 from trainer.system.errors import TrainerError
@@ -212,7 +213,7 @@ def _configured(path: Path) -> tuple[TrainingConfig, int | None, int]:
     Raises TrainerError when the file has no valid `training` section.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = with_length(yaml.safe_load(path.read_text(encoding="utf-8")))
         training = TrainingConfig.model_validate(values["training"])
     except ValidationError as error:
         raise TrainerError(f"{path}: training: {format_validation_error(error)}") from error
