@@ -48,6 +48,7 @@ def without_skip(report: Report, config: pytest.Config) -> Report:
     return report
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A file's tests stay together, for the sake of their fixtures; those of the finished project, which
     takes a minute to make, across files.
