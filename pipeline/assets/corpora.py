@@ -9,6 +9,7 @@ from pipeline.assets.metadata import asset_key, breakdown, chart, materialized, 
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Corpus, Recipe
 from pipeline.stages import pii, quality
+from pipeline.steps import compile_ahead
 from pipeline.steps.corpus import ingest, scrub, transform
 from pipeline.steps.corpus import quality as quality_step
 from pipeline.store import keys
@@ -36,6 +37,7 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe = workshop.recipe
+        compile_ahead.start()
         version = ingest.collect(
             workshop.store,
             workshop.engine,

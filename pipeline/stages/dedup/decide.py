@@ -76,6 +76,7 @@ def clustered(linked: pa.Table) -> Clusters:
     roots = members.column("root").to_numpy()[best]
     starts = np.append(np.flatnonzero(np.append(True, roots[1:] != roots[:-1])[: len(roots)]), count)
     blocks = np.frombuffer(exact.dictionary.buffers()[1] or b"", np.uint64)[2 * exact.dictionary.offset :]
+    blocks.flags.writeable = False  # as Arrow leaves it or not; the kernel would be compiled for both
     return Clusters(members, texts, best, rows, starts, _cluster_keys(blocks, starts))
 
 

@@ -1,0 +1,44 @@
+"""What is compiled ahead is what a run calls later."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.project import ROOT
+
+USES = """
+import json, sys
+from pathlib import Path
+import pyarrow as pa
+from pipeline.stages import quality, tokenizer
+from pipeline.stages.dedup import DedupParams
+from pipeline.stages.tokenizer import TokenizerParams
+from pipeline.store.versions import Store
+from pipeline.steps.corpus.quality import judge
+from pipeline.steps.dedup.dedup import deduplicate
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+
+store = Store(Path(sys.argv[1]) / "store")
+prepare(store, Path(sys.argv[1]) / "first.jsonl", TEXTS[:15])
+deduplicate(store, ENGINE, ["first"], DedupParams())
+tokenizer.train([pa.array(TEXTS[:15])], TokenizerParams(vocab_size=300))
+"""
+
+
+@pytest.mark.slow
+def test_a_run_finds_every_kernel_after_scrubbing_compiled(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+
+    def compiled(*arguments: str) -> set[str]:
+        subprocess.run([sys.executable, *arguments], check=True, env=environment, cwd=ROOT)
+        return {path.name for path in cache.rglob("*.nbc") if "scan" not in path.name}
+
+    ahead = compiled("-m", "pipeline.steps.compile_ahead")
+    assert ahead
+    later = compiled("-c", USES, str(tmp_path)) - ahead
+    assert {name.partition(".")[0] for name in later} <= {"rebuild"}  # scrubbing
