@@ -49,23 +49,32 @@ def add_kept(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def input_files(options: argparse.Namespace) -> Iterator["FilesConfig"]:
-    """The files that a command reads. What comes through a pipe is copied to a file first."""
+def settings_are_options(**other_names: str) -> Iterator[None]:
+    """Names an invalid setting by the option of its name, or of one of `other_names`. Raises UsageError."""
     from pydantic import ValidationError
 
-    from pipeline.sources.files import FilesConfig
     from trainer.config.problems import requirement
+
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        setting = str(first["loc"][0])
+        option = other_names.get(setting, setting).replace("_", "-")
+        raise UsageError(f"--{option}: {requirement(first)}") from None
+
+
+@contextmanager
+def input_files(options: argparse.Namespace) -> Iterator["FilesConfig"]:
+    """The files that a command reads. What comes through a pipe is copied to a file first."""
+    from pipeline.sources.files import FilesConfig
 
     given = {"text_column": options.text_column, "id_column": options.id_column}
     columns = {name: column for name, column in given.items() if column is not None}
     with TemporaryDirectory(prefix="groundwork-") as directory:
         paths = [_file(path, Path(directory) / f"pipe-{n}.jsonl") for n, path in enumerate(options.paths)]
-        try:
+        with settings_are_options():
             files = FilesConfig(paths=tuple(paths), **columns)
-        except ValidationError as error:
-            first = error.errors()[0]
-            option = str(first["loc"][0]).replace("_", "-")
-            raise UsageError(f"--{option}: {requirement(first)}") from None
         yield files
 
 

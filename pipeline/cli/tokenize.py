@@ -9,6 +9,7 @@ from pipeline.cli.plain_files import (
     input_files,
     progress_bar,
     report,
+    settings_are_options,
 )
 
 HELP = "Encode files as Megatron token shards: writes OUT/train/*.bin and *.idx, and a copy of the tokenizer."
@@ -55,9 +56,10 @@ def run(options: argparse.Namespace) -> None:
         )
     if not 1 <= options.shard_tokens <= MOST:
         raise UsageError(f"--shard-tokens {options.shard_tokens}: must be from 1 to {MOST:,}")
-    tokenizer = ExistingTokenizer(
-        source=options.tokenizer, begin_of_text=options.begin_of_text, end_of_text=options.end_of_text
-    )
+    with settings_are_options(source="tokenizer"):
+        tokenizer = ExistingTokenizer(
+            source=options.tokenizer, begin_of_text=options.begin_of_text, end_of_text=options.end_of_text
+        )
     directory_only(options)
     with input_files(options) as files, progress_bar("tokenize") as progress:
         outcome = tokens.tokenize(

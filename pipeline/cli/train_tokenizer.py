@@ -3,12 +3,12 @@
 import argparse
 
 from pipeline.cli.plain_files import (
-    UsageError,
     add_in_and_out,
     directory_only,
     input_files,
     progress_bar,
     report,
+    settings_are_options,
 )
 
 HELP = "Train a byte-level BPE tokenizer on files: writes OUT/tokenizer.json and the files of AutoTokenizer."
@@ -40,19 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pydantic import ValidationError
-
     from pipeline.stages.tokenizer import TokenizerParams
     from pipeline.steps.files import tokens
-    from trainer.config.problems import requirement
 
     names = ("vocab_size", "pattern", "single_digits", "sample_bytes")
-    try:
+    with settings_are_options():
         params = TokenizerParams.model_validate({name: getattr(options, name) for name in names})
-    except ValidationError as error:
-        first = error.errors()[0]
-        option = str(first["loc"][0]).replace("_", "-")
-        raise UsageError(f"--{option}: {requirement(first)}") from None
     directory_only(options)
     with input_files(options) as files, progress_bar("reading") as progress:
         outcome = tokens.train_tokenizer(files, options.out, params, progress)

@@ -30,7 +30,7 @@ def run_named(text: str) -> tuple[Path, int | None]:
 
     Raises TrainerError for a name that no run or more than one has.
     """
-    path = _path(text)
+    path = path_of(text)
     if not path.exists() and (name := NAME.fullmatch(text)):
         return _in_store(name[1]), int(name[2]) if name[2] else None
     absolute = path.absolute()
@@ -44,7 +44,7 @@ def model_named(text: str) -> Path:
     """The directory with `config.json` and weights: of a run, that of its newest checkpoint. Raises
     TrainerError when there is none, or more than one.
     """
-    path = _path(text)
+    path = path_of(text)
     if not path.exists() and NAME.fullmatch(text):
         run, step = run_named(text)
         path = run if step is None else store.directory_for(RunDirectory(run).checkpoints, step)
@@ -71,7 +71,7 @@ def checkpoint_named(text: str) -> Path:
     return checkpoint
 
 
-def _path(text: str) -> Path:
+def path_of(text: str) -> Path:
     """Raises TrainerError for text that the system takes for no path: too long, or with a NUL in it."""
     path = Path(text)
     try:

@@ -28,7 +28,7 @@ from trainer.system.durable import read_json_lines, write_atomically
 from trainer.system.errors import RESUMABLE, TrainerError
 from trainer.system.signals import StopSignals
 from trainer.tools.compare import compare
-from trainer.tools.named import run_named, runs_directory
+from trainer.tools.named import path_of, run_named, runs_directory
 
 DONE, FAILED = 0, 1
 POLL_SECONDS = 0.5
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
 
 def configuration(text: str) -> Path:
     """The configuration that a person means. Raises TrainerError when it is none."""
-    path = Path(text)
+    path = path_of(text)
     if not path.is_file():
         path = RunDirectory(run_named(text)[0]).config
         if not path.is_file():

@@ -116,6 +116,8 @@ def test_a_sweep_of_a_recipe_leaves_its_finished_run_alone_and_does_not_train_it
         main([str(recipe), "training.seed=5,6"])
     with pytest.raises(TrainerError, match="nothing: neither a file nor a run"):
         main(["nothing", "training.seed=5,6"])
+    with pytest.raises(TrainerError, match=r"is not a path: .*File name too long"):
+        main(["x" * 5_000, "training.seed=5,6"])
     lineage = {"recipe": {"name": "mine"}}
     config_path.write_text(yaml.safe_dump({**settings, "run_dir": str(finished), "lineage": lineage}))
     assert run(load_run_config(config_path)) == DONE
