@@ -1,12 +1,13 @@
 """The full parameters of a model that may be split over processes: reading them, and letting them go."""
 
+import sys
 from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
 
 from trainer.model.llama import Llama
-from trainer.parallel.dtensor import full_tensor, is_split
+from trainer.parallel.dtensor import full_tensor
 from trainer.parallel.pipeline_parallel import PipelineModel
 
 
@@ -24,13 +25,13 @@ def whole_parameters(model: Llama) -> Iterator[tuple[str, torch.Tensor]]:
 
 def release(model: Llama) -> None:
     """Frees the full parameters that forward passes without a backward pass have gathered."""
-    if not any(map(is_split, model.parameters())):
+    # A gathered parameter does not tell that it is one. The module takes a second to import.
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is None:
         return
-    from torch.distributed.fsdp import FSDPModule
-
     for root in roots(model):
         for module in root.modules():
-            if isinstance(module, FSDPModule):
+            if isinstance(module, fsdp.FSDPModule):
                 module.reshard()
 
 
