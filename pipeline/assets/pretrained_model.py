@@ -75,7 +75,7 @@ def _planned(context: dg.AssetExecutionContext, workshop: PipelineResources) -> 
     if recipe.duration is None or store.fact(fact):
         return run
     longest = run.config.training
-    if plan.finished(store, run):
+    if recipe.launch.kind != "subprocess" or plan.finished(store, run):
         tokens = longest.max_tokens
     else:
         speed = duration.speed(run.config)

@@ -46,7 +46,8 @@ training:
   # Warmup (a fiftieth of max_tokens, unless warmup_tokens says otherwise), a plateau, then a line to zero.
   schedule: {{kind: wsd, decay_fraction: 0.6, min_lr_ratio: 0}}
   checkpoint: {{every_tokens: 384_000, keep_last: 3}}  # when to save, and how many of the newest stay on disk
-  evaluation: {{every_tokens: 384_000}}  # when to measure the loss on the held-out text
+  # When to measure the loss, and on how much of the held-out text.
+  evaluation: {{every_tokens: 384_000, max_tokens: 16_384}}
   samples: {{prompts: ["The", "It was"], temperature: 0.7}}  # beginnings of texts that the model continues
 """
 

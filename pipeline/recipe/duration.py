@@ -14,7 +14,8 @@ class DurationParams(Params):
         gt=0,
         le=100_000,
         description="About how many minutes the steps take. The first run measures the speed of training on "
-        "its machine for some seconds and records the number of tokens; later runs take the same number.",
+        "its machine for some seconds and records the number of tokens; later runs take the same number. "
+        "Where `launch` starts more than one process, nothing is measured and `max_tokens` are taken.",
     )
     min_tokens: int = Field(ge=1, description="Fewest tokens, however slow the machine is.")
     max_tokens: int = Field(

@@ -216,14 +216,9 @@ class Recipe(Params):
         return self
 
     @model_validator(mode="after")
-    def _duration_can_be_measured(self) -> "Recipe":
+    def _duration_knows_what_to_shorten(self) -> "Recipe":
         if self.duration is None:
             return self
-        if self.launch.kind != "subprocess":
-            raise ValueError(
-                f"duration measures the speed of one process, and launch.kind is {self.launch.kind}: set "
-                "training.max_tokens instead"
-            )
         if self.training.stages or self.training.averaging:
             section = "stages" if self.training.stages else "averaging"
             raise ValueError(

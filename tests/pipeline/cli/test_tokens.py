@@ -175,7 +175,7 @@ def test_ids_beyond_65535_are_stored_in_four_bytes(directory: Path, tmp_path: Pa
             ["tokenize", "--tokenizer", "tokenizer", "--validation-fraction", "1"],
             "must be at least 0 and below 1",
         ),
-        (["tokenize", "--tokenizer", ""], "--tokenizer: must have at least 1 character"),
+        (["tokenize", "--tokenizer", ""], "--tokenizer: must be at least 1 characters long"),
         (["train-tokenizer", "--vocab-size", "100"], "--vocab-size: must be at least 260, not 100"),
         (
             ["train-tokenizer", "--vocab-size", "60000"],
