@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,8 +26,9 @@ STAGES = Path(pipeline.stages.__file__).parent
 TEXT = "The kernels are compiled for the types of their arguments, whatever text these hold, so any will do. "
 
 
+@cache
 def start() -> None:
-    """Starts this in a process that ends with the present one, unless kernels were compiled before."""
+    """Starts this once, in a process that ends with the present one, unless kernels were compiled before."""
     cache = Path(os.environ.get("NUMBA_CACHE_DIR") or STAGES)
     if os.access(cache, os.W_OK) and not any(cache.rglob("*.nbi")):
         command = [sys.executable, "-m", "pipeline.steps.compile_ahead"]
