@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from pipeline.store.params import Params
+from trainer.config import TrainingConfig
 
 
 class DurationParams(Params):
@@ -23,6 +24,15 @@ class DurationParams(Params):
         description="Most tokens, however fast the machine is. `every_tokens` of `training.checkpoint` and "
         "`training.evaluation` are for this length, and shrink with it.",
     )
+
+    def check(self, training: TrainingConfig) -> None:
+        """Raises ValueError for a training with lengths that this does not know how to shorten."""
+        if training.stages or training.averaging:
+            section = "stages" if training.stages else "averaging"
+            raise ValueError(
+                f"duration does not know how long training.{section} is meant to be: set "
+                "training.max_tokens instead"
+            )
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:

@@ -217,14 +217,8 @@ class Recipe(Params):
 
     @model_validator(mode="after")
     def _duration_knows_what_to_shorten(self) -> "Recipe":
-        if self.duration is None:
-            return self
-        if self.training.stages or self.training.averaging:
-            section = "stages" if self.training.stages else "averaging"
-            raise ValueError(
-                f"duration does not know how long training.{section} is meant to be: set "
-                "training.max_tokens instead"
-            )
+        if self.duration:
+            self.duration.check(self.training)
         return self
 
     @property
