@@ -103,6 +103,7 @@ def test_an_unchanged_part_of_the_version_before_is_linked_not_made_again(tmp_pa
     with store.making(work(source="2")) as draft:
         part = draft.finished("a", before.parts[0].fingerprint)
         assert part == before.parts[0]
+        assert draft.finished("c", part.fingerprint) is None, "its files bear the other part's name"
         after = draft.publish([part, write_part(draft, "b", "changed")])
     assert after.file(part, "table").stat().st_ino == before.file(part, "table").stat().st_ino
     assert before.file(before.parts[1], "table").read_text() == "two"
