@@ -72,7 +72,7 @@ def _planned(context: dg.AssetExecutionContext, workshop: PipelineResources) -> 
     """The run to train. The first of a recipe with a `duration` measures how long it is to be."""
     store, recipe = workshop.store, workshop.recipe
     run, fact = plan.plan(store, recipe), duration.fact(recipe)
-    if recipe.duration is None or store.fact(fact):
+    if recipe.duration is None or duration.recorded(store, recipe):
         return run
     longest = run.config.training
     if recipe.launch.kind != "subprocess" or plan.finished(store, run):

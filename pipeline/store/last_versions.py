@@ -6,17 +6,25 @@
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.store.errors import PipelineError
 from trainer.system.durable import write_atomically
 
 RECIPES = "recipes"
 DESCRIPTION = "recipe.json"
 # Of a recipe with runs that changed its settings, so many of the changes keep their data in the store.
 CHANGES_KEPT = 10
+VERSION_NAME = re.compile(r"[0-9a-f]{16}")
+REMEDY = "run a job of the recipe again, which writes it anew; if the recipe is gone, delete the directory"
+
+
+class RecordError(PipelineError):
+    """It cannot be told which versions a recipe uses."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +48,8 @@ class LastVersions:
         self._path = root / RECIPES / recipe.directory
 
     def get(self, key: str) -> str | None:
-        """The name of the version of `key`, if the recipe has used one."""
-        path = self._path / key
-        return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+        """The name of the version of `key`, if the recipe has used one and the record is not damaged."""
+        return _name_in(self._path / key)
 
     def since(self, key: str) -> int:
         """Since when the recipe uses this version, in nanoseconds since 1970."""
@@ -58,7 +65,7 @@ class LastVersions:
     def fact(self, name: str) -> str | None:
         """What was recorded under this name for all runs of the recipe, if anything was."""
         path = self._path / f".{name}"
-        return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+        return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else None
 
     def record_fact(self, name: str, text: str) -> None:
         write_atomically(self._path / f".{name}", text + "\n")
@@ -70,9 +77,9 @@ class LastVersions:
         if own := self.get(key):
             yield own
         for path in sorted(self._path.parent.glob(f"*/{DESCRIPTION}")):
-            same = json.loads(path.read_text(encoding="utf-8"))["recipe"] == self.recipe.file
-            if same and path.parent != self._path and (path.parent / key).is_file():
-                yield (path.parent / key).read_text(encoding="utf-8").strip()
+            other, name = _described_in(path), _name_in(path.parent / key)
+            if name and other and other.file == self.recipe.file and path.parent != self._path:
+                yield name
 
     def describe(self) -> None:
         """Records at the beginning of each run whose versions these are."""
@@ -84,37 +91,68 @@ class LastVersions:
 def recorded(root: Path, changes_kept: int = CHANGES_KEPT) -> Iterator[tuple[str, str]]:
     """Key and version name of everything that a recipe used last. Leaves out recipes whose file is gone and,
     of the runs with changed settings, all but the newest of each recipe.
+
+    Raises RecordError when a record is damaged.
     """
-    for directory in _in_effect(root, changes_kept):
-        yield from _used(directory)
+    for path in damaged(root):
+        raise RecordError(f"{path} is damaged, so it cannot be told which versions a recipe uses: {REMEDY}")
+    for recipe in _in_effect(root, changes_kept):
+        yield from _used(root / RECIPES / recipe.directory)
 
 
 def users(root: Path) -> dict[tuple[str, str], RecipeName]:
     """Of each key and version name that a recipe used last, one such recipe, preferably without changes."""
     found: dict[tuple[str, str], RecipeName] = {}
-    for directory in _in_effect(root, CHANGES_KEPT):
-        described = json.loads((directory / DESCRIPTION).read_text(encoding="utf-8"))
-        recipe = RecipeName(directory.name, described["recipe"], described["changes"])
-        found = dict.fromkeys(_used(directory), recipe) | found
+    for recipe in _in_effect(root, CHANGES_KEPT):
+        found = dict.fromkeys(_used(root / RECIPES / recipe.directory), recipe) | found
     return found
 
 
-def _used(directory: Path) -> Iterator[tuple[str, str]]:
+def damaged(root: Path) -> Iterator[Path]:
+    """The records that cannot be read."""
+    for path in sorted((root / RECIPES).glob(f"*/{DESCRIPTION}")):
+        if _described_in(path) is None:
+            yield path
+        yield from (record for record in _records(path.parent) if _name_in(record) is None)
+
+
+def _records(directory: Path) -> Iterator[Path]:
     for path in sorted(directory.rglob("*")):
         if path.is_file() and path.name != DESCRIPTION and not path.name.startswith("."):
-            yield path.relative_to(directory).as_posix(), path.read_text(encoding="utf-8").strip()
+            yield path
 
 
-def _in_effect(root: Path, changes_kept: int) -> Iterator[Path]:
-    changed: dict[str, list[Path]] = {}
+def _used(directory: Path) -> Iterator[tuple[str, str]]:
+    for path in _records(directory):
+        if name := _name_in(path):
+            yield path.relative_to(directory).as_posix(), name
+
+
+def _in_effect(root: Path, changes_kept: int) -> Iterator[RecipeName]:
+    changed: dict[str, list[tuple[int, RecipeName]]] = {}
     for path in sorted((root / RECIPES).glob(f"*/{DESCRIPTION}")):
-        described = json.loads(path.read_text(encoding="utf-8"))
-        if Path(described["recipe"]).is_absolute() and not Path(described["recipe"]).exists():
+        recipe = _described_in(path)
+        if recipe is None or (Path(recipe.file).is_absolute() and not Path(recipe.file).exists()):
             continue
-        if described["changes"]:
-            changed.setdefault(described["recipe"], []).append(path)
+        if recipe.changes:
+            changed.setdefault(recipe.file, []).append((-path.stat().st_mtime_ns, recipe))
         else:
-            yield path.parent
-    for paths in changed.values():
-        newest = sorted(paths, key=lambda path: -path.stat().st_mtime_ns)
-        yield from (path.parent for path in newest[:changes_kept])
+            yield recipe
+    for recipes in changed.values():
+        newest = sorted(recipes, key=lambda recipe: recipe[0])
+        yield from (recipe for _, recipe in newest[:changes_kept])
+
+
+def _name_in(path: Path) -> str | None:
+    """The name of a version that a record holds; None if there is no record or it is damaged."""
+    name = path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
+    return name if VERSION_NAME.fullmatch(name) else None
+
+
+def _described_in(path: Path) -> RecipeName | None:
+    """The recipe whose records lie beside its description; None if that is damaged."""
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+        return RecipeName(path.parent.name, described["recipe"], described["changes"])
+    except (ValueError, KeyError, TypeError):
+        return None

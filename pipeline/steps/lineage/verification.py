@@ -83,7 +83,14 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
     if damaged:
         mending = _Mending(store, sound)
         found.damaged = [mending.of(path, *entry) for path, entry in damaged.items()]
+    found.damaged = [*found.damaged, *_damaged_records(store.root)]
     return found
+
+
+def _damaged_records(root: Path) -> Iterator[Damaged]:
+    for path in last_versions.damaged(root):
+        what = Damage(path, "is no record of what a recipe used last")
+        yield Damaged(path.relative_to(root).as_posix(), [what], (), last_versions.REMEDY)
 
 
 def _reason(error: Exception) -> str:

@@ -28,8 +28,13 @@ def resolved(store: Store, recipe: Recipe) -> Recipe:
     """
     if recipe.duration is None:
         return recipe
-    tokens = store.fact(fact(recipe))
-    return with_tokens(recipe, recipe.duration, int(tokens) if tokens else recipe.duration.max_tokens)
+    return with_tokens(recipe, recipe.duration, recorded(store, recipe) or recipe.duration.max_tokens)
+
+
+def recorded(store: Store, recipe: Recipe) -> int | None:
+    """The number of tokens that an earlier run recorded, if it did and the record can be read."""
+    tokens = store.fact(fact(recipe)) or ""
+    return int(tokens) if tokens.isdecimal() else None
 
 
 def fact(recipe: Recipe) -> str:

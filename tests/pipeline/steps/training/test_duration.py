@@ -47,6 +47,14 @@ def test_a_recorded_length_holds_and_everything_in_tokens_shrinks_with_it(tmp_pa
     assert duration.resolved(store, recipe(LIMITS, log_every_steps=3)).training.max_tokens == 24_576
 
 
+def test_a_damaged_record_of_the_length_counts_as_none(tmp_path: Path) -> None:
+    mine = recipe(LIMITS)
+    store = Store(tmp_path, RecipeVersions(mine))
+    store.record_fact(duration.fact(mine), "24v76")
+    assert duration.recorded(store, mine) is None
+    assert duration.resolved(store, mine).training.max_tokens == 49_152
+
+
 def test_the_longest_training_is_the_one_without_a_duration(tmp_path: Path) -> None:
     mine = recipe(LIMITS)
     longest = duration.resolved(Store(tmp_path, RecipeVersions(mine)), mine)

@@ -1,0 +1,64 @@
+"""What a store records of each recipe may be damaged: no run stops for that, and nothing is removed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import main
+from pipeline.store import last_versions
+from pipeline.store.last_versions import DESCRIPTION, LastVersions, RecipeName, RecordError
+
+NAME = "0123456789abcdef"
+
+
+@pytest.fixture
+def used(tmp_path: Path) -> LastVersions:
+    """A recipe that uses one version."""
+    used = LastVersions(tmp_path, RecipeName("mine-01234567", "mine.yaml"))
+    used.use("dedup", NAME)
+    return used
+
+
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x80
+    path.write_bytes(content)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "flipped": flipped,
+    "empty": lambda path: path.write_text(""),
+    "other": lambda path: path.write_text('{"name": 1}'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("record", [DESCRIPTION, "dedup"])
+def test_the_next_run_writes_a_damaged_record_anew(used: LastVersions, record: str, damage: str) -> None:
+    path = used._path / record
+    DAMAGES[damage](path)
+    other = LastVersions(path.parents[2], RecipeName("mine-89abcdef", "mine.yaml"))
+    assert list(other.of_file("dedup")) == []
+    with pytest.raises(RecordError, match=f"{record} is damaged, .*: run a job of the recipe again"):
+        list(last_versions.recorded(path.parents[2]))
+    used.describe()
+    used.use("dedup", NAME)
+    assert list(last_versions.recorded(path.parents[2])) == [("dedup", NAME)]
+    assert list(other.of_file("dedup")) == [NAME]
+
+
+@pytest.mark.parametrize("record", [DESCRIPTION, "dedup"])
+def test_a_damaged_record_is_named_and_nothing_is_removed(
+    used: LastVersions,
+    tmp_path: Path,
+    record: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path))
+    flipped(used._path / record)
+    assert main(["gc", "--delete"]) == 2
+    assert f"{record} is damaged, so it cannot be told which versions" in capsys.readouterr().err
+    assert main(["verify"]) == 2
+    assert f"DAMAGED  {used._path / record} is no record" in capsys.readouterr().out
