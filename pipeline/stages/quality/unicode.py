@@ -1,5 +1,6 @@
 """One byte of flags per code point for the quality kernels, and UTF-8 decoding."""
 
+import re
 from functools import cache
 
 import numpy as np
@@ -39,12 +40,14 @@ _SYMBOL_RANGES = (
 def character_classes() -> np.ndarray:
     """The flags of every code point, uint8[0x110000], for the Unicode of `unicodedata.unidata_version`."""
     flags = np.zeros(CODE_POINTS, np.uint8)
-    for code_point in range(CODE_POINTS):
-        character = chr(code_point)
-        if character.isalnum():
-            flags[code_point] = ALNUM | ALPHA if character.isalpha() else ALNUM
-        elif character.isspace():
-            flags[code_point] = SPACE
+    characters = np.arange(CODE_POINTS, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+    # `re` has the classes of `str`, and finds their characters in a quarter of the time of asking one by one.
+    for run in re.finditer(r"\s+", characters):
+        flags[run.start() : run.end()] = SPACE
+    for run in re.finditer(r"[^\W_]+", characters):
+        flags[run.start() : run.end()] = [
+            ALNUM | ALPHA if character.isalpha() else ALNUM for character in run[0]
+        ]
     flags[[ord(character) for character in BREAKS]] |= BREAK
     for ranges, flag in ((_TERMINAL_RANGES, TERMINAL), (_SYMBOL_RANGES, SYMBOL)):
         for first_to_last in ranges.split():

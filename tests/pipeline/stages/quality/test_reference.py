@@ -1,6 +1,7 @@
 """The compiled signals against the same definitions written in plain Python, on arbitrary Unicode text."""
 
 import re
+import sys
 from collections import Counter
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from pipeline.stages.quality import SIGNALS_SCHEMA, measure
 from pipeline.stages.quality.c4 import MAX_WORD_LENGTH, MIN_LINE_WORDS, PHRASES
 from pipeline.stages.quality.repetition import STOP_WORDS
-from pipeline.stages.quality.unicode import SYMBOL, TERMINAL, character_classes
+from pipeline.stages.quality.unicode import ALNUM, ALPHA, SPACE, SYMBOL, TERMINAL, character_classes
 
 SYMBOLS, TERMINALS = (
     {chr(code_point) for code_point in (character_classes() & flag).nonzero()[0]}
@@ -182,3 +183,9 @@ def test_every_signal_equals_its_definition_in_plain_python(batch):
 def test_repeated_phrases_are_counted_as_plain_python_counts_them(words, copies):
     text = " ".join(words * copies)
     assert compiled([text])[0] == reference(text)
+
+
+def test_every_character_has_the_classes_of_str() -> None:
+    for flag, belongs in ((SPACE, str.isspace), (ALPHA, str.isalpha), (ALNUM, str.isalnum)):
+        members = (character_classes() & flag).nonzero()[0].tolist()
+        assert members == [point for point in range(sys.maxunicode + 1) if belongs(chr(point))]
