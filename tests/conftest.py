@@ -18,6 +18,7 @@ MAY_LACK = (
     "no chromium",
     "no file system",
     "no flash-attn",
+    "no huge pages",
     "no network",
     "no sample corpora",
 )

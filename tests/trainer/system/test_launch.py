@@ -52,6 +52,25 @@ def test_threads_default_to_the_cores_that_may_be_used() -> None:
     assert int(launch.environment()["OMP_NUM_THREADS"]) == launch.physical_cores() >= 1
 
 
+THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(not THP.exists() or "[madvise]" not in THP.read_text(), reason="no huge pages on request")
+def test_large_tensors_are_in_huge_pages_where_the_kernel_gives_them_on_request() -> None:
+    code = (
+        "import torch; kept = torch.ones(64 << 20); "
+        "print(sum(int(line.split()[1]) for line in open('/proc/self/smaps') if 'AnonHugePages' in line))"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **launch.environment(1)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(process.stdout) * 1024 > 128 << 20
+
+
 def test_reading_shards_and_configurations_never_loads_torch() -> None:
     code = (
         "import sys, trainer.data.shards, trainer.config, trainer.system.launch; sys.exit('torch' in "
