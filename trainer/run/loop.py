@@ -161,30 +161,34 @@ def _train(
     _evaluate_late(session, recorder, stop)
     batches = Prefetcher(session.data, world.data_rank, world.data_size)
     probe, stopping = UpdateProbe(session.model, world), False
+    ended = time.perf_counter()
     try:
         while not (session.is_complete or stopping):
             if recorder is not None:
                 recorder.before_step()
             if session.logs(session.step + 1):
                 probe.remember()
-            started = time.perf_counter()
+            asked = time.perf_counter()
             windows = torch.from_numpy(batches.batch(session.step))
-            waited = time.perf_counter()
+            waited = time.perf_counter() - asked
             try:
                 result = session.take_step(windows.to(world.device))
             except NotFiniteError as error:
                 with in_every_process():
                     raise TrainerError(explain(session, error, session.config.run_dir)) from error
-            seconds = time.perf_counter() - started
+            # From end to end: when a step returns, a GPU still updates the weights.
+            started, ended = ended, time.perf_counter()
             weights = probe.sizes() if result.spike or session.logs(session.step) else None
             if recorder is not None:
-                recorder.step(result, weights, seconds, waited - started)
+                recorder.step(result, weights, ended - started, waited)
             stopping = _is_stopped(session, stop)
             if not stopping and (session.is_complete or session.passes(training.evaluation.every_tokens)):
                 _evaluate(session, recorder, stop)
                 stopping = _is_stopped(session, stop)
+                ended = time.perf_counter()
             if stopping or saver.is_due():
                 saver.save(resumable=stopping)
+                ended = time.perf_counter()
             saver.poll()
             if tracing is not None:
                 tracing.step()
