@@ -13,14 +13,14 @@ BETWEEN_PLACES = 0x1E3779B9
 
 
 class Dropout(nn.Module):
-    """Zeroes a `share` of the elements and scales the others up; `place` numbers a model's dropouts."""
+    """Zeroes a `share` of the elements and scales the others up."""
 
-    def __init__(self, share: float, place: int) -> None:
+    def __init__(self, share: float) -> None:
         super().__init__()
-        self.share, self.place = share, place
+        self.share = share
 
     def forward(self, x: torch.Tensor, keys: torch.Tensor | None) -> torch.Tensor:
-        """`x` [batch, length, d_model]; `keys` [batch, 2] from `sample_keys`, or None to drop nothing."""
+        """`x` [batch, length, d_model]; `keys` [batch, 2] from `keys_at`, or None to drop nothing."""
         if keys is None:
             return x
         numbers = torch.arange(x.shape[1] * x.shape[2], dtype=torch.int32, device=x.device).view(
@@ -28,9 +28,7 @@ class Dropout(nn.Module):
         )
         first, second = keys[:, :1, None], keys[:, 1:, None]
         mixed = (numbers + first) * FACTORS[0]
-        mixed = (
-            mixed ^ ((mixed >> 13) & 0x7FFFF) ^ (second + self.place * BETWEEN_PLACES % 2**31)
-        ) * FACTORS[1]
+        mixed = (mixed ^ ((mixed >> 13) & 0x7FFFF) ^ second) * FACTORS[1]
         mixed = mixed ^ ((mixed >> 16) & 0xFFFF)
         kept = (mixed & 0x7FFFFFFF) >= int(self.share * 2**31)
         return x * (kept / (1 - self.share)).to(x.dtype)
@@ -43,3 +41,13 @@ def sample_keys(seed: int, first_sample: int, samples: int) -> torch.Tensor:
         for sample in range(first_sample, first_sample + samples)
     ]
     return torch.frombuffer(bytearray(b"".join(digests)), dtype=torch.int32).view(samples, 2)
+
+
+def keys_at(place: int, keys: torch.Tensor | None) -> torch.Tensor | None:
+    """The keys of `sample_keys` for one `place`, which numbers a model's dropouts.
+
+    A tensor, because a compiler would compile a block anew for each number that it finds in it.
+    """
+    if keys is None:
+        return None
+    return torch.stack([keys[:, 0], keys[:, 1] + place * BETWEEN_PLACES % 2**31], dim=1)

@@ -5,6 +5,7 @@ import copy tensors unchanged.
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 from torch import nn
@@ -12,12 +13,13 @@ from torch import nn
 from trainer.config import InitConfig, ModelConfig
 from trainer.model.activation_checkpointing import ActivationCheckpointing, activation_checkpointed
 from trainer.model.attention import Backend, Mask, attention, document_mask
-from trainer.model.dropout import Dropout
+from trainer.model.dropout import Dropout, keys_at
 from trainer.model.loss import soft_capped
 from trainer.model.rope import rotary_tables, rotate
 
 VOCAB_MULTIPLE = 64
 HEAD = "lm_head.weight"
+DropoutKeys = tuple[torch.Tensor | None, torch.Tensor | None]
 # Parameters with a row for each token of the vocabulary.
 WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
 
@@ -111,13 +113,17 @@ class Block(nn.Module):
         self, config: ModelConfig, backend: Backend, layer: int, kind: ActivationCheckpointing, dropout: float
     ) -> None:
         super().__init__()
-        self.activation_checkpointing = kind
+        self.activation_checkpointing, self.layer = kind, layer
         self.input_layernorm = RMSNorm(config.d_model, config.norm_eps)
         self.self_attn = Attention(config, backend, layer)
         self.post_attention_layernorm = RMSNorm(config.d_model, config.norm_eps)
         self.mlp = MLP(config)
-        self.attention_dropout = Dropout(dropout, 2 * layer + 1)
-        self.mlp_dropout = Dropout(dropout, 2 * layer + 2)
+        self.attention_dropout = Dropout(dropout)
+        self.mlp_dropout = Dropout(dropout)
+
+    def dropout_keys(self, keys: torch.Tensor | None) -> DropoutKeys:
+        """The keys of the dropouts after attention and MLP."""
+        return keys_at(2 * self.layer + 1, keys), keys_at(2 * self.layer + 2, keys)
 
     def forward(
         self,
@@ -126,7 +132,7 @@ class Block(nn.Module):
         sin: torch.Tensor,
         mask: Mask | None = None,
         cache: Cache | None = None,
-        dropout_keys: torch.Tensor | None = None,
+        dropout_keys: DropoutKeys = (None, None),
     ) -> torch.Tensor:
         kind = self.activation_checkpointing
         return activation_checkpointed(self._forward, kind, x, cos, sin, mask, cache, dropout_keys)
@@ -138,11 +144,11 @@ class Block(nn.Module):
         sin: torch.Tensor,
         mask: Mask | None,
         cache: Cache | None,
-        dropout_keys: torch.Tensor | None,
+        dropout_keys: DropoutKeys,
     ) -> torch.Tensor:
         attended = self.self_attn(self.input_layernorm(x), cos, sin, mask, cache)
-        x = x + self.attention_dropout(attended, dropout_keys)
-        return x + self.mlp_dropout(self.mlp(self.post_attention_layernorm(x)), dropout_keys)
+        x = x + self.attention_dropout(attended, dropout_keys[0])
+        return x + self.mlp_dropout(self.mlp(self.post_attention_layernorm(x)), dropout_keys[1])
 
 
 class Decoder(nn.Module):
@@ -160,7 +166,7 @@ class Decoder(nn.Module):
     ) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(padded_vocab_size(vocab_size), config.d_model)
-        self.embed_dropout = Dropout(dropout, 0)
+        self.embed_dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
             Block(config, backend, layer, activation_checkpointing, dropout)
             for layer in range(config.n_layers)
@@ -182,7 +188,7 @@ class Decoder(nn.Module):
         return self.norm(self.through(self.layers, x, tokens.shape[1], documents, cache, dropout_keys))
 
     def embed(self, tokens: torch.Tensor, dropout_keys: torch.Tensor | None) -> torch.Tensor:
-        return self.embed_dropout(self.embed_tokens(tokens), dropout_keys)
+        return self.embed_dropout(self.embed_tokens(tokens), keys_at(0, dropout_keys))
 
     def through(
         self,
@@ -199,10 +205,10 @@ class Decoder(nn.Module):
         start = cache.length if cache is not None else 0
         cos, sin = self.cos[start : start + length], self.sin[start : start + length]
         mask = document_mask(documents, length, self.backend)
-        for layer in layers:
+        for layer in cast(Iterable[Block], layers):
             # A cache grows with each token, and compiled blocks need one shape: they are for training.
             apply = layer if cache is None else layer.forward
-            x = apply(x, cos, sin, mask, cache, dropout_keys)
+            x = apply(x, cos, sin, mask, cache, layer.dropout_keys(dropout_keys))
         return x
 
 

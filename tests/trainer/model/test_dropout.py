@@ -12,7 +12,7 @@ from tests.trainer.runs import history
 from tests.trainer.steps import step
 from trainer.checkpoint import store
 from trainer.config import RunConfig
-from trainer.model.dropout import Dropout, sample_keys
+from trainer.model.dropout import Dropout, keys_at, sample_keys
 from trainer.parallel.world import World
 from trainer.run.build import build_session
 from trainer.run.loop import DONE, run
@@ -24,7 +24,7 @@ SHARE = 0.1
 
 def test_its_share_of_elements_is_dropped_independently_of_place_sample_and_neighbour() -> None:
     keys, x = sample_keys(3, 0, 64), torch.ones(64, 128, 64)
-    kept = torch.stack([Dropout(SHARE, place)(x, keys) for place in range(6)])
+    kept = torch.stack([Dropout(SHARE)(x, keys_at(place, keys)) for place in range(6)])
     assert torch.equal(kept.unique(), torch.tensor([0.0, 1 / (1 - SHARE)]))
     dropped = (kept == 0).double().view(6 * 64, -1) - SHARE
     assert abs(dropped.mean()) < 1e-3
@@ -65,6 +65,18 @@ def test_gradients_depend_neither_on_the_micro_batch_nor_on_what_is_recomputed(
     assert_same(gradients(settings, micro_batch_size=2), whole, 1e-6)
     assert_same(gradients(settings, activation_checkpointing="full"), whole, 0)
     assert (gradients(settings, dropout=0.0)["lm_head.weight"] - whole["lm_head.weight"]).abs().max() > 1e-3
+
+
+def test_all_blocks_are_compiled_as_one(settings: dict[str, Any]) -> None:
+    settings["training"] |= {"dropout": SHARE, "compile": False}
+    settings["training"]["model"]["n_layers"] = 12
+    session = build_session(RunConfig.model_validate(settings), ALONE)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    for block in session.model.model.layers:
+        block.compile(fullgraph=True, dynamic=False, backend="eager")
+    step(session, 0)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
 @pytest.mark.slow
