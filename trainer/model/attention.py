@@ -44,7 +44,7 @@ def choose(
             f"training.attention {wanted} cannot be used with model.attention_sinks; set attention: auto"
         )
     flash_fits = device.type == "cuda" and dtype in (torch.bfloat16, torch.float16) and not masked
-    flash_installed = importlib.util.find_spec("flash_attn") is not None
+    flash_installed = _flash_attn_is_installed()
     if wanted == "flash" and not (flash_fits and flash_installed):
         reason = (
             "it needs a GPU, bf16 or fp16, and document_masking: false"
@@ -61,6 +61,12 @@ def choose(
     if sinks or (device.type == "cpu" and seq_len <= MATH_MAX_LENGTH[dtype]):
         return "math"
     return "flash" if flash_fits and flash_installed else "sdpa"
+
+
+def _flash_attn_is_installed() -> bool:
+    """Whether flash-attn 2 is. That of flash-attn 4 has `flash_attn.cute` only, without an `__init__`."""
+    found = importlib.util.find_spec("flash_attn")
+    return found is not None and found.origin is not None
 
 
 def masks_documents(wanted: bool | Literal["auto"], device: torch.device) -> bool:

@@ -1,6 +1,7 @@
 """Each backend of attention against a plain float64 reference, forward and backward."""
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -164,7 +165,7 @@ def test_a_document_number_rises_at_each_beginning() -> None:
     assert document_numbers(torch.tensor([[5, 2, 6, 2, 2]]), bot_id=2).tolist() == [[0, 1, 1, 2, 3]]
 
 
-def test_the_backend_follows_from_device_type_length_and_masking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_backend_follows_from_device_type_length_and_masking() -> None:
     cpu, gpu, bf16 = torch.device("cpu"), torch.device("cuda"), torch.bfloat16
     assert choose("auto", cpu, bf16, 512, masked=False) == "math"
     assert choose("auto", cpu, bf16, 1024, masked=True) == "sdpa"
@@ -175,10 +176,22 @@ def test_the_backend_follows_from_device_type_length_and_masking(monkeypatch: py
     assert choose("sdpa", cpu, bf16, 16, masked=False) == "sdpa"
     assert choose("auto", cpu, bf16, 1024, masked=True, sinks=True) == "math"
     assert choose("auto", gpu, bf16, 256, masked=True) == "flex"
-    for there, backend in ((False, "sdpa"), (True, "flash")):
-        monkeypatch.setattr("importlib.util.find_spec", lambda name, there=there: there or None)
-        assert choose("auto", gpu, bf16, 256, masked=False) == backend
-        assert choose("auto", gpu, torch.float32, 256, masked=False) == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("package", "backend"),
+    [("flash_attn", "flash"), ("flash_attn/cute", "sdpa"), ("other", "sdpa")],
+    ids=["flash-attn 2", "flash-attn 4", "neither"],
+)
+def test_flash_attention_is_chosen_where_the_package_has_it(
+    package: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / package).mkdir(parents=True)
+    (tmp_path / package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    gpu = torch.device("cuda")
+    assert choose("auto", gpu, torch.bfloat16, 256, masked=False) == backend
+    assert choose("auto", gpu, torch.float32, 256, masked=False) == "sdpa"
 
 
 def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:
