@@ -76,7 +76,7 @@ def main() -> None:
             disk = sum(path.stat().st_size for path, _ in runs)
             for index in range(ranges):
                 started = time.perf_counter()
-                left, right = RunRange(runs, (0,), index, ranges).pairs()
+                left, right = RunRange((0,), index, ranges).pairs(runs)
                 paired = time.perf_counter()
                 unite(parents, left, right)
                 seconds["sort and pair"] += paired - started

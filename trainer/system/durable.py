@@ -10,21 +10,29 @@ from typing import Any
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
+def whole_file(path: Path) -> Iterator[Path]:
     """Yields a temporary path to write to. Makes the directory.
 
-    On a clean exit the file is on disk and called `path`, where it replaces an earlier one. After an error it
-    is gone. A killed attempt leaves a hidden file under another name.
+    On a clean exit the file is called `path`, where it replaces an earlier one; a power cut may damage it.
+    After an error it is gone. A killed attempt leaves a hidden file under another name.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Two nodes of a cluster may write the same file, in processes with the same number.
+    temporary = path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.tmp")
     try:
         yield temporary
-        sync(temporary)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """As `whole_file`, and on a clean exit the content is on disk."""
+    with whole_file(path) as temporary:
+        yield temporary
+        sync(temporary)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
@@ -70,12 +70,14 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
             return draft
         if isinstance(source, StoredSource):
             return draft.publish(source.copy_to(draft.path))
-        tasks = [_Reading(draft, corpus, config, bucket, part_bytes) for bucket in buckets(units, part_bytes)]
-        read = {task.bucket.name: task.finished() for task in tasks}
-        todo = [task for task in tasks if not read[task.bucket.name]]
-        input_bytes = sum(task.bucket.bytes for task in todo)
-        results = engine.map(_Reading.read, todo, input_bytes=input_bytes, what=work.key)
-        read |= {task.bucket.name: parts for task, parts in zip(todo, results, strict=True)}
+        reading = partial(_Reading, draft, corpus, config, part_bytes)
+        grouped = buckets(units, part_bytes)
+        read = {bucket.name: reading(bucket).finished() for bucket in grouped}
+        todo = [bucket for bucket in grouped if not read[bucket.name]]
+        input_bytes = sum(bucket.bytes for bucket in todo)
+        # What the buckets share is bound to the function, which travels to a cluster once.
+        results = engine.map(partial(_read, reading=reading), todo, input_bytes=input_bytes, what=work.key)
+        read |= {bucket.name: parts for bucket, parts in zip(todo, results, strict=True)}
         parts = set_aside_repeated_ids(draft, [part for found in read.values() for part in found])
         counts = total_counts(parts)
         if not counts.get("documents"):
@@ -102,8 +104,8 @@ class _Reading:
     draft: Draft
     corpus: str
     config: SourceConfig
-    bucket: Bucket
     part_bytes: int
+    bucket: Bucket
 
     def finished(self) -> list[Part]:
         """All parts of the bucket if every one of them is finished, else none."""
@@ -164,6 +166,10 @@ class _Reading:
         return self.draft.work.part_fingerprint(
             [which, *(f"{unit.name} {unit.fingerprint}" for unit in self.bucket.units)]
         )
+
+
+def _read(bucket: Bucket, reading: Callable[[Bucket], _Reading]) -> list[Part]:
+    return reading(bucket).read()
 
 
 def buckets(units: Sequence[Unit], part_bytes: int) -> list[Bucket]:

@@ -16,6 +16,7 @@ from pipeline.stages import dedup
 from pipeline.steps.dedup.signatures import Runs, Signed
 from pipeline.store.engine import Engine
 from pipeline.store.parquet import kept_ids, parquet_file
+from trainer.system.durable import whole_file
 
 
 class Wanted(NamedTuple):
@@ -45,7 +46,7 @@ class Fetch:
         keys = pa.FixedSizeListArray.from_arrays(pa.array(self._keys(params.bands).reshape(-1)), params.bands)
         batch = pa.record_batch({"text": self.texts, "keys": keys, "shingles": shingles})
         path = scratch / f"{self.piece.name}.arrow"
-        with pa.ipc.new_file(str(path), batch.schema) as writer:
+        with whole_file(path) as temporary, pa.ipc.new_file(str(temporary), batch.schema) as writer:
             for index in range(total):
                 writer.write_batch(batch.filter(pa.array(self.ranges == index)))
         return path

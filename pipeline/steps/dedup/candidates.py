@@ -4,6 +4,7 @@ slices, and no text.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +14,21 @@ from pipeline.stages import dedup
 from pipeline.steps.dedup.signatures import SCALARS, Runs, Signed
 from pipeline.store.engine import Engine
 from pipeline.store.parquet import read_table
+from trainer.system.durable import whole_file
+
+# For each part the file with its runs, and the global row of its first document.
+PartRuns = Sequence[tuple[Path, int]]
 
 RANGE_KEYS = 8_000_000  # keys that a task sorts at a time, in about 0.4 GB
 RUNS_TOGETHER = 4  # runs of one task when they are small, so that it opens each file once
 
 
-def link(engine: Engine, signed: Sequence[Signed], params: dedup.DedupParams) -> pa.Table:
+def link(engine: Engine, signed: Sequence[Signed], scratch: Path, params: dedup.DedupParams) -> pa.Table:
     """The documents that share text or a band key with another, directly or through others, as MEMBER_SCHEMA.
 
-    Memory: this process holds 32 bytes for each document, the pairs of a few tasks and the linked documents;
-    a worker holds one range of keys of one band.
+    Workers leave pairs and linked documents in files in `scratch`, which this process reads and deletes.
+    Memory: this process holds 32 bytes for each document, the pairs of a task and the linked documents; a
+    worker holds one range of keys of one band.
     """
     total = sum(piece.rows for piece in signed)
     ranges = -(-total // RANGE_KEYS)
@@ -30,11 +36,13 @@ def link(engine: Engine, signed: Sequence[Signed], params: dedup.DedupParams) ->
     together = min(RUNS_TOGETHER, max(1, RANGE_KEYS // max(total, 1)))
     numbers = range(params.bands + 1)
     groups = [tuple(numbers[first : first + together]) for first in numbers[::together]]
-    tasks = [RunRange(runs, group, index, ranges) for group in groups for index in range(ranges)]
+    tasks = [RunRange(group, index, ranges) for group in groups for index in range(ranges)]
     input_bytes = sum(path.stat().st_size for path, _ in runs)
     parents = dedup.singletons(total)
-    for left, right in engine.map(RunRange.pairs, tasks, input_bytes=input_bytes, what="dedup candidates"):
-        dedup.unite(parents, left, right)
+    write = partial(RunRange.write, runs=runs, scratch=scratch)
+    for path in engine.map(write, tasks, input_bytes=input_bytes, what="dedup candidates"):
+        dedup.unite(parents, *np.load(path))
+        path.unlink()
     roots = dedup.labels(parents)
     linked = dedup.linked(roots)
     members = []
@@ -43,25 +51,36 @@ def link(engine: Engine, signed: Sequence[Signed], params: dedup.DedupParams) ->
         if len(rows):
             members.append(_Members(piece, rows, roots[rows]))
     input_bytes = sum(task.piece.signatures.stat().st_size for task in members)
-    tables = engine.map(_Members.table, members, input_bytes=input_bytes, what="dedup candidates")
-    return pa.concat_tables([dedup.MEMBER_SCHEMA.empty_table(), *tables])
+    write_members = partial(_Members.write, scratch=scratch)
+    tables = [dedup.MEMBER_SCHEMA.empty_table()]
+    for path in engine.map(write_members, members, input_bytes=input_bytes, what="dedup candidates"):
+        with pa.OSFile(str(path)) as file:
+            tables.append(pa.ipc.open_file(file).read_all())
+        path.unlink()
+    return pa.concat_tables(tables)
 
 
 @dataclass(frozen=True)
 class RunRange:
     """The keys of some runs that fall into range `index` of `ranges` equal ones, from all parts.
 
-    `runs`: the file of each part and the global row of its first document. `numbers`: which of its runs.
+    `numbers`: which runs of each part.
     """
 
-    runs: tuple[tuple[Path, int], ...]
     numbers: tuple[int, ...]
     index: int
     ranges: int
 
-    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+    def write(self, runs: PartRuns, scratch: Path) -> Path:
+        """Writes the pairs as one int64 array [2, pairs]."""
+        path = scratch / f"pairs-{self.numbers[0]:05d}-{self.index:05d}.npy"
+        with whole_file(path) as temporary, temporary.open("wb") as file:
+            np.save(file, np.stack(self.pairs(runs)))
+        return path
+
+    def pairs(self, runs: PartRuns) -> tuple[np.ndarray, np.ndarray]:
         """The candidate pairs of these keys, as `candidate_pairs` returns them."""
-        opened = [(Runs(path), start) for path, start in self.runs]
+        opened = [(Runs(path), start) for path, start in runs]
         left, right = zip(*(self._pairs(opened, number) for number in self.numbers), strict=True)
         return np.concatenate(left), np.concatenate(right)
 
@@ -89,7 +108,14 @@ class _Members:
     rows: np.ndarray
     roots: np.ndarray
 
-    def table(self) -> pa.Table:
+    def write(self, scratch: Path) -> Path:
+        """Writes one table of MEMBER_SCHEMA."""
+        path = scratch / f"members-{self.piece.start}.arrow"
+        with whole_file(path) as temporary, pa.ipc.new_file(str(temporary), dedup.MEMBER_SCHEMA) as writer:
+            writer.write_table(self._table())
+        return path
+
+    def _table(self) -> pa.Table:
         local = pa.array(self.rows - self.piece.start)
         scalars = read_table(self.piece.signatures, columns=SCALARS).take(local)
         columns = {name: scalars.column(name) for name in SCALARS} | {

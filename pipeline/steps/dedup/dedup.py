@@ -7,6 +7,7 @@ one that has candidates about 100 bytes and the id.
 """
 
 import hashlib
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -58,7 +59,8 @@ def decide(store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupPa
             return draft
         store.check(*(version for tables in corpora.values() for version, _ in tables))
         signed = laid_out(corpora, versions)
-        clusters = dedup.clustered(link(engine, signed, params))
+        with tempfile.TemporaryDirectory(prefix="scratch-", dir=draft.path) as scratch:
+            clusters = dedup.clustered(link(engine, signed, Path(scratch), params))
         decided = dedup.decide(clusters, verification.verify(store, engine, signed, clusters, params))
         return draft.publish(_parts(draft, engine, signed, decided))
 
