@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Dagster's commands announce on every start which command will replace them.
 export PYTHONWARNINGS ?= ignore:Function
 
-.PHONY: setup pretrain ui test test-all format lock
+.PHONY: setup pretrain ui test test-all test-cluster format lock
 
 setup: .venv/.runtime
 
@@ -31,6 +31,9 @@ test: .venv/.test
 
 test-all: .venv/.peers
 	$(BIN)/pytest --hypothesis-profile=default --no-skips -n 2 --dist loadgroup
+
+test-cluster: .venv/.peers
+	$(BIN)/pytest --no-skips -n 0 $(shell grep -rlw ray_cluster tests --include='test_*.py')
 
 format: .venv/.test
 	$(BIN)/ruff check --fix .

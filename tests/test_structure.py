@@ -149,6 +149,15 @@ def test_what_stands_alone_imports_nothing_of_what_it_must_not_know(where: str) 
     assert not wrong
 
 
+def test_one_module_knows_the_cluster() -> None:
+    for_a_cluster = {
+        module
+        for module, path in modules("pipeline").items()
+        if any(is_below(imported, "ray") for imported in imports(path))
+    }
+    assert for_a_cluster == {"pipeline.store.ray_engine"}
+
+
 def test_loading_the_graph_imports_no_heavy_library() -> None:
     heavy = {
         "torch",
@@ -161,6 +170,7 @@ def test_loading_the_graph_imports_no_heavy_library() -> None:
         "scipy",
         "pandas",
         "fsspec",
+        "ray",
     }
     code = f"import sys, pipeline.definitions; print(sorted({heavy} & set(sys.modules)))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)

@@ -1,5 +1,5 @@
 """Maps a function over parts: in this process when the work is small, else in local worker processes. Both
-give the same bytes.
+give the same bytes, as do the nodes of a cluster (`ray_engine.py`).
 """
 
 import logging
@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import Params
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 # Bytes of input. Two workers take about a second to start; the kernels process 50 MB/s and more.
 PROCESSES_PAY_ABOVE = 32_000_000
 REPORT_EVERY_SECONDS = 5.0
+TASK_MEMORY = 1_000_000_000
 
 
 class WorkerLostError(PipelineError):
@@ -33,15 +34,44 @@ class WorkerLostError(PipelineError):
 
 
 class EngineParams(Params):
-    """How many processes prepare the data. The results do not depend on it."""
+    """Which processes prepare the data. The results do not depend on it."""
 
+    kind: Literal["local", "ray"] = Field(
+        "local",
+        exclude_if=lambda kind: kind == "local",
+        description="`local` starts processes on this machine, `ray` runs tasks on a Ray cluster. Its nodes "
+        "need the store, the text and this environment under the same paths: docs/cluster.md.",
+    )
     workers: int | None = Field(
         None,
         ge=1,
         le=1024,
         description="Worker processes. When not set, one per core that this process may use. Lower it when "
-        "memory runs out.",
+        "memory runs out. For kind `ray`: most tasks at a time. When not set, as many as the cluster has "
+        "CPUs for.",
     )
+    address: str = Field(
+        "auto",
+        pattern=r"^(auto|[^\s:/]+:\d+)$",
+        exclude_if=lambda address: address == "auto",
+        description="For kind `ray`: host and port of the cluster's head node, such as `10.0.0.1:6379`. "
+        "`auto` takes RAY_ADDRESS, else the cluster of this machine.",
+    )
+    task_memory: int = Field(
+        TASK_MEMORY,
+        ge=100_000_000,
+        le=10_000_000_000_000,
+        exclude_if=lambda memory: memory == TASK_MEMORY,
+        description="For kind `ray`: bytes of memory that Ray sets aside for each task. Raise it when memory "
+        "runs out on a node. A worker took 0.63 GB with the default `raw.part_bytes`.",
+    )
+
+    @model_validator(mode="after")
+    def _has_no_cluster_unless_ray(self) -> Self:
+        for name in ("address", "task_memory"):
+            if self.kind != "ray" and name in self.model_dump():
+                raise ValueError(f"{name} needs kind: ray; set the kind, or leave out {name}")
+        return self
 
 
 class Engine(Protocol):
@@ -70,7 +100,7 @@ class LocalEngine:
 
         Raises WorkerLostError when a worker process is killed, as the kernel does when memory runs out.
         """
-        progress = _Progress(what, len(tasks))
+        progress = Progress(what, len(tasks))
         if self.workers == 1 or len(tasks) < 2 or input_bytes < self.processes_pay_above:
             results: Iterator[Result] = map(function, tasks)
         else:
@@ -129,7 +159,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-class _Progress:
+class Progress:
     """Logs every few seconds how many parts are done and how long the rest will take."""
 
     def __init__(self, what: str, total: int):

@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
@@ -14,6 +14,9 @@ from pipeline.steps.recipe_versions import store_of
 from pipeline.store.engine import LocalEngine
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import Store, default_store
+
+if TYPE_CHECKING:  # the extra `ray`
+    from pipeline.store.ray_engine import RayEngine
 
 MAX_RETRIES_TAG = "dagster/max_retries"  # Dagster retries a run that failed outside its steps
 TAG_LENGTH = 200
@@ -65,8 +68,17 @@ class PipelineResources(dg.ConfigurableResource):
         return store_of(self.recipe, self.unchanged_recipe)
 
     @cached_property
-    def engine(self) -> LocalEngine:
-        return LocalEngine(self.recipe.engine.workers)
+    def engine(self) -> "LocalEngine | RayEngine":
+        params = self.recipe.engine
+        if params.kind == "local":
+            return LocalEngine(params.workers)
+        try:
+            from pipeline.store.ray_engine import RayEngine
+        except ModuleNotFoundError as error:
+            raise RecipeError(
+                f"{recipe_path()}: engine.kind ray needs the package ray: pip install 'groundwork[ray]'"
+            ) from error
+        return RayEngine(params)
 
     @cached_property
     def _in_progress(self) -> ExitStack:

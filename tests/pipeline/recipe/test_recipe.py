@@ -80,6 +80,8 @@ def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
         ),
         ({"tokenizer": {"vocab_size": 259}}, r"tokenizer\.vocab_size: must be at least 260, not 259"),
         ({"engine": {"workers": 100_000}}, r"engine\.workers: must be at most 1024, not 100000"),
+        ({"engine": {"address": "head:6379"}}, r"engine: address needs kind: ray; set the kind"),
+        ({"engine": {"kind": "ray", "address": "head"}}, r"engine\.address: "),
         ({"raw": {"part_bytes": 10**15}}, r"raw\.part_bytes: must be at most 10000000000, not 10{15}"),
         ({"tokenizer": {"vocab_size": 10**9}}, r"tokenizer\.vocab_size: must be at most 1000000, not 10{9}"),
         ({"shards": {"shard_tokens": 10**30}}, r"shards\.shard_tokens: must be at most 10{12}, not 10{30}"),

@@ -1,0 +1,158 @@
+"""The stages on a Ray cluster of three nodes, of which each stage loses one: the bytes of one machine."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from pipeline.recipe.shards import ShardParams
+from pipeline.sources.files import FilesConfig
+from pipeline.stages.dedup import DedupParams
+from pipeline.stages.pii import PiiParams
+from pipeline.stages.quality import PROFILES
+from pipeline.stages.tokenizer import TokenizerParams
+from pipeline.steps.corpus.ingest import collect
+from pipeline.steps.corpus.quality import judge
+from pipeline.steps.corpus.scrub import scrub
+from pipeline.steps.dedup.dedup import deduplicate
+from pipeline.steps.tokens.shards import tokenize
+from pipeline.steps.tokens.tokenizer import tokenizer
+from pipeline.store.engine import Engine, EngineParams, LocalEngine
+from pipeline.store.manifest import MANIFEST
+from pipeline.store.versions import Store
+from tests.integration.project import python_topics, until
+from tests.ray_cluster import RayCluster, started
+
+pytest.importorskip("ray")
+
+from pipeline.store.ray_engine import RayEngine
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+PART_BYTES = 40_000
+CORPORA = ("even", "odd")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    with started() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def engine(cluster: RayCluster) -> Iterator[RayEngine]:
+    engine = engine_on(cluster.address)
+    yield engine
+    engine.close()
+
+
+def engine_on(address: str) -> RayEngine:
+    params = EngineParams(kind="ray", address=address, task_memory=100_000_000)
+    return RayEngine(params, processes_pay_above=0)
+
+
+class Killing:
+    """Loses the newest node once in each stage, after its first result, and adds another one."""
+
+    def __init__(self, engine: Engine, cluster: RayCluster):
+        self.engine = engine
+        self.cluster = cluster
+        self.killed_in: set[str] = set()
+
+    def map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
+    ) -> Iterator[Result]:
+        stage = what.rpartition("/")[2] if what.startswith("corpora") else what.partition("/")[0]
+        for result in self.engine.map(function, tasks, input_bytes=input_bytes, what=what):
+            if len(tasks) > 1 and stage not in self.killed_in:
+                self.killed_in.add(stage)
+                self.cluster.kill_node()
+                self.cluster.add_node()
+            yield result
+
+
+def make(root: Path, source: Path, engine: Engine) -> None:
+    """Takes two corpora from raw to token shards."""
+    store = Store(root)
+    for corpus in CORPORA:
+        files = FilesConfig(paths=(f"{corpus}-*.jsonl",)).anchored(source)
+        collect(store, engine, corpus, files, PART_BYTES)
+        scrub(store, engine, corpus, PiiParams())
+        judge(store, engine, corpus, PROFILES["docs"])
+    deduplicate(store, engine, CORPORA, DedupParams())
+    tokenizer(store, "test", CORPORA, TokenizerParams(vocab_size=512), 0.1)
+    for corpus in CORPORA:
+        tokenize(store, engine, corpus, ShardParams(validation_fraction=0.1))
+
+
+def write_sources(source: Path) -> None:
+    source.mkdir()
+    documents = python_topics()
+    for number in range(8):
+        path = source / f"{CORPORA[number % 2]}-{number}.jsonl"
+        path.write_text("".join(json.dumps(document) + "\n" for document in documents[number::8]))
+
+
+def manifests(root: Path) -> dict[str, Any]:
+    """Every manifest of a store by its path, apart from what differs between two runs anyway."""
+    found = {}
+    for path in root.rglob(MANIFEST):
+        manifest = json.loads(path.read_text())
+        found[path.relative_to(root).as_posix()] = {
+            name: value for name, value in manifest.items() if name not in ("seconds", "finished", "checksum")
+        }
+    return found
+
+
+def test_the_stages_write_on_a_cluster_what_they_write_here(engine: RayEngine, tmp_path: Path) -> None:
+    write_sources(tmp_path / "source")
+    make(tmp_path / "local", tmp_path / "source", LocalEngine(workers=1))
+    make(tmp_path / "ray", tmp_path / "source", engine)
+    made = manifests(tmp_path / "local")
+    assert len(made) == 15
+    assert manifests(tmp_path / "ray") == made
+
+
+@pytest.mark.slow
+def test_a_node_lost_in_each_stage_changes_nothing(
+    cluster: RayCluster, engine: RayEngine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_sources(tmp_path / "source")
+    make(tmp_path / "local", tmp_path / "source", LocalEngine(workers=1))
+    killing = Killing(engine, cluster)
+    make(tmp_path / "ray", tmp_path / "source", killing)
+    assert killing.killed_in == {
+        *("raw", "scrubbed", "signals", "quality", "signatures", "token_shards"),
+        *("dedup candidates", "dedup evidence", "dedup decisions"),
+    }
+    assert manifests(tmp_path / "ray") == manifests(tmp_path / "local")
+    assert not list((tmp_path / "ray").rglob("*.tmp"))
+    assert "runs again: the node is gone" in caplog.text
+
+
+@pytest.mark.slow
+def test_the_run_after_a_killed_one_ends_right(
+    cluster: RayCluster, engine: RayEngine, tmp_path: Path
+) -> None:
+    write_sources(tmp_path / "source")
+    make(tmp_path / "local", tmp_path / "source", LocalEngine(workers=1))
+    for stage in ("corpora/odd/raw", "corpora/odd/scrubbed", "dedup"):
+        directories = [str(tmp_path / name) for name in ("ray", "source")]
+        run = subprocess.Popen([sys.executable, "-c", RUN, cluster.address, *directories])
+        until((tmp_path / "ray" / stage).is_dir, 60)
+        run.kill()
+        run.wait()
+    make(tmp_path / "ray", tmp_path / "source", engine)
+    assert manifests(tmp_path / "ray") == manifests(tmp_path / "local")
+
+
+RUN = """
+import sys
+from pathlib import Path
+from tests.pipeline.steps.test_on_ray import engine_on, make
+make(Path(sys.argv[2]), Path(sys.argv[3]), engine_on(sys.argv[1]))
+"""

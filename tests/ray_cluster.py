@@ -1,0 +1,66 @@
+"""A Ray cluster on this machine: a head without CPUs, and worker nodes with one CPU each."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+OBJECT_STORE_BYTES = 80_000_000
+
+
+@dataclass
+class RayCluster:
+    """Its nodes are called worker-0, worker-1, ..."""
+
+    cluster: Any
+    workers: list[tuple[str, Any]] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return str(self.cluster.address)
+
+    def add_node(self) -> None:
+        name = f"worker-{len(self.workers)}"
+        node = self.cluster.add_node(
+            wait=False, num_cpus=1, node_name=name, object_store_memory=OBJECT_STORE_BYTES
+        )
+        self.workers.append((name, node))
+
+    def kill_node(self) -> str:
+        """Kills the newest node with all of its processes, and returns its name."""
+        name, node = self.workers[-1]
+        raylet = node.all_processes["raylet"][0].process.pid
+        found = subprocess.run(["pgrep", "-P", str(raylet)], capture_output=True, text=True, check=True)
+        for pid in [raylet, *map(int, found.stdout.split())]:
+            os.kill(pid, signal.SIGKILL)
+        return name
+
+
+@contextmanager
+def started(nodes: int = 2) -> Iterator[RayCluster]:
+    from ray.cluster_utils import Cluster
+
+    before = signal.getsignal(signal.SIGTERM)
+    place = tempfile.mkdtemp(prefix="ray-")  # a socket's path has at most 107 characters
+    settings = {
+        "num_cpus": 0,
+        "include_dashboard": False,
+        "object_store_memory": OBJECT_STORE_BYTES,
+        "temp_dir": place,
+        "_system_config": {"health_check_period_ms": 1000, "health_check_failure_threshold": 3},
+    }
+    cluster = RayCluster(Cluster(initialize_head=True, head_node_args=settings))
+    try:
+        for _ in range(nodes):
+            cluster.add_node()
+        cluster.cluster.wait_for_nodes()
+        yield cluster
+    finally:
+        cluster.cluster.shutdown()
+        signal.signal(signal.SIGTERM, before)
+        shutil.rmtree(place, ignore_errors=True)
