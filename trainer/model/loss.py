@@ -5,9 +5,11 @@ from typing import Any
 import torch
 
 IGNORED = -100
-# Logits of one chunk: 8 MB in fp32 stay near the cache of a CPU; a GPU wants large matrix products.
-CHUNK_LOGITS = {"cpu": 2 * 1024 * 1024, "cuda": 256 * 1024 * 1024}
+# Logits of one chunk: large matrix products, and few sums over the gradient of the head.
+CHUNK_LOGITS = {"cpu": 8 * 1024 * 1024, "cuda": 256 * 1024 * 1024}
 MIN_CHUNK_ROWS = 128
+# A CPU takes the softmax of so many of them at a time on each thread: 1 MB in fp32, which stays in its cache.
+CACHED_LOGITS = 256 * 1024
 
 
 def soft_capped(logits: torch.Tensor, cap: float | None) -> torch.Tensor:
@@ -63,7 +65,7 @@ class _HeadLoss(torch.autograd.Function):
                     inputs, weight, targets[start : start + rows], vocab_size, z_loss, soft_cap, with_gradient
                 )
                 loss += chunk_loss
-                if logits_gradient is not None and hidden_gradient is not None and head_gradient is not None:
+                if hidden_gradient is not None and head_gradient is not None:
                     hidden_gradient[start : start + rows] = (logits_gradient @ weight) * counted
                     head_gradient += logits_gradient.T @ (inputs * counted)
         if hidden_gradient is not None and head_gradient is not None:
@@ -86,11 +88,29 @@ def _chunk(
     z_loss: float,
     soft_cap: float | None,
     with_gradient: bool,
-) -> tuple[torch.Tensor, torch.Tensor | None]:
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The loss of some rows and, `with_gradient`, its gradient with respect to their logits (softmax minus
     one-hot), in the type of `inputs`.
     """
-    logits = soft_capped((inputs @ weight.T).float(), soft_cap)
+    products, rows = inputs @ weight.T, len(inputs)
+    if inputs.device.type == "cpu":
+        rows = max(1, CACHED_LOGITS * torch.get_num_threads() // len(weight))
+    loss = torch.zeros((), dtype=torch.float32, device=inputs.device)
+    for part, aims in zip(products.split(rows), targets.split(rows), strict=True):
+        loss += _softmax_loss(part, aims, vocab_size, z_loss, soft_cap, with_gradient)
+    return loss, products
+
+
+def _softmax_loss(
+    products: torch.Tensor,
+    targets: torch.Tensor,
+    vocab_size: int,
+    z_loss: float,
+    soft_cap: float | None,
+    with_gradient: bool,
+) -> torch.Tensor:
+    """The loss of the rows with these `products`, which `with_gradient` are overwritten by the gradient."""
+    logits = soft_capped(products.float(), soft_cap)
     slope = None if soft_cap is None else 1 - (logits / soft_cap).square()
     logits[:, vocab_size:] = -torch.inf
     index = targets.clamp(min=0)[:, None]
@@ -99,12 +119,9 @@ def _chunk(
     # log(sum of exp(logits - largest)) is -log of the largest probability, so the softmax that the gradient
     # needs anyway is the only pass of exp.
     log_likeliest = probabilities.amax(dim=-1, keepdim=True).log()
-    loss = (largest - aimed - log_likeliest)[:, 0].where(targets != IGNORED, 0.0).sum()
-    if not with_gradient:
-        return loss, None
-    if z_loss:
-        probabilities *= 1 + 2 * z_loss * (largest - log_likeliest)
-    probabilities.scatter_add_(1, index, torch.full_like(largest, -1.0))
-    if slope is not None:
-        probabilities *= slope
-    return loss, probabilities.to(inputs.dtype)
+    if with_gradient:
+        if z_loss:
+            probabilities *= 1 + 2 * z_loss * (largest - log_likeliest)
+        probabilities.scatter_add_(1, index, torch.full_like(largest, -1.0))
+        products.copy_(probabilities if slope is None else probabilities.mul_(slope))
+    return (largest - aimed - log_likeliest)[:, 0].where(targets != IGNORED, 0.0).sum()

@@ -10,11 +10,12 @@ from trainer.model.loss import IGNORED, summed_cross_entropy
 
 @pytest.mark.parametrize("soft_cap", [None, 2.0])
 @pytest.mark.parametrize("z_loss", [0.0, 0.01])
-@pytest.mark.parametrize("chunk_rows", [1, 3, 100])
+@pytest.mark.parametrize("chunk_rows, cached_rows", [(1, 1), (3, 2), (100, 7), (100, 100)])
 def test_value_and_gradients_equal_those_of_full_logits(
-    monkeypatch: pytest.MonkeyPatch, chunk_rows: int, z_loss: float, soft_cap: float | None
+    monkeypatch: pytest.MonkeyPatch, chunk_rows: int, cached_rows: int, z_loss: float, soft_cap: float | None
 ) -> None:
     monkeypatch.setattr(loss_module, "CHUNK_LOGITS", {"cpu": chunk_rows * 64})
+    monkeypatch.setattr(loss_module, "CACHED_LOGITS", cached_rows * 64 // torch.get_num_threads())
     monkeypatch.setattr(loss_module, "MIN_CHUNK_ROWS", 1)
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(20, 8, generator=generator).requires_grad_()
