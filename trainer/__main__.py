@@ -74,6 +74,7 @@ def _with_environment(arguments: list[str]) -> None:
 
 
 SEEDS = 1 << 63
+PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16", "fp8")
 _MODEL = (
     "directory of an exported model, of a checkpoint or of a run (its newest checkpoint), or the name of a "
     "run (6ddca120) or checkpoint (6ddca120-00000020) in the UI"
@@ -123,6 +124,29 @@ def _evaluate(arguments: list[str]) -> int:
     from trainer.run.evaluate import evaluate_checkpoint
 
     print(json.dumps(evaluate_checkpoint(checkpoint, config, samples)))
+    return 0
+
+
+def _benchmark(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer benchmark",
+        description="Print a model's scores on benchmarks as JSON, one line for each. `python -m pipeline "
+        "benchmark` knows benchmarks by name and prints a table.",
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", help=_MODEL)
+    line = '{"context": "The sky is", "continuations": [" blue", " green"], "gold": 0}'
+    add("files", nargs="+", type=Path, metavar="FILE.jsonl", help=f"items, one in a line: {line}")
+    add("--precision", choices=PRECISIONS, default="auto", help="default: %(default)s")
+    add("--output", type=Path, metavar="DIR", help="also write each score and log-likelihood into DIR")
+    options = parser.parse_args(arguments)
+    from trainer.tools.named import model_named
+
+    directory = model_named(options.model)
+    from trainer.run.benchmark import benchmark
+
+    for name, scores in benchmark(directory, options.files, options.precision, options.output):
+        print(json.dumps({"benchmark": name, **scores}), flush=True)
     return 0
 
 
@@ -215,6 +239,7 @@ def _sweep(arguments: list[str]) -> int:
 
 COMMANDS = {
     "evaluate": _evaluate,
+    "benchmark": _benchmark,
     "generate": _generate,
     "check": _check,
     "plan": _plan,
