@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from trainer.config import InitConfig, ModelConfig
+from trainer.model import fewer_passes
 from trainer.model.activation_checkpointing import ActivationCheckpointing, activation_checkpointed
 from trainer.model.attention import Backend, Mask, attention, document_mask
 from trainer.model.dropout import Dropout, keys_at
@@ -58,10 +59,14 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        normed = nn.functional.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
-        # Cast once: under autocast, each matrix product that reads it would cast its own copy.
         device = x.device.type
-        return normed.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else normed
+        # Cast once: under autocast, each matrix product that reads it would cast its own copy.
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        if fewer_passes.applies_to(x, self.weight):
+            promoted = torch.promote_types(x.dtype, self.weight.dtype)
+            return fewer_passes.RMSNormed.apply(x, self.weight, self.eps, dtype or promoted)
+        normed = nn.functional.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
+        return normed if dtype is None else normed.to(dtype)
 
 
 class Attention(nn.Module):

@@ -6,6 +6,7 @@ import torch
 
 from trainer.config import ModelConfig
 from trainer.config.rope import LinearScaling, Llama3Scaling, YarnScaling
+from trainer.model import fewer_passes
 
 
 def rotary_tables(config: ModelConfig, length: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -31,6 +32,8 @@ def rotary_tables(config: ModelConfig, length: int) -> tuple[torch.Tensor, torch
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Rotates `x` [..., length, head_dim] by the angles of its positions, in the type of `x`."""
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    if fewer_passes.applies_to(x, cos, sin):
+        return fewer_passes.Rotated.apply(x, cos, sin)
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat([-second, first], dim=-1) * sin
 
