@@ -1,18 +1,26 @@
-"""How kernels are compiled: once per machine, at the first call, without an entry for C.
+"""How kernels are compiled: once per machine, at the first call.
 
 Not earlier, because importing numba takes half a second, which only users of a kernel should wait for.
 """
 
 from collections.abc import Callable
 from functools import cached_property, partial, update_wrapper
-from typing import Any
+from typing import Any, Literal
+
+# The release whose internals pipeline/stages/compiler.py knows. Any other compiles as it always does.
+COMPILER_KNOWS = "0.68."
+_PLAIN: dict[str, dict[str, Any]] = {
+    "kernel": {"cache": True},
+    "inner": {"no_cpython_wrapper": True},
+    "inlined": {"inline": "always"},
+}
 
 
 class Compiled:
     """A function that numba compiles when Python, or a function under compilation, first calls it."""
 
-    def __init__(self, function: Callable[..., Any], **options: Any):
-        self._function, self._options = function, options
+    def __init__(self, function: Callable[..., Any], kind: Literal["kernel", "inner", "inlined"]):
+        self._function, self._kind = function, kind
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -20,20 +28,22 @@ class Compiled:
 
     @cached_property
     def _dispatcher(self) -> Any:
-        from numba import njit
+        import numba
 
-        return njit(no_cfunc_wrapper=True, **self._options)(self._function)
+        if not numba.__version__.startswith(COMPILER_KNOWS):
+            return numba.njit(no_cfunc_wrapper=True, **_PLAIN[self._kind])(self._function)
+        from pipeline.stages import compiler
+
+        return getattr(compiler, self._kind)(self._function)
 
     def __getattr__(self, name: str) -> Any:
         """numba recognises a compiled function, which a kernel calls, by its attributes."""
         return getattr(self._dispatcher, name)
 
 
-# Called from Python.
-kernel = partial(Compiled, cache=True)
-# Called from kernels only: without an entry for Python, the first run compiles a fifth faster.
-inner = partial(Compiled, cache=True, no_cpython_wrapper=True)
-# As `inner`, for parts that are cached with the kernel that calls them.
-inner_uncached = partial(Compiled, no_cpython_wrapper=True)
-# Becomes part of its caller.
-inlined = partial(Compiled, inline="always")
+# Called from Python, and kept on disk with all that it calls.
+kernel = partial(Compiled, kind="kernel")
+# Called from kernels only.
+inner = partial(Compiled, kind="inner")
+# As `inner`, and part of each caller: faster where it is called for each word or document.
+inlined = partial(Compiled, kind="inlined")

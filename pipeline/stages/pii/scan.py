@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.stages.compiled import inlined, inner_uncached, kernel
+from pipeline.stages.compiled import inlined, inner, kernel
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.cards import card_end
 from pipeline.stages.pii.characters import digit_run, escape_end, is_alnum, is_digit, word_before
@@ -131,7 +131,7 @@ def _pattern_before(spans: np.ndarray, first: int, count: int, i: int) -> int:
     return spans[k, PATTERN] if k >= first and i - spans[k, END] <= _LIST_GAP else -1
 
 
-@inner_uncached
+@inner
 def _add(
     spans: np.ndarray, first: int, count: int, document: int, pattern: int, start: int, end: int
 ) -> np.ndarray:
@@ -153,7 +153,7 @@ def _add(
     return grown
 
 
-@inner_uncached
+@inner
 def _joined_from(text: np.ndarray, start: int) -> int:
     """Where the text begins that a matcher may read together with the value at `start`."""
     i = start
@@ -166,7 +166,7 @@ def _joined_from(text: np.ndarray, start: int) -> int:
     return i
 
 
-@inner_uncached
+@inner
 def _mask(text: np.ndarray, start: int, end: int) -> None:
     """Overwrites `start:end` with what looks to all matchers like a placeholder."""
     for i in range(start + 1, end):

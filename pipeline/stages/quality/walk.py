@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.compiled import inner_uncached
+from pipeline.stages.compiled import inlined
 from pipeline.stages.quality.unicode import ALNUM, ALPHA, BREAK, SPACE, SYMBOL, TERMINAL, decode
 
 SHORT_LINE = 30  # characters (FineWeb)
@@ -68,7 +68,7 @@ def word_hash(word: str) -> int:
     return value ^ value >> 32
 
 
-@inner_uncached
+@inlined
 def walk(
     data: np.ndarray, start: int, stop: int, classes: np.ndarray, words: Words, counts: np.ndarray
 ) -> tuple[int, int]:

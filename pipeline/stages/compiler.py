@@ -1,0 +1,145 @@
+"""How numba compiles kernels here: in 60% of its usual time.
+
+- No machine code is made of inner functions. numba would optimise each one and emit its machine code, then do
+  both again with each function that calls it.
+- Nothing is looked for that kernels do not have: closures, arithmetic on complete arrays.
+- A constant argument makes no version of its own.
+- Garbage collection waits.
+
+Written against the internals of one release of numba; with others `Compiled` does without this.
+"""
+
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from numba import _dynfunc
+from numba.core.codegen import CodeLibrary, JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.registry import CPUDispatcher
+from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites
+from numba.core.types.misc import unliteral
+from numba.core.untyped_passes import InlineClosureLikes, InlineInlinables
+
+_SKIPPED = (InlineClosureLikes, InlineInlinables, InlineOverloads, NopythonRewrites)
+
+
+def kernel(function: Callable[..., Any]) -> CPUDispatcher:
+    """A function for Python to call. What was compiled is kept beside its source."""
+    dispatcher = _dispatcher(function, _KernelCompiler)
+    dispatcher.enable_caching()
+    return dispatcher
+
+
+def inner(function: Callable[..., Any]) -> CPUDispatcher:
+    """A function for kernels to call. Python must not call it."""
+    return _dispatcher(function, _InnerCompiler, no_cpython_wrapper=True)
+
+
+def inlined(function: Callable[..., Any]) -> CPUDispatcher:
+    """An inner function that becomes part of its callers."""
+    return _dispatcher(function, _InnerCompiler, no_cpython_wrapper=True, forceinline=True)
+
+
+def _dispatcher(function: Callable[..., Any], compiler: type[CompilerBase], **options: Any) -> CPUDispatcher:
+    return _Dispatcher(
+        function,
+        targetoptions={"nopython": True, "no_cfunc_wrapper": True, **options},
+        pipeline_class=compiler,
+    )
+
+
+class _Dispatcher(CPUDispatcher):
+    def get_call_template(self, args: Sequence[Any], kws: Mapping[str, Any]) -> Any:
+        return super().get_call_template(tuple(map(unliteral, args)), kws)
+
+
+class _InnerLibrary(JITCodeLibrary):
+    """The intermediate code of one inner function."""
+
+    def finalize(self) -> None:
+        for library in self._linking_libraries:
+            self._reload_init.update(library._reload_init)
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _KernelLibrary(JITCodeLibrary):
+    """A kernel with all that it calls, each linked once."""
+
+    def finalize(self) -> None:
+        found: dict[CodeLibrary, None] = {}
+        for library in self._linking_libraries:
+            _collect(library, found)
+        # Linking drops what nothing calls so far, so callers come first.
+        self._linking_libraries[:] = reversed(found)
+        super().finalize()
+
+
+def _collect(library: CodeLibrary, found: dict[CodeLibrary, None]) -> None:
+    """Adds the library after all that it calls."""
+    if library in found:
+        return
+    if isinstance(library, _InnerLibrary):
+        for called in library._linking_libraries:
+            _collect(called, found)
+    found[library] = None
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _KernelLowering(NativeLowering):
+    _name = "kernel_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _KernelLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return super().run_pass(state)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _InnerLowering(NativeLowering):
+    _name = "inner_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _InnerLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags.no_compile = True
+        changed = super().run_pass(state)
+        state.library.finalize()
+        lowered = state.cr
+        # By this object numba finds the code when it compiles a caller.
+        entry = _dynfunc.make_function(
+            lowered.fndesc.lookup_module(), state.func_id.func_name, "", 0, lowered.env, ()
+        )
+        state.targetctx.insert_user_function(entry, lowered.fndesc, [state.library])
+        state.cr = lowered._replace(cfunc=entry)
+        return changed
+
+
+class _KernelCompiler(CompilerBase):
+    lowering: type[NativeLowering] = _KernelLowering
+
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        # Compiling fills memory with objects that stay. Looking through them again and again takes a fifth of
+        # the time.
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile_extra(func)
+        finally:
+            if enabled:
+                gc.enable()
+
+    def define_pipelines(self) -> list[PassManager]:
+        manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        manager.passes = [
+            (self.lowering if step is NativeLowering else step, description)
+            for step, description in manager.passes
+            if step not in _SKIPPED
+        ]
+        manager.finalize()
+        return [manager]
+
+
+class _InnerCompiler(_KernelCompiler):
+    lowering = _InnerLowering
