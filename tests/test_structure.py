@@ -149,13 +149,13 @@ def test_what_stands_alone_imports_nothing_of_what_it_must_not_know(where: str) 
     assert not wrong
 
 
-def test_one_module_knows_the_cluster() -> None:
+def test_two_modules_know_the_cluster() -> None:
     for_a_cluster = {
         module
         for module, path in modules("pipeline").items()
         if any(is_below(imported, "ray") for imported in imports(path))
     }
-    assert for_a_cluster == {"pipeline.store.ray_engine"}
+    assert for_a_cluster == {"pipeline.store.ray_engine", "pipeline.steps.training.ray_nodes"}
 
 
 def test_loading_the_graph_imports_no_heavy_library() -> None:

@@ -4,22 +4,39 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from pipeline.store.engine import RAY_ADDRESS
 from pipeline.store.params import Params
 
 
 class LaunchParams(Params):
     """How the trainer is started. What its processes share is set by `training.parallel`."""
 
-    kind: Literal["subprocess", "torchrun", "command"] = Field(
+    kind: Literal["subprocess", "torchrun", "command", "ray"] = Field(
         "subprocess",
         description="`subprocess` starts one process, `torchrun` starts `nproc_per_node` processes on this "
-        "machine, and `command` runs a command of your own, for example on the nodes of a cluster.",
+        "machine, `ray` starts as many on each of `nodes` nodes of a Ray cluster, and `command` runs a "
+        "command of your own, for example `srun`.",
     )
     nproc_per_node: int = Field(
         1,
         ge=1,
         le=1024,
-        description="Processes on this machine for kind `torchrun`: with GPUs, one for each GPU.",
+        description="Processes on a machine for kinds `torchrun` and `ray`: with GPUs, one for each GPU.",
+    )
+    nodes: int = Field(
+        1,
+        ge=1,
+        le=100_000,
+        exclude_if=lambda nodes: nodes == 1,
+        description="For kind `ray`: nodes of the cluster to train on. They need the store and this "
+        "environment under the same paths: docs/cluster.md.",
+    )
+    address: str = Field(
+        "auto",
+        pattern=RAY_ADDRESS,
+        exclude_if=lambda address: address == "auto",
+        description="For kind `ray`: host and port of the cluster's head node, such as `10.0.0.1:6379`. "
+        "`auto` takes RAY_ADDRESS, else the cluster of this machine.",
     )
     command: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         (),
@@ -63,4 +80,7 @@ class LaunchParams(Params):
             )
         if self.nproc_per_node > 1 and self.kind == "subprocess":
             raise ValueError(f"nproc_per_node {self.nproc_per_node} needs kind: torchrun")
+        for name in ("nodes", "address"):
+            if self.kind != "ray" and name in self.model_dump():
+                raise ValueError(f"{name} needs kind: ray; set the kind, or leave out {name}")
         return self

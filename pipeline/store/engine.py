@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 PROCESSES_PAY_ABOVE = 32_000_000
 REPORT_EVERY_SECONDS = 5.0
 TASK_MEMORY = 1_000_000_000
+RAY_ADDRESS = r"^(auto|[^\s:/]+:\d+)$"
 
 
 class WorkerLostError(PipelineError):
@@ -52,7 +53,7 @@ class EngineParams(Params):
     )
     address: str = Field(
         "auto",
-        pattern=r"^(auto|[^\s:/]+:\d+)$",
+        pattern=RAY_ADDRESS,
         exclude_if=lambda address: address == "auto",
         description="For kind `ray`: host and port of the cluster's head node, such as `10.0.0.1:6379`. "
         "`auto` takes RAY_ADDRESS, else the cluster of this machine.",

@@ -110,21 +110,7 @@ class RayEngine:
     def _connect(self) -> None:
         if self._connected:
             return
-        address = self.params.address
-        if address == "auto":
-            address = os.environ.get("RAY_ADDRESS", address)
-        _check_reachable(address)
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
-        except (exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
-            raise ClusterError(
-                f"the Ray cluster at engine.address {address!r} cannot be used: {first_line(error)}. Start "
-                "one with `ray start --head` in the same environment, or leave out engine.kind"
-            ) from error
-        finally:
-            with suppress(ValueError):  # this is not the main thread, and Ray has set nothing
-                signal.signal(signal.SIGTERM, before)
+        connect(self.params.address, "engine.address")
         self._connected = True
         room = _room(self.params.task_memory)
         log.info("Ray cluster with %d nodes and room for %d tasks", len(room), sum(room.values()))
@@ -148,6 +134,26 @@ class RayEngine:
         if self._connected:
             ray.shutdown()
             self._connected = False
+
+
+def connect(address: str, setting: str) -> None:
+    """Connects this process to a cluster; `auto` takes RAY_ADDRESS, else the cluster of this machine. Raises
+    ClusterError, which names the setting.
+    """
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS", address)
+    _check_reachable(address, setting)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+    except (exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"the Ray cluster at {setting} {address!r} cannot be used: {first_line(error)}. Start one with "
+            "`ray start --head` in the same environment, or choose another `kind`"
+        ) from error
+    finally:
+        with suppress(ValueError):  # this is not the main thread, and Ray has set nothing
+            signal.signal(signal.SIGTERM, before)
 
 
 @dataclass(frozen=True)
@@ -180,7 +186,7 @@ class _Outcome:
 def _run(shared: bytes, task: bytes) -> _Outcome:
     heard = _Heard()
     logging.getLogger().addHandler(heard)
-    node = _node_name()
+    node = node_name()
     value, failed = None, None
     try:
         value = _function(shared)(pickle.loads(task))
@@ -198,7 +204,7 @@ def _function(shared: bytes) -> Callable[[Any], Any]:
     for name, version in tool_versions().items():
         if version != work.tools[name]:
             raise ClusterError(
-                f"node {_node_name()} has {name} {version}, and the machine of the run {work.tools[name]}: "
+                f"node {node_name()} has {name} {version}, and the machine of the run {work.tools[name]}: "
                 "install the same environment on all of them"
             )
     sys.path += [path for path in work.path if path not in sys.path]
@@ -250,12 +256,13 @@ def _room(memory: int) -> dict[str, int]:
 
 
 @cache
-def _node_name() -> str:
+def node_name() -> str:
+    """The name of the node that this task runs on."""
     node = ray.get_runtime_context().get_node_id()
     return next((str(one["NodeName"]) for one in ray.nodes() if one["NodeID"] == node), node)
 
 
-def _check_reachable(address: str) -> None:
+def _check_reachable(address: str, setting: str) -> None:
     """Ray itself tries for minutes. Raises ClusterError."""
     host, _, port = address.rpartition(":")
     if not host:
@@ -264,6 +271,6 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except OSError as error:
         raise ClusterError(
-            f"no Ray cluster answers at engine.address {address!r} ({error.strerror or error}): start its "
-            "head node with `ray start --head`, or correct the address"
+            f"no Ray cluster answers at {setting} {address!r} ({error.strerror or error}): start its head "
+            "node with `ray start --head`, or correct the address"
         ) from error

@@ -1,8 +1,9 @@
 """However the recipe starts the trainer, Dagster shows the same and the same is left afterwards."""
 
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from tests.integration.project import TRAINING, Project, until
+from tests.ray_cluster import RayCluster, started
 from trainer.system.durable import read_json_lines
 
 TOKENS = 65_536
@@ -59,6 +61,34 @@ def test_a_run_in_two_processes_is_stopped_resumes_and_leaves_no_process(
     assert status == 0, said
     assert recorded(project) >= set(range(4096, TOKENS + 1, 4096))  # and those of being stopped
     assert ran_once(project)
+
+
+@pytest.fixture
+def cluster() -> Iterator[RayCluster]:
+    pytest.importorskip("ray")
+    with started() as cluster:
+        yield cluster
+
+
+@pytest.mark.slow
+def test_a_run_on_two_nodes_is_stopped_resumes_and_outlives_a_node(
+    make: Callable[[str, dict[str, Any]], Project], cluster: RayCluster
+) -> None:
+    project = make("project", {"kind": "ray", "nodes": 2, "address": cluster.address})
+    project.run_until(progress(project), signal.SIGTERM)
+    until(lambda: not trainers(project), 60, lambda: trainers(project))
+    stopped_at = newest(project)
+    assert stopped_at
+    run = project.start()
+    until(progress(project), 120, lambda: run.poll())
+    lost = cluster.kill_node()
+    cluster.add_node()
+    _, said = run.communicate(timeout=900)
+    assert run.returncode == 0, said
+    assert f"node {lost} was lost" in said
+    assert recorded(project) >= set(range(4096, TOKENS + 1, 4096))
+    assert ran_once(project)
+    assert not trainers(project)
 
 
 def progress(project: Project, steps: int = 16) -> Callable[[], bool]:

@@ -1,4 +1,6 @@
-"""Starts the trainer: in one process, in several under torchrun, or by the command of the recipe."""
+"""Starts the trainer: in one process, in several under torchrun, on a Ray cluster, or by the command of the
+recipe.
+"""
 
 import os
 import shutil
@@ -49,6 +51,8 @@ class Launcher:
         return status
 
     def _command(self, config: Path) -> list[str]:
+        if self.params.kind == "ray":
+            return self._on_ray(config)
         if self.params.kind != "command":
             return launch.command(config, self.params.nproc_per_node)
         program = self.params.command[0]
@@ -58,6 +62,19 @@ class Launcher:
                 "directory to PATH, or write its full path in the recipe"
             )
         return [*self.params.command, *launch.trainer_arguments(config)]
+
+    def _on_ray(self, config: Path) -> list[str]:
+        try:
+            from pipeline.steps.training.ray_nodes import Training
+        except ModuleNotFoundError as error:
+            raise LaunchError(
+                "launch.kind ray needs the package ray: pip install 'groundwork[ray]'"
+            ) from error
+        params = self.params
+        training = Training(
+            str(config.absolute()), params.address, params.nodes, params.nproc_per_node, self.threads
+        )
+        return training.command()
 
     def _environment(self) -> dict[str, str]:
         environment = launch.environment(self.threads, self.params.nproc_per_node)

@@ -90,7 +90,7 @@ def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
         ({"dedup": {"max_chars": 10**30}}, r"dedup\.max_chars: must be at most 10{12}, not 10{30}"),
         ({"shards": {"shard_tokens": "many"}}, r"shards\.shard_tokens: must be a whole number, not 'many'"),
         ({"corpora": [{"name": "a", "source": {}}]}, r"corpora\.0\.source\.kind is missing"),
-        ({"launch": {"kind": "slurm"}}, r"launch\.kind: must be .*'torchrun' or 'command', not 'slurm'"),
+        ({"launch": {"kind": "slurm"}}, r"launch\.kind: must be .*'command' or 'ray', not 'slurm'"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

@@ -16,6 +16,8 @@ from pipeline.steps.training.process_group import StartError, TrainerKilledError
     ("settings", "says"),
     [
         ({"nproc_per_node": 2}, "nproc_per_node 2 needs kind: torchrun"),
+        ({"kind": "torchrun", "nodes": 2}, "nodes needs kind: ray; set the kind, or leave out nodes"),
+        ({"address": "head:6379"}, "address needs kind: ray"),
         ({"kind": "command"}, "kind: command needs a command, for example"),
         ({"kind": "command", "command": []}, "kind: command needs a command, for example"),
         ({"kind": "command", "command": [""]}, "at least 1 character"),

@@ -1,0 +1,194 @@
+"""`python -m pipeline.steps.training.ray_nodes JSON` trains on nodes of a Ray cluster: torchrun on each.
+
+Ray places them and watches their nodes. They find each other through torchrun's rendezvous, and save to the
+run's directory, which all nodes share.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import exceptions
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from pipeline.store.errors import PipelineError
+from pipeline.store.ray_engine import connect, node_name
+from trainer.system import launch
+from trainer.system.errors import RESUMABLE, USER_ERROR
+from trainer.system.signals import stop_with_parent
+
+POLL_SECONDS = 0.5
+WARN_EVERY_SECONDS = 60.0
+LINES = 10_000  # of a node, that wait for this process
+PASSED_ON = "DAGSTER_PIPES"  # variables of the step; all others are those of the node
+
+
+@dataclass(frozen=True)
+class Training:
+    """What to start, and where. `threads`: OpenMP threads of each process. None: its share of the cores."""
+
+    config: str
+    address: str
+    nodes: int
+    processes: int
+    threads: int | None
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "pipeline.steps.training.ray_nodes", json.dumps(asdict(self))]
+
+
+class Node:
+    """An actor with one torchrun."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=LINES)
+        self._process: subprocess.Popen[str] | None = None
+        self._stopped = False
+
+    def endpoint(self) -> tuple[str, str]:
+        """The name of the node, and an address on it for the rendezvous."""
+        with socket.socket() as free:
+            free.bind(("", 0))
+            return node_name(), f"{ray.util.get_node_ip_address()}:{free.getsockname()[1]}"
+
+    def train(self, training: Training, rank: int, endpoint: str, variables: Mapping[str, str]) -> int:
+        """Runs torchrun and returns its exit status."""
+        options = [
+            *(f"--nnodes={training.nodes}", f"--nproc-per-node={training.processes}"),
+            *(f"--max-restarts={launch.RESTARTS}", "--rdzv-backend=c10d", f"--rdzv-id={endpoint}"),
+            *(f"--rdzv-endpoint={endpoint}", f"--rdzv-conf=is_host={int(rank == 0)}"),
+            f"--local-addr={ray.util.get_node_ip_address()}",
+        ]
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "trainer.system.torchrun", *options),
+                *launch.trainer_arguments(Path(training.config)),
+            ],
+            env={**os.environ, **launch.environment(training.threads, training.processes), **variables},
+            start_new_session=True,
+            preexec_fn=stop_with_parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        self._process = process
+        if self._stopped:
+            process.terminate()
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._lines.append(line)
+        return process.wait()
+
+    def output(self) -> str:
+        """What was written since the last call."""
+        return "".join(self._lines.popleft() for _ in range(len(self._lines)))
+
+    def stop(self) -> None:
+        """Lets the trainers save a checkpoint and exit."""
+        self._stopped = True
+        if self._process is not None:
+            self._process.terminate()
+
+
+def train(training: Training, stop: threading.Event) -> int:
+    """Trains until all nodes are done, and returns the exit status. When a node is lost the others are
+    stopped, for another attempt from the newest checkpoint.
+
+    Raises ClusterError.
+    """
+    connect(training.address, "launch.address")
+    group = _placed(training, stop)
+    if stop.is_set():
+        return RESUMABLE
+    of_each = group.bundle_specs[0]
+    actor = ray.remote(num_cpus=of_each["CPU"], num_gpus=of_each.get("GPU", 0), max_concurrency=3)(Node)
+    nodes = [
+        actor.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, index)).remote()
+        for index in range(training.nodes)
+    ]
+    try:
+        names, endpoints = zip(*ray.get([node.endpoint.remote() for node in nodes]), strict=True)
+        print(f"training on {', '.join(names)}", file=sys.stderr)
+        variables = {name: text for name, text in os.environ.items() if name.startswith(PASSED_ON)}
+        running = [
+            node.train.remote(training, rank, endpoints[0], variables) for rank, node in enumerate(nodes)
+        ]
+        return _followed(nodes, names, running, stop)
+    except exceptions.RayError as error:
+        print(f"a node of the Ray cluster was lost before training began: {error}", file=sys.stderr)
+        return RESUMABLE
+
+
+def _placed(training: Training, stop: threading.Event) -> Any:
+    """A placement group with a bundle on as many nodes, once there is room for it."""
+    gpus = any(node["Alive"] and node["Resources"].get("GPU") for node in ray.nodes())
+    bundle = {"CPU": training.processes} | ({"GPU": training.processes} if gpus else {})
+    group = placement_group([bundle] * training.nodes, strategy="STRICT_SPREAD")
+    waited = 0.0
+    while not stop.is_set() and not group.wait(POLL_SECONDS):
+        waited += POLL_SECONDS
+        if waited % WARN_EVERY_SECONDS == 0:
+            wanted = " and ".join(f"{count} {name}s" for name, count in bundle.items())
+            print(f"waiting for {training.nodes} nodes with {wanted} free", file=sys.stderr)
+    return group
+
+
+def _followed(
+    nodes: Sequence[Any], names: Sequence[str], running: Sequence[Any], stop: threading.Event
+) -> int:
+    """Shows what the nodes write until each has ended; stops all when one fails or is lost."""
+    statuses: list[int | None] = [None] * len(nodes)
+    stopped = False
+    while None in statuses:
+        ended, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_SECONDS)
+        for rank, node in enumerate(nodes):
+            if statuses[rank] is not None:
+                continue
+            try:
+                sys.stderr.write(ray.get(node.output.remote()))
+                if running[rank] in ended:
+                    statuses[rank] = ray.get(running[rank])
+                    sys.stderr.write(ray.get(node.output.remote()))
+            except exceptions.RayError:
+                print(f"trainer: node {names[rank]} was lost", file=sys.stderr)
+                statuses[rank] = RESUMABLE
+            sys.stderr.flush()
+        if not stopped and (stop.is_set() or any(statuses)):
+            stopped = True
+            for rank, node in enumerate(nodes):
+                if statuses[rank] is None:
+                    node.stop.remote()
+    failed = [status for status in statuses if status]
+    return USER_ERROR if USER_ERROR in failed else next(iter(failed), 0)
+
+
+def main() -> int:
+    stop = threading.Event()
+    training = Training(**json.loads(sys.argv[1]))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        return train(training, stop)
+    except PipelineError as error:
+        print(f"trainer: {error}", file=sys.stderr)
+        return USER_ERROR
+
+
+if __name__ == "__main__":
+    # Not the functions of __main__, which Ray would send to the nodes by value.
+    from pipeline.steps.training import ray_nodes
+
+    sys.exit(ray_nodes.main())
