@@ -37,7 +37,8 @@ def _raw(corpus: Corpus) -> dg.AssetsDefinition:
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe = workshop.recipe
-        compile_ahead.start()
+        if workshop.store.last_used(keys.scrubbed(corpus.name)) is None:
+            compile_ahead.start()
         version = ingest.collect(
             workshop.store,
             workshop.engine,
@@ -96,6 +97,7 @@ def _scrubbed(corpus: Corpus, read_from: str) -> dg.AssetsDefinition:
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         recipe = workshop.recipe
         transformed = recipe.is_transformed(corpus.name)
+        compile_ahead.wait_for_scrubbing()
         version = scrub.scrub(workshop.store, workshop.engine, corpus.name, recipe.scrub, transformed)
         counts = version.counts
         facts = {

@@ -1,7 +1,8 @@
-"""Compiles the kernels of the later stages on a free core while a first run reads and scrubs its text.
+"""Compiles the kernels while a first run reads its text, in two processes.
 
-The first call of a kernel compiles it, which takes seconds to half a minute on one core; what was compiled is
-kept beside the code. Scrubbing comes first in a run, so the run compiles that itself.
+The first call of a kernel compiles it, which takes seconds on one core; what was compiled is kept beside the
+code. Scrubbing takes half of the time and comes first, so one process compiles that and the run waits for it.
+The other compiles the kernels of the later stages.
 """
 
 import json
@@ -16,33 +17,51 @@ import pyarrow as pa
 
 import pipeline.stages
 from pipeline.sources.files import FilesConfig
-from pipeline.stages import dedup, quality
+from pipeline.stages import dedup, pii, quality
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.files import tables
 from pipeline.store.engine import LocalEngine
 from trainer.system.signals import stop_with_parent
 
 STAGES = Path(pipeline.stages.__file__).parent
-TEXT = "The kernels are compiled for the types of their arguments, whatever text these hold, so any will do. "
+# Kernels are compiled for types, whatever the text says. The address is there for scrubbing to replace.
+TEXT = "The kernels are compiled for the types of their arguments; questions go to someone@example.org. "
+
+
+_scrubbing: list[subprocess.Popen[bytes]] = []
 
 
 @cache
 def start() -> None:
-    """Starts this once, in a process that ends with the present one, unless kernels were compiled before."""
+    """Starts both once, to end with the present process, unless kernels were compiled before."""
     cache = Path(os.environ.get("NUMBA_CACHE_DIR") or STAGES)
     if os.access(cache, os.W_OK) and not any(cache.rglob("*.nbi")):
-        command = [sys.executable, "-m", "pipeline.steps.compile_ahead"]
-        quiet = subprocess.DEVNULL
-        subprocess.Popen(command, stdout=quiet, stderr=quiet, preexec_fn=stop_with_parent)
+        _scrubbing.append(_started("scrubbing"))
+        _started("later")
 
 
-def main() -> None:
+def wait_for_scrubbing() -> None:
+    """Returns when no process compiles scrubbing any more, whether or not it did."""
+    for process in _scrubbing:
+        process.wait()
+
+
+def _started(kernels: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "pipeline.steps.compile_ahead", kernels]
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, stdout=quiet, stderr=quiet, preexec_fn=stop_with_parent)
+
+
+def main(kernels: str) -> None:
     engine, documents = LocalEngine(workers=1), [TEXT * times for times in (20, 20, 21)]
     with TemporaryDirectory() as directory:
         place = Path(directory)
         rows = [json.dumps({"id": str(number), "text": text}) for number, text in enumerate(documents)]
         (place / "documents.jsonl").write_text("\n".join(rows), encoding="utf-8")
         files = FilesConfig(paths=(str(place / "*.jsonl"),))
+        if kernels == "scrubbing":
+            tables.scrub(files, place / "scrubbed", pii.PiiParams(), engine, _no_progress)
+            return
         tables.judge(files, place, quality.PROFILES["default"], engine, _no_progress)
         tables.deduplicate(files, place, dedup.DedupParams(), engine, _no_progress)
     bpe.train([pa.array(documents)], bpe.TokenizerParams(vocab_size=270))
@@ -53,4 +72,4 @@ def _no_progress(done: int, total: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])
