@@ -47,7 +47,7 @@ def write(
     return path
 
 
-def paced(config: Path) -> None:
+def paced(config: Path, *overrides: str) -> None:
     """The run of `python -m trainer` in turns with others; a step lasts from the request for its batch to
     that for the next one.
     """
@@ -62,4 +62,4 @@ def paced(config: Path) -> None:
             return super().batch(step)
 
     loop.Prefetcher = Paced  # type: ignore[misc]
-    loop.run(load_run_config(config))
+    loop.run(load_run_config(config, list(overrides)))
