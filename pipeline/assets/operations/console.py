@@ -10,6 +10,8 @@ from dagster._core.execution.plan.objects import ErrorSource
 
 from pipeline.store.errors import PipelineError
 
+_NO_NEWS = ("Dependencies for step ", "[pipes] external process successfully opened")
+
 
 @dg.logger({}, "One short line per message, on standard error.")
 def console(_: dg.InitLoggerContext) -> logging.Logger:
@@ -45,8 +47,8 @@ def explain_on_exit() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """False for the steps after a failed one, and for a run that failed outside its steps, which
-    `explain_on_exit` explains: lines about them would bury the reason.
+    """False for the steps after a failed one, for a run that failed outside its steps, which
+    `explain_on_exit` explains, and for the trainer's first contact: lines about them bury what matters.
     """
     facts = getattr(record, "dagster_meta", {})
     event = facts.get("dagster_event")
@@ -54,7 +56,7 @@ def _is_news(record: logging.LogRecord) -> bool:
         event.is_resource_init_failure or (event.is_run_failure and event.job_failure_data.error)
     ):
         return False
-    return not (facts.get("orig_message") or "").startswith("Dependencies for step ")
+    return not (facts.get("orig_message") or "").startswith(_NO_NEWS)
 
 
 class _Short(logging.Formatter):
