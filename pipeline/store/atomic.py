@@ -77,7 +77,8 @@ def _locked(directory: Path) -> Iterator[bool]:
 
 @contextmanager
 def output_errors(out: Path) -> Iterator[None]:
-    """Turns an OSError into an OutputError that names `out`."""
+    """Turns an OSError into an OutputError that names `out`. Raises it, too, for a name that is not UTF-8."""
+    _check_name(out)
     try:
         yield
     except OSError as error:
@@ -89,8 +90,9 @@ def output_errors(out: Path) -> Iterator[None]:
 @contextmanager
 def writable(directory: Path) -> Iterator[None]:
     """Turns the OSError of a disk that is full or may only be read into an OutputError that names what is in
-    `directory`.
+    `directory`. Raises it, too, for a name that is not UTF-8.
     """
+    _check_name(directory)
     try:
         yield
     except OSError as error:
@@ -102,3 +104,12 @@ def writable(directory: Path) -> Iterator[None]:
             f"{named or directory} cannot be written ({error.strerror or error}): free some space, or change "
             f"who may write to {directory}, and run again"
         ) from error
+
+
+def _check_name(directory: Path) -> None:
+    """pyarrow opens files by names in UTF-8 only."""
+    try:
+        str(directory).encode()
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(directory).decode(errors="replace")
+        raise OutputError(f"{shown} cannot be written: its name is not UTF-8; choose another") from error

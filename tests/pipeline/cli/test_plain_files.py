@@ -229,6 +229,7 @@ def test_a_higher_threshold_keeps_what_is_less_alike(tmp_path: Path) -> None:
             "cannot be written (File exists): name another directory",
         ),
         (["scrub", "{}/broken.jsonl", "-o", "{}/out"], "broken.jsonl, row 1: invalid_json"),
+        (["scrub", "{}/a.jsonl", "-o", "{}/\udc80"], "its name is not UTF-8; choose another"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_do(
