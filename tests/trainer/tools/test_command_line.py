@@ -21,6 +21,7 @@ OPTIONS = {
     "": ["--allow-changes", "--profile"],
     "evaluate": ["--config", "--samples"],
     "generate": ["--prompt", "--max-new-tokens", "--temperature", "--top-k", "--top-p", "--seed"],
+    "benchmark": ["--precision", "--output"],
     "check": [],
     "plan": [
         "--params",
@@ -37,6 +38,7 @@ OPTIONS = {
         "--optimizer",
         "--activation-checkpointing",
     ],
+    "speed": [],
     "compare": ["--plot"],
     "sweep": ["--processes"],
 }
@@ -94,6 +96,10 @@ def lines(draw: st.DrawFn) -> list[str]:
         for option in draw(st.lists(st.sampled_from(OPTIONS[command]), max_size=3)):
             line += [option, *([] if option in OPTIONS[""] else [draw(value)])]
     return [command, *line] if command else line
+
+
+def test_the_lines_below_try_every_command() -> None:
+    assert OPTIONS.keys() == {"", *COMMANDS}
 
 
 @pytest.mark.slow
