@@ -71,14 +71,13 @@ def cluster() -> Iterator[RayCluster]:
 
 
 @pytest.mark.slow
-def test_a_run_on_two_nodes_is_stopped_resumes_and_outlives_a_node(
+def test_a_run_on_two_nodes_is_stopped_and_killed_resumes_and_outlives_a_node(
     make: Callable[[str, dict[str, Any]], Project], cluster: RayCluster
 ) -> None:
     project = make("project", {"kind": "ray", "nodes": 2, "address": cluster.address})
-    project.run_until(progress(project), signal.SIGTERM)
-    until(lambda: not trainers(project), 60, lambda: trainers(project))
-    stopped_at = newest(project)
-    assert stopped_at
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        project.run_until(progress(project), number)
+        until(lambda: not trainers(project), 60, lambda: trainers(project))
     run = project.start()
     until(progress(project), 120, lambda: run.poll())
     lost = cluster.kill_node()
