@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 # The release whose internals pipeline/stages/compiler.py knows. Any other compiles as it always does.
 COMPILER_KNOWS = "0.68."
-_PLAIN: dict[str, dict[str, Any]] = {
+Kind = Literal["kernel", "inner", "borrowing", "inlined"]
+_PLAIN: dict[Kind, dict[str, Any]] = {
     "kernel": {"cache": True},
     "inner": {"no_cpython_wrapper": True},
+    "borrowing": {"no_cpython_wrapper": True, "_nrt": False},
     "inlined": {"inline": "always"},
 }
 
@@ -19,7 +21,9 @@ _PLAIN: dict[str, dict[str, Any]] = {
 class Compiled:
     """A function that numba compiles when Python, or a function under compilation, first calls it."""
 
-    def __init__(self, function: Callable[..., Any], kind: Literal["kernel", "inner", "inlined"]):
+    def __init__(
+        self, function: Callable[..., Any], kind: Literal["kernel", "inner", "borrowing", "inlined"]
+    ):
         self._function, self._kind = function, kind
         update_wrapper(self, function)
 
@@ -45,5 +49,7 @@ class Compiled:
 kernel = partial(Compiled, kind="kernel")
 # Called from kernels only.
 inner = partial(Compiled, kind="inner")
-# As `inner`, and part of each caller: faster where it is called for each word or document.
+# As `inner`, for what neither makes nor returns an array. A view by `.view()` counts as made.
+borrowing = partial(Compiled, kind="borrowing")
+# As `borrowing`, and part of each caller: faster where it is called for each word or document.
 inlined = partial(Compiled, kind="inlined")

@@ -37,9 +37,14 @@ def inner(function: Callable[..., Any]) -> CPUDispatcher:
     return _dispatcher(function, _InnerCompiler, no_cpython_wrapper=True)
 
 
+def borrowing(function: Callable[..., Any]) -> CPUDispatcher:
+    """An inner function that neither makes nor returns an array, and so counts no references."""
+    return _dispatcher(function, _InnerCompiler, no_cpython_wrapper=True, _nrt=False)
+
+
 def inlined(function: Callable[..., Any]) -> CPUDispatcher:
-    """An inner function that becomes part of its callers."""
-    return _dispatcher(function, _InnerCompiler, no_cpython_wrapper=True, forceinline=True)
+    """A borrowing function that becomes part of its callers."""
+    return _dispatcher(function, _InnerCompiler, no_cpython_wrapper=True, _nrt=False, forceinline=True)
 
 
 def _dispatcher(function: Callable[..., Any], compiler: type[CompilerBase], **options: Any) -> CPUDispatcher:

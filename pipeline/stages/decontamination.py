@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.stages.compiled import inner, kernel
+from pipeline.stages.compiled import borrowing, inner, kernel
 from pipeline.stages.dedup.characters import MARK, WORD
 from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.normalise import GROWTH, decode
@@ -205,7 +205,7 @@ def _index(texts: Texts, ngram: int, min_words: int, out: Ngrams) -> tuple[int, 
     return filled, words, grams
 
 
-@inner
+@borrowing
 def _same(
     text: np.ndarray, starts: np.ndarray, ends: np.ndarray, first: int, index: Ngrams, ngram: int
 ) -> bool:

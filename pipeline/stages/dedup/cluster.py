@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.stages.compiled import inner, kernel
+from pipeline.stages.compiled import borrowing, kernel
 
 
 def singletons(count: int) -> np.ndarray:
@@ -10,7 +10,7 @@ def singletons(count: int) -> np.ndarray:
     return np.arange(count, dtype=np.int64)
 
 
-@inner
+@borrowing
 def _root(parents: np.ndarray, node: int) -> int:
     while parents[node] != node:
         parents[node] = parents[parents[node]]

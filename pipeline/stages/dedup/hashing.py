@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.stages.compiled import inner, kernel
+from pipeline.stages.compiled import borrowing, kernel
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 _N1, _N2 = np.uint64(0x52DCE729), np.uint64(0x38495AB5)
@@ -11,7 +11,7 @@ _FIVE, _SHIFT, _WIDTH = np.uint64(5), np.uint64(33), np.uint64(64)
 _R27, _R31, _R33 = np.uint64(27), np.uint64(31), np.uint64(33)
 
 
-@inner
+@borrowing
 def mix64(value: np.uint64) -> np.uint64:
     """MurmurHash3's 64-bit finaliser: a bijection in which every input bit moves every output bit."""
     value = (value ^ (value >> _SHIFT)) * _M1
@@ -19,7 +19,7 @@ def mix64(value: np.uint64) -> np.uint64:
     return value ^ (value >> _SHIFT)
 
 
-@inner
+@borrowing
 def _rotate(value: np.uint64, by: np.uint64) -> np.uint64:
     return (value << by) | (value >> (_WIDTH - by))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.stages.compiled import inner, kernel
+from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.characters import CODE_POINTS, FOLDED_CODE_POINTS, NFC_UNSURE, SPACE, characters
 from pipeline.stages.text import utf8_arrays
 
@@ -46,7 +46,7 @@ def _mark_unsure_rows(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray
                 break
 
 
-@inner
+@borrowing
 def decode(data: np.ndarray, i: int, end: int) -> tuple[np.int64, int]:
     """The code point at byte i and its width in bytes; never reads at or after `end`."""
     first = np.int64(data[i])
@@ -68,7 +68,7 @@ def decode(data: np.ndarray, i: int, end: int) -> tuple[np.int64, int]:
     return _REPLACEMENT, 1
 
 
-@inner
+@borrowing
 def _encode(code: int, out: np.ndarray, at: int) -> int:
     if code < 0x80:
         out[at] = code
@@ -88,7 +88,7 @@ def _encode(code: int, out: np.ndarray, at: int) -> int:
     return at + 2
 
 
-@inner
+@borrowing
 def count_characters(data: np.ndarray, end: int) -> int:
     """Characters in data[:end]: the bytes that do not continue one."""
     count = 0
@@ -97,7 +97,7 @@ def count_characters(data: np.ndarray, end: int) -> int:
     return count
 
 
-@inner
+@borrowing
 def end_of_character(data: np.ndarray, end: int, number: int) -> int:
     """The byte at which the first `number` characters of data[:end] end."""
     for i in range(end):
@@ -108,7 +108,7 @@ def end_of_character(data: np.ndarray, end: int, number: int) -> int:
     return end
 
 
-@inner
+@borrowing
 def _strip(data: np.ndarray, start: int, end: int, classes: np.ndarray) -> tuple[int, int]:
     while start < end:
         code, width = decode(data, start, end)
@@ -125,7 +125,7 @@ def _strip(data: np.ndarray, start: int, end: int, classes: np.ndarray) -> tuple
     return start, end
 
 
-@inner
+@borrowing
 def normalise(
     data: np.ndarray, start: int, end: int, classes: np.ndarray, folds: np.ndarray, out: np.ndarray
 ) -> int:
@@ -147,7 +147,7 @@ def normalise(
     return size
 
 
-@inner
+@borrowing
 def _fold(data: np.ndarray, start: int, end: int, folds: np.ndarray, out: np.ndarray) -> int:
     i, at = start, 0
     while i < end:

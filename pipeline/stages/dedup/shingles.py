@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.stages.compiled import inner, kernel
+from pipeline.stages.compiled import borrowing, inner, kernel
 from pipeline.stages.dedup.characters import MARK, WORD, characters
 from pipeline.stages.dedup.hashing import mix64, murmur128
 from pipeline.stages.dedup.normalise import GROWTH, PADDING, decode, normal_form, normalise
@@ -107,7 +107,7 @@ def hash_words(texts: Texts, size: int) -> int:
     return count
 
 
-@inner
+@borrowing
 def polynomial(words: np.ndarray, first: int, length: int) -> tuple[np.uint64, np.uint64]:
     """The hash of `length` words, and the factor with which the first one leaves it."""
     value, top = _ZERO, np.uint64(1)
@@ -117,7 +117,7 @@ def polynomial(words: np.ndarray, first: int, length: int) -> tuple[np.uint64, n
     return value, top
 
 
-@inner
+@borrowing
 def _combine(words: np.ndarray, count: int, ngram: int) -> None:
     """Replaces word hashes by the mixed rolling hashes of the n-grams that start at them."""
     value, top = polynomial(words, 0, ngram)
@@ -128,7 +128,7 @@ def _combine(words: np.ndarray, count: int, ngram: int) -> None:
     words[count - ngram] = mix64(value)
 
 
-@inner
+@borrowing
 def hash_shingles(texts: Texts, size: int, ngram: int) -> int:
     """Writes the shingle hashes (with repeats) of the `size` bytes in `blocks` to `words`; returns how many.
 
@@ -145,7 +145,7 @@ def hash_shingles(texts: Texts, size: int, ngram: int) -> int:
     return min(size, 1)
 
 
-@inner
+@borrowing
 def _distinct(hashes: np.ndarray, count: int, table: np.ndarray, out: np.ndarray, at: int) -> int:
     """Writes hashes[:count] sorted and distinct to `out` from `at`; returns the end.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.stages.compiled import inner, kernel
+from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.normalise import count_characters, end_of_character
 from pipeline.stages.dedup.params import DedupParams
@@ -82,14 +82,14 @@ def permutations(num_perm: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return a, generator.randint(0, 1 << 32, num_perm, dtype=np.uint32)
 
 
-@inner
+@borrowing
 def _fmix32(value: np.uint32) -> np.uint32:
     value = np.uint32(np.uint32(value ^ (value >> np.uint32(16))) * _F1)
     value = np.uint32(np.uint32(value ^ (value >> np.uint32(13))) * _F2)
     return np.uint32(value ^ (value >> np.uint32(16)))
 
 
-@inner
+@borrowing
 def minhash_row(shingles: np.ndarray, count: int, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     """The MinHash of the upper 32 bits of shingles[:count] (uint64) to `out` (uint32[num_perm]), equal to
     datasketch 2.0's `affine32`.

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.compiled import inner, kernel
+from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.dedup.shingles import ShingleSets
 
@@ -78,7 +78,7 @@ def _buckets(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return numbers, np.cumsum(np.concatenate(sizes))
 
 
-@inner
+@borrowing
 def overlap(left: np.ndarray, right: np.ndarray, needed: int) -> int:
     """Common members of two ascending sets of distinct hashes, or -1 as soon as they cannot be `needed`."""
     i = j = common = 0
@@ -97,7 +97,7 @@ def overlap(left: np.ndarray, right: np.ndarray, needed: int) -> int:
     return common
 
 
-@inner
+@borrowing
 def _similar(sets: ShingleSets, kept: int, document: int, threshold: float, containment: bool) -> float:
     """The Jaccard similarity of two rows of the sets if they reach the threshold, else -1."""
     left = sets.hashes[sets.offsets[kept] : sets.offsets[kept + 1]]
@@ -140,7 +140,7 @@ def _verify(
             _remember(place, buckets[place], kept)
 
 
-@inner
+@borrowing
 def _count_common_keys(buckets: np.ndarray, kept: _Kept) -> int:
     """Counts the common keys of each kept document in `shared`, lists those documents in `met`; returns their
     number.
@@ -156,7 +156,7 @@ def _count_common_keys(buckets: np.ndarray, kept: _Kept) -> int:
     return found
 
 
-@inner
+@borrowing
 def _remember(place: int, buckets: np.ndarray, kept: _Kept) -> None:
     for bucket in buckets:
         if kept.filled[bucket] < KEPT_PER_KEY:

@@ -8,7 +8,7 @@ payment test data is full of them.
 
 import numpy as np
 
-from pipeline.stages.compiled import inner
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
     DASH,
@@ -60,7 +60,7 @@ _ISSUERS = np.array(
 )
 
 
-@inner
+@borrowing
 def _is_issued(first_six: int, digits: int) -> bool:
     for i in range(len(_ISSUERS)):
         if _ISSUERS[i, 0] <= first_six <= _ISSUERS[i, 1] and _ISSUERS[i, 2] <= digits <= _ISSUERS[i, 3]:
@@ -68,7 +68,7 @@ def _is_issued(first_six: int, digits: int) -> bool:
     return False
 
 
-@inner
+@borrowing
 def _is_unassigned(data: np.ndarray, p: int) -> bool:
     """Whether the number at `p` begins with 35 but lies outside JCB's range."""
     prefix = 0
@@ -77,7 +77,7 @@ def _is_unassigned(data: np.ndarray, p: int) -> bool:
     return 3500 <= prefix < 3528 or 3589 < prefix < 3600
 
 
-@inner
+@borrowing
 def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
     """Issuer range, length and Luhn (ISO/IEC 7812-1 annex B) of the digits in `p:end`."""
     total, count, first_six = 0, 0, 0
@@ -97,7 +97,7 @@ def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
     return total % 10 == 0 and _is_issued(first_six, count)
 
 
-@inner
+@borrowing
 def _grouped_card_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
     """Where the printed groups 4-4-4-4, 4-4-4-4-3, 4-6-5 or 4-6-4 at `p` end; 0 for other groups.
 
@@ -126,7 +126,7 @@ def _grouped_card_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
     return end if widths in (4444, 465, 464) else 0
 
 
-@inner
+@borrowing
 def card_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
     """Where the card number at `p`, whose first run has `digits` digits, ends, or 0."""
     end = _grouped_card_end(data, p, lo, hi) if digits == 4 else p + digits

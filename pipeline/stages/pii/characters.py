@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.stages.compiled import inner
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 
 DIGIT, LETTER, HEX, LOCAL, LABEL, TOKEN, USERINFO, BASE64 = 1, 2, 4, 8, 16, 32, 64, 128
@@ -30,55 +30,55 @@ def _flags() -> np.ndarray:
 FLAGS = _flags()
 
 
-@inner
+@borrowing
 def is_digit(c: int) -> bool:
     return byte.ZERO <= c <= byte.NINE
 
 
-@inner
+@borrowing
 def is_upper(c: int) -> bool:
     return byte.UPPER_A <= c <= byte.UPPER_Z
 
 
-@inner
+@borrowing
 def is_lower(c: int) -> bool:
     return byte.A <= c <= byte.Z
 
 
-@inner
+@borrowing
 def is_alnum(c: int) -> bool:
     return FLAGS[c] & (DIGIT | LETTER) != 0
 
 
-@inner
+@borrowing
 def is_word(c: int) -> bool:
     return FLAGS[c] & (DIGIT | LETTER) != 0 or c == byte.UNDERSCORE
 
 
-@inner
+@borrowing
 def digit_before(data: np.ndarray, i: int, lo: int) -> bool:
     return i > lo and is_digit(data[i - 1])
 
 
-@inner
+@borrowing
 def digit_at(data: np.ndarray, i: int, hi: int) -> bool:
     return i < hi and is_digit(data[i])
 
 
-@inner
+@borrowing
 def after_value(data: np.ndarray, i: int, lo: int) -> bool:
     """Whether one byte stands between `i` and a bracket, which is how a replaced value ends."""
     return i - 2 >= lo and data[i - 2] == byte.CLOSING_SQUARE
 
 
-@inner
+@borrowing
 def starts_with_escape(data: np.ndarray, i: int, lo: int) -> bool:
     r"""Whether the byte at `i` belongs to a written `\n`, `\r` or `\t`, as in a log in JSON."""
     c = data[i]
     return i > lo and data[i - 1] == byte.BACKSLASH and (c == byte.N or c == byte.R or c == byte.T)
 
 
-@inner
+@borrowing
 def escape_end(data: np.ndarray, i: int, lo: int, hi: int) -> int:
     r"""Where the written `\u00e9` whose last five bytes `i` is one of ends, or 0."""
     for start in range(max(lo + 1, i - 4), i + 1):
@@ -90,7 +90,7 @@ def escape_end(data: np.ndarray, i: int, lo: int, hi: int) -> int:
     return 0
 
 
-@inner
+@borrowing
 def word_before(data: np.ndarray, i: int, lo: int) -> bool:
     """Whether the byte before `i` belongs to a word: not if it ends an escape, or is a "_" after a value."""
     if i == lo or not is_word(data[i - 1]):
@@ -100,12 +100,12 @@ def word_before(data: np.ndarray, i: int, lo: int) -> bool:
     return not starts_with_escape(data, i - 1, lo) and escape_end(data, i - 1, lo, i) != i
 
 
-@inner
+@borrowing
 def word_at(data: np.ndarray, i: int, hi: int) -> bool:
     return i < hi and is_word(data[i])
 
 
-@inner
+@borrowing
 def digit_run(data: np.ndarray, i: int, hi: int) -> int:
     """How many digits start at `i`, at most 20."""
     end = min(hi, i + 20)
@@ -115,7 +115,7 @@ def digit_run(data: np.ndarray, i: int, hi: int) -> int:
     return j - i
 
 
-@inner
+@borrowing
 def equals(data: np.ndarray, i: int, hi: int, expected: np.ndarray) -> bool:
     """Whether the bytes at `i` are `expected`."""
     if i < 0 or i + len(expected) > hi:
@@ -129,7 +129,7 @@ def equals(data: np.ndarray, i: int, hi: int, expected: np.ndarray) -> bool:
 SPACE, DASH, DOT, SLASH = 1, 2, 4, 8
 
 
-@inner
+@borrowing
 def separator(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(bytes, kind) of the separator at `i`, or (0, 0). No-break spaces are SPACE, hyphens DASH."""
     if i >= hi:

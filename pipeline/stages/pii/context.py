@@ -7,7 +7,7 @@ that value.
 
 import numpy as np
 
-from pipeline.stages.compiled import inner
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import FLAGS, LETTER, is_digit, starts_with_escape
 
@@ -54,12 +54,12 @@ VERSION_WORDS = _keys(
 _CONNECTIVES = _keys("and or to through from than before after until is of number no nr")
 
 
-@inner
+@borrowing
 def _is_letter(c: int) -> bool:
     return FLAGS[c] & LETTER != 0 or c >= 0x80
 
 
-@inner
+@borrowing
 def _key(data: np.ndarray, start: int, end: int) -> int:
     """The key, as `_keys` makes it, of the word `data[start:end]` in any case."""
     key = 0
@@ -69,7 +69,7 @@ def _key(data: np.ndarray, start: int, end: int) -> int:
     return key
 
 
-@inner
+@borrowing
 def _member(words: np.ndarray, key: int) -> bool:
     for i in range(len(words)):  # noqa: SIM110 - any() over a generator does not compile
         if words[i] == key:
@@ -77,7 +77,7 @@ def _member(words: np.ndarray, key: int) -> bool:
     return False
 
 
-@inner
+@borrowing
 def word_near_before(data: np.ndarray, i: int, lo: int, words: np.ndarray, reach: int) -> bool:
     """Whether one of `words` ends in the `reach` bytes before `i`, on the same line or the one above."""
     floor = max(lo, i - reach)
@@ -101,7 +101,7 @@ def word_near_before(data: np.ndarray, i: int, lo: int, words: np.ndarray, reach
     return False
 
 
-@inner
+@borrowing
 def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach: int) -> bool:
     """Whether one of `words` begins in the `reach` bytes from `i`, before the end of the line or sentence and
     before another value.
@@ -123,7 +123,7 @@ def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach:
     return False
 
 
-@inner
+@borrowing
 def label_after(data: np.ndarray, i: int, hi: int) -> bool:
     """Whether a word such as "office" or "fax" follows directly: "555 1234 (fax)", "555 1234-Office"."""
     steps = 0
@@ -136,7 +136,7 @@ def label_after(data: np.ndarray, i: int, hi: int) -> bool:
     return end > i and steps > 0 and _member(PHONE_LABELS_AFTER, _key(data, i, end))
 
 
-@inner
+@borrowing
 def names_a_version(data: np.ndarray, i: int, lo: int) -> bool:
     """Whether words before the dotted number at `i` call it a version or a section.
 

@@ -8,7 +8,7 @@ those that the issuers document. Of a URL the user and the password go and the h
 
 import numpy as np
 
-from pipeline.stages.compiled import inner
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
     BASE64,
@@ -104,7 +104,7 @@ _PREFIX_START = np.array([0, *np.cumsum([len(prefix) for prefix in _PREFIXES])],
 _LIMITS = np.array([limits for _, *limits in _SORTED], dtype=np.int64)
 
 
-@inner
+@borrowing
 def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the token whose prefix has its trigger at `i`, or (0, 0)."""
     for rule in range(_FIRST_RULE[data[i]], _FIRST_RULE[data[i] + 1]):
@@ -139,14 +139,14 @@ def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     return 0, 0
 
 
-@inner
+@borrowing
 def _token_run(data: np.ndarray, i: int, hi: int) -> int:
     while i < hi and FLAGS[data[i]] & TOKEN:
         i += 1
     return i
 
 
-@inner
+@borrowing
 def _jwt_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the JSON web token (RFC 7519) whose "eyJ" ends at `i`, or (0, 0).
 
@@ -171,7 +171,7 @@ def _jwt_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     return (start, payload) if unsigned and not word_at(data, payload, hi) else (0, 0)
 
 
-@inner
+@borrowing
 def _label_end(data: np.ndarray, i: int, hi: int) -> int:
     """Where the "-----" after the label at `i` ends (RFC 7468: upper-case words), or 0."""
     j = i
@@ -180,7 +180,7 @@ def _label_end(data: np.ndarray, i: int, hi: int) -> int:
     return j + 5 if equals(data, j, hi, _DASHES) else 0
 
 
-@inner
+@borrowing
 def _private_key_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the PEM block whose "BEGIN" starts at `i`, or (0, 0).
 
@@ -210,7 +210,7 @@ def _private_key_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, in
     return (start, end) if end - body >= _PEM_BODY else (0, 0)
 
 
-@inner
+@borrowing
 def secret_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the key or token that the trigger byte at `i` belongs to, or (0, 0)."""
     if data[i] == byte.UPPER_J:
@@ -220,7 +220,7 @@ def secret_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     return _token_at(data, i, lo, hi)
 
 
-@inner
+@borrowing
 def url_credentials_at(data: np.ndarray, colon: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of `user:password` when "://" is at `colon` and "@" ends it, or (0, 0)."""
     if colon == lo or not is_alnum(data[colon - 1]) or colon + 6 >= hi:

@@ -9,7 +9,7 @@ Chinese and Japanese text has no space before one.
 
 import numpy as np
 
-from pipeline.stages.compiled import inner
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
     FLAGS,
@@ -41,7 +41,7 @@ _SERVICES = _packed(b"git hg svn bzr")
 _PUNYCODE = np.frombuffer(b"xn--", dtype=np.uint8).copy()
 
 
-@inner
+@borrowing
 def _is_one_of(data: np.ndarray, start: int, end: int, names: np.ndarray) -> bool:
     """Whether the bytes are one of `names`, each packed into an integer, in any case."""
     if end - start > 5:
@@ -55,13 +55,13 @@ def _is_one_of(data: np.ndarray, start: int, end: int, names: np.ndarray) -> boo
     return False
 
 
-@inner
+@borrowing
 def _is_wide(data: np.ndarray, i: int, hi: int) -> bool:
     """Whether a letter of two bytes (Latin with marks, Greek, Cyrillic, Hebrew, Arabic) starts at `i`."""
     return i + 1 < hi and 0xC3 <= data[i] <= 0xDF and 0x80 <= data[i + 1] < 0xC0
 
 
-@inner
+@borrowing
 def _local_start(data: np.ndarray, at: int, lo: int) -> int:
     """Where the local part before `at` begins; `at` itself if there is none."""
     floor = max(lo, at - _MAX_LOCAL - 1)
@@ -87,7 +87,7 @@ def _local_start(data: np.ndarray, at: int, lo: int) -> int:
     return start
 
 
-@inner
+@borrowing
 def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
     if end - start < 2 or end - start > _MAX_TLD or _is_one_of(data, start, end, _FILE_TYPES):
         return False
@@ -99,7 +99,7 @@ def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
     return True
 
 
-@inner
+@borrowing
 def _starts_a_sentence(data: np.ndarray, label: int, hi: int) -> bool:
     """Whether the next sentence, not a label, starts at `label`: "write to me@host.org.Then wait"."""
     if label + 1 >= hi or not is_upper(data[label]):
@@ -107,7 +107,7 @@ def _starts_a_sentence(data: np.ndarray, label: int, hi: int) -> bool:
     return is_lower(data[label + 1]) and is_lower(data[label - 2])
 
 
-@inner
+@borrowing
 def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
     """Where the longest valid domain after `at` ends; 0 if there is none."""
     limit = min(hi, at + 1 + _MAX_DOMAIN)
@@ -146,7 +146,7 @@ def _domain_end(data: np.ndarray, at: int, hi: int) -> int:
         label = end + 1
 
 
-@inner
+@borrowing
 def _is_scp_path(data: np.ndarray, end: int, hi: int) -> bool:
     if end + 1 >= hi or data[end] != byte.COLON:
         return False
@@ -158,7 +158,7 @@ def _is_scp_path(data: np.ndarray, end: int, hi: int) -> bool:
     return False
 
 
-@inner
+@borrowing
 def _ip_end(data: np.ndarray, p: int, hi: int) -> int:
     """Where the IPv4 address at `p`, in square brackets or not, ends; 0 if there is none."""
     if data[p] == byte.OPENING_SQUARE:
@@ -168,7 +168,7 @@ def _ip_end(data: np.ndarray, p: int, hi: int) -> int:
     return end if end > 0 and ends_cleanly(data, p, end, hi) else 0
 
 
-@inner
+@borrowing
 def email_at(data: np.ndarray, at: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the address around the "@" at `at`, or (0, 0). Reads 64 bytes before and 383 after."""
     if at == lo or at + 3 >= hi:
@@ -188,7 +188,7 @@ def email_at(data: np.ndarray, at: int, lo: int, hi: int) -> tuple[int, int]:
     return start, end
 
 
-@inner
+@borrowing
 def email_after(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the address whose local part, at least some of it, begins at `i`, or (0, 0)."""
     at = i

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.stages.compiled import inner
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import DASH, SPACE, is_alnum, is_digit, separator, word_before
 
@@ -26,7 +26,7 @@ def _iban_table() -> np.ndarray:
 _IBAN_LENGTH = _iban_table()
 
 
-@inner
+@borrowing
 def _mod_97(remainder: int, c: int) -> int:
     """The remainder after one more character of the number that ISO 13616 builds (A = 10 ... Z = 35)."""
     if is_digit(c):
@@ -34,7 +34,7 @@ def _mod_97(remainder: int, c: int) -> int:
     return (remainder * 100 + ((c | byte.CASE) - byte.A + 10)) % 97
 
 
-@inner
+@borrowing
 def iban_at(data: np.ndarray, p: int, lo: int, hi: int) -> tuple[int, int]:
     """(start, end) of the IBAN whose check digits are at `p`, or (0, 0).
 

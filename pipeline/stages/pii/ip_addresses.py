@@ -21,7 +21,7 @@ from ipaddress import IPv4Network
 
 import numpy as np
 
-from pipeline.stages.compiled import inner
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
     FLAGS,
@@ -52,7 +52,7 @@ _LOG_DASHES = np.frombuffer(b" - -", dtype=np.uint8).copy()
 _COMPARES = byte.byte_set(b"<>~")
 
 
-@inner
+@borrowing
 def ipv4_is_global(address: int) -> bool:
     """`address` as a 32-bit integer."""
     for i in range(len(_NOT_GLOBAL_FIRST)):
@@ -61,7 +61,7 @@ def ipv4_is_global(address: int) -> bool:
     return True
 
 
-@inner
+@borrowing
 def ipv6_is_global(high: int, low: int) -> bool:
     """`high` and `low` are the two 64-bit halves, as uint64."""
     first, second = (high >> np.uint64(48)) & np.uint64(0xFFFF), (high >> np.uint64(32)) & np.uint64(0xFFFF)
@@ -78,7 +78,7 @@ def ipv6_is_global(high: int, low: int) -> bool:
     )
 
 
-@inner
+@borrowing
 def dotted_quad(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(end, address) of the four decimal numbers at `p`, or (0, 0)."""
     address = 0
@@ -99,7 +99,7 @@ def dotted_quad(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     return q, address
 
 
-@inner
+@borrowing
 def ends_cleanly(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     """Whether the address `p:end` is neither part of a longer word or number, nor the stem of a file name."""
     if word_at(data, end, hi):
@@ -111,7 +111,7 @@ def ends_cleanly(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     return True
 
 
-@inner
+@borrowing
 def _is_compared(data: np.ndarray, p: int, lo: int) -> bool:
     """Whether a version specifier stands before `p`: ">= 1.4.5.0", "~=1.4.5.0"."""
     i = p
@@ -120,7 +120,7 @@ def _is_compared(data: np.ndarray, p: int, lo: int) -> bool:
     return i - 2 >= lo and data[i - 1] == byte.EQUALS and _COMPARES[data[i - 2]]
 
 
-@inner
+@borrowing
 def _has_small_numbers(address: int) -> bool:
     """Whether three of the four numbers have one digit, or two have one and none has three.
 
@@ -137,7 +137,7 @@ def _has_small_numbers(address: int) -> bool:
     return one_digit > 2 or (one_digit == 2 and not three_digits)
 
 
-@inner
+@borrowing
 def _is_used_as_an_address(data: np.ndarray, p: int, end: int, lo: int, hi: int) -> bool:
     """Whether a URL, a port, a prefix length, a log line's dashes or a word before `p` says "address"."""
     if p - 2 >= lo and data[p - 1] == byte.SLASH and data[p - 2] == byte.SLASH:
@@ -147,7 +147,7 @@ def _is_used_as_an_address(data: np.ndarray, p: int, end: int, lo: int, hi: int)
     return equals(data, end, hi, _LOG_DASHES) or word_near_before(data, p, lo, IP_WORDS, _REACH)
 
 
-@inner
+@borrowing
 def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int, any_range: bool) -> int:
     """Where the address at `p` ends, which is public unless `any_range`, or 0."""
     end, address = dotted_quad(data, p, hi)
@@ -171,12 +171,12 @@ def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int, any_range: bool) -> int
     return end if is_clear or _is_used_as_an_address(data, p, end, lo, hi) else 0
 
 
-@inner
+@borrowing
 def _hex_value(c: int) -> int:
     return c - byte.ZERO if c <= byte.NINE else (c | byte.CASE) - byte.A + 10
 
 
-@inner
+@borrowing
 def _group(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(digits, value) of the hexadecimal run at `p`, at most 5 digits of it."""
     q, value = p, 0
@@ -186,7 +186,7 @@ def _group(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     return q - p, value
 
 
-@inner
+@borrowing
 def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.uint64, bool]:
     """(end, high half, low half, plausible) of the longest address at `p`. `end` is 0 if it does not parse,
     and negative where a second "::" is why.
@@ -243,7 +243,7 @@ def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.u
     return (q, high, low, widest > 2) if groups == 8 else (0, zero, zero, False)
 
 
-@inner
+@borrowing
 def ipv6_at(data: np.ndarray, colon: int, lo: int, hi: int, any_range: bool) -> tuple[int, int]:
     """(start, end) of the address whose first colon is at `colon`, which is public unless `any_range`, or
     (0, 0).

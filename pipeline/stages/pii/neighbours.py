@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.stages.compiled import inner
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
     DASH,
@@ -21,7 +21,7 @@ _FEWEST = 7  # digits of the shortest value that follows a slash or a long dash
 _AHEAD = 24  # bytes
 
 
-@inner
+@borrowing
 def repeats(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     """Whether the layout of `p:end`, digit for digit, stands again after one separator: they are a list."""
     if end >= hi or is_alnum(data[end]):
@@ -36,7 +36,7 @@ def repeats(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     return True
 
 
-@inner
+@borrowing
 def digits_ahead(data: np.ndarray, q: int, hi: int) -> int:
     """How many digits, in groups with separators between them, start at `q`; at most _AHEAD bytes count."""
     count, i, stop = 0, q, min(hi, q + _AHEAD)
@@ -51,7 +51,7 @@ def digits_ahead(data: np.ndarray, q: int, hi: int) -> int:
     return count
 
 
-@inner
+@borrowing
 def is_continued(data: np.ndarray, p: int, end: int, hi: int, kinds: int) -> bool:
     """Whether a letter, "@", or one of the separators `kinds` with a digit after it continues `p:end`.
 
@@ -70,7 +70,7 @@ def is_continued(data: np.ndarray, p: int, end: int, hi: int, kinds: int) -> boo
     return not repeats(data, p, end, hi)
 
 
-@inner
+@borrowing
 def stands_alone(data: np.ndarray, p: int, end: int, lo: int, hi: int) -> bool:
     """Whether `p:end` touches no letter, no digit, and no hyphen or dot that joins it to another digit."""
     if word_before(data, p, lo):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.compiled import inner
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import (
     DASH,
@@ -84,13 +84,13 @@ class _Number(NamedTuple):
 _NONE = _Number(0, 0, 0, 0, 0, 0, False, 0, False, False)
 
 
-@inner
+@borrowing
 def _leading_zeros(value: int, digits: int, zeros: int) -> bool:
     """Whether the first `zeros` of the `digits` digits of `value` are 0."""
     return value < _POWER[digits - zeros]
 
 
-@inner
+@borrowing
 def _read(data: np.ndarray, p: int, hi: int) -> _Number:
     """The digit groups at `p`."""
     q, digits, value, groups, widths, first_width, end = p, 0, 0, 0, 0, 0, 0
@@ -155,7 +155,7 @@ def _read(data: np.ndarray, p: int, hi: int) -> _Number:
     return _Number(end, digits, value, groups, widths, first_width, lone_digit, separators, plus, brackets)
 
 
-@inner
+@borrowing
 def _international(value: int, digits: int, groups: int) -> int:
     """The verdict on `digits` digits, country code first: E.164 has 8 to 15, North America exactly 11."""
     if digits < 8 or digits > 15:
@@ -173,7 +173,7 @@ def _international(value: int, digits: int, groups: int) -> int:
     return _YES if groups > 1 or digits > 8 else _WITH_CONTEXT
 
 
-@inner
+@borrowing
 def _is_isbn_or_binary(value: int) -> bool:
     """Whether ten digits are an ISBN-10 by their check digit (English books start with 0), or all 0 and 1."""
     total, largest = 0, 0
@@ -184,12 +184,12 @@ def _is_isbn_or_binary(value: int) -> bool:
     return total % 11 == 0 or largest < 2
 
 
-@inner
+@borrowing
 def _is_year(value: int) -> bool:
     return 1000 <= value <= 2199
 
 
-@inner
+@borrowing
 def _is_date(number: _Number) -> bool:
     """Whether the groups are a date with its year first or last, or two years with a dash between them."""
     first_four, last_four = number.value // 10000, number.value % 10000
@@ -200,7 +200,7 @@ def _is_date(number: _Number) -> bool:
     return number.widths == 44 and number.separators == DASH and _is_year(first_four) and _is_year(last_four)
 
 
-@inner
+@borrowing
 def _is_north_american(number: _Number) -> bool:
     """Whether it is 3-3-4, the area code from 2 on, with or without a country code 1."""
     ten = number.digits == 10 and (number.widths == 334 or (number.widths == 37 and number.brackets))
@@ -209,7 +209,7 @@ def _is_north_american(number: _Number) -> bool:
     return number.value // _POWER[9] % 10 >= 2 and number.value // _POWER[10] <= 1
 
 
-@inner
+@borrowing
 def _has_bracketed_code(number: _Number) -> bool:
     """Whether an area code in brackets stands before hyphenated groups."""
     if not number.brackets or not number.separators & DASH:
@@ -225,7 +225,7 @@ def _has_bracketed_code(number: _Number) -> bool:
     )
 
 
-@inner
+@borrowing
 def _national(number: _Number) -> int:
     """The verdict on digits with one leading 0; `_NO` leaves them to the general rule."""
     digits, groups, first_width = number.digits, number.groups, number.first_width
@@ -243,7 +243,7 @@ def _national(number: _Number) -> int:
     return _NO
 
 
-@inner
+@borrowing
 def _judge(number: _Number) -> int:
     """Whether the groups are a telephone number by themselves, with context, or not at all."""
     digits, value, groups, first_width = number.digits, number.value, number.groups, number.first_width
@@ -274,7 +274,7 @@ def _judge(number: _Number) -> int:
     return _WITH_CONTEXT
 
 
-@inner
+@borrowing
 def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
     """Where "x12", "#12", " ext. 12" or " extension 12" after the number at `end` ends; `end` if there is
     none.
@@ -306,7 +306,7 @@ def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
     return q + digits if 1 <= digits <= 6 and not word_at(data, q + digits, hi) else end
 
 
-@inner
+@borrowing
 def _is_joined_before(data: np.ndarray, p: int, lo: int) -> bool:
     """Whether what is before `p` makes it part of a word, a sum of money or a longer number."""
     if p == lo:
@@ -324,7 +324,7 @@ def _is_joined_before(data: np.ndarray, p: int, lo: int) -> bool:
     return data[opening] == byte.OPENING_BRACKET
 
 
-@inner
+@borrowing
 def _ends_time_or_thousands(data: np.ndarray, p: int, number: _Number, lo: int) -> bool:
     """Whether the first group is the minutes of "12:30 ..." or the end of "10,000 ..."."""
     if not digit_before(data, p - 1, lo):
@@ -333,7 +333,7 @@ def _ends_time_or_thousands(data: np.ndarray, p: int, number: _Number, lo: int) 
     return minutes or (data[p - 1] == byte.COMMA and number.first_width == 3)
 
 
-@inner
+@borrowing
 def _is_joined_after(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     """Whether what is at `end` makes the number at `p` part of something else."""
     if end < hi and data[end] == byte.PERCENT:
@@ -341,7 +341,7 @@ def _is_joined_after(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     return is_continued(data, p, end, hi, DASH | DOT | SLASH)
 
 
-@inner
+@borrowing
 def _next_begins(
     data: np.ndarray, p: int, end: int, q: int, hi: int, kind: int, separators: int, is_uniform: bool
 ) -> bool:
@@ -358,7 +358,7 @@ def _next_begins(
     return repeats(data, p, end, hi)
 
 
-@inner
+@borrowing
 def phone_end(data: np.ndarray, p: int, lo: int, hi: int, after_phone: bool) -> int:
     """Where the number at `p` (a digit, "+" or "(") ends, or 0. `after_phone`: another one ends just before.
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from pipeline.stages.compiled import inner, kernel
+from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.pii.kinds import DOCUMENT, END, PATTERN, START
 
 
-@inner
+@borrowing
 def _copy(source: np.ndarray, start: int, end: int, out: np.ndarray, written: int) -> int:
     """Copies `source[start:end]` to `out` at `written`; returns the position after it."""
     piece, place = source[start:end], out[written : written + end - start]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.stages.compiled import inlined, inner, kernel
+from pipeline.stages.compiled import borrowing, inlined, inner, kernel
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.cards import card_end
 from pipeline.stages.pii.characters import digit_run, escape_end, is_alnum, is_digit, word_before
@@ -153,7 +153,7 @@ def _add(
     return grown
 
 
-@inner
+@borrowing
 def _joined_from(text: np.ndarray, start: int) -> int:
     """Where the text begins that a matcher may read together with the value at `start`."""
     i = start
@@ -166,7 +166,7 @@ def _joined_from(text: np.ndarray, start: int) -> int:
     return i
 
 
-@inner
+@borrowing
 def _mask(text: np.ndarray, start: int, end: int) -> None:
     """Overwrites `start:end` with what looks to all matchers like a placeholder."""
     for i in range(start + 1, end):

@@ -6,7 +6,7 @@ such as "ssn", or another number, before it.
 
 import numpy as np
 
-from pipeline.stages.compiled import inner
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.characters import DASH, digit_run, separator
 from pipeline.stages.pii.context import SSN_WORDS, word_near_before
@@ -15,7 +15,7 @@ from pipeline.stages.pii.neighbours import stands_alone
 _REACH = 40  # bytes
 
 
-@inner
+@borrowing
 def _number(data: np.ndarray, start: int, end: int) -> int:
     value = 0
     for i in range(start, end):
@@ -23,7 +23,7 @@ def _number(data: np.ndarray, start: int, end: int) -> int:
     return value
 
 
-@inner
+@borrowing
 def ssn_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int, after_ssn: bool) -> int:
     """Where the number at `p`, whose first run has `digits` digits, ends, or 0. `after_ssn`: another one ends
     just before.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.compiled import inner
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.quality.unicode import TERMINAL, decode, last_word_end
 from pipeline.stages.quality.walk import Words
 
@@ -65,7 +65,7 @@ def phrase_tables() -> Phrases:
     return Phrases(rows, begins[0], begins[1])
 
 
-@inner
+@borrowing
 def c4(
     data: np.ndarray, classes: np.ndarray, words: Words, lines: int, phrases: Phrases, found: np.ndarray
 ) -> None:
@@ -85,7 +85,7 @@ def c4(
                     found[C4.SENTENCES] += 0 if bits & _POLICY else sentences
 
 
-@inner
+@borrowing
 def _without_citations(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
     """The end of the line without trailing citations (`[12]`, `[]`, `[edit]`, `[citation needed]`) and the
     white space before them.
@@ -103,7 +103,7 @@ def _without_citations(data: np.ndarray, start: int, stop: int, classes: np.ndar
     return stop
 
 
-@inner
+@borrowing
 def _ends_with(data: np.ndarray, start: int, stop: int, ending: np.ndarray) -> bool:
     common = 0
     while (
@@ -115,7 +115,7 @@ def _ends_with(data: np.ndarray, start: int, stop: int, ending: np.ndarray) -> b
     return common == ending.size
 
 
-@inner
+@borrowing
 def _ends_like_a_sentence(data: np.ndarray, start: int, stop: int) -> bool:
     if stop == start:
         return False
@@ -125,7 +125,7 @@ def _ends_like_a_sentence(data: np.ndarray, start: int, stop: int) -> bool:
     return stop - start >= 3 and data[stop - 3] >= 0xE0 and decode(data, stop - 3, stop)[0] in _LINE_ENDS
 
 
-@inner
+@borrowing
 def _longest_word_and_sentences(
     data: np.ndarray, classes: np.ndarray, words: Words, first: int, last: int, uncited: int
 ) -> tuple[int, int]:
@@ -146,7 +146,7 @@ def _longest_word_and_sentences(
     return longest, sentences
 
 
-@inner
+@borrowing
 def _ends_a_sentence(data: np.ndarray, classes: np.ndarray, start: int, stop: int, length: int) -> bool:
     """Whether the word ends in a terminator of any script, before closing quotes, brackets and numbered
     citations.
@@ -174,7 +174,7 @@ def _ends_a_sentence(data: np.ndarray, classes: np.ndarray, start: int, stop: in
     return False
 
 
-@inner
+@borrowing
 def _citation_start(data: np.ndarray, start: int, stop: int) -> int:
     """Where the `[12]` or `[]` that ends at `stop` begins, or -1."""
     opening = stop - 2
@@ -183,7 +183,7 @@ def _citation_start(data: np.ndarray, start: int, stop: int) -> int:
     return opening if opening >= start and data[opening] == _OPEN else -1
 
 
-@inner
+@borrowing
 def _search(data: np.ndarray, start: int, stop: int, phrases: Phrases) -> tuple[bool, int]:
     """Whether the line has a `{`, and the bits of its phrases, in upper or lower case."""
     has_curly = False
@@ -198,7 +198,7 @@ def _search(data: np.ndarray, start: int, stop: int, phrases: Phrases) -> tuple[
     return has_curly, bits
 
 
-@inner
+@borrowing
 def _holds(data: np.ndarray, start: int, stop: int, phrase: np.ndarray) -> bool:
     for i in range(phrase.size):
         if phrase[i] == 0:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.compiled import inlined, inner
+from pipeline.stages.compiled import borrowing, inlined
 from pipeline.stages.quality.unicode import first_word, last_word_end
 from pipeline.stages.quality.walk import Words, word_hash
 
@@ -83,7 +83,7 @@ def stop_word_hashes() -> np.ndarray:
     return np.array([word_hash(word) for word in STOP_WORDS], np.uint64)
 
 
-@inner
+@borrowing
 def repetition(
     data: np.ndarray,
     start: int,
@@ -140,7 +140,7 @@ def _number(table: Numbering, size: int) -> int:
     return unique
 
 
-@inner
+@borrowing
 def _ngrams(words: Words, size: int, table: Numbering, row: np.ndarray) -> None:
     """Fills all n-gram columns.
 
@@ -159,7 +159,7 @@ def _ngrams(words: Words, size: int, table: Numbering, row: np.ndarray) -> None:
             _top(words, n, unique, table, row)
 
 
-@inner
+@borrowing
 def _pair_repeated(table: Numbering, size: int) -> int:
     """Replaces the (n - 1)-grams at `positions[:size]` by the n-grams made of two repeated ones.
 
@@ -179,7 +179,7 @@ def _pair_repeated(table: Numbering, size: int) -> int:
     return pairs
 
 
-@inner
+@borrowing
 def _top(words: Words, n: int, unique: int, table: Numbering, row: np.ndarray) -> None:
     """The most frequent n-gram, the first one of several. If none occurs twice, the document's first (as in
     datatrove).
@@ -198,7 +198,7 @@ def _top(words: Words, n: int, unique: int, table: Numbering, row: np.ndarray) -
     row[_TOP_COUNT + n - 2] = most
 
 
-@inner
+@borrowing
 def _duplicate_characters(words: Words, n: int, size: int, unique: int, table: Numbering) -> int:
     """Characters of repeated n-grams, from left to right. A repeated n-gram is skipped to its last word."""
     seen = table.slot_ids  # free until the next numbering
@@ -216,7 +216,7 @@ def _duplicate_characters(words: Words, n: int, size: int, unique: int, table: N
     return characters
 
 
-@inner
+@borrowing
 def _text_hash(data: np.ndarray, start: int, stop: int) -> np.uint64:
     """A 64-bit hash of the bytes `data[start:stop]`."""
     value = np.uint64(stop - start) * _PRIME
@@ -255,7 +255,7 @@ def _characters(data: np.ndarray, start: int, stop: int) -> int:
     return characters
 
 
-@inner
+@borrowing
 def _lines(
     data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering, row: np.ndarray
 ) -> None:
@@ -275,7 +275,7 @@ def _lines(
     row[Repetition.DUPLICATE_LINES] += begins and ends and start < stop
 
 
-@inner
+@borrowing
 def _split_lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering) -> int:
     """Fills `keys` and `lengths` for the lines that are not empty; returns how many.
 
@@ -296,7 +296,7 @@ def _split_lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, t
     return lines
 
 
-@inner
+@borrowing
 def _paragraphs(
     data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering, row: np.ndarray
 ) -> None:
@@ -313,7 +313,7 @@ def _paragraphs(
     row[Repetition.PARAGRAPHS] = paragraphs
 
 
-@inner
+@borrowing
 def _split_paragraphs(data: np.ndarray, start: int, stop: int, table: Numbering) -> int:
     """Fills `keys` and `lengths` for the paragraphs of stripped text; returns how many."""
     paragraphs = 0

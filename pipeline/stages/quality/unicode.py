@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from pipeline.stages.compiled import inner
+from pipeline.stages.compiled import borrowing
 
 SPACE = 1  # str.isspace(): str.split() splits here
 BREAK = 2  # str.splitlines() splits here
@@ -57,7 +57,7 @@ def character_classes() -> np.ndarray:
     return flags
 
 
-@inner
+@borrowing
 def decode(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
     """Code point and width in bytes of the character at `position`, which must not be ASCII.
 
@@ -81,7 +81,7 @@ def decode(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
     return REPLACEMENT, 1
 
 
-@inner
+@borrowing
 def first_word(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
     """The position of the first character that is not white space, or `stop`."""
     position = start
@@ -95,7 +95,7 @@ def first_word(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> 
     return position
 
 
-@inner
+@borrowing
 def last_word_end(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
     """The end of the last character that is not white space, or `start`."""
     while stop > start:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.stages.compiled import inlined, inner, kernel
+from pipeline.stages.compiled import borrowing, inlined, inner, kernel
 from pipeline.stages.tokenizer.words import Words
 
 NONE = -1
@@ -29,7 +29,7 @@ def _mixed(key: int) -> np.int64:
     return np.int64((h ^ h >> np.uint64(32)) & np.uint64(0x7FFFFFFFFFFFFFFF))
 
 
-@inner
+@borrowing
 def _slot_of_pair(slots: np.ndarray, pairs: np.ndarray, key: int) -> int:
     """Where in the hash table a pair is, or where it belongs."""
     slot = _mixed(key) & (len(slots) - 1)
@@ -52,7 +52,7 @@ def _with_room(slots: np.ndarray, pairs: np.ndarray, known: int, more: int) -> n
     return larger
 
 
-@inner
+@borrowing
 def _change(
     slots: np.ndarray,
     pairs: np.ndarray,
@@ -81,14 +81,14 @@ def _change(
         used[NODES] += 1
 
 
-@inner
+@borrowing
 def _precedes(heap: np.ndarray, a: int, b: int, pairs: np.ndarray) -> bool:
     if heap[a, ORDERED_BY] != heap[b, ORDERED_BY]:
         return heap[a, ORDERED_BY] > heap[b, ORDERED_BY]
     return pairs[heap[a, PAIR], KEY] < pairs[heap[b, PAIR], KEY]
 
 
-@inner
+@borrowing
 def _settle(heap: np.ndarray, size: int, i: int, pairs: np.ndarray) -> None:
     """Moves row `i`, the only one out of place, to where it belongs."""
     while True:
@@ -104,7 +104,7 @@ def _settle(heap: np.ndarray, size: int, i: int, pairs: np.ndarray) -> None:
         i = other
 
 
-@inner
+@borrowing
 def _queue(heap: np.ndarray, pairs: np.ndarray, changed: np.ndarray, used: np.ndarray) -> None:
     """Puts the pairs that came together since the last merge into the heap."""
     for i in range(used[CHANGED]):
@@ -119,7 +119,7 @@ def _queue(heap: np.ndarray, pairs: np.ndarray, changed: np.ndarray, used: np.nd
     used[CHANGED] = 0
 
 
-@inner
+@borrowing
 def _slot_of_token(slots: np.ndarray, text: np.ndarray, starts: np.ndarray, start: int, end: int) -> int:
     """Where in the hash table the token with the bytes `text[start:end]` is, or where it belongs."""
     h = end - start

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Regex, pre_tokenizers
 
-from pipeline.stages.compiled import inlined, inner, kernel
+from pipeline.stages.compiled import borrowing, inlined, inner, kernel
 from pipeline.stages.quality.unicode import CODE_POINTS, decode
 from pipeline.stages.text import utf8_arrays
 
@@ -68,7 +68,7 @@ def _none_are_digits() -> np.ndarray:
     return together
 
 
-@inner
+@borrowing
 def _at(data: np.ndarray, i: int, stop: int, of: np.ndarray) -> tuple[int, int]:
     """Class and bytes of the character at `i`, (0, 0) at the end."""
     if i >= stop:
@@ -79,7 +79,7 @@ def _at(data: np.ndarray, i: int, stop: int, of: np.ndarray) -> tuple[int, int]:
     return of[point], width
 
 
-@inner
+@borrowing
 def _run_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, members: int, most: int) -> int:
     """Where the run of at most `most` characters of the classes `members` that starts at `i` ends."""
     for _ in range(most):
@@ -128,7 +128,7 @@ def _white_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, breaks_end_w
     return end if end == stop or last == i else last
 
 
-@inner
+@borrowing
 def word_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, pattern: int, most_digits: int) -> int:
     """Where the word that starts at `i` ends: the first alternative of the pattern that fits."""
     flag, width = _at(data, i, stop, of)
@@ -159,7 +159,7 @@ def _piece_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, pattern: int
     return end if end > i else i + _at(data, i, stop, of)[1]
 
 
-@inner
+@borrowing
 def _hash(data: np.ndarray, start: int, end: int) -> np.uint64:
     """FNV-1a, with its bits mixed once more."""
     h = np.uint64(0xCBF29CE484222325)
@@ -168,7 +168,7 @@ def _hash(data: np.ndarray, start: int, end: int) -> np.uint64:
     return h ^ (h >> np.uint64(29))
 
 
-@inner
+@borrowing
 def _slot(
     slots: np.ndarray, words: np.ndarray, starts: np.ndarray, data: np.ndarray, start: int, end: int
 ) -> np.int64:
