@@ -8,7 +8,9 @@ import torch
 
 
 def applies_to(*tensors: torch.Tensor) -> bool:
-    """Whether these are plain tensors on a CPU, outside the compiler, which fuses the passes itself."""
+    """Whether these are plain tensors on a CPU, outside the compiler, which fuses the passes itself. Not the
+    fake ones of a memory estimate, which a GPU's plan is made of too: on a CPU it counts too much.
+    """
     return not torch.compiler.is_compiling() and all(
         tensor.device.type == "cpu" and type(tensor) in (torch.Tensor, torch.nn.Parameter)
         for tensor in tensors
