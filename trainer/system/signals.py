@@ -64,5 +64,11 @@ class StopSignals:
 
 
 def stop_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
-    """The kernel sends `number` to this process when its parent dies. A trainer then saves and exits."""
+    """The kernel sends `number` to this process when its parent dies. A trainer then saves and exits.
+
+    A parent that ignores the signal, as Dagster ignores SIGTERM in the background of a script, does not pass
+    that on.
+    """
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)

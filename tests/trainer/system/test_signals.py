@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.integration.project import until
+from tests.pipeline.steps.training.test_process_group import is_running
 from tests.trainer.runs import ROOT, start, write_config
 from trainer.run.run_directory import RunDirectory
 from trainer.system.errors import RESUMABLE
@@ -69,3 +71,16 @@ def test_a_second_ctrl_c_ends_a_run_that_does_not_get_to_save() -> None:
 def test_a_closed_terminal_saves_unless_the_run_was_to_outlive_it() -> None:
     assert stopped((signal.SIGHUP, 0)) == (0, "saved")
     assert stopped((signal.SIGHUP, 0), ignored=signal.SIGHUP) == (0, "undisturbed")
+
+
+PARENT = """
+import signal, subprocess, sys
+from trainer.system.signals import stop_with_parent
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(subprocess.Popen(["sleep", "600"], preexec_fn=stop_with_parent).pid, flush=True)
+"""
+
+
+def test_a_child_ends_with_a_parent_that_ignores_the_signal_for_it() -> None:
+    parent = subprocess.run([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    until(lambda: not is_running(int(parent.stdout)), 10)
