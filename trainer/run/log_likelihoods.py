@@ -14,7 +14,10 @@ from trainer.model.precision import Precision, autocast
 
 # Positions with cached keys and values in one batch: a model of 7b takes 0.5 MB for each.
 POSITIONS = {"cpu": 16_384, "cuda": 32_768}
+# Of the shortest continuation of a group, the longest has at most this many times the tokens and some more.
+SPREAD, PADDED = 1.2, 2
 Tokens = tuple[int, ...]
+_Continuation = tuple[int, int, Tokens]  # the row of its context, its number among the requests, its tokens
 
 
 @dataclass
@@ -40,7 +43,7 @@ def log_likelihoods(
     """For each (context, continuation), in tokens, the sum of log p(token) over the continuation, in nats.
 
     A context that does not fit before its continuation loses tokens from its beginning. None for a
-    continuation that is longer than the model's context. Logits and their softmax are fp32 in any precision.
+    continuation that is longer than the model's context.
     """
     results: list[float | None] = [None] * len(requests)
     whole: dict[Tokens, _Branches] = {}
@@ -90,24 +93,39 @@ def _batches(branches: list[_Branches], positions: int) -> Iterator[list[_Branch
 
 def _computed(
     model: Llama, beginning: Cache, batch: list[_Branches], precision: Precision
-) -> list[tuple[int, float]]:
+) -> Iterator[tuple[int, float]]:
     device = model.lm_head.weight.device
-    rest = [one.context[beginning.length :] for one in batch]
-    rows = [row for row, one in enumerate(batch) for _ in one.continuations]
-    numbers, continuations = zip(*(found for one in batch for found in one.continuations), strict=True)
-    width = max(map(len, continuations))
-    targets = torch.tensor([[*one, *[0] * (width - len(one))] for one in continuations], device=device)
-    counted = torch.tensor([[n < len(one) for n in range(width)] for one in continuations], device=device)
+    rest = torch.tensor([one.context[beginning.length :] for one in batch], device=device)
     with autocast(precision, device):
         cache = _selected(beginning, torch.zeros(len(batch), dtype=torch.int64, device=device))
-        places = torch.tensor(rows, device=device)
-        # What follows a context is predicted at its last token, so that a continuation of one needs no more.
-        states = model(torch.tensor(rest, device=device), cache=cache)[:, -1:][places]
-        if width > 1:
-            states = torch.cat([states, model(targets[:, :-1], cache=_selected(cache, places))], dim=1)
-    values = torch.zeros(targets.shape, dtype=torch.float64, device=device)
-    values[counted] = _log_probabilities(model, states[counted], targets[counted]).double()
-    return list(zip(numbers, values.sum(dim=1).tolist(), strict=True))
+        ends = model(rest, cache=cache)[:, -1:]
+        continuations = [
+            (row, number, tokens) for row, one in enumerate(batch) for number, tokens in one.continuations
+        ]
+        for alike in _of_similar_length(continuations):
+            rows, numbers, tokens = zip(*alike, strict=True)
+            places, width = torch.tensor(rows, device=device), len(tokens[-1])
+            targets = torch.tensor([[*one, *[0] * (width - len(one))] for one in tokens], device=device)
+            lengths = torch.tensor([len(one) for one in tokens], device=device)
+            counted = torch.arange(width, device=device) < lengths[:, None]
+            # The first token is predicted at the end of the context: one token alone needs no more.
+            states = ends[places]
+            if width > 1:
+                states = torch.cat([states, model(targets[:, :-1], cache=_selected(cache, places))], dim=1)
+            values = torch.zeros(targets.shape, dtype=torch.float64, device=device)
+            values[counted] = _log_probabilities(model, states[counted], targets[counted]).double()
+            yield from zip(numbers, values.sum(dim=1).tolist(), strict=True)
+
+
+def _of_similar_length(continuations: list[_Continuation]) -> Iterator[list[_Continuation]]:
+    """Continuations by length, in groups in which at most a fifth or so is padding."""
+    group: list[_Continuation] = []
+    for one in sorted(continuations, key=lambda one: len(one[2])):
+        if group and len(one[2]) > PADDED + SPREAD * len(group[0][2]):
+            yield group
+            group = []
+        group.append(one)
+    yield group
 
 
 def _selected(cache: Cache, rows: torch.Tensor) -> Cache:
@@ -115,10 +133,10 @@ def _selected(cache: Cache, rows: torch.Tensor) -> Cache:
 
 
 def _log_probabilities(model: Llama, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """log p of `targets` [n] at `states` [n, d_model], in fp32."""
+    """log p of `targets` [n] at `states` [n, d_model]."""
     rows = max(1, CHUNK_LOGITS[states.device.type] // model.vocab_size)
     found = [
-        model.logits(some.float()).log_softmax(dim=-1).gather(1, aimed[:, None])[:, 0]
+        model.logits(some).float().log_softmax(dim=-1).gather(1, aimed[:, None])[:, 0]
         for some, aimed in zip(states.split(rows), targets.split(rows), strict=True)
     ]
     return torch.cat(found)
