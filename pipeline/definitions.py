@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
+from pipeline.assets.benchmarks import benchmarks_check, benchmarks_spec
 from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_spec, evaluate_job
 from pipeline.assets.checkpoints import checkpoint_spec
 from pipeline.assets.corpora import corpus_assets
@@ -78,7 +79,14 @@ jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
 ]
 
 defs = dg.Definitions(
-    assets=[*sources, *map(with_code_reference, made), checkpoint_spec(recipe), checkpoint_evaluation_spec()],
+    assets=[
+        *sources,
+        *map(with_code_reference, made),
+        checkpoint_spec(recipe),
+        checkpoint_evaluation_spec(),
+        *benchmarks_spec(recipe),
+    ],
+    asset_checks=benchmarks_check(recipe),
     jobs=jobs,
     sensors=[
         corpora_changed_sensor("retokenize", [asset.key for asset in to_shards]),

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.assets import checkpoints
+from pipeline.assets import benchmarks, checkpoints
 from pipeline.assets.metadata import materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.pretrained_model import GPU_POOL
@@ -76,6 +76,7 @@ def evaluate_job(name: str, config: dict[str, Any], used: str) -> dg.JobDefiniti
                 tags=tags,
             )
         )
+        benchmarks.record(context, workshop, checkpoint)
 
     @dg.job(
         name=name,

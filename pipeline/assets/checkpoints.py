@@ -22,6 +22,7 @@ ON_DISK = dg.DynamicPartitionsDefinition(name="checkpoints_on_disk")
 EVALUATIONS = dg.DynamicPartitionsDefinition(name="checkpoint_evaluations")  # evaluated, or still on disk
 KEY = dg.AssetKey("checkpoint")
 EVALUATION_KEY = dg.AssetKey(keys.CHECKPOINT_EVALUATION)
+BENCHMARKS_KEY = dg.AssetKey(keys.BENCHMARKS)
 SCORES = {"loss": "training loss", "validation_loss": "validation loss", "bits_per_byte": "bits per byte"}
 
 
@@ -114,7 +115,11 @@ def update_weights(instance: dg.DagsterInstance, store: Store) -> list[str]:
     )
     saved = [key for key in saved_steps(store) if key in known]
     _change(instance, ON_DISK, listed, set(saved))
-    evaluated = instance.get_materialized_partitions(EVALUATION_KEY)
+    evaluated = {
+        key
+        for asset in (EVALUATION_KEY, BENCHMARKS_KEY)
+        for key in instance.get_materialized_partitions(asset)
+    }
     _change(instance, EVALUATIONS, evaluations, {*saved, *evaluated})
     for key in _unnoticed_deletions(instance, known.difference(saved)):
         instance.report_runless_asset_event(

@@ -2,12 +2,14 @@
 
 import dagster as dg
 
-from pipeline.assets import check_results, checkpoints
+from pipeline.assets import benchmarks, check_results, checkpoints
 from pipeline.assets.metadata import materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.pretrained_model import GPU_POOL
 from pipeline.steps.model import evaluate
+from pipeline.steps.training import plan
 from pipeline.store import keys
+from pipeline.store.training_runs import checkpoint_name
 
 
 def evaluation_asset() -> dg.AssetsDefinition:
@@ -25,8 +27,13 @@ def evaluation_asset() -> dg.AssetsDefinition:
         "samples of the model's text.",
     )
     @user_errors_as_failures
-    def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
-        version = evaluate.evaluate(workshop.store, workshop.recipe.training.samples)
+    def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
+        recipe, result = (
+            workshop.recipe,
+            plan.result(workshop.store, workshop.store.current(keys.PRETRAINED_MODEL)),
+        )
+        benchmarks.record(context.op_execution_context, workshop, checkpoint_name(result["checkpoint"]))
+        version = evaluate.evaluate(workshop.store, recipe.training.samples, recipe.evaluation.benchmarks)
         scores = evaluate.read(version)
         figures = {
             "bits per byte": scores["bits_per_byte"],
@@ -35,10 +42,12 @@ def evaluation_asset() -> dg.AssetsDefinition:
             **scores["compressors"],
             "held-out bytes": scores["held_out_bytes"],
         }
-        tables = {
+        tables: dict[str, dg.MetadataValue] = {
             "per corpus": checkpoints.per_corpus(scores),
             "samples": checkpoints.samples_shown(scores["samples"]),
         }
+        if answered := scores.get("benchmarks"):
+            tables["benchmarks"] = benchmarks.shown(answered)
         facts = {**checkpoints.rounded(figures), **tables}
         return materialized(version, facts, check_results.results(workshop, version))
 

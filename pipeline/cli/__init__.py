@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from pipeline.cli import (
+    benchmark,
     corpora,
     dedup,
     disk,
@@ -38,6 +39,7 @@ COMMANDS = {
     "lineage": lineage,
     "reproduce": reproduce,
     "summary": summary,
+    "benchmark": benchmark,
     "scrub": scrub,
     "quality": quality,
     "dedup": dedup,

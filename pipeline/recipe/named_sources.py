@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.sources import SourceConfig
+from pipeline.sources.benchmarks.source import BenchmarkConfig
 from pipeline.sources.listing import Paths
 
 
@@ -15,4 +16,4 @@ def repeated_name(names: Iterable[str]) -> str | None:
 
 def anchored(source: SourceConfig, directory: Path) -> SourceConfig:
     """The source with relative paths that start at `directory`."""
-    return source.anchored(directory) if isinstance(source, Paths) else source
+    return source.anchored(directory) if isinstance(source, Paths | BenchmarkConfig) else source

@@ -6,7 +6,6 @@ from typing import Any
 
 import yaml
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails
 
 from pipeline.plugins.filters import Filter
 from pipeline.plugins.loading import PluginError, make_importable
@@ -15,9 +14,11 @@ from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.recipe.check_limits import CheckLimits, DedupGuard
 from pipeline.recipe.decontamination import Decontamination
 from pipeline.recipe.duration import DurationParams
+from pipeline.recipe.evaluation import EvaluationParams, with_benchmarks_as_sets
 from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.mixture import MixtureParams
 from pipeline.recipe.named_sources import anchored, repeated_name
+from pipeline.recipe.problems import explained
 from pipeline.recipe.retention import RetentionParams
 from pipeline.recipe.shards import ShardParams
 from pipeline.sources import SourceConfig
@@ -27,20 +28,18 @@ from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
-from pipeline.stages.tokenizer import KINDS, ExistingTokenizer, TokenizerChoice, TokenizerParams
+from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerChoice, TokenizerParams
 from pipeline.store import keys
 from pipeline.store.engine import EngineParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import Params
 from trainer.config import TrainingConfig, unused, yaml_file
 from trainer.config.length import with_length
-from trainer.config.problems import requirement
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
 # sections that a name alone can stand for, and the key that takes it
-PRESETS = {"quality": "profile", "model": "size"}
-MISSING = ("missing", "union_tag_not_found")  # kinds of pydantic's errors
+PRESETS = {"quality": "profile", "model": "size", "decontamination": "sets"}
 
 
 class RecipeError(PipelineError):
@@ -104,7 +103,9 @@ class Recipe(Params):
         "change `default`.",
     )
     decontamination: Decontamination | None = Field(
-        None, description="Evaluation sets to search for in the training text. When not set, none is."
+        None,
+        description="Evaluation sets to search for in the training text; `benchmarks` stands for those of "
+        "`evaluation.benchmarks`, `decontamination: benchmarks`. When not set, none is.",
     )
     dedup: DedupParams = Field(DedupParams(), description="What counts as a duplicate.")
     dedup_guard: DedupGuard = Field(DedupGuard(), description="How much deduplication may remove.")
@@ -123,6 +124,11 @@ class Recipe(Params):
         description="The length of training in minutes, instead of `training.max_tokens`. Has no effect when "
         "that is set.",
     )
+    evaluation: EvaluationParams = Field(
+        EvaluationParams(),
+        exclude_if=lambda evaluation: evaluation == EvaluationParams(),
+        description="What a trained model is measured by, besides the loss on held-out text.",
+    )
     engine: EngineParams = Field(EngineParams(), description="How many processes prepare the data.")
     launch: LaunchParams = Field(LaunchParams(), description="How the trainer is started.")
     retention: RetentionParams = Field(
@@ -136,7 +142,7 @@ class Recipe(Params):
     @model_validator(mode="before")
     @classmethod
     def _with_length(cls, values: Any) -> Any:
-        return with_length(values)
+        return with_benchmarks_as_sets(with_length(values))
 
     @field_validator("corpora", mode="before")
     @classmethod
@@ -311,9 +317,15 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
     try:
         recipe = Recipe.model_validate(merged(settings, overrides or {}))
     except ValidationError as error:
-        raise RecipeError(f"{path}: {_explained(error)}") from None
+        raise RecipeError(f"{path}: {explained(error)}") from None
     _check_own_code(recipe, path)
-    return _anchored(recipe, path.absolute())
+    recipe = _anchored(recipe, path.absolute())
+    try:
+        for benchmark in recipe.evaluation.benchmarks:
+            benchmark.check()
+    except SourceError as error:
+        raise RecipeError(f"{path}: evaluation.benchmarks: {error}") from None
+    return recipe
 
 
 def _check_own_code(recipe: Recipe, path: Path) -> None:
@@ -345,6 +357,7 @@ def _anchored(recipe: Recipe, file: Path) -> Recipe:
         ),
         "tokenizer": tokenizer.anchored(directory) if isinstance(tokenizer, ExistingTokenizer) else tokenizer,
         "decontamination": recipe.decontamination and recipe.decontamination.anchored(directory),
+        "evaluation": recipe.evaluation.anchored(directory),
     }
     copy = recipe.model_copy(update=changes)
     copy._file = file
@@ -372,27 +385,3 @@ def merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any
             merged(section, value) if isinstance(section, dict) and isinstance(value, dict) else value
         )
     return result
-
-
-def _explained(error: ValidationError) -> str:
-    # A default that depends on an invalid setting is no mistake of its own.
-    problems = [one for one in error.errors() if one["type"] != "default_factory_not_called"]
-    # A list with an invalid item is also reported as too short: only the innermost place matters.
-    places = [problem["loc"] for problem in problems]
-    innermost = [
-        problem
-        for problem in problems
-        if not any(
-            len(place) > len(problem["loc"]) and place[: len(problem["loc"])] == problem["loc"]
-            for place in places
-        )
-    ]
-    return "; ".join(map(_explain_one, innermost))
-
-
-def _explain_one(problem: ErrorDetails) -> str:
-    where = ".".join(str(step) for step in problem["loc"] if step not in KINDS) or "the recipe"
-    kind = problem["type"]
-    if kind.startswith("union_tag"):
-        where += ".kind"
-    return f"{where} is missing" if kind in MISSING else f"{where}: {requirement(problem)}"

@@ -5,7 +5,9 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from pipeline.recipe.evaluation import BENCHMARKS
 from pipeline.recipe.recipe import PRESETS, RECIPES, Recipe
+from pipeline.sources.benchmarks.package import SETS
 from pipeline.sources.hub.catalogue import ready_made
 from pipeline.stages.quality import PROFILES
 from trainer.config.model import SIZES
@@ -33,6 +35,7 @@ def schema() -> Schema:
     _takes_a_preset(made["properties"], "quality", models["QualityParams"], list(PROFILES))
     _takes_a_preset(models["TrainingConfig"]["properties"], "model", models["ModelConfig"], list(SIZES))
     _takes_short_forms(made["properties"]["corpora"])
+    _takes_benchmarks(made["properties"], models)
     _calls_its_source_from(models["ExistingTokenizer"])
     _takes_a_duration(made, models["TrainingConfig"])
     _variants_are_named(made, models)
@@ -63,6 +66,21 @@ def _takes_short_forms(corpora: Schema) -> None:
     names = [one.name for one in ready_made()]
     short = {"anyOf": [{"enum": names}, {"type": "string", "pattern": SHORT_CORPUS}]}
     corpora["items"] = {"anyOf": [short, corpora["items"]]}
+
+
+def _takes_benchmarks(properties: dict[str, Schema], models: dict[str, Schema]) -> None:
+    """`evaluation: {benchmarks: easy}` or a list with names, and `decontamination: benchmarks`."""
+    benchmarks = models["EvaluationParams"]["properties"]["benchmarks"]
+    of_set = {"enum": list(SETS)}
+    items = {"anyOf": [of_set, {"type": "string"}, benchmarks.pop("items")]}
+    del benchmarks["type"]
+    benchmarks["anyOf"] = [of_set, {"type": "string"}, {"type": "array", "items": items}]
+    all_of_them = {"const": BENCHMARKS}
+    properties["decontamination"]["anyOf"].insert(0, all_of_them)
+    sets = models["Decontamination"]["properties"]["sets"]
+    inside = {name: sets.pop(name) for name in ("type", "items", "minItems") if name in sets}
+    inside["items"] = {"anyOf": [all_of_them, inside["items"]]}
+    sets["anyOf"] = [all_of_them, inside]
 
 
 def _calls_its_source_from(tokenizer: Schema) -> None:

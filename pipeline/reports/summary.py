@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from pipeline.recipe.recipe import RECIPE_VARIABLE, load_recipe, recipe_path
-from pipeline.steps.model import evaluate
+from pipeline.steps.model import benchmark, evaluate
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.training_runs import RUNS
@@ -28,6 +28,8 @@ def summary(store: Store) -> str:
         f"Training     {Effort.of(store.current(keys.PRETRAINED_MODEL), price)}",
         f"Validation   {bits:.3f} bits per byte on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}",
     ]
+    if answered := evaluation.get("benchmarks"):
+        lines += [f"Benchmarks   {benchmark.verdict(answered)[1]}", "", *benchmark.lines(answered)]
     for sample in evaluation["samples"][:2]:
         lines += [
             "",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 
+from pipeline.sources.benchmarks.source import BenchmarkConfig, BenchmarkSource
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.hub.dataset import HubConfig, HubSource
 from pipeline.sources.python_docs.libraries import LibraryDocsConfig, LibraryDocsSource
@@ -36,6 +37,7 @@ KINDS = (
     Kind(FilesConfig, lambda corpus, config, sha256: FilesSource(corpus, config, sha256=sha256)),
     Kind(WarcConfig, lambda corpus, config, sha256: WarcSource(corpus, config, sha256)),
     Kind(HubConfig, lambda corpus, config, _: HubSource(corpus, config)),
+    Kind(BenchmarkConfig, lambda corpus, config, _: BenchmarkSource(corpus, config)),
     Kind(StoredConfig, lambda corpus, config, _: StoredSource(corpus, config)),
     Kind(PythonConfig, lambda corpus, config, _: PythonSource(corpus, config)),
 )

@@ -65,7 +65,7 @@ class RecipeVersions:
             case keys.PRETRAINED_MODEL:
                 return plan.plan_work(store, recipe)
             case keys.EVALUATION:
-                return evaluate.evaluate_work(store, recipe.training.samples)
+                return evaluate.evaluate_work(store, recipe.training.samples, recipe.evaluation.benchmarks)
             case keys.EXPORTED_MODEL:
                 return export.export_work(store)
             case keys.TOKEN_SHARDS:

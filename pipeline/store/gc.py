@@ -28,6 +28,7 @@ FAMILIES = (
     keys.PRETRAINED_MODEL,
     keys.EVALUATION,
     keys.CHECKPOINT_EVALUATION,
+    keys.BENCHMARKS,
     keys.EXPORTED_MODEL,
 )
 # A killed stage resumes from its partial directory; one that was not touched for a day is abandoned.

@@ -12,6 +12,7 @@ TOKENIZER = "tokenizer"
 PRETRAINED_MODEL = "pretrained_model"
 EVALUATION = "evaluation"
 CHECKPOINT_EVALUATION = "checkpoint_evaluation"
+BENCHMARKS = "benchmarks"
 EXPORTED_MODEL = "exported_model"
 
 CORPORA = "corpora"
@@ -87,6 +88,10 @@ def token_shards(corpus: str) -> str:
 
 def checkpoint_evaluation(checkpoint: str) -> str:
     return f"{CHECKPOINT_EVALUATION}/{checkpoint}"
+
+
+def benchmarks(checkpoint: str) -> str:
+    return f"{BENCHMARKS}/{checkpoint}"
 
 
 def judged(corpus: str) -> tuple[str, str]:

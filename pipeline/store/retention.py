@@ -63,7 +63,8 @@ def training_runs(store: Store) -> list[TrainingRun]:
         made = [path for path, model in derived if name in models and model == models[name].data_version]
         if name in models:
             made.append(store.root / keys.PRETRAINED_MODEL / name)
-        made += (store.root / keys.CHECKPOINT_EVALUATION).glob(f"{name[:NAME_LENGTH]}-*")
+        for family in (keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS):
+            made += (store.root / family).glob(f"{name[:NAME_LENGTH]}-*")
         exports = [path for path in made if path.parent.name == keys.EXPORTED_MODEL]
         runs.append(_described(store, directory, made, exports))
     return sorted(runs, key=lambda run: (-run.active, run.name))

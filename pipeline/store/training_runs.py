@@ -41,6 +41,11 @@ def checkpoint_path(store: Store, name: str) -> Path:
     return paths[0]
 
 
+def checkpoint_name(checkpoint: Path) -> str:
+    """The name of the checkpoint in a directory."""
+    return f"{checkpoint.parents[1].name[:NAME_LENGTH]}-{checkpoint.name.removeprefix('step-')}"
+
+
 def deleted_run(store: Store, name: str) -> Path | None:
     """The configuration of a removed training run, by the first digits of its fingerprint."""
     if not name.isalnum():

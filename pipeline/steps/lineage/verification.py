@@ -160,7 +160,7 @@ class _Mending:
             )
         if key == keys.DEDUP_EVIDENCE:
             return f"rm -r {shlex.quote(str(path))}; the next change of a corpus verifies its clusters again"
-        if key.startswith(keys.CHECKPOINT_EVALUATION):
+        if key.startswith((keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS)):
             tags = json.dumps({"dagster/partition": Path(key).name})
             return f"dagster job execute -j evaluate --tags {shlex.quote(tags)}"
         recipe = self._users.get((key, path.name))

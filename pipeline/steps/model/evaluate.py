@@ -3,18 +3,20 @@
 import bz2
 import json
 import lzma
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
+from pipeline.sources.benchmarks.source import NamedBenchmark
+from pipeline.steps.model import benchmark
 from pipeline.steps.training import plan
 from pipeline.steps.training.commands import run_trainer
 from pipeline.store import keys
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.training_runs import checkpoint_path
+from pipeline.store.training_runs import checkpoint_name, checkpoint_path
 from pipeline.store.versions import Draft, Store
 from pipeline.store.work import Work
 from trainer.config import RunConfig, SamplesConfig, load_run_config
@@ -24,10 +26,10 @@ from trainer.system.durable import write_atomically
 VERSION = "evaluate-1"
 
 
-def evaluate(store: Store, samples: SamplesConfig) -> Version:
-    """Evaluates the final checkpoint of the recipe's training: `evaluation.json`."""
+def evaluate(store: Store, samples: SamplesConfig, benchmarks: Sequence[NamedBenchmark] = ()) -> Version:
+    """Evaluates the final checkpoint of the recipe's training, also on `benchmarks`: `evaluation.json`."""
     model = store.current(keys.PRETRAINED_MODEL)
-    with store.making(evaluate_work(store, samples)) as draft:
+    with store.making(evaluate_work(store, samples, benchmarks)) as draft:
         if isinstance(draft, Version):
             return draft
         result = plan.result(store, model)
@@ -35,12 +37,20 @@ def evaluate(store: Store, samples: SamplesConfig) -> Version:
         facts = _evaluated(result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
         size, compressors = compressed_bits_per_byte(held_out_text(load_run_config(config)))
         facts |= {"held_out_bytes": size, "compressors": compressors}
+        if benchmarks:
+            answered = benchmark.benchmark_checkpoint(
+                store, checkpoint_name(result["checkpoint"]), benchmarks
+            )
+            facts["benchmarks"] = benchmark.read(answered)
         return _published(draft, facts, {"held_out_bytes": size})
 
 
-def evaluate_work(store: Store, samples: SamplesConfig) -> Work:
+def evaluate_work(store: Store, samples: SamplesConfig, benchmarks: Sequence[NamedBenchmark] = ()) -> Work:
     model = store.current(keys.PRETRAINED_MODEL)
-    return Work(keys.EVALUATION, VERSION, {"samples": samples}, {model.key: model.data_version})
+    settings: dict[str, Any] = {"samples": samples}
+    if benchmarks:
+        settings["benchmarks"] = [benchmark.VERSION, [one.read().sha256 for one in benchmarks]]
+    return Work(keys.EVALUATION, VERSION, settings, {model.key: model.data_version})
 
 
 def evaluate_checkpoint(store: Store, name: str) -> Version:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.steps.model import base_model
+from pipeline.steps.model import base_model, benchmark
 from pipeline.steps.model.funnel import DOCUMENTS, TOKENS, of_lineage
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
@@ -21,6 +21,7 @@ SOURCES = {
     "package_readmes": "descriptions and licences of Python packages",
     "files": "files",
     "warc": "web archives",
+    "benchmark": "texts of a benchmark",
     "stored": "raw documents of an earlier run",
     "python": "a source of the author's own",
 }
@@ -42,6 +43,7 @@ def model_card(
     also = f", and those of `{base}`" if base_model.lineage_of(lineage) else ""
     prompts = training["samples"]["prompts"]
     apart = _but_transforms(recipe)
+    measured = "held-out loss and these benchmarks" if evaluation.get("benchmarks") else "held-out loss"
     return f"""---
 {_front_matter(lineage)}---
 
@@ -91,14 +93,14 @@ bits per byte and, for each token, as perplexity (less is better):
 
 {_bits_per_byte(evaluation)}
 
-## Samples
+{_benchmarks(evaluation.get("benchmarks"))}## Samples
 
 {_samples(evaluation["samples"])}
 
 ## Limits
 
 The model repeats what its text says, mistakes and prejudices included, and makes up what it does not know.
-The rules that look for personal data miss some. Nothing but held-out loss was measured.
+The rules that look for personal data miss some. Nothing but {measured} was measured.
 
 ## Where it comes from
 
@@ -210,6 +212,16 @@ def _bits_per_byte(evaluation: Mapping[str, Any]) -> str:
         *(_scores(f"this model, {name}", found) for name, found in evaluation["per_corpus"].items()),
     ]
     return _table(("", "bits per byte", "perplexity"), rows)
+
+
+def _benchmarks(found: Mapping[str, Any] | None) -> str:
+    if not found:
+        return ""
+    table = _table(benchmark.COLUMNS, (row.values() for row in benchmark.table(found, marked="**{}**")))
+    return (
+        f"## Benchmarks\n\n{table}\n\n{benchmark.EXPLAINED} In bold: the accuracy that is compared with "
+        f"chance. {benchmark.verdict(found)[1]}\n\n"
+    )
 
 
 def _scores(name: str, found: Mapping[str, Any]) -> list[str]:

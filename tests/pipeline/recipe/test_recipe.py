@@ -179,3 +179,54 @@ def test_a_one_word_corpus_that_does_not_exist_is_answered_with_the_nearest(tmp_
         RecipeError, match=r"'tinystory' is neither a ready-made corpus \(did you mean 'tinystories'\?\)"
     ):
         load_recipe(write(tmp_path, corpora=["tinystory"]))
+
+
+def test_the_word_benchmarks_stands_for_the_benchmarks_as_evaluation_sets(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text("")
+    own = {"name": "mine", "path": "mine.jsonl"}
+    other = {"name": "exam", "source": {"kind": "files", "paths": ["exam.txt"]}}
+    words: list[Any] = [
+        "benchmarks",
+        {"sets": "benchmarks", "action": "report"},
+        {"sets": [other, "benchmarks"]},
+    ]
+    for word in words:
+        path = write(tmp_path, evaluation={"benchmarks": [own]}, decontamination=word)
+        decontamination = load_recipe(path).decontamination
+        assert decontamination
+        found = decontamination.sets[-1]
+        assert found.name == "mine" and found.source.model_dump() == {"kind": "benchmark", **own}
+        # as lineage records it
+        again = load_recipe(path).model_validate(load_recipe(path).model_dump(mode="json"))
+        assert again.decontamination == decontamination.model_copy(
+            update={"sets": again.decontamination.sets}
+        )
+    path = write(tmp_path, evaluation={"benchmarks": [own]})
+    assert load_recipe(path, {"decontamination": "benchmarks"}).removes_contaminated
+
+
+def test_a_recipe_without_benchmarks_says_nothing_of_them(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path))
+    assert not recipe.evaluation.benchmarks and "evaluation" not in recipe.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"decontamination": "benchmarks"}, "stands for those of evaluation.benchmarks, which has none"),
+        ({"evaluation": {"benchmarks": [{"name": "a", "path": "a.jsonl"}]}}, "no such file"),
+        (
+            {"evaluation": {"benchmarks": [{"name": "a", "path": "a"}, {"name": "a", "path": "b"}]}},
+            "two benchmarks are named 'a'",
+        ),
+        ({"evaluation": {"benchmarks": ["ARC"]}}, "evaluation.benchmarks.0.name: must be text that matches"),
+        (
+            {"evaluation": {"benchmarks": [3]}, "decontamination": "benchmarks"},
+            "evaluation.benchmarks.0: must be a mapping",
+        ),
+    ],
+)
+def test_a_mistake_in_the_benchmarks_is_told(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(RecipeError) as raised:
+        load_recipe(write(tmp_path, **changes))
+    assert said in str(raised.value) and "decontamination.sets" not in str(raised.value)

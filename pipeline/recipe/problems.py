@@ -1,0 +1,34 @@
+"""Says what is wrong with a recipe."""
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from pipeline.stages.tokenizer import KINDS
+from trainer.config.problems import requirement
+
+MISSING = ("missing", "union_tag_not_found")  # kinds of pydantic's errors
+
+
+def explained(error: ValidationError) -> str:
+    """Each setting with what is wrong with it, in one line."""
+    # A default that depends on an invalid setting is no mistake of its own.
+    problems = [one for one in error.errors() if one["type"] != "default_factory_not_called"]
+    # A list with an invalid item is also reported as too short: only the innermost place matters.
+    places = [problem["loc"] for problem in problems]
+    innermost = [
+        problem
+        for problem in problems
+        if not any(
+            len(place) > len(problem["loc"]) and place[: len(problem["loc"])] == problem["loc"]
+            for place in places
+        )
+    ]
+    return "; ".join(map(_explain_one, innermost))
+
+
+def _explain_one(problem: ErrorDetails) -> str:
+    where = ".".join(str(step) for step in problem["loc"] if step not in KINDS) or "the recipe"
+    kind = problem["type"]
+    if kind.startswith("union_tag"):
+        where += ".kind"
+    return f"{where} is missing" if kind in MISSING else f"{where}: {requirement(problem)}"

@@ -1,0 +1,186 @@
+"""A checkpoint -> benchmarks/<checkpoint>: how well it answers each benchmark, beside chance."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pipeline.sources.benchmarks.items import Benchmark
+from pipeline.sources.benchmarks.source import NamedBenchmark
+from pipeline.steps.training.commands import run_trainer
+from pipeline.store import keys
+from pipeline.store.fingerprint import file_sha256, fingerprint
+from pipeline.store.manifest import File, Part, Version
+from pipeline.store.training_runs import checkpoint_path
+from pipeline.store.versions import Draft, Store
+from pipeline.store.work import Work
+from trainer.config import load_run_config
+from trainer.system.durable import write_atomically
+
+VERSION = "benchmarks-1"
+Scores = Mapping[str, Any]
+ACCURACIES = {
+    "accuracy": "accuracy",
+    "by character": "accuracy_per_character",
+    "by byte": "accuracy_per_byte",
+}
+COLUMNS = ("benchmark", "items", *ACCURACIES, "chance", "bits per byte", "texts removed")
+EXPLAINED = (
+    "Accuracies in percent with their 95% intervals (Wilson); `by character` and `by byte`: the answer that "
+    "is likeliest for its length. Bits per byte are those of the right answer. `texts removed`: whether "
+    "training text that quotes the benchmark was left out."
+)
+
+
+def benchmark_checkpoint(store: Store, name: str, wanted: Sequence[NamedBenchmark]) -> Version:
+    """Lets a checkpoint answer benchmarks. Each is a part, so that one more computes no other again.
+
+    Raises CheckpointGoneError, SourceError and TrainerCommandError.
+    """
+    checkpoint, benchmarks = checkpoint_path(store, name), [one.read() for one in wanted]
+    weights = file_sha256(checkpoint / "manifest.json")
+    made_from = {"checkpoint": weights, **{one.name: one.sha256 for one in benchmarks}}
+    with store.making(Work(keys.benchmarks(name), VERSION, {}, made_from)) as draft:
+        if isinstance(draft, Version):
+            return draft
+        fingerprints = {one.name: fingerprint([VERSION, weights, one.sha256]) for one in benchmarks}
+        parts = {one.name: draft.finished(one.name, fingerprints[one.name]) for one in benchmarks}
+        missing = [one for one in benchmarks if parts[one.name] is None]
+        _answer(checkpoint, [one for one in missing if not _raw(draft, one).exists()], draft.path)
+        lineage = json.loads((checkpoint / "lineage.json").read_text(encoding="utf-8"))
+        removed = removed_sets(lineage)
+        sources = {one.title: one.model_dump(mode="json") for one in wanted}
+        for one in missing:
+            scores = json.loads(_raw(draft, one).read_text(encoding="utf-8"))
+            scores |= {"metric": one.metric, "texts_removed": sources[one.name] in removed}
+            parts[one.name] = _part(draft, one, fingerprints[one.name], scores)
+        return draft.publish([part for part in parts.values() if part is not None])
+
+
+def _raw(draft: Draft, benchmark: Benchmark) -> Path:
+    """What the trainer wrote, perhaps before it was killed."""
+    return draft.path / f"{benchmark.name}.json"
+
+
+def _part(draft: Draft, benchmark: Benchmark, made_from: str, scores: dict[str, Any]) -> Part:
+    path = draft.path / f"{benchmark.name}.scores.json"
+    write_atomically(path, json.dumps(scores, indent=1))
+    written = {"scores": path, "log_likelihoods": draft.path / f"{benchmark.name}.log_likelihoods.jsonl"}
+    files = {table: File.of(path, draft.path) for table, path in written.items()}
+    part = Part(benchmark.name, made_from, files, {"items": scores["items"]})
+    draft.keep(part)
+    return part
+
+
+def _answer(checkpoint: Path, benchmarks: Sequence[Benchmark], output: Path) -> None:
+    if benchmarks:
+        precision = load_run_config(checkpoint.parents[1] / "config.yaml").training.precision
+        with TemporaryDirectory() as items:
+            run_trainer(
+                "benchmark",
+                str(checkpoint),
+                *map(str, written(benchmarks, Path(items))),
+                f"--precision={precision}",
+                f"--output={output}",
+            )
+
+
+def written(benchmarks: Iterable[Benchmark], directory: Path) -> list[Path]:
+    """Writes the files of items that the trainer reads."""
+    paths = []
+    for one in benchmarks:
+        paths.append(directory / f"{one.name}.jsonl")
+        paths[-1].write_text(one.lines, encoding="utf-8")
+    return paths
+
+
+def answered(model: str, wanted: Sequence[NamedBenchmark], precision: str) -> dict[str, Scores]:
+    """The scores of any model by benchmark: a directory, or a name as the trainer's commands take. Nothing is
+    stored. Raises SourceError and TrainerCommandError.
+    """
+    benchmarks = [one.read() for one in wanted]
+    with TemporaryDirectory() as items:
+        files = map(str, written(benchmarks, Path(items)))
+        said = run_trainer("benchmark", model, *files, f"--precision={precision}")
+    metrics = {one.name: one.metric for one in benchmarks}
+    sources = {one.title: one.model_dump(mode="json") for one in wanted}
+    lineage = Path(model) / "lineage.json"
+    removed = removed_sets(json.loads(lineage.read_text(encoding="utf-8"))) if lineage.is_file() else None
+    found = {scores.pop("benchmark"): scores for scores in map(json.loads, said.splitlines())}
+    return {
+        name: {
+            **scores,
+            "metric": metrics[name],
+            "texts_removed": None if removed is None else sources[name] in removed,
+        }
+        for name, scores in found.items()
+    }
+
+
+def removed_sets(lineage: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The benchmarks whose texts were searched for in the training text of a model, and removed."""
+    section = lineage["recipe"].get("decontamination") or {}
+    if section.get("action") != "remove":
+        return []
+    sources = [one["source"] for one in section["sets"]]
+    return [
+        {key: value for key, value in source.items() if key != "kind"}
+        for source in sources
+        if source["kind"] == "benchmark"
+    ]
+
+
+def read(version: Version) -> dict[str, Scores]:
+    """The scores of each benchmark, by name."""
+    paths = {part.name: version.file(part, "scores") for part in version.parts}
+    return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items()}
+
+
+def above_chance(scores: Scores) -> bool:
+    """Whether the interval of the accuracy that counts lies above chance."""
+    metric = scores["metric"]
+    return bool(metric and scores[metric] and scores[metric]["low"] > scores["chance"])
+
+
+def verdict(found: Mapping[str, Scores]) -> tuple[bool, str]:
+    """Whether a model is better than chance on any benchmark, and the sentence that says so."""
+    comparable = {name: scores for name, scores in found.items() if scores["chance"] is not None}
+    better = [name for name, scores in comparable.items() if above_chance(scores)]
+    if not comparable:
+        return True, "None of these has wrong answers to choose: there is no chance to compare with."
+    if not better:
+        return False, "No better than chance yet."
+    among = "" if len(better) == len(comparable) else f", not on the other {len(comparable) - len(better)}"
+    return True, f"Better than chance on {', '.join(better)}{among}."
+
+
+def table(found: Mapping[str, Scores], marked: str = "{}*") -> list[dict[str, str]]:
+    """A row for each benchmark with the COLUMNS. The accuracy that is compared with chance is `marked`."""
+    return [_row(name, scores, marked) for name, scores in found.items()]
+
+
+def _row(name: str, scores: Scores, marked: str) -> dict[str, str]:
+    bits, chance, removed = scores["bits_per_byte"], scores["chance"], scores["texts_removed"]
+    too_long = f" (and {scores['too_long']:,} too long)" if scores["too_long"] else ""
+    row = {"benchmark": name, "items": f"{scores['items']:,}{too_long}"}
+    for title, metric in ACCURACIES.items():
+        found = scores[metric]
+        text = (
+            f"{found['value']:.1%} ({found['low']:.1%}-{found['high']:.1%})".replace("%", "")
+            if found
+            else "-"
+        )
+        row[title] = marked.format(text) if found and metric == scores["metric"] else text
+    return row | {
+        "chance": "-" if chance is None else f"{100 * chance:.1f}",
+        "bits per byte": f"{bits['value']:.3f}" if bits else "-",
+        "texts removed": "unknown" if removed is None else "yes" if removed else "NO",
+    }
+
+
+def lines(found: Mapping[str, Scores]) -> list[str]:
+    """The table for a terminal."""
+    rows = [dict(zip(COLUMNS, COLUMNS, strict=True)), *table(found)]
+    widths = {column: max(len(row[column]) for row in rows) for column in COLUMNS}
+    return ["  ".join(row[column].ljust(widths[column]) for column in COLUMNS).rstrip() for row in rows]

@@ -1,0 +1,85 @@
+"""A recipe's benchmarks: searched for in the training text, answered by checkpoints, and shown everywhere."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import dagster as dg
+import pytest
+
+from pipeline.reports.summary import summary
+from tests.integration.project import Project
+
+KEY = dg.AssetKey("benchmarks")
+
+
+def ask(path: Path, words: int) -> Path:
+    """A benchmark of 40 questions: how does a chapter go on? Contexts of so many words."""
+    beginnings = [text.split()[: words + 3] for _, text in sorted(topics.items())[:40]]
+    items = [
+        {
+            "context": " ".join(found[:words]),
+            "continuations": [" " + " ".join(found[words:]), " and so on", " xyzzy"],
+            "gold": 0,
+        }
+        for found in beginnings
+    ]
+    path.write_text("".join(json.dumps(item) + "\n" for item in items))
+    return path
+
+
+@pytest.mark.slow
+def test_a_run_answers_its_benchmarks_and_leaves_their_texts_out_of_its_training(
+    make_project: Callable[[Path], Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(tmp_path / "project")
+    chapters = {"name": "chapters", "path": str(ask(project.directory / "chapters.jsonl", words=14))}
+    project.recipe |= {"evaluation": {"benchmarks": [chapters]}, "decontamination": "benchmarks"}
+    status, said = project.run()
+    assert status == 0, said
+    contaminated = project.store.current("corpora/topics/contamination")
+    assert contaminated.counts["contaminated/chapters"] >= 30
+    evaluation = json.loads((project.store.current("evaluation").path / "evaluation.json").read_text())
+    scores = evaluation["benchmarks"]["chapters"]
+    assert scores["items"] == 40 and scores["chance"] == pytest.approx(1 / 3)
+    assert scores["texts_removed"] and scores["metric"] == "accuracy_per_character"
+    card = (project.store.current("exported_model").path / "README.md").read_text()
+    assert "## Benchmarks" in card and "| chapters | 40 |" in card and card.count("| yes |") == 1
+    with dg.DagsterInstance.from_config(str(project.home)) as instance:
+        (entry,) = instance.fetch_materializations(KEY, limit=9).records
+        final = max(instance.get_dynamic_partitions("checkpoints"))
+        assert entry.partition_key == final
+        (row,) = entry.asset_materialization.metadata["benchmarks"].value.records  # type: ignore[union-attr]
+        assert row.data["benchmark"] == "chapters" and row.data["texts removed"] == "yes"
+        check = dg.AssetCheckKey(KEY, "better_than_chance")
+        (result,) = instance.event_log_storage.get_asset_check_execution_history(check, limit=9)
+        found = result.event.dagster_event.asset_check_evaluation_data  # type: ignore[union-attr]
+        assert found.passed == ("No better than chance yet" not in found.description)
+        assert found.passed == ("No better than chance yet" not in said)
+    for name, value in project.environment().items():
+        monkeypatch.setenv(name, value)
+    assert "Benchmarks   " in summary(project.store) and "chapters" in summary(project.store)
+
+    # One more benchmark: the other is not computed again, and the model stays.
+    sets = [{"name": "chapters", "source": {"kind": "benchmark", **chapters}}]
+    more = {"name": "more", "path": str(ask(project.directory / "more.jsonl", words=9))}
+    before = (project.store.current("pretrained_model").path, evaluation["benchmarks"]["chapters"])
+    project.recipe |= {"evaluation": {"benchmarks": [chapters, more]}, "decontamination": {"sets": sets}}
+    status, said = project.run()
+    assert status == 0, said
+    evaluation = json.loads((project.store.current("evaluation").path / "evaluation.json").read_text())
+    assert (project.store.current("pretrained_model").path, evaluation["benchmarks"]["chapters"]) == before
+    assert not evaluation["benchmarks"]["more"]["texts_removed"]
+    answers = sorted(
+        (project.home / "store" / "benchmarks" / final).glob("[!.]*/chapters.log_likelihoods.jsonl")
+    )
+    assert len(answers) == 2 and answers[0].samefile(answers[1])
+
+    # Any other checkpoint on request.
+    other = min(path.name for path in (project.home / "store" / "runs").glob("*/checkpoints/step-*"))
+    name = f"{final[:8]}-{other.removeprefix('step-')}"
+    status, said = project.run("--tags", json.dumps({"dagster/partition": name}), job="evaluate")
+    assert status == 0, said
+    with dg.DagsterInstance.from_config(str(project.home)) as instance:
+        assert instance.get_materialized_partitions(KEY) == {name, final}
