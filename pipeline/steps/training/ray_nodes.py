@@ -10,8 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from trainer.system.signals import stop_with_parent
 
 POLL_SECONDS = 0.5
 WARN_EVERY_SECONDS = 60.0
-LINES = 10_000  # of a node, that wait for this process
+SHOWN_BYTES = 1_000_000
 PASSED_ON = "DAGSTER_PIPES"  # variables of the step; all others are those of the node
 
 
@@ -52,8 +52,10 @@ class Node:
     """An actor with one torchrun."""
 
     def __init__(self) -> None:
-        self._lines: deque[str] = deque(maxlen=LINES)
-        self._process: subprocess.Popen[str] | None = None
+        # Not a pipe, so that trainers can write, and save, when this actor is gone.
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115, it ends with the actor
+        self._shown = 0
+        self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
     def endpoint(self) -> tuple[str, str]:
@@ -79,22 +81,19 @@ class Node:
             start_new_session=True,
             preexec_fn=stop_with_parent,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=self._output,
             stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
         )
         self._process = process
         if self._stopped:
             process.terminate()
-        assert process.stdout is not None
-        for line in process.stdout:
-            self._lines.append(line)
         return process.wait()
 
     def output(self) -> str:
-        """What was written since the last call."""
-        return "".join(self._lines.popleft() for _ in range(len(self._lines)))
+        """What was written since the last call, up to SHOWN_BYTES."""
+        data = os.pread(self._output.fileno(), SHOWN_BYTES, self._shown)
+        self._shown += len(data)
+        return data.decode(errors="replace")
 
     def stop(self) -> None:
         """Lets the trainers save a checkpoint and exit."""
