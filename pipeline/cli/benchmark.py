@@ -67,11 +67,8 @@ def _wanted(text: str) -> "tuple[NamedBenchmark, ...]":
 
     from pipeline.recipe.evaluation import EvaluationParams
 
-    files = {one: Path(one) for one in text.split(",") if one.endswith(".jsonl")}
     entries = [
-        {"name": re.sub(r"\W", "_", files[one].stem.lower()), "path": str(files[one].absolute())}
-        if one in files
-        else one
+        {"name": _name(Path(one)), "path": str(Path(one).absolute())} if one.endswith(".jsonl") else one
         for one in text.split(",")
     ]
     try:
@@ -81,3 +78,8 @@ def _wanted(text: str) -> "tuple[NamedBenchmark, ...]":
     for one in wanted:
         one.check()
     return wanted
+
+
+def _name(file: Path) -> str:
+    name = re.sub(r"[^a-z0-9_]", "_", file.stem.lower())
+    return name if name[0].isalpha() else f"own_{name}"

@@ -1,5 +1,6 @@
 """What Dagster knows of checkpoints: which of them are on disk, can be evaluated, or were deleted."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +9,19 @@ import dagster as dg
 import pytest
 
 from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_spec, evaluate_job
-from pipeline.assets.checkpoints import CHECKPOINTS, EVALUATION_KEY, EVALUATIONS, KEY, ON_DISK, update_weights
+from pipeline.assets.checkpoints import (
+    BENCHMARKS_KEY,
+    CHECKPOINTS,
+    EVALUATION_KEY,
+    EVALUATIONS,
+    KEY,
+    ON_DISK,
+    update_weights,
+)
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.operations.sensors import new_checkpoint_sensor
 from pipeline.store.versions import STORE_VARIABLE, Store
+from tests.integration.project import TRAINING
 
 FIRST, SECOND, THIRD = (f"0123abcd-{step:08d}" for step in (8, 16, 24))
 
@@ -81,6 +92,28 @@ def test_the_checkpoints_of_another_store_are_not_taken_for_deleted(
 ) -> None:
     assert update_weights(instance, Store(tmp_path / "other")) == []
     assert not partitions(instance, ON_DISK) and not deleted(instance)
+
+
+def test_a_kept_checkpoint_answers_benchmarks_that_a_recipe_named_after_its_evaluation(
+    store: Store, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"context": "a", "continuations": ["b", "c"], "gold": 0}')
+    recipe = {
+        "name": "mine",
+        "corpora": [{"name": "notes", "source": {"kind": "files", "paths": ["notes.md"]}}],
+        "training": TRAINING,
+        "evaluation": {"benchmarks": [{"name": "mine", "path": "mine.jsonl"}]},
+    }
+    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
+    evaluated(instance, FIRST)
+    evaluated(instance, SECOND)
+    instance.report_runless_asset_event(dg.AssetMaterialization(BENCHMARKS_KEY, partition=SECOND))
+    with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
+        result = new_checkpoint_sensor("evaluate", "pretrain")(context)
+    assert isinstance(result, dg.SensorResult)
+    asked = {(request.run_key, request.partition_key) for request in result.run_requests or ()}
+    assert asked == {(THIRD, THIRD), (f"benchmarks of {FIRST}", FIRST)}
 
 
 def evaluation(instance: dg.DagsterInstance, tags: dict[str, str]) -> dg.ExecuteInProcessResult:

@@ -137,6 +137,11 @@ def test_a_shipped_recipe_names_its_schema_and_follows_it(
     [
         {},
         {"quality": "docs"},
+        {"evaluation": {"benchmarks": "easy"}, "decontamination": "benchmarks"},
+        {
+            "evaluation": {"benchmarks": ["core", "sciq/rc_5shot", {"name": "mine", "path": "mine.jsonl"}]},
+            "decontamination": {"sets": ["benchmarks"], "action": "report"},
+        },
         {"quality": {"profile": "docs", "min_words": 30}},
         {"quality": {"min_doc_words": None}},
         {
@@ -166,6 +171,8 @@ def test_the_schema_takes_what_the_loader_takes(
         {"qualty": "docs"},
         {"quality": "nice"},
         {"quality": {"min_wrds": 30}},
+        {"evaluation": {"benchmarks": [{"path": "mine.jsonl"}]}},
+        {"decontamination": "evaluation"},
         {"corpora": []},
         {"corpora": ["two words"]},
         {"corpora": [{"name": "own", "source": {"kind": "file", "paths": ["a.txt"]}}]},
