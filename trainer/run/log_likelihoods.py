@@ -14,8 +14,8 @@ from trainer.model.precision import Precision, autocast
 
 # Positions with cached keys and values in one batch: a model of 7b takes 0.5 MB for each.
 POSITIONS = {"cpu": 16_384, "cuda": 32_768}
-# Of the shortest continuation of a group, the longest has at most this many times the tokens and some more.
-SPREAD, PADDED = 1.2, 2
+# Tokens of padding that take about as long as another call of the model.
+MOST_PADDING = 512
 Tokens = tuple[int, ...]
 _Continuation = tuple[int, int, Tokens]  # the row of its context, its number among the requests, its tokens
 
@@ -55,15 +55,14 @@ def log_likelihoods(
             fitting = context[-room:]
             kind.setdefault(fitting, _Branches(fitting)).continuations.append((number, continuation))
     device = model.lm_head.weight.device
-    for kind in (whole, cut):
-        shared = _shared_beginning(list(kind))
-        with autocast(precision, device):
-            beginning = Cache()
+    with autocast(precision, device):  # once for all: at its end it forgets the weights in half precision
+        for kind in (whole, cut):
+            shared, beginning = _shared_beginning(list(kind)), Cache()
             if shared:
                 model(torch.tensor([shared], device=device), cache=beginning)
-        for batch in _batches(list(kind.values()), POSITIONS[device.type]):
-            for number, value in _computed(model, beginning, batch, precision):
-                results[number] = value
+            for batch in _batches(list(kind.values()), POSITIONS[device.type]):
+                for number, value in _computed(model, beginning, batch):
+                    results[number] = value
     return results
 
 
@@ -91,39 +90,38 @@ def _batches(branches: list[_Branches], positions: int) -> Iterator[list[_Branch
         yield batch
 
 
-def _computed(
-    model: Llama, beginning: Cache, batch: list[_Branches], precision: Precision
-) -> Iterator[tuple[int, float]]:
+def _computed(model: Llama, beginning: Cache, batch: list[_Branches]) -> Iterator[tuple[int, float]]:
     device = model.lm_head.weight.device
     rest = torch.tensor([one.context[beginning.length :] for one in batch], device=device)
-    with autocast(precision, device):
-        cache = _selected(beginning, torch.zeros(len(batch), dtype=torch.int64, device=device))
-        ends = model(rest, cache=cache)[:, -1:]
-        continuations = [
-            (row, number, tokens) for row, one in enumerate(batch) for number, tokens in one.continuations
-        ]
-        for alike in _of_similar_length(continuations):
-            rows, numbers, tokens = zip(*alike, strict=True)
-            places, width = torch.tensor(rows, device=device), len(tokens[-1])
-            targets = torch.tensor([[*one, *[0] * (width - len(one))] for one in tokens], device=device)
-            lengths = torch.tensor([len(one) for one in tokens], device=device)
-            counted = torch.arange(width, device=device) < lengths[:, None]
-            # The first token is predicted at the end of the context: one token alone needs no more.
-            states = ends[places]
-            if width > 1:
-                states = torch.cat([states, model(targets[:, :-1], cache=_selected(cache, places))], dim=1)
-            values = torch.zeros(targets.shape, dtype=torch.float64, device=device)
-            values[counted] = _log_probabilities(model, states[counted], targets[counted]).double()
-            yield from zip(numbers, values.sum(dim=1).tolist(), strict=True)
+    cache = _selected(beginning, torch.zeros(len(batch), dtype=torch.int64, device=device))
+    ends = model(rest, cache=cache)[:, -1:]
+    continuations = [
+        (row, number, tokens) for row, one in enumerate(batch) for number, tokens in one.continuations
+    ]
+    for alike in _of_similar_length(continuations):
+        rows, numbers, tokens = zip(*alike, strict=True)
+        places, width = torch.tensor(rows, device=device), len(tokens[-1])
+        targets = torch.tensor([[*one, *[0] * (width - len(one))] for one in tokens], device=device)
+        lengths = torch.tensor([len(one) for one in tokens], device=device)
+        counted = torch.arange(width, device=device) < lengths[:, None]
+        # The first token is predicted at the end of the context: one token alone needs no more.
+        states = ends[places]
+        if width > 1:
+            states = torch.cat([states, model(targets[:, :-1], cache=_selected(cache, places))], dim=1)
+        values = torch.zeros(targets.shape, dtype=torch.float64, device=device)
+        values[counted] = _log_probabilities(model, states[counted], targets[counted]).double()
+        yield from zip(numbers, values.sum(dim=1).tolist(), strict=True)
 
 
 def _of_similar_length(continuations: list[_Continuation]) -> Iterator[list[_Continuation]]:
-    """Continuations by length, in groups in which at most a fifth or so is padding."""
+    """Continuations by length, in groups that need at most MOST_PADDING."""
     group: list[_Continuation] = []
+    padding = 0
     for one in sorted(continuations, key=lambda one: len(one[2])):
-        if group and len(one[2]) > PADDED + SPREAD * len(group[0][2]):
+        padding += len(group) * (len(one[2]) - len(group[-1][2])) if group else 0
+        if padding > MOST_PADDING:
             yield group
-            group = []
+            group, padding = [], 0
         group.append(one)
     yield group
 
