@@ -4,17 +4,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from tests.trainer.parallel.processes import train
 from tests.trainer.runs import history
 from trainer.checkpoint import state, store
 from trainer.config import RunConfig
+from trainer.model.precision import multiplies_bf16
 from trainer.run.loop import DONE, run
 
 STEPS = 50
 # Update ratios are of samples of the weights, which each process draws from its part.
 TOLERANCES = {"loss": 1e-5, "bits_per_byte": 1e-5, "grad_norm": 1e-4, "param_norm": 1e-5, "update_ratio": 0.2}
+WEIGHTS = 1e-4
 WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "copies": (2, {}),
     "fsdp-2": (2, {"dp_shard": 2}),
@@ -87,7 +90,11 @@ def test_muon_orthogonalises_what_it_does_in_one_process(
     settings: dict[str, Any], tmp_path: Path, way: str
 ) -> None:
     settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "muon", "eps": 1e-4}}
-    assert_is_that_of_one(settings, tmp_path, *WAYS[way])
+    run_both(settings, tmp_path, *WAYS[way])
+    # Where bf16 is multiplied, Muon iterates in it, which turns the rounding of small singular values into
+    # up to half an update of a weight. The losses stay equal.
+    rounding = 3e-3 if multiplies_bf16(torch.device("cpu")) else WEIGHTS
+    assert_same_run(tmp_path / "one", tmp_path / "many", rounding)
 
 
 @pytest.mark.slow
@@ -114,7 +121,7 @@ def assert_is_that_of_one(
     assert_same_run(tmp_path / "one", tmp_path / "many")
 
 
-def assert_same_run(one: Path, other: Path) -> None:
+def assert_same_run(one: Path, other: Path, rounding: float = WEIGHTS) -> None:
     """The same losses, weights and place in the data, up to rounding."""
     for ours, theirs in zip(history(one), history(other), strict=True):
         assert ours.keys() == theirs.keys()
@@ -124,6 +131,6 @@ def assert_same_run(one: Path, other: Path) -> None:
     weights, others = load_file(ours / "hf/model.safetensors"), load_file(theirs / "hf/model.safetensors")
     assert weights.keys() == others.keys()
     for name, tensor in weights.items():
-        assert abs(tensor - others[name]).max() < 1e-4, name
+        assert abs(tensor - others[name]).max() < rounding, name
     for position in ("step", "tokens", "samples", "corpus_tokens", "meaning"):
         assert state.read_state(ours)[position] == state.read_state(theirs)[position]
