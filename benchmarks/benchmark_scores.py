@@ -1,7 +1,7 @@
 """Our log-likelihoods and accuracies beside those of ai2-olmo-eval's own metric and of lm-eval, item by item,
 for an exported model that transformers reads.
 
-    PYTHON benchmarks/peers/benchmark_scores.py MODEL [--tasks arc_easy,piqa] [--items 200]
+    PYTHON benchmarks/benchmark_scores.py MODEL [--tasks arc_easy,piqa] [--items 200]
 
 PYTHON needs ai2-olmo-eval 0.9.0 and lm-eval 0.4.13 with their dependencies. All compute in fp32. With
 --items, only the first of each task are compared. A model with a short context is read with one of 2,048
@@ -13,10 +13,12 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from harness.sidebyside import record
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pipeline.sources.benchmarks.package import of_package
@@ -39,9 +41,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         model = longer(options.model, Path(directory) / "model")
-        for name in options.tasks.split(","):
-            for line in compared(model, name, options.items, Path(directory)):
-                print(json.dumps(line), flush=True)
+        tasks = options.tasks.split(",")
+        rows = [row for name in tasks for row in compared(model, name, options.items, Path(directory))]
+    versions = {name: version(name) for name in ("ai2-olmo-eval", "lm-eval", "torch", "transformers")}
+    record("benchmark_scores", {"versions": versions, "rows": rows}, ())
 
 
 def longer(model: Path, copy: Path) -> Path:
@@ -142,7 +145,7 @@ def of_lm_eval(model: Path, items: Path, directory: Path) -> tuple[float, list[l
         "doc_to_text": "{{context}}",
         "doc_to_choice": "{{choices}}",
         "doc_to_target": "{{gold}}",
-        "metric_list": [{"metric": "acc"}, {"metric": "acc_norm"}],
+        "metric_list": [{"metric": "acc"}],
     }
     (tasks / "own.yaml").write_text(yaml.safe_dump(settings))
     network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
