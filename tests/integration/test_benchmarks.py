@@ -1,6 +1,7 @@
 """A recipe's benchmarks: searched for in the training text, answered by checkpoints, and shown everywhere."""
 
 import json
+import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -9,14 +10,22 @@ import dagster as dg
 import pytest
 
 from pipeline.reports.summary import summary
-from tests.integration.project import Project
+from pipeline.sources.benchmarks.source import NamedBenchmark
+from pipeline.steps.model.benchmark import benchmark_checkpoint
+from pipeline.store import keys
+from pipeline.store.training_runs import saved_steps
+from pipeline.store.versions import Store
+from tests.integration.project import Project, until
 
 KEY = dg.AssetKey("benchmarks")
 
 
-def ask(path: Path, words: int) -> Path:
-    """A benchmark of 40 questions: how does a chapter go on? Contexts of so many words."""
-    beginnings = [text.split()[: words + 3] for _, text in sorted(topics.items())[:40]]
+def ask(path: Path, words: int, times: int = 1) -> Path:
+    """A benchmark of 40 questions: how does a chapter go on after so many words? With `times`,
+    so many times 40, each a word further on.
+    """
+    chapters = [text.split() for _, text in sorted(topics.items())[:40]]
+    beginnings = [found[time : time + words + 3] for time in range(times) for found in chapters]
     items = [
         {
             "context": " ".join(found[:words]),
@@ -83,3 +92,28 @@ def test_a_run_answers_its_benchmarks_and_leaves_their_texts_out_of_its_training
     assert status == 0, said
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
         assert instance.get_materialized_partitions(KEY) == {name, final}
+
+
+@pytest.mark.slow
+def test_a_killed_benchmark_goes_on_after_the_last_one_that_is_complete(
+    finished: Project, tmp_path: Path
+) -> None:
+    store = finished.store
+    wanted = [
+        NamedBenchmark(name="short", path=str(ask(tmp_path / "short.jsonl", words=9))),
+        NamedBenchmark(name="long", path=str(ask(tmp_path / "long.jsonl", words=9, times=50))),
+    ]
+    name = saved_steps(store)[-1]
+    answering = multiprocessing.get_context("spawn").Process(
+        target=benchmark_checkpoint, args=(Store(store.root), name, wanted)
+    )
+    answering.start()
+    key = store.directory(keys.benchmarks(name))
+    until(lambda: any(key.glob(".*.partial/short.json")), 120)
+    answering.kill()
+    answering.join()
+    (answers,) = key.glob(".*.partial/short.log_likelihoods.jsonl")
+    written = answers.stat().st_mtime_ns
+    version = benchmark_checkpoint(store, name, wanted)
+    assert (version.path / "short.log_likelihoods.jsonl").stat().st_mtime_ns == written
+    assert {part.name: part.counts["items"] for part in version.parts} == {"short": 40, "long": 2000}
