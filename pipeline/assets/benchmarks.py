@@ -8,7 +8,7 @@ import logging
 import dagster as dg
 
 from pipeline.assets import checkpoints
-from pipeline.assets.metadata import materialized, user_errors_as_failures
+from pipeline.assets.metadata import user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.model import benchmark
@@ -78,15 +78,7 @@ def record(context: dg.OpExecutionContext, workshop: PipelineResources, checkpoi
     if not passed:
         log.warning("benchmarks: %s: %s", checkpoint, said)
     facts = {"benchmarks": shown(found), "verdict": said}
-    tags = {"dagster/data_version": version.data_version, "dagster/code_version": benchmark.VERSION}
-    context.log_event(
-        dg.AssetMaterialization(
-            checkpoints.BENCHMARKS_KEY,
-            partition=checkpoint,
-            metadata=materialized(version, facts).metadata,
-            tags=tags,
-        )
-    )
+    checkpoints.add_entry(context, checkpoints.BENCHMARKS_KEY, checkpoint, version, facts)
     context.log_event(
         dg.AssetCheckEvaluation(  # type: ignore[arg-type]  # log_event takes it, its annotation does not
             asset_key=checkpoints.BENCHMARKS_KEY,

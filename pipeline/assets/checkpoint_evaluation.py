@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from pipeline.assets import benchmarks, checkpoints
-from pipeline.assets.metadata import materialized, user_errors_as_failures
+from pipeline.assets.metadata import user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.pretrained_model import GPU_POOL
 from pipeline.steps.model import evaluate
@@ -67,15 +67,7 @@ def evaluate_job(name: str, config: dict[str, Any], used: str) -> dg.JobDefiniti
             "held-out tokens": scores["validation_tokens"],
         }
         facts = {**checkpoints.rounded(figures), "per corpus": checkpoints.per_corpus(scores)}
-        tags = {"dagster/data_version": version.data_version, "dagster/code_version": evaluate.VERSION}
-        context.log_event(
-            dg.AssetMaterialization(
-                checkpoints.EVALUATION_KEY,
-                partition=checkpoint,
-                metadata=materialized(version, facts).metadata,
-                tags=tags,
-            )
-        )
+        checkpoints.add_entry(context, checkpoints.EVALUATION_KEY, checkpoint, version, facts)
         benchmarks.record(context, workshop, checkpoint)
 
     @dg.job(

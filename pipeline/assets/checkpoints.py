@@ -8,11 +8,12 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.assets.metadata import asset_key
+from pipeline.assets.metadata import asset_key, materialized
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
 from pipeline.steps.training import plan
 from pipeline.store import keys
+from pipeline.store.manifest import Version
 from pipeline.store.training_runs import saved_steps
 from pipeline.store.versions import Store
 from trainer.system.perplexity import perplexity
@@ -101,6 +102,22 @@ def _log_entry(
             },
         )
     )
+
+
+def add_entry(
+    context: dg.OpExecutionContext,
+    asset: dg.AssetKey,
+    checkpoint: str,
+    version: Version,
+    facts: Mapping[str, Any],
+) -> None:
+    """Adds to an external asset what was measured of one checkpoint."""
+    tags = {
+        "dagster/data_version": version.data_version,
+        "dagster/code_version": version.manifest["code_version"],
+    }
+    metadata = materialized(version, facts).metadata
+    context.log_event(dg.AssetMaterialization(asset, partition=checkpoint, metadata=metadata, tags=tags))
 
 
 def update_weights(instance: dg.DagsterInstance, store: Store) -> list[str]:

@@ -28,12 +28,10 @@ def evaluation_asset() -> dg.AssetsDefinition:
     )
     @user_errors_as_failures
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
-        recipe, result = (
-            workshop.recipe,
-            plan.result(workshop.store, workshop.store.current(keys.PRETRAINED_MODEL)),
-        )
+        store, recipe = workshop.store, workshop.recipe
+        result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
         benchmarks.record(context.op_execution_context, workshop, checkpoint_name(result["checkpoint"]))
-        version = evaluate.evaluate(workshop.store, recipe.training.samples, recipe.evaluation.benchmarks)
+        version = evaluate.evaluate(store, recipe.training.samples, recipe.evaluation.benchmarks)
         scores = evaluate.read(version)
         figures = {
             "bits per byte": scores["bits_per_byte"],
