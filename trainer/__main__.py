@@ -11,10 +11,17 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import get_args
 
 from pydantic import ValidationError
 
-from trainer.config import SamplesConfig, format_validation_error, load_run_config, load_to_train
+from trainer.config import (
+    SamplesConfig,
+    TrainingConfig,
+    format_validation_error,
+    load_run_config,
+    load_to_train,
+)
 from trainer.data.memmap import explain_cut_files
 from trainer.run.progress import PROGRESS
 from trainer.system import launch
@@ -74,7 +81,7 @@ def _with_environment(arguments: list[str]) -> None:
 
 
 SEEDS = 1 << 63
-PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16", "fp8")
+PRECISIONS = get_args(TrainingConfig.model_fields["precision"].annotation)
 _MODEL = (
     "directory of an exported model, of a checkpoint or of a run (its newest checkpoint), or the name of a "
     "run (6ddca120) or checkpoint (6ddca120-00000020) in the UI"
