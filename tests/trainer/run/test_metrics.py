@@ -77,6 +77,20 @@ def test_the_peak_is_that_of_the_gpu_and_not_of_one_whose_name_begins_like_it(
     )
 
 
+def test_a_measured_peak_is_that_of_products_of_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[torch.Tensor] = []
+
+    def seconds(matrix: torch.Tensor) -> float:
+        seen.append(matrix)
+        return 1.0
+
+    monkeypatch.setattr(hardware, "_seconds_to_square", seconds)
+    state = torch.get_rng_state()
+    assert hardware._measured_flops.__wrapped__(torch.device("cpu"), "bf16", 1) == 2 * 256**3
+    assert all(len(matrix.unique()) > 1000 and matrix.dtype == torch.bfloat16 for matrix in seen)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_the_update_ratio_of_a_small_model_is_exact_and_of_a_large_one_close() -> None:
     torch.manual_seed(0)
     for size, tolerance in ((SAMPLED // 4, 1e-6), (100 * SAMPLED, 0.05)):
