@@ -17,7 +17,8 @@ from trainer.model.loss import soft_capped
 from trainer.optim.trained import trained
 
 EPS = 1e-15
-CHUNK_LOGITS = 2 * 1024 * 1024
+# Logits of one chunk. A GPU needs more of them than a CPU's cache holds to be busy.
+CHUNK_LOGITS = {"cpu": 2 * 1024 * 1024, "cuda": 32 * 1024 * 1024}
 
 
 class SophiaG(Optimizer):
@@ -80,9 +81,10 @@ def draw_tokens(
     `hidden` [n, d_model], `head` [padded vocabulary, d_model], `uniform` [n]; returns int64 [n].
     """
     drawn = torch.empty(len(hidden), dtype=torch.int64, device=hidden.device)
-    rows = max(1, CHUNK_LOGITS // vocab_size)
+    rows = max(1, CHUNK_LOGITS[hidden.device.type] // vocab_size)
+    weight = head[:vocab_size].to(hidden.dtype).T
     for start in range(0, len(hidden), rows):
-        logits = hidden[start : start + rows] @ head[:vocab_size].to(hidden.dtype).T
+        logits = hidden[start : start + rows] @ weight
         cumulative = soft_capped(logits.float(), soft_cap).softmax(dim=-1).cumsum(dim=-1)
         below = uniform[start : start + rows, None] * cumulative[:, -1:]
         drawn[start : start + rows] = torch.searchsorted(cumulative, below, right=True)[:, 0].clamp(
