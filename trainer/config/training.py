@@ -131,9 +131,9 @@ class TrainingConfig(Config):
         "bits; needs torchao and a GPU such as L4 or H100.",
     )
     compile: bool | Literal["auto"] = Field(
-        default=False,
+        default="auto",
         description="Whether blocks are compiled with torch.compile: faster steps after a slow start. "
-        "`auto`: on a GPU, or where a C++ compiler is installed.",
+        "`auto`: on a GPU. On a CPU, set `true` for long runs; it needs a C++ compiler.",
     )
     attention: Literal["auto", "math", "sdpa", "flex", "flash"] = Field(
         default="auto",

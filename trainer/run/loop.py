@@ -6,7 +6,7 @@ import os
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -24,7 +24,7 @@ from trainer.run.dagster_pipes import Reporter, send_checkpoint, send_start
 from trainer.run.evaluate import EvaluationStoppedError, evaluate
 from trainer.run.log_file import log_file
 from trainer.run.nonfinite_report import explain
-from trainer.run.preflight import dry_run
+from trainer.run.preflight import dry_run, explained
 from trainer.run.profiling import profiler
 from trainer.run.recorder import Recorder
 from trainer.run.resume import resume
@@ -161,6 +161,10 @@ def _train(
     _evaluate_late(session, recorder, stop)
     batches = Prefetcher(session.data, world.data_rank, world.data_size)
     probe, stopping = UpdateProbe(session.model, world), False
+    # Only the first step makes the optimizer's state: the dry run did not.
+    said: AbstractContextManager[None] = explained(
+        "the first step, which adds the optimizer's state,", "training.micro_batch_size"
+    )
     ended = time.perf_counter()
     try:
         while not (session.is_complete or stopping):
@@ -172,10 +176,12 @@ def _train(
             windows = torch.from_numpy(batches.batch(session.step))
             waited = time.perf_counter() - asked
             try:
-                result = session.take_step(windows.to(world.device))
+                with said:
+                    result = session.take_step(windows.to(world.device))
             except NotFiniteError as error:
                 with in_every_process():
                     raise TrainerError(explain(session, error, session.config.run_dir)) from error
+            said = nullcontext()
             # From end to end: when a step returns, a GPU still updates the weights.
             started, ended = ended, time.perf_counter()
             weights = probe.sizes() if result.spike or session.logs(session.step) else None

@@ -19,7 +19,7 @@ from trainer.data.shards import Shard, ShardError, idx_path
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
-from trainer.run import data_facts, sinks
+from trainer.run import compiler, data_facts, sinks
 from trainer.run.evaluate import EvaluationStoppedError, batch_size, evaluate
 from trainer.run.hardware import free_memory
 from trainer.run.memory import copies_with_averages, estimate, upper_bound
@@ -48,6 +48,7 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
     document (TrainingData.batch).
     """
     sinks.check(config.training)
+    compiler.check(config.training, world.device)
     _check_batch(config, world.data_size)
     _check_tokenizer(config)
     found = contents(config)
@@ -190,7 +191,7 @@ def _check_memory(config: RunConfig, world: World) -> None:
     told = f"training needs {needed}, and {free / 1e6:,.0f} MB are free on {world.device}"
     if needed.total <= free:
         log.info(told)
-    elif training.compile and needed.lasting <= free:
+    elif compiler.compiles(training, world.device) and needed.lasting <= free:
         # Compiled blocks keep less than the estimate, which is of uncompiled ones.
         log.warning("%s; compiled it may fit, the first batch will tell", told)
     else:
@@ -233,7 +234,7 @@ def dry_run(session: Session) -> None:
     of a pipeline. Then the loss of one batch of a validation, if that is larger. Raises TrainerError if that
     fails.
     """
-    compile_blocks(session)
+    compiler.compile_blocks(session.model, session.training, session.world.device)
     rows = session.data.batch(session.step, session.world.data_rank, session.world.data_size)
     micro_batch_size = session.training.micro_batch_tokens // (rows.shape[1] - 1)
     windows = torch.from_numpy(rows[: micro_batch_size * session.training.parallel.pp])
@@ -261,18 +262,6 @@ def _validate_one_batch(session: Session) -> None:
         )
 
 
-def compile_blocks(session: Session) -> None:
-    """Compiles each block if the settings ask for it; the names of the parameters stay the same."""
-    wanted = session.training.compile
-    if wanted == "auto":
-        wanted = session.world.device.type == "cuda" or any(map(shutil.which, ("c++", "g++", "clang++")))
-    if wanted:
-        # Windows of each length are compiled separately; at torch's limit the run would fail half-way.
-        torch._dynamo.config.recompile_limit += len({stage.seq_len for stage in session.curriculum.stages})
-        for block in session.model.model.layers:
-            block.compile(fullgraph=True, dynamic=False)
-
-
 @contextmanager
 def explained(batch: str, setting: str) -> Iterator[None]:
     """Turns the errors of a first `batch`, whose size `setting` sets, into TrainerError: out of memory, or a
@@ -280,11 +269,12 @@ def explained(batch: str, setting: str) -> Iterator[None]:
     """
     try:
         yield
-    except RuntimeError as error:
+    except Exception as error:
         if _is_from_compiler(error):
             raise TrainerError(
-                f"the model cannot be compiled ({first_line(error)}); set training.compile to false. If "
-                "a killed compiler left a broken file, delete torch's cache (TORCHINDUCTOR_CACHE_DIR, or "
+                f"the model cannot be compiled ({first_line(error)}); set training.compile to false, "
+                "and on a GPU training.attention to sdpa, because flex is compiled in any case. If a killed "
+                "compiler left a broken file, delete torch's cache (TORCHINDUCTOR_CACHE_DIR, or "
                 "torchinductor_<user> in the temporary directory)"
             ) from error
         if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
@@ -295,6 +285,8 @@ def explained(batch: str, setting: str) -> Iterator[None]:
         ) from error
 
 
-def _is_from_compiler(error: RuntimeError) -> bool:
+def _is_from_compiler(error: Exception) -> bool:
     dynamo = sys.modules.get("torch._dynamo.exc")  # not imported here: that takes a second
-    return dynamo is not None and isinstance(error, dynamo.TorchDynamoException)
+    if dynamo is None:
+        return False
+    return isinstance(error, (dynamo.TorchDynamoException, dynamo.FailOnRecompileLimitHit))

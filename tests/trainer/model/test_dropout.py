@@ -15,8 +15,8 @@ from trainer.config import RunConfig
 from trainer.model.dropout import Dropout, keys_at, sample_keys
 from trainer.parallel.world import World
 from trainer.run.build import build_session
+from trainer.run.compiler import compile_blocks
 from trainer.run.loop import DONE, run
-from trainer.run.preflight import compile_blocks
 
 ALONE = World(0, 1, torch.device("cpu"))
 SHARE = 0.1
@@ -47,7 +47,7 @@ def gradients(settings: dict[str, Any], compiled: bool = False, **training: Any)
         **training,
     }
     session = build_session(RunConfig.model_validate({**settings, "training": config}), ALONE)
-    compile_blocks(session)
+    compile_blocks(session.model, session.training, ALONE.device)
     step(session, 0)
     states = session.optimizers[0].state
     return {name: states[parameter]["exp_avg"] for name, parameter in session.model.named_parameters()}

@@ -1,7 +1,10 @@
 """What cannot work is said before the first step, and nothing is written."""
 
 import os
+import shutil
+import sysconfig
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch._dynamo.exc import BackendCompilerFailed
+from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit
 
 from trainer.config import RunConfig
 from trainer.data.held_out import held_out
@@ -17,11 +20,12 @@ from trainer.data.loader import TrainingData
 from trainer.data.shards import ShardWriter
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
-from trainer.run import evaluate, hardware, preflight
+from trainer.run import compiler, evaluate, hardware, preflight
 from trainer.run.batch import Batch
 from trainer.run.build import build_session
 from trainer.run.loop import run
 from trainer.run.memory import estimate
+from trainer.run.session import Session
 from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
 
@@ -295,6 +299,7 @@ def test_a_validation_that_runs_out_of_memory_does_so_at_the_start(
     [
         (torch.OutOfMemoryError("CUDA out of memory"), "does not fit"),
         (BackendCompilerFailed, "cannot be comp"),
+        (FailOnRecompileLimitHit("recompile_limit reached"), "cannot be compiled .*limit reached"),
     ],
 )
 def test_what_the_first_batch_fails_with_is_explained(error: Any, says: str) -> None:
@@ -302,6 +307,51 @@ def test_what_the_first_batch_fails_with_is_explained(error: Any, says: str) -> 
         error = BackendCompilerFailed(lambda: None, RuntimeError("no C++ compiler"), None)
     with pytest.raises(TrainerError, match=says), preflight.explained("a batch", "a.setting"):
         raise error
+
+
+def test_an_optimizer_that_runs_out_of_memory_in_the_first_step_is_explained(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crowded(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Session, "take_step", crowded)
+    with pytest.raises(TrainerError, match=r"the first step, .* does not fit .*Lower training\.micro_batch"):
+        run(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "found", "says"),
+    [
+        ({}, {}, r"needs a C compiler \(gcc or clang\) and Python's headers"),
+        ({"compile": False}, {"gcc"}, r"attention auto .* needs Python's headers \(no Python\.h in"),
+        ({"compile": False, "attention": "sdpa"}, {}, None),
+        ({"compile": False, "document_masking": False}, {}, None),
+    ],
+)
+def test_a_gpu_without_what_triton_compiles_with_is_refused_with_what_to_install(
+    settings: dict[str, Any],
+    changes: dict[str, Any],
+    found: set[str],
+    says: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: name if name in found else None)
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+    training = RunConfig.model_validate({**settings, "training": settings["training"] | changes}).training
+    compiler.check(training, torch.device("cpu"))
+    with pytest.raises(TrainerError, match=says) if says else nullcontext():
+        compiler.check(training, torch.device("cuda"))
+
+
+def test_blocks_are_compiled_on_a_gpu_unless_told_otherwise(settings: dict[str, Any]) -> None:
+    training = RunConfig.model_validate(settings).training
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert [compiler.compiles(training, device) for device in (cpu, gpu)] == [False, True]
+    told = training.model_copy(update={"compile": True})
+    assert compiler.compiles(told, cpu)
 
 
 def test_memory_that_a_container_holds_in_files_it_has_read_is_free(
