@@ -1,6 +1,7 @@
 """Every import goes down: docs/architecture.md shows the floors, this file holds the code to them."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -156,6 +157,18 @@ def test_two_modules_know_the_cluster() -> None:
         if any(is_below(imported, "ray") for imported in imports(path))
     }
     assert for_a_cluster == {"pipeline.store.ray_engine", "pipeline.steps.training.ray_nodes"}
+
+
+def test_only_the_store_joins_paths_below_a_version() -> None:
+    joined = re.compile(r"\.path / .*\.path\b|\bversion\.path /")
+    wrong = {
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for module, path in modules("pipeline").items()
+        if not is_below(module, "pipeline.store")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if joined.search(line)
+    }
+    assert not wrong
 
 
 def test_loading_the_graph_imports_no_heavy_library() -> None:

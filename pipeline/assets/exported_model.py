@@ -37,8 +37,8 @@ def exported_model_asset() -> dg.AssetsDefinition:
         )
         if runs or steps:
             log.info("retention: removed %d training runs and %d checkpoints", runs, steps)
-        card = (version.path / "README.md").read_text(encoding="utf-8")
-        for picture in version.path.glob("*.png"):
+        card = version.only("README.md").read_text(encoding="utf-8")
+        for picture in version.directory().glob("*.png"):
             card = card.replace(f"]({picture.name})", f"](data:image/png;base64,{encoded(picture)})")
         return materialized(
             version, {"model card": dg.MetadataValue.md(card)}, check_results.results(workshop, version)

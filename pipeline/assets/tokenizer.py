@@ -41,7 +41,7 @@ def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
         version = tokenizer.tokenizer(
             store, recipe.name, recipe.corpus_names, recipe.tokenizer, fraction, config.retrain
         )
-        facts = {"entries": version.counts["entries"], "sha256": tokenizer.frozen(version.path).sha256}
+        facts = {"entries": version.counts["entries"], "sha256": tokenizer.frozen(version.directory()).sha256}
         if "documents" in version.counts:
             facts["documents sampled"] = version.counts["documents"]
         fit = _fit(report.report(store, recipe.corpus_names, version, fraction))

@@ -52,7 +52,8 @@ def run(options: argparse.Namespace) -> None:
     from pipeline.store import keys
 
     wanted = _wanted(options.on)
-    model = options.model or str(store_of(load_recipe(recipe_path())).current(keys.EXPORTED_MODEL).path)
+    exported = options.model or store_of(load_recipe(recipe_path())).current(keys.EXPORTED_MODEL).directory()
+    model = str(exported)
     found = benchmark.answered(model, wanted, options.precision)
     if options.json:
         print(json.dumps(found, indent=1))

@@ -99,7 +99,9 @@ def _shard_sets(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet
     corpora = [what] if what else recipe.corpus_names
     versions = [store.current(keys.token_shards(corpus)) for corpus in corpora]
     sets = [stored(version, split) for version in versions for split in splits]
-    return [shards for shards in sets if shards.prefixes], vocabulary(store.current(keys.TOKENIZER).path)
+    return [shards for shards in sets if shards.prefixes], vocabulary(
+        store.current(keys.TOKENIZER).directory()
+    )
 
 
 def _verify(shards: "ShardSet", known: "Vocabulary | None") -> int:

@@ -26,5 +26,5 @@ def run(options: argparse.Namespace) -> None:
     from pipeline.steps.export.hub import push
     from pipeline.steps.recipe_versions import store_of
 
-    model = options.model or store_of(load_recipe(recipe_path())).current(keys.EXPORTED_MODEL).path
+    model = options.model or store_of(load_recipe(recipe_path())).current(keys.EXPORTED_MODEL).directory()
     print(push(model, options.repository, options.public))

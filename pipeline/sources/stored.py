@@ -50,7 +50,7 @@ class StoredSource:
         stored = self._stored()
         self._store.check(stored)
         shutil.copytree(
-            stored.path, directory, ignore=shutil.ignore_patterns("manifest.json"), dirs_exist_ok=True
+            stored.directory(), directory, ignore=shutil.ignore_patterns("manifest.json"), dirs_exist_ok=True
         )
         return stored.parts
 

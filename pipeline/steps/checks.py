@@ -383,7 +383,7 @@ def loads(exported: Version) -> Finding:
     """
 
     def check() -> Any:
-        return json.loads(run_trainer("check", str(exported.path)))
+        return json.loads(run_trainer("check", str(exported.directory())))
 
     found: dict[str, Any] = exported.report("loads", REPORT, check)
     numbers = {

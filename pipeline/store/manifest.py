@@ -103,7 +103,17 @@ class Version:
         return sum(file.bytes for part in self.parts for file in part.files.values())
 
     def file(self, part: Part, table: str) -> Path:
+        """The path of a file. Nobody else joins paths below a version."""
         return self.path / part.files[table].path
+
+    def only(self, table: str) -> Path:
+        """The file of a version that consists of one part."""
+        (part,) = self.parts
+        return self.file(part, table)
+
+    def directory(self) -> Path:
+        """The directory with all files of the version, for whoever opens them by names of their own."""
+        return self.path
 
     def files(self, table: str) -> list[Path]:
         return [self.file(part, table) for part in self.parts if table in part.files]

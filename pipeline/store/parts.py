@@ -100,8 +100,10 @@ def part_tasks(work: Work, sources: Sequence[tuple[Version, str]]) -> list[PartT
     by_name = [{part.name: part for part in version.parts} for version, _ in sources]
     tasks = []
     for name in [part.name for part in sources[0][0].parts if sources[0][1] in part.files]:
-        files = [parts[name].files[table] for parts, (_, table) in zip(by_name, sources, strict=True)]
-        paths = tuple(version.path / file.path for file, (version, _) in zip(files, sources, strict=True))
+        parts = [by_name_of_one[name] for by_name_of_one in by_name]
+        read = [(version, part, table) for part, (version, table) in zip(parts, sources, strict=True)]
+        files = [part.files[table] for _, part, table in read]
+        paths = tuple(version.file(part, table) for version, part, table in read)
         fingerprint = work.part_fingerprint([file.sha256 for file in files])
         tasks.append(PartTask(name, fingerprint, paths, sum(file.bytes for file in files)))
     return tasks

@@ -292,6 +292,10 @@ class Draft:
         self.path = store.directory(work.key) / f".{work.fingerprint[:NAME_LENGTH]}.partial"
         self.path.mkdir(exist_ok=True)
 
+    def file(self, part: Part, table: str) -> Path:
+        """The path of a file of a finished part."""
+        return self.path / part.files[table].path
+
     def finished(self, name: str, part_fingerprint: str) -> Part | None:
         """The part if an interrupted attempt finished it, or if the version before holds the same part, which
         is then hard-linked.

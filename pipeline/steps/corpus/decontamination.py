@@ -121,7 +121,7 @@ def find(store: Store, engine: Engine, corpus: str, params: Decontamination) -> 
     work = find_work(store, corpus, params)
     names = [one.name for one in params.sets]
     tasks = part_tasks(work, [(scrubbed, "documents"), (quality, "verdicts")])
-    return derive(store, engine, work, tasks, _Search(ngrams.files("ngrams")[0], tuple(names)))
+    return derive(store, engine, work, tasks, _Search(ngrams.only("ngrams"), tuple(names)))
 
 
 def find_work(store: Store, corpus: str, params: Decontamination) -> Work:

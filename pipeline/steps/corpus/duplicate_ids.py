@@ -55,13 +55,13 @@ def _suspects(draft: Draft, parts: Sequence[Part]) -> np.ndarray:
 
 
 def _id_batches(draft: Draft, part: Part) -> list[pa.RecordBatch]:
-    return list(batches(draft.path / part.files["documents"].path, ["id"]))
+    return list(batches(draft.file(part, "documents"), ["id"]))
 
 
 def _suspected(draft: Draft, number: int, part: Part, suspects: np.ndarray) -> Iterator[tuple[Place, str]]:
     """The documents of a part whose ids may occur twice."""
     row = 0
-    for batch in batches(draft.path / part.files["documents"].path, ["id", "source"]):
+    for batch in batches(draft.file(part, "documents"), ["id", "source"]):
         for index in map(int, np.flatnonzero(np.isin(id_prefixes(batch), suspects))):
             source, document = batch.column("source")[index].as_py(), batch.column("id")[index].as_py()
             yield (source, number, row + index), document
@@ -84,7 +84,7 @@ def _without_repeats(
         return part
     kept: list[pa.RecordBatch] = []
     repeated: list[str] = []
-    for batch in batches(draft.path / part.files["documents"].path):
+    for batch in batches(draft.file(part, "documents")):
         keep = np.array([places.get(row + index, True) for index in range(batch.num_rows)], bool)
         row += batch.num_rows
         repeated += batch.column("id").filter(pa.array(~keep)).to_pylist()

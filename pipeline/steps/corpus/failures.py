@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline.plugins.loading import PluginError
 from pipeline.plugins.settings import PluginParams
-from pipeline.store.manifest import Part
+from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import read_table
 from pipeline.store.versions import Draft
 
@@ -27,16 +27,16 @@ class FailureLimits:
         again.
         """
         try:
-            self.check(parts, draft.path)
+            self.check(parts, draft)
         except PluginError:
             for part in parts:
                 if any(name.startswith("failed/") for name in part.counts):
                     draft.forget(part)
             raise
 
-    def check(self, parts: Sequence[Part], directory: Path) -> None:
-        """Raises PluginError when code failed on more documents of these parts than the whole corpus may
-        lose.
+    def check(self, parts: Sequence[Part], holder: Version | Draft) -> None:
+        """Raises PluginError when code failed on more documents of these parts of `holder` than the whole
+        corpus may lose.
         """
         for entry in self.entries:
             count = f"failed/{entry.name}"
@@ -46,7 +46,7 @@ class FailureLimits:
                 raise PluginError(
                     f"{entry.python} failed on {failed:,} of {self.documents:,} documents of corpus "
                     f"{self.corpus!r}; max_failed_share allows {entry.max_failed_share:.2%}. The first is "
-                    f"{_first(directory / part.files['failures'].path, entry.name)}. Correct the code and "
+                    f"{_first(holder.file(part, 'failures'), entry.name)}. Correct the code and "
                     "raise its `version`, or raise max_failed_share"
                 )
 

@@ -32,7 +32,7 @@ def measure(store: Store, engine: Engine, corpus: str, one: Filter) -> Version:
     limits = FailureLimits(corpus, scrubbed.counts["documents"], (one.entry,))
     tasks = part_tasks(work, [(scrubbed, "documents")])
     version = derive(store, engine, work, tasks, step.write_part, limits.watch, SLOWER)
-    limits.check(version.parts, version.path)
+    limits.check(version.parts, version)
     return version
 
 

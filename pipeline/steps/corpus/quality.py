@@ -52,7 +52,7 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
         limits = FailureLimits(corpus, tables[0][0].counts["documents"], params.filters)
         step = filtering.judging(_judging(params), filters)
         verdicts = derive(store, engine, work, tasks, step.write_part, limits.watch)
-        limits.check(verdicts.parts, verdicts.path)
+        limits.check(verdicts.parts, verdicts)
     if not verdicts.counts["kept"]:
         rules = ", ".join(f"{reason.rule}: {reason.documents}" for reason in reasons(verdicts)[1:])
         raise AllRejectedError(

@@ -38,7 +38,7 @@ def transform(store: Store, engine: Engine, corpus: str, entries: Sequence[Trans
     )
     tasks = part_tasks(work, [(raw, "documents")])
     version = derive(store, engine, work, tasks, step.write_part, limits.watch, slower=SLOWER)
-    limits.check(version.parts, version.path)
+    limits.check(version.parts, version)
     if not version.counts["documents"]:
         raise PluginError(
             f"the transforms failed on every document of corpus {corpus!r}: correct the code and raise its "

@@ -93,7 +93,7 @@ def fetch(
         here = piece.among(rows)
         if here.start < here.stop:
             tasks.append(Fetch(piece, rows[here] - piece.start, texts[here], ranges[here]))
-    input_bytes = sum(task.piece.sources[0].stat().st_size for task in tasks)
+    input_bytes = sum(task.piece.source_bytes for task in tasks)
     write = partial(Fetch.write, scratch=scratch, total=wanted.total, params=params)
     return list(engine.map(write, tasks, input_bytes=input_bytes, what="dedup evidence"))
 

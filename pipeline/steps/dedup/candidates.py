@@ -37,7 +37,7 @@ def link(engine: Engine, signed: Sequence[Signed], scratch: Path, params: dedup.
     numbers = range(params.bands + 1)
     groups = [tuple(numbers[first : first + together]) for first in numbers[::together]]
     tasks = [RunRange(group, index, ranges) for group in groups for index in range(ranges)]
-    input_bytes = sum(path.stat().st_size for path, _ in runs)
+    input_bytes = sum(piece.part.files["runs"].bytes for piece in signed)
     parents = dedup.singletons(total)
     write = partial(RunRange.write, runs=runs, scratch=scratch)
     for path in engine.map(write, tasks, input_bytes=input_bytes, what="dedup candidates"):
@@ -50,7 +50,7 @@ def link(engine: Engine, signed: Sequence[Signed], scratch: Path, params: dedup.
         rows = linked[piece.among(linked)]
         if len(rows):
             members.append(_Members(piece, rows, roots[rows]))
-    input_bytes = sum(task.piece.signatures.stat().st_size for task in members)
+    input_bytes = sum(task.piece.part.files["signatures"].bytes for task in members)
     write_members = partial(_Members.write, scratch=scratch)
     tables = [dedup.MEMBER_SCHEMA.empty_table()]
     for path in engine.map(write_members, members, input_bytes=input_bytes, what="dedup candidates"):

@@ -90,7 +90,7 @@ def _parts(draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.R
         parts[piece.name] = draft.finished(piece.name, task.fingerprint)
         if parts[piece.name] is None:
             todo.append(task)
-    input_bytes = sum(task.piece.signatures.stat().st_size for task in todo)
+    input_bytes = sum(task.piece.part.files["signatures"].bytes for task in todo)
     write = partial(_Decisions.part, directory=draft.path)
     for part in engine.map(write, todo, input_bytes=input_bytes, what="dedup decisions"):
         draft.keep(part)

@@ -31,7 +31,7 @@ RUN_SCHEMA = pa.schema(
 @dataclass(frozen=True)
 class Signed:
     """A part of a corpus with its signatures. `start`: the global row of its first document. `sources`: its
-    text, then its verdict tables.
+    text, of `source_bytes` on disk, then its verdict tables.
     """
 
     corpus: str
@@ -40,6 +40,7 @@ class Signed:
     signatures: Path
     runs: Path
     sources: tuple[Path, ...]
+    source_bytes: int
     start: int
     rows: int
 
@@ -83,9 +84,10 @@ def laid_out(corpora: Corpora, versions: Sequence[Version]) -> list[Signed]:
         for part in version.parts:
             tables = zip(corpora[corpus], by_name, strict=True)
             files = tuple(source.file(parts[part.name], table) for (source, table), parts in tables)
+            size = by_name[0][part.name].files[corpora[corpus][0][1]].bytes
             signatures, runs = version.file(part, "signatures"), version.file(part, "runs")
             rows = part.counts["documents"]
-            signed.append(Signed(corpus, priority, part, signatures, runs, files, start, rows))
+            signed.append(Signed(corpus, priority, part, signatures, runs, files, size, start, rows))
             start += rows
     return signed
 

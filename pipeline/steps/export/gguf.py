@@ -47,10 +47,10 @@ def export_gguf(store: Store, out: Path, progress: Callable[[int], object]) -> d
     Memory is that of one tensor. Raises StoreError, GgufError and OutputError.
     """
     version = store.current(keys.EXPORTED_MODEL)
-    lineage = json.loads((version.path / "lineage.json").read_text(encoding="utf-8"))
+    lineage = json.loads(version.only("lineage.json").read_text(encoding="utf-8"))
     with output_directory(out) as directory:
         name = lineage["recipe"]["name"]
-        counts = write(version.path, directory / f"{name}.gguf", name, progress)
+        counts = write(version.directory(), directory / f"{name}.gguf", name, progress)
         record(directory, FORMAT, [version], counts)
     return counts
 

@@ -35,7 +35,7 @@ def export_tokens(
     Raises StoreError, ShardSetError, ExportError and OutputError.
     """
     versions = [store.current(keys.token_shards(corpus)) for corpus in corpora]
-    known = vocabulary(store.current(keys.TOKENIZER).path)
+    known = vocabulary(store.current(keys.TOKENIZER).directory())
     sets = [shards for version in versions for split in splits if (shards := stored(version, split)).prefixes]
     if not sets:
         raise ExportError(f"{', '.join(corpora)}: there are no tokens in {' or '.join(splits)}")

@@ -142,14 +142,14 @@ class _Mending:
 
     def _checkpoints(self) -> Iterator[tuple[str, set[str]]]:
         """The name of each checkpoint, and the paths of the versions in its lineage."""
-        for version in (version for version in self._versions if version.key == CHECKPOINT):
+        for saved in (version for version in self._versions if version.key == CHECKPOINT):
             try:
-                text = (version.path / "lineage.json").read_text(encoding="utf-8")
+                text = (saved.path / "lineage.json").read_text(encoding="utf-8")
                 assets = json.loads(text)["assets"].values()
                 paths = {asset["path"] for asset in assets}
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 continue
-            run, step = version.path.parents[1].name, version.path.name.removeprefix("step-")
+            run, step = saved.path.parents[1].name, saved.path.name.removeprefix("step-")
             yield f"{run[:NAME_LENGTH]}-{step}", paths
 
     def _command(self, path: Path, key: str, checkpoints: Sequence[str]) -> str:

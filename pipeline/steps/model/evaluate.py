@@ -79,7 +79,7 @@ def _published(draft: Draft, facts: dict[str, Any], counts: dict[str, int]) -> V
 
 def read(version: Version) -> dict[str, Any]:
     """The content of an evaluation."""
-    return json.loads((version.path / "evaluation.json").read_text(encoding="utf-8"))
+    return json.loads(version.only("evaluation").read_text(encoding="utf-8"))
 
 
 def held_out_text(config: RunConfig) -> Iterator[bytes]:

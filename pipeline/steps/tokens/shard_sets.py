@@ -44,7 +44,9 @@ class ShardSet:
 
 def stored(version: Version, split: str) -> ShardSet:
     """The shards of a split in a version of `token_shards/<corpus>`."""
-    hashes = {version.path / file.path: file.sha256 for part in version.parts for file in part.files.values()}
+    hashes = {
+        version.file(part, table): file.sha256 for part in version.parts for table, file in part.files.items()
+    }
     corpus, text_bytes = keys.corpus_of_shards(version.key), version.counts[f"{split}_text_bytes"]
     return ShardSet(corpus, split, tuple(prefixes(version, split)), hashes, text_bytes)
 

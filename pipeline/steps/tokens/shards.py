@@ -45,9 +45,9 @@ def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> 
         )
         made_from = [verdict.data_version, decision.data_version, tokenizer.data_version]
         fingerprint = work.part_fingerprint([part.files["documents"].sha256, *made_from])
-        size = files[0].stat().st_size // PROCESSES_PAY_LATER
+        size = part.files["documents"].bytes // PROCESSES_PAY_LATER
         tasks.append(PartTask(part.name, fingerprint, files, size))
-    slow = bpe.unsupported(frozen(tokenizer.path).tokenizer_json)
+    slow = bpe.unsupported(frozen(tokenizer.directory()).tokenizer_json)
     if slow:
         log.info(f"%s: {SLOW}", work.key, slow)
     write = partial(_tokenize_part, tokenizer=tokenizer.path, params=params, fast=slow is None)
@@ -81,13 +81,12 @@ def _decided(scrubbed: Version, dedup: Version) -> dict[str, Part]:
 
 def prefixes(version: Version, split: str) -> list[Path]:
     """The shards of a split, in the order of the parts: each is this path with `.bin` and `.idx`."""
-    files = [
-        part.files[table].path
+    return [
+        version.file(part, table).with_suffix("")
         for part in version.parts
         for table in sorted(part.files)
         if table.startswith(f"{split}.") and table.endswith(".bin")
     ]
-    return [(version.path / file).with_suffix("") for file in files]
 
 
 def with_fallback(write: Callable[[bool], Result], fast: bool, what: str) -> Result:

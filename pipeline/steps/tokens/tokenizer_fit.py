@@ -51,7 +51,7 @@ def usage(store: Store, corpora: Sequence[str], version: Version, validation_fra
     """Encodes the first held-out documents of each corpus, about SAMPLE_BYTES. The tokens for begin and end
     of text are not counted.
     """
-    tokenizer = frozen(version.path)
+    tokenizer = frozen(version.directory())
     fast = bpe.unsupported(tokenizer.tokenizer_json) is None
     encoder = bpe.Encoder(tokenizer.tokenizer_json, tokenizer.boundaries, fast)
     return [_of_corpus(store, corpus, encoder, validation_fraction) for corpus in corpora]
@@ -76,7 +76,7 @@ def _of_corpus(store: Store, corpus: str, encoder: bpe.Encoder, validation_fract
 
 def longest_tokens(version: Version, number: int) -> list[str]:
     """The longest entries as text, longest first, without special tokens."""
-    tokenizer = Tokenizer.from_str(frozen(version.path).tokenizer_json)
+    tokenizer = Tokenizer.from_str(frozen(version.directory()).tokenizer_json)
     special = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
     entries = [(len(token), entry) for token, entry in tokenizer.get_vocab().items() if token not in special]
     longest = sorted(entries, reverse=True)[:number]

@@ -115,7 +115,7 @@ def _data(tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe) -> 
     max_tokens = recipe.training.max_tokens
     shares = mixture.shares(tokens, recipe.weights, recipe.mixture, max_tokens)
     mixture.check_repeats(shares, tokens, recipe.mixture, max_tokens)
-    ends = frozen(tokenizer.path).boundaries
+    ends = frozen(tokenizer.directory()).boundaries
     return DataConfig(
         tokenizer=tokenizer.path,
         tokenizer_sha256=tokenizer.parts[0].files["tokenizer.json"].sha256,
@@ -169,5 +169,5 @@ def finished(store: Store, run: Run) -> Version | None:
 
 def result(store: Store, model: Version) -> dict[str, Any]:
     """The result of a finished run, with `checkpoint` and `run_dir` as absolute paths."""
-    facts = json.loads((model.path / "result.json").read_text(encoding="utf-8"))
+    facts = json.loads(model.only("result").read_text(encoding="utf-8"))
     return facts | {name: store.root / facts[name] for name in ("checkpoint", "run_dir")}
