@@ -15,6 +15,7 @@ Report = pytest.TestReport | pytest.CollectReport
 # What a machine may lack. Any other skip fails `make test-all`, which installs what the tests need.
 MAY_LACK = (
     "no CUDA GPU",
+    "no Slurm",
     "no chromium",
     "no file system",
     "no flash-attn",

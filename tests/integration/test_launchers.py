@@ -1,5 +1,6 @@
 """However the recipe starts the trainer, Dagster shows the same and the same is left afterwards."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from pipeline.steps.training import plan
 from pipeline.store import keys
+from tests import slurm_cluster
 from tests.integration.project import TRAINING, Project, until
 from tests.ray_cluster import RayCluster, started
 from trainer.system.durable import read_json_lines
@@ -88,6 +90,35 @@ def test_a_run_on_two_nodes_is_stopped_and_killed_resumes_and_outlives_a_node(
     assert recorded(project) >= set(range(4096, TOKENS + 1, 4096))
     assert ran_once(project)
     assert not trainers(project)
+
+
+@pytest.mark.slow
+def test_a_run_on_two_nodes_of_slurm_saves_when_it_is_stopped_or_killed_and_resumes(
+    make: Callable[[str, dict[str, Any]], Project], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lacking := slurm_cluster.lacking():
+        pytest.skip(f"no Slurm: {lacking}")
+    rendezvous = ["--rdzv-backend=c10d", "--rdzv-id=mine", "--rdzv-endpoint=127.0.0.1:29400"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--local-addr=127.0.0.1"]
+    nodes = ["srun", "--nodes=2", "--ntasks-per-node=1"]
+    project = make("project", {"kind": "command", "command": [*nodes, *torchrun, *rendezvous]})
+    with slurm_cluster.started() as cluster:
+        for name, value in cluster.variables.items():
+            monkeypatch.setenv(name, value)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            project.run_until(progress(project), number)
+            until(lambda: not trainers(project), 60, lambda: trainers(project))
+            assert newest(project) in stopped_at(project)
+        status, said = project.run()
+        assert status == 0, said
+    assert recorded(project) >= set(range(4096, TOKENS + 1, 4096))
+    assert ran_once(project)
+
+
+def stopped_at(project: Project) -> list[int]:
+    """The steps at which the trainer saved because it was stopped."""
+    (log,) = (project.store.root / "runs").glob("*/log.txt")
+    return [int(step) for step in re.findall(r"stopped at step (\d+)", log.read_text())]
 
 
 def progress(project: Project, steps: int = 16) -> Callable[[], bool]:

@@ -42,7 +42,7 @@ log = logging.getLogger("trainer")
 
 
 def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -> int:
-    """Trains to max_tokens (returns DONE) or until SIGTERM, SIGINT or SIGHUP (returns RESUMABLE).
+    """Trains to max_tokens (returns DONE) or until a signal in STOPPING (returns RESUMABLE).
 
     `allow_changes` resumes from a checkpoint with other settings; `profile` writes a trace of a few steps to
     the run's directory. Raises TrainerError for what the user can correct.

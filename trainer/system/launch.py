@@ -30,6 +30,9 @@ RENDEZVOUS = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 STOP_SECONDS = 600
 PATIENCE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(STOP_SECONDS)}
 
+# What torchrun passes on to its processes: as by default, and Slurm's SIGUSR1.
+FORWARDED = {"PET_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"}
+
 # How often torchrun restarts all processes, from the newest checkpoint, after a process has died.
 RESTARTS = 3
 
@@ -49,7 +52,8 @@ def trainer_arguments(config_path: Path) -> list[str]:
 
 
 def environment(threads: int | None = None, processes: int = 1) -> dict[str, str]:
-    """Variables for each of `processes` on this machine: allocator, rendezvous, patience, OpenMP threads.
+    """Variables for each of `processes` on this machine: allocator, rendezvous, patience, signals, OpenMP
+    threads.
 
     `threads` None: the process's share of the physical cores.
     """
@@ -58,6 +62,7 @@ def environment(threads: int | None = None, processes: int = 1) -> dict[str, str
         **OPENMP,
         **RENDEZVOUS,
         **PATIENCE,
+        **FORWARDED,
         "OMP_NUM_THREADS": str(threads or max(1, physical_cores() // processes)),
     }
 

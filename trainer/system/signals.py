@@ -1,4 +1,4 @@
-"""Stop after the current step on SIGTERM, SIGINT, SIGHUP, or when the parent process dies."""
+"""Stop after the current step on SIGTERM, SIGINT, SIGHUP, SIGUSR1, or when the parent process dies."""
 
 import ctypes
 import logging
@@ -9,6 +9,8 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# SIGUSR1 is for Slurm: srun passes it on, and answers the others by killing its tasks.
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 # One Ctrl-C may arrive twice, from the terminal and from a parent process.
 REPEATED_SECONDS = 1.0
 
@@ -20,7 +22,7 @@ class StoppedEarlyError(KeyboardInterrupt):
 
 
 class StopSignals:
-    """While entered, SIGTERM, SIGINT and SIGHUP raise StoppedEarlyError until `after_step` is called; from
+    """While entered, the signals in STOPPING raise StoppedEarlyError until `after_step` is called; from
     then on they only set `received`. A second Ctrl-C ends the process at once.
     """
 
@@ -31,7 +33,7 @@ class StopSignals:
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in STOPPING:
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue  # nohup: the run outlives the terminal
             self._previous[number] = signal.signal(number, self._receive)

@@ -43,7 +43,8 @@ class Launcher:
         Raises LaunchError when the program of the recipe's command is missing, StartError when it cannot be
         run, and TrainerKilledError when a signal that this process did not send ended the trainer.
         """
-        status = run_group(self._command(config), {**self._environment(), **variables}, poll, errors)
+        environment = {**self._environment(), **variables}
+        status = run_group(self._command(config), environment, poll, errors, self._stop_signal())
         if status < 0:
             killed = f"the trainer was killed by {signal.Signals(-status).name}"
             hint = ": is there enough memory?" if -status == signal.SIGKILL else ""
@@ -62,6 +63,11 @@ class Launcher:
                 "directory to PATH, or write its full path in the recipe"
             )
         return [*self.params.command, *launch.trainer_arguments(config)]
+
+    def _stop_signal(self) -> signal.Signals:
+        """srun passes SIGUSR1 on. To SIGTERM it answers by killing its tasks, which then save nothing."""
+        command = self.params.command
+        return signal.SIGUSR1 if command and Path(command[0]).name == "srun" else signal.SIGTERM
 
     def _on_ray(self, config: Path) -> list[str]:
         try:

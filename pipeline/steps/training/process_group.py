@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import IO
 
 from pipeline.store.errors import PipelineError
@@ -35,12 +36,14 @@ def run_group(
     environment: Mapping[str, str],
     poll: Callable[[], bool],
     errors: IO[bytes] | None = None,
+    stop: signal.Signals = signal.SIGTERM,
 ) -> int:
     """Runs `command` in a new session and returns its exit status. Calls `poll` repeatedly meanwhile and
     stops the command when it returns False.
 
     The command's standard error goes to `errors`, else to that of this process. However this ends (an
-    exception, Ctrl-C, `poll`), the entire group is gone afterwards: SIGTERM, a grace period, SIGKILL.
+    exception, Ctrl-C, `poll`), the entire group is gone afterwards: `stop`, a grace period, SIGKILL. When
+    this process dies, the command gets `stop`.
 
     Raises StartError when the system cannot run the command.
     """
@@ -49,7 +52,7 @@ def run_group(
             command,
             env=dict(environment),
             start_new_session=True,
-            preexec_fn=stop_with_parent,
+            preexec_fn=partial(stop_with_parent, stop),
             stdin=subprocess.DEVNULL,
             stderr=errors,
         )
@@ -65,15 +68,15 @@ def run_group(
             time.sleep(POLL_SECONDS)
     finally:
         with ignore_stop_signals():
-            stop_group(process)
+            stop_group(process, stop)
             poll()
     return process.returncode
 
 
-def stop_group(process: "subprocess.Popen[bytes]") -> None:
-    """Sends the group SIGTERM and, after the grace period, SIGKILL."""
+def stop_group(process: "subprocess.Popen[bytes]", stop: signal.Signals) -> None:
+    """Sends the group `stop` and, after the grace period, SIGKILL."""
     if process.poll() is None:
-        _signal_group(process.pid, signal.SIGTERM)
+        _signal_group(process.pid, stop)
         deadline = time.monotonic() + GRACE_SECONDS
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)

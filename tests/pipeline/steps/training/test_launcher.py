@@ -91,3 +91,17 @@ def test_a_killed_trainer_is_told_from_one_that_failed(
                 started.run(tmp_path / "config.yaml", {}, lambda: True)
         else:
             assert started.run(tmp_path / "config.yaml", {}, lambda: True) == status
+
+
+def test_srun_is_stopped_by_the_signal_that_it_passes_on(tmp_path: Path) -> None:
+    script = tmp_path / "srun"
+    script.write_text(
+        f"#!{sys.executable}\n"
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(5))\n"
+        f"open({str(tmp_path / 'up')!r}, 'w').close()\n"
+        "time.sleep(60)\n"
+    )
+    script.chmod(0o755)
+    started = Launcher(LaunchParams(kind="command", command=(str(script), "torchrun")), None)
+    assert started.run(tmp_path / "config.yaml", {}, lambda: not (tmp_path / "up").exists()) == 5
