@@ -2,9 +2,9 @@
 import copy tensors unchanged.
 """
 
+import functools
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import cast
 
 import torch
@@ -14,6 +14,7 @@ from trainer.config import InitConfig, ModelConfig
 from trainer.model import fewer_passes
 from trainer.model.activation_checkpointing import ActivationCheckpointing, activation_checkpointed
 from trainer.model.attention import Backend, Mask, attention, document_mask
+from trainer.model.cache import Cache, LayerCache, RowsCache
 from trainer.model.dropout import Dropout, keys_at
 from trainer.model.loss import soft_capped
 from trainer.model.rope import rotary_tables, rotate
@@ -28,28 +29,6 @@ WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
 def padded_vocab_size(vocab_size: int) -> int:
     """Rows of embedding and head: a multiple of 64, for faster matrix kernels. Added rows stay zero."""
     return -(-vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
-
-
-@dataclass
-class Cache:
-    """Keys and values of earlier positions, [batch, kv_heads, positions, head_dim] for each layer."""
-
-    keys: list[torch.Tensor] = field(default_factory=list)
-    values: list[torch.Tensor] = field(default_factory=list)
-
-    @property
-    def length(self) -> int:
-        return self.keys[0].shape[2] if self.keys else 0
-
-    def extend(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Appends the new positions of a layer and returns all of them."""
-        if layer == len(self.keys):
-            self.keys.append(key)
-            self.values.append(value)
-        else:
-            self.keys[layer] = torch.cat([self.keys[layer], key], dim=2)
-            self.values[layer] = torch.cat([self.values[layer], value], dim=2)
-        return self.keys[layer], self.values[layer]
 
 
 class RMSNorm(nn.Module):
@@ -70,9 +49,9 @@ class RMSNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, config: ModelConfig, backend: Backend, layer: int) -> None:
+    def __init__(self, config: ModelConfig, backend: Backend) -> None:
         super().__init__()
-        self.head_dim, self.backend, self.layer = config.head_dim, backend, layer
+        self.head_dim, self.backend = config.head_dim, backend
         self.q_proj = nn.Linear(config.d_model, config.n_heads * config.head_dim, bias=False)
         self.k_proj = nn.Linear(config.d_model, config.n_kv_heads * config.head_dim, bias=False)
         self.v_proj = nn.Linear(config.d_model, config.n_kv_heads * config.head_dim, bias=False)
@@ -87,7 +66,7 @@ class Attention(nn.Module):
         cos: torch.Tensor,
         sin: torch.Tensor,
         mask: Mask | None = None,
-        cache: Cache | None = None,
+        cache: LayerCache | None = None,
     ) -> torch.Tensor:
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.head_dim)
@@ -95,7 +74,7 @@ class Attention(nn.Module):
         key = rotate(self.k_norm(self.k_proj(x).view(heads)).transpose(1, 2), cos, sin)
         value = self.v_proj(x).view(heads).transpose(1, 2)
         if cache is not None:
-            key, value = cache.extend(self.layer, key, value)
+            key, value = cache.extend(key, value)
         mixed = attention(query, key, value, self.backend, mask, self.sinks)
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
 
@@ -120,7 +99,7 @@ class Block(nn.Module):
         super().__init__()
         self.activation_checkpointing, self.layer = kind, layer
         self.input_layernorm = RMSNorm(config.d_model, config.norm_eps)
-        self.self_attn = Attention(config, backend, layer)
+        self.self_attn = Attention(config, backend)
         self.post_attention_layernorm = RMSNorm(config.d_model, config.norm_eps)
         self.mlp = MLP(config)
         self.attention_dropout = Dropout(dropout)
@@ -136,11 +115,16 @@ class Block(nn.Module):
         cos: torch.Tensor,
         sin: torch.Tensor,
         mask: Mask | None = None,
-        cache: Cache | None = None,
+        cache: LayerCache | None = None,
         dropout_keys: DropoutKeys = (None, None),
     ) -> torch.Tensor:
         kind = self.activation_checkpointing
         return activation_checkpointed(self._forward, kind, x, cos, sin, mask, cache, dropout_keys)
+
+    @functools.cached_property
+    def compiled_forward(self) -> Callable[..., torch.Tensor]:
+        """`forward` for single tokens; training has its own compiled form, and its own shapes."""
+        return torch.compile(self.forward, fullgraph=True, dynamic=False)
 
     def _forward(
         self,
@@ -148,7 +132,7 @@ class Block(nn.Module):
         cos: torch.Tensor,
         sin: torch.Tensor,
         mask: Mask | None,
-        cache: Cache | None,
+        cache: LayerCache | None,
         dropout_keys: DropoutKeys,
     ) -> torch.Tensor:
         attended = self.self_attn(self.input_layernorm(x), cos, sin, mask, cache)
@@ -207,13 +191,23 @@ class Decoder(nn.Module):
         """The hidden states `x` after `layers`. `length` counts all tokens, of which `x` holds a part under
         tensor parallelism.
         """
-        start = cache.length if cache is not None else 0
-        cos, sin = self.cos[start : start + length], self.sin[start : start + length]
-        mask = document_mask(documents, length, self.backend)
+        if cache is not None:
+            return self._through_with(cache, layers, x, length)
+        cos, sin, mask = self.cos[:length], self.sin[:length], document_mask(documents, length, self.backend)
         for layer in cast(Iterable[Block], layers):
-            # A cache grows with each token, and compiled blocks need one shape: they are for training.
-            apply = layer if cache is None else layer.forward
-            x = apply(x, cos, sin, mask, cache, layer.dropout_keys(dropout_keys))
+            x = layer(x, cos, sin, mask, None, layer.dropout_keys(dropout_keys))
+        return x
+
+    def _through_with(
+        self, cache: Cache, layers: Iterable[nn.Module], x: torch.Tensor, length: int
+    ) -> torch.Tensor:
+        (cos, sin), mask = cache.angles(self.cos, self.sin, length), cache.mask()
+        # Most caches read more with each call, and compiled blocks need one shape.
+        compiled = isinstance(cache, RowsCache) and cache.compiled
+        for number, layer in enumerate(cast(Iterable[Block], layers)):
+            apply = layer.compiled_forward if compiled else layer.forward
+            x = apply(x, cos, sin, mask, cache.layer(number, length))
+        cache.advance(length)
         return x
 
 

@@ -13,7 +13,8 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from trainer.config import ParallelConfig
-from trainer.model.llama import Cache, Llama
+from trainer.model.cache import Cache
+from trainer.model.llama import Llama
 from trainer.model.precision import Precision, autocast
 from trainer.parallel.dtensor import full_tensor
 

@@ -1,5 +1,6 @@
-"""Generates text with a model, one token at a time, with a cache of keys and values."""
+"""Generates text with a model, for several prompts at a time, with a cache of keys and values."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,35 +10,87 @@ from tokenizers import Tokenizer
 from trainer import hf
 from trainer.config import SamplesConfig
 from trainer.hf.tokenizer import load_tokenizer
-from trainer.model.llama import Cache, Llama
+from trainer.model.cache import POSITIONS, Cache, RowsCache
+from trainer.model.llama import Llama
+from trainer.model.precision import autocast, multiplies_bf16
 from trainer.system.errors import TrainerError
+
+# So many tokens should take longer to write than a block to compile (10 to 20 s). Not measured on a GPU.
+COMPILED_STEPS = 500
 
 
 @torch.no_grad()
 def generate(
-    model: Llama, prompt: list[int], samples: SamplesConfig, eot_id: int, generator: torch.Generator
-) -> list[int]:
-    """Continues `prompt` to `eot_id` (not returned), `max_new_tokens` or the end of the model's context,
-    whichever comes first.
+    model: Llama,
+    prompts: Sequence[list[int]],
+    samples: SamplesConfig,
+    eot_id: int,
+    generators: Sequence[torch.Generator],
+) -> list[list[int]]:
+    """Continues each of `prompts`, with the generator of the same number, to `eot_id` (not returned),
+    `max_new_tokens` or the end of the model's context, whichever comes first.
 
-    Raises TrainerError if the prompt is empty or fills the context.
+    On a CPU in fp32; on a GPU in bf16 where it multiplies bf16. Raises TrainerError if a prompt is empty or
+    fills the context.
     """
-    if not 0 < len(prompt) < model.max_length:
-        raise TrainerError(
-            f"the prompt has {len(prompt)} tokens; it must have 1 to {model.max_length - 1} to leave room in "
-            f"the model's context of {model.max_length}"
-        )
-    device = model.model.embed_tokens.weight.device
-    cache, tokens = Cache(), torch.tensor([prompt], device=device)
-    written: list[int] = []
-    for _ in range(min(samples.max_new_tokens, model.max_length - len(prompt))):
-        logits = model.logits(model(tokens, cache=cache)[:, -1])[0].float().cpu()
-        token = choose(logits, samples, generator)
-        if token == eot_id:
-            break
-        written.append(token)
-        tokens = torch.tensor([[token]], device=device)
+    for prompt in prompts:
+        if not 0 < len(prompt) < model.max_length:
+            raise TrainerError(
+                f"the prompt has {len(prompt)} tokens; it must have 1 to {model.max_length - 1} to leave "
+                f"room in the model's context of {model.max_length}"
+            )
+    device = model.lm_head.weight.device
+    room = min(max(map(len, prompts), default=0) + samples.max_new_tokens, model.max_length)
+    together = max(1, POSITIONS[device.type] // max(1, room))
+    written: list[list[int]] = []
+    # Once for all: at its end autocast forgets the weights in half precision.
+    with autocast("bf16" if _in_bf16(device) else "fp32", device):
+        for start in range(0, len(prompts), together):
+            some = slice(start, start + together)
+            written += _generated(model, prompts[some], samples, eot_id, generators[some], room)
     return written
+
+
+def _generated(
+    model: Llama,
+    prompts: Sequence[list[int]],
+    samples: SamplesConfig,
+    eot_id: int,
+    generators: Sequence[torch.Generator],
+    room: int,
+) -> list[list[int]]:
+    device = model.lm_head.weight.device
+    written: list[list[int]] = [[] for _ in prompts]
+    limits = [min(samples.max_new_tokens, model.max_length - len(prompt)) for prompt in prompts]
+    caches = [Cache(len(prompt)) for prompt in prompts]
+    ends = [
+        model(torch.tensor([prompt], device=device), cache=cache)[:, -1:]
+        for prompt, cache in zip(prompts, caches, strict=True)
+    ]
+    hidden, cache = torch.cat(ends), RowsCache(caches, room, compiled=_compiles(device, max(limits)))
+    unfinished = set(range(len(prompts)))
+    while True:
+        logits = model.logits(hidden[:, -1]).float().cpu()
+        for row in sorted(unfinished):
+            token = choose(logits[row], samples, generators[row])
+            if token != eot_id:
+                written[row].append(token)
+            if token == eot_id or len(written[row]) == limits[row]:
+                unfinished.remove(row)
+        if not unfinished:
+            return written
+        tokens = [[row[-1] if row else eot_id] for row in written]
+        hidden = model(torch.tensor(tokens, device=device), cache=cache)
+
+
+def _in_bf16(device: torch.device) -> bool:
+    """A CPU writes in fp32, so that a text stays the same on all of them."""
+    return device.type == "cuda" and multiplies_bf16(device)
+
+
+def _compiles(device: torch.device, steps: int) -> bool:
+    """Whether so many steps pay for compiling a block: on a GPU, which otherwise waits for its launches."""
+    return device.type == "cuda" and steps >= COMPILED_STEPS
 
 
 def choose(logits: torch.Tensor, samples: SamplesConfig, generator: torch.Generator) -> int:
@@ -56,30 +109,34 @@ def choose(logits: torch.Tensor, samples: SamplesConfig, generator: torch.Genera
 
 
 def complete(
-    model: Llama,
-    tokenizer: Tokenizer,
-    prompt: str,
-    bot_id: int,
-    eot_id: int,
-    samples: SamplesConfig,
-    seed: int,
-) -> str:
-    """Returns `prompt`, taken as the beginning of a document, with the model's continuation."""
-    ids = [bot_id, *tokenizer.encode(prompt, add_special_tokens=False).ids]
-    generator = torch.Generator().manual_seed(seed)
-    written = generate(model, ids, samples, eot_id, generator)
-    return str(tokenizer.decode(ids[1:] + written, skip_special_tokens=True))
+    model: Llama, tokenizer: Tokenizer, bot_id: int, eot_id: int, samples: SamplesConfig, seed: int
+) -> list[str]:
+    """Returns each of samples.prompts, taken as the beginning of a document, with the model's continuation,
+    which depends on `seed` and the prompt.
+    """
+    prompts = [
+        [bot_id, *tokenizer.encode(prompt, add_special_tokens=False).ids] for prompt in samples.prompts
+    ]
+    generators = [torch.Generator().manual_seed(seed) for _ in prompts]
+    continuations = generate(model, prompts, samples, eot_id, generators)
+    return [
+        str(tokenizer.decode(prompt[1:] + continuation, skip_special_tokens=True))
+        for prompt, continuation in zip(prompts, continuations, strict=True)
+    ]
 
 
 def written(model: Llama, directory: Path, samples: SamplesConfig, seed: int) -> list[dict[str, str]]:
     """Completes each of samples.prompts with the tokenizer of an exported model's directory: `prompt` and
-    `text`.
+    `text`. Keeps the weights of `model` in bf16 where it writes in bf16.
     """
     config, tokenizer = hf.read_config(directory), load_tokenizer(directory)
     begin, end = (_token_id(directory, config, key) for key in ("bos_token_id", "eos_token_id"))
+    if _in_bf16(model.lm_head.weight.device):
+        # A compiled block would cast fp32 weights for each token.
+        model.to(torch.bfloat16)
+    texts = complete(model, tokenizer, begin, end, samples, seed)
     return [
-        {"prompt": prompt, "text": complete(model, tokenizer, prompt, begin, end, samples, seed).strip()}
-        for prompt in samples.prompts
+        {"prompt": prompt, "text": text.strip()} for prompt, text in zip(samples.prompts, texts, strict=True)
     ]
 
 

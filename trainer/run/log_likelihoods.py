@@ -8,12 +8,11 @@ from itertools import takewhile
 
 import torch
 
-from trainer.model.llama import Cache, Llama
+from trainer.model.cache import POSITIONS, Cache
+from trainer.model.llama import Llama
 from trainer.model.loss import CHUNK_LOGITS
 from trainer.model.precision import Precision, autocast
 
-# Positions with cached keys and values in one batch: a model of 7b takes 0.5 MB for each.
-POSITIONS = {"cpu": 16_384, "cuda": 32_768}
 # Tokens of padding that take about as long as another call of the model.
 MOST_PADDING = 512
 Tokens = tuple[int, ...]
@@ -57,7 +56,8 @@ def log_likelihoods(
     device = model.lm_head.weight.device
     with autocast(precision, device):  # once for all: at its end it forgets the weights in half precision
         for kind in (whole, cut):
-            shared, beginning = _shared_beginning(list(kind)), Cache()
+            shared = _shared_beginning(list(kind))
+            beginning = Cache(len(shared))
             if shared:
                 model(torch.tensor([shared], device=device), cache=beginning)
             for batch in _batches(list(kind.values()), POSITIONS[device.type]):
@@ -93,21 +93,23 @@ def _batches(branches: list[_Branches], positions: int) -> Iterator[list[_Branch
 def _computed(model: Llama, beginning: Cache, batch: list[_Branches]) -> Iterator[tuple[int, float]]:
     device = model.lm_head.weight.device
     rest = torch.tensor([one.context[beginning.length :] for one in batch], device=device)
-    cache = _selected(beginning, torch.zeros(len(batch), dtype=torch.int64, device=device))
+    rows, length = torch.zeros(len(batch), dtype=torch.int64, device=device), len(batch[0].context)
+    cache = beginning.selected(rows, length)
     ends = model(rest, cache=cache)[:, -1:]
     continuations = [
         (row, number, tokens) for row, one in enumerate(batch) for number, tokens in one.continuations
     ]
     for alike in _of_similar_length(continuations):
-        rows, numbers, tokens = zip(*alike, strict=True)
-        places, width = torch.tensor(rows, device=device), len(tokens[-1])
+        contexts, numbers, tokens = zip(*alike, strict=True)
+        places, width = torch.tensor(contexts, device=device), len(tokens[-1])
         targets = torch.tensor([[*one, *[0] * (width - len(one))] for one in tokens], device=device)
         lengths = torch.tensor([len(one) for one in tokens], device=device)
         counted = torch.arange(width, device=device) < lengths[:, None]
         # The first token is predicted at the end of the context: one token alone needs no more.
         states = ends[places]
         if width > 1:
-            states = torch.cat([states, model(targets[:, :-1], cache=_selected(cache, places))], dim=1)
+            more = cache.selected(places, length + width - 1)
+            states = torch.cat([states, model(targets[:, :-1], cache=more)], dim=1)
         values = torch.zeros(targets.shape, dtype=torch.float64, device=device)
         values[counted] = _log_probabilities(model, states[counted], targets[counted]).double()
         yield from zip(numbers, values.sum(dim=1).tolist(), strict=True)
@@ -124,10 +126,6 @@ def _of_similar_length(continuations: list[_Continuation]) -> Iterator[list[_Con
             group, padding = [], 0
         group.append(one)
     yield group
-
-
-def _selected(cache: Cache, rows: torch.Tensor) -> Cache:
-    return Cache([keys[rows] for keys in cache.keys], [values[rows] for values in cache.values])
 
 
 def _log_probabilities(model: Llama, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

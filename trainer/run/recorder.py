@@ -124,10 +124,8 @@ class Recorder:
         """Records what the unsplit `model` writes; the text depends only on the run and its step."""
         session, samples, data = self._session, self._session.training.samples, self._session.config.data
         tokenizer = load_tokenizer(data.tokenizer)
-        for prompt in samples.prompts:
-            text = complete(
-                model, tokenizer, prompt, data.bot_id, data.eot_id, samples, session.training.seed
-            )
+        texts = complete(model, tokenizer, data.bot_id, data.eot_id, samples, session.training.seed)
+        for prompt, text in zip(samples.prompts, texts, strict=True):
             self.metrics.write_text("sample", text, session.step)
             self._reporter.send("sample", step=session.step, prompt=prompt, text=text)
             log.info("step %d: %s", session.step, text.replace("\n", " / "))

@@ -14,8 +14,8 @@ from tests.trainer.conftest import BOT, EOT
 from trainer import hf
 from trainer.config import InitConfig, ModelConfig
 from trainer.data.benchmark import Item, read
+from trainer.model import cache as computing
 from trainer.model.llama import Llama
-from trainer.run import log_likelihoods as computing
 from trainer.run.benchmark import benchmark, scores, wilson
 from trainer.system.errors import TrainerError
 
