@@ -32,14 +32,17 @@ from pipeline.assets.sources import source_asset
 from pipeline.assets.token_shards import token_shards_asset
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.assets.training_runs import training_runs_asset
-from pipeline.recipe.recipe import load_recipe, recipe_path
+from pipeline.assets.variants import VariantPartitions
+from pipeline.recipe.recipe import BASE, recipe_path
+from pipeline.recipe.variants import load_all
 from pipeline.store.versions import default_store
 
 explain_on_exit()
 use_by_default()
 # Dagster calls observable source assets beta, and would say so once for each corpus at every start.
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
-recipe = load_recipe(recipe_path())
+recipes = load_all(recipe_path())
+recipe = recipes[BASE]
 # In the description of each job: which experiment these pages are about.
 SHOWN = f"Recipe `{recipe.name}` ({recipe_path().absolute()}), store {default_store().root}."
 
@@ -52,7 +55,14 @@ to_shards: list[Asset] = [
     tokenizer_asset(recipe),
     *(token_shards_asset(corpus) for corpus in recipe.corpora),
 ]
-model = [pretrained_model_asset(recipe), evaluation_asset(), exported_model_asset(), training_runs_asset()]
+model: list[Asset] = [
+    pretrained_model_asset(recipe),
+    evaluation_asset(),
+    exported_model_asset(),
+    training_runs_asset(),
+]
+variants = VariantPartitions(recipes)
+to_dedup, to_shards, model = map(variants.partitioned, (to_dedup, to_shards, model))
 made = [asset for asset in (*to_shards, *model) if isinstance(asset, dg.AssetsDefinition)]
 
 # The log format of `console` in the terminal, and the recipe's main settings as fields of the Launchpad.
@@ -63,15 +73,21 @@ jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
         "pretrain",
         [*to_shards, *model],
         config=CONFIG,
+        tags=variants.tags(model),
         description=f"Updates everything that is out of date, then trains. {SHOWN}",
     ),
     dg.define_asset_job(
-        "corpus", to_dedup, config=CONFIG, description=f"Updates every corpus up to deduplication. {SHOWN}"
+        "corpus",
+        to_dedup,
+        config=CONFIG,
+        tags=variants.tags(to_dedup),
+        description=f"Updates every corpus up to deduplication. {SHOWN}",
     ),
     dg.define_asset_job(
         "retokenize",
         to_shards,
         config=CONFIG,
+        tags=variants.tags(to_shards),
         description=f"Updates the corpora and their token shards, and keeps the tokenizer. {SHOWN}",
     ),
     evaluate_job("evaluate", {"loggers": CONFIG["loggers"]}, SHOWN),

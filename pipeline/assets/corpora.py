@@ -7,7 +7,8 @@ import dagster as dg
 from pipeline.assets import check_results
 from pipeline.assets.metadata import asset_key, breakdown, chart, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.recipe.recipe import Corpus, Recipe
+from pipeline.recipe.corpora import Corpus
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import pii, quality
 from pipeline.steps import compile_ahead
 from pipeline.steps.corpus import ingest, scrub, transform

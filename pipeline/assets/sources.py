@@ -4,7 +4,7 @@ import dagster as dg
 
 from pipeline.assets.metadata import asset_key, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.recipe.recipe import Corpus
+from pipeline.recipe.corpora import Corpus
 from pipeline.steps.lineage import source_state
 from pipeline.store import keys
 

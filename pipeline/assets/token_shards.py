@@ -5,7 +5,7 @@ import dagster as dg
 from pipeline.assets import check_results
 from pipeline.assets.metadata import asset_key, materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.recipe.recipe import Corpus
+from pipeline.recipe.corpora import Corpus
 from pipeline.steps.tokens import shards
 from pipeline.store import keys
 

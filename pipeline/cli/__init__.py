@@ -25,6 +25,7 @@ from pipeline.cli import (
     summary,
     tokenize,
     train_tokenizer,
+    variants,
     verify,
 )
 from pipeline.store.errors import PipelineError
@@ -40,6 +41,7 @@ COMMANDS = {
     "reproduce": reproduce,
     "summary": summary,
     "benchmark": benchmark,
+    "variants": variants,
     "scrub": scrub,
     "quality": quality,
     "dedup": dedup,

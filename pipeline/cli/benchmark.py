@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.cli.plain_files import UsageError
+from pipeline.cli.variant_option import add_variant, recipe_of
 
 if TYPE_CHECKING:
     from pipeline.sources.benchmarks.source import NamedBenchmark
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="of matrix products; default: bf16 where the hardware multiplies it, else fp32",
     )
+    add_variant(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--list", action="store_true", help="print the names of all benchmarks")
 
@@ -46,13 +48,12 @@ def run(options: argparse.Namespace) -> None:
             "\n".join([*(f"{name}: {', '.join(of)}" for name, of in package.SETS.items()), *package.names()])
         )
         return
-    from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.steps.model import benchmark
     from pipeline.steps.recipe_versions import store_of
     from pipeline.store import keys
 
     wanted = _wanted(options.on)
-    exported = options.model or store_of(load_recipe(recipe_path())).current(keys.EXPORTED_MODEL).directory()
+    exported = options.model or store_of(recipe_of(options)).current(keys.EXPORTED_MODEL).directory()
     model = str(exported)
     found = benchmark.answered(model, wanted, options.precision)
     if options.json:

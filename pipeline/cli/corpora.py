@@ -2,6 +2,8 @@
 
 import argparse
 
+from pipeline.cli.variant_option import add_variant
+
 HELP = "List the ready-made corpora, or what each corpus of a recipe contributes to its training."
 
 
@@ -9,13 +11,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe", metavar="R", help="show the corpora of this recipe: a path, or a name such as gpu"
     )
+    add_variant(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     if options.recipe is None:
         _ready_made()
     else:
-        _contributions(options.recipe)
+        _contributions(options.recipe, options.variant)
 
 
 def _ready_made() -> None:
@@ -31,12 +34,13 @@ def _ready_made() -> None:
     )
 
 
-def _contributions(name: str) -> None:
-    from pipeline.recipe.recipe import load_recipe, recipe_path
+def _contributions(name: str, variant: str | None) -> None:
+    from pipeline.recipe import variants
+    from pipeline.recipe.recipe import BASE, recipe_path
     from pipeline.steps.recipe_versions import store_of
     from pipeline.steps.training import duration, plan
 
-    recipe = load_recipe(recipe_path(name))
+    recipe = variants.load(recipe_path(name), variant or BASE)
     store = store_of(recipe)
     rows, training = plan.contributions(store, recipe), duration.resolved(store, recipe).training
     print(f"{'corpus':<28}{'documents':>12}{'tokens':>16}{'share':>9}{'epochs':>9}")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from pipeline.cli.variant_option import add_variant, recipe_of
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import SPLITS
 
@@ -42,12 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--out", metavar="OUT", type=Path, required=True, help="the directory to create"
     )
+    add_variant(parser)
     parser.add_argument("--corpus", metavar="C", nargs="+", help="export these corpora only")
     parser.add_argument("--split", choices=SPLITS, help="export this split only")
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.steps.export.documents import export_documents
     from pipeline.steps.export.gguf import export_gguf
     from pipeline.steps.export.tokens import export_tokens
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
         )
     if options.format not in READERS:
         raise UnknownFormatError(f"--format: unknown {options.format!r}; choose from {', '.join(READERS)}")
-    recipe = load_recipe(recipe_path())
+    recipe = recipe_of(options)
     store = store_of(recipe)
     wanted = options.corpus or recipe.corpus_names
     for corpus in wanted:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.cli.printable import printable
+from pipeline.cli.variant_option import add_variant, recipe_of
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Part, Version
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "raised), or of `exact`, `near` or `contaminated`; default: count the documents of every "
         "quality rule",
     )
+    add_variant(parser)
     parser.add_argument("--corpus", metavar="C", help="look at this corpus only")
     parser.add_argument(
         "--limit", metavar="N", type=int, default=10, help="how many documents to show; default: %(default)s"
@@ -45,12 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.stages.quality import QualityRule
     from pipeline.steps.corpus.filters import failed_rule
     from pipeline.steps.recipe_versions import store_of
 
-    recipe = load_recipe(recipe_path())
+    recipe = recipe_of(options)
     known, own = recipe.corpus_names, [entry.name for entry in recipe.quality.filters]
     if options.corpus not in (None, *known):
         raise InspectError(f"--corpus: unknown corpus {options.corpus!r}; choose from {', '.join(known)}")

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from pipeline.cli.printable import printable
+from pipeline.cli.variant_option import add_variant, recipe_of
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import SPLITS
 
 if TYPE_CHECKING:
+    from pipeline.recipe.recipe import Recipe
     from pipeline.steps.tokens.shard_sets import ShardSet, Vocabulary
     from pipeline.steps.tokens.statistics import Statistics
 
@@ -34,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="a corpus, a directory with shards, or one shard; default: all corpora of the recipe",
     )
+    add_variant(parser)
     parser.add_argument("--split", choices=SPLITS, help="look at this split only")
     parser.add_argument(
         "--documents",
@@ -61,7 +64,8 @@ def run(options: argparse.Namespace) -> None:
 
     if options.documents < 0:
         raise ShardsError(f"--documents {options.documents}: must be at least 0")
-    sets, known = _shard_sets(options.what, [options.split] if options.split else SPLITS)
+    splits = [options.split] if options.split else SPLITS
+    sets, known = _shard_sets(options.what, splits, recipe_of(options))
     if options.tokenizer:
         known = vocabulary(options.tokenizer)
     total = 0
@@ -80,16 +84,16 @@ def run(options: argparse.Namespace) -> None:
         raise ShardsError(f"{problems}, listed above: the shards are damaged, make them again")
 
 
-def _shard_sets(what: str | None, splits: Sequence[str]) -> "tuple[list[ShardSet], Vocabulary | None]":
+def _shard_sets(
+    what: str | None, splits: Sequence[str], recipe: "Recipe"
+) -> "tuple[list[ShardSet], Vocabulary | None]":
     """The shards of a corpus, of a path, or of all corpora, and their tokenizer. A corpus in the store takes
     precedence over a path of the same name.
     """
-    from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.steps.recipe_versions import store_of
     from pipeline.steps.tokens.shard_sets import in_place, stored, vocabulary, vocabulary_beside
 
     path = Path(what) if what is not None else None
-    recipe = load_recipe(recipe_path())
     if path and what not in recipe.corpus_names:
         if not path.exists() and not Path(f"{path}.idx").exists():
             known = ", ".join(recipe.corpus_names)

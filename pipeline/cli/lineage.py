@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli import lineage_sightings as sightings
+from pipeline.cli.variant_option import last_checkpoint
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.versions import default_store
@@ -47,21 +48,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show what happened to this document, and list the checkpoints that were trained on it; ID is "
         "the store's or the one that the source gives it",
     )
+    parser.add_argument(
+        "--variant", metavar="V", help="the last checkpoint of a variant of the recipe, or of `base`"
+    )
     parser.add_argument("--json", action="store_true", help="print everything, defaults too, as JSON")
 
 
 def run(options: argparse.Namespace) -> None:
-    asked = [options.checkpoint, options.corpus, options.document]
+    asked = [options.checkpoint, options.variant, options.corpus, options.document]
     if len(asked) - asked.count(None) != 1:
-        raise QuestionError("lineage: give one of CHECKPOINT, --corpus and --document")
+        raise QuestionError("lineage: give one of CHECKPOINT, --variant, --corpus and --document")
     if options.version and not options.corpus:
         raise QuestionError("--version: name the corpus with --corpus, too")
     from pipeline.steps.lineage import checkpoints
 
     store, width = default_store(), shutil.get_terminal_size().columns
     lines: Iterable[str]
-    if options.checkpoint:
-        named = checkpoints.checkpoint(store, options.checkpoint)
+    if options.checkpoint or options.variant:
+        named = checkpoints.checkpoint(store, options.checkpoint or last_checkpoint(options))
         answer: Any = {
             "checkpoint": named.name,
             "path": str(named.path),
@@ -96,7 +100,8 @@ def described(checkpoint: "Checkpoint", width: int = 100) -> Iterator[str]:
     yield entry("checkpoint", f"{checkpoint.name}, after {checkpoint.tokens:,} tokens")
     deleted = "" if checkpoint.saved else ", deleted since then; the lineage is from the record of its run"
     yield entry("path", f"{checkpoint.path}{deleted}")
-    yield entry("recipe", recipe["name"])
+    variant = f", variant {lineage['variant']}" if "variant" in lineage else ""
+    yield entry("recipe", f"{recipe['name']}{variant}")
     yield entry("code", _code(lineage["git_commit"]))
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(checkpoint.libraries.items()))
     yield entry("libraries", libraries or "unknown, the step was deleted")

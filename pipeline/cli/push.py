@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from pipeline.cli.variant_option import add_variant, recipe_of
 from pipeline.store import keys
 
 HELP = "Upload the exported model with its card and lineage to the Hugging Face hub, as a private repository."
@@ -16,15 +17,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="an exported model; default: the recipe's, whose path `summary` prints",
     )
+    add_variant(parser)
     parser.add_argument(
         "--public", action="store_true", help="make a new repository public, or publish to a public one"
     )
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.recipe.recipe import load_recipe, recipe_path
     from pipeline.steps.export.hub import push
     from pipeline.steps.recipe_versions import store_of
 
-    model = options.model or store_of(load_recipe(recipe_path())).current(keys.EXPORTED_MODEL).directory()
+    model = options.model or store_of(recipe_of(options)).current(keys.EXPORTED_MODEL).directory()
     print(push(model, options.repository, options.public))

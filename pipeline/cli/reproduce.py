@@ -3,12 +3,18 @@
 import argparse
 from pathlib import Path
 
+from pipeline.cli.plain_files import UsageError
+from pipeline.cli.variant_option import last_checkpoint
+
 HELP = "Print the commands that make a checkpoint again, byte for byte, and write the files they need."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "checkpoint", metavar="CHECKPOINT", help="its directory, or its name in the UI: RUN-STEP"
+        "checkpoint", metavar="CHECKPOINT", nargs="?", help="its directory, or its name in the UI: RUN-STEP"
+    )
+    parser.add_argument(
+        "--variant", metavar="V", help="instead: the last checkpoint of a variant of the recipe, or of `base`"
     )
     parser.add_argument(
         "-o",
@@ -26,6 +32,8 @@ def run(options: argparse.Namespace) -> None:
     from pipeline.store.versions import default_store
 
     store = default_store()
-    found = checkpoint(store, options.checkpoint)
+    if (options.checkpoint is None) == (options.variant is None):
+        raise UsageError("reproduce: give either CHECKPOINT or --variant")
+    found = checkpoint(store, options.checkpoint or last_checkpoint(options))
     out = options.out or Path(found.name)
     print("\n".join(reproduce.write(store, found, out, recipe_path().parent.absolute())))

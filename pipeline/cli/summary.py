@@ -2,16 +2,18 @@
 
 import argparse
 
+from pipeline.cli.variant_option import add_variant, recipe_of
+
 HELP = "Show the path of the newest model, its scores, two samples, and how to open the UI."
 
 
-def add_arguments(_: argparse.ArgumentParser) -> None:
-    """`summary` takes no arguments."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_variant(parser)
 
 
-def run(_: argparse.Namespace) -> None:
-    from pipeline.recipe.recipe import load_recipe, recipe_path
+def run(options: argparse.Namespace) -> None:
     from pipeline.reports.summary import summary
     from pipeline.steps.recipe_versions import store_of
 
-    print(summary(store_of(load_recipe(recipe_path()))))
+    recipe = recipe_of(options)
+    print(summary(store_of(recipe), recipe.launch.usd_per_hour))

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
@@ -12,16 +12,17 @@ from pipeline.plugins.loading import PluginError, make_importable
 from pipeline.plugins.settings import TransformParams, check_names
 from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.recipe.check_limits import CheckLimits, DedupGuard
+from pipeline.recipe.corpora import Corpus, RawParams
 from pipeline.recipe.decontamination import Decontamination
 from pipeline.recipe.duration import DurationParams
 from pipeline.recipe.evaluation import EvaluationParams, with_benchmarks_as_sets
 from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.mixture import MixtureParams
 from pipeline.recipe.named_sources import anchored, repeated_name
+from pipeline.recipe.overrides import flat, merged
 from pipeline.recipe.problems import explained
 from pipeline.recipe.retention import RetentionParams
 from pipeline.recipe.shards import ShardParams
-from pipeline.sources import SourceConfig
 from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.catalogue import short_form
 from pipeline.sources.user_code import PythonConfig
@@ -38,41 +39,14 @@ from trainer.config.length import with_length
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
-# sections that a name alone can stand for, and the key that takes it
-PRESETS = {"quality": "profile", "model": "size", "decontamination": "sets"}
 
 
 class RecipeError(PipelineError):
     """The recipe is invalid; the message says where, and what to change."""
 
 
-class Corpus(Params):
-    """One corpus: where it comes from, and how much of the training mixture it makes."""
-
-    name: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*$",
-        description="Name of the corpus and of its assets: lower-case letters, digits and `_`, beginning "
-        "with a letter.",
-    )
-    source: SourceConfig = Field(description="Where its documents come from, one of the source kinds.")
-    weight: float | None = Field(
-        None,
-        gt=0,
-        description="Weight in the training mixture, relative to those of the other corpora. Set it for "
-        "every corpus or for none; when not set, `mixture` decides.",
-    )
-
-
-class RawParams(Params):
-    """How a corpus is cut into parts."""
-
-    part_bytes: int = Field(
-        128_000_000,
-        ge=1_000,
-        le=10_000_000_000,
-        description="UTF-8 bytes of text per part, the unit of work of every data stage. A worker holds "
-        "about one part in memory: lower it when memory runs out.",
-    )
+BASE = "base"  # the recipe as it is written, beside its variants
+VariantName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
 
 class Recipe(Params):
@@ -136,8 +110,16 @@ class Recipe(Params):
         exclude_if=lambda retention: retention == RetentionParams(),
         description="How many training runs and checkpoints stay on disk.",
     )
-    # private, because the path of a recipe is not part of its content
+    variants: dict[VariantName, dict[str, Any]] = Field(
+        {},
+        exclude=True,  # the content of each variant is that of its own recipe
+        description="Experiments beside this recipe: a name, and the settings that differ, nested as in a "
+        "recipe; corpora by name, `corpora: {books: {weight: 2}}`. Each is a partition of the assets that "
+        "depend on what it changes, and shares all others: docs/variants.md.",
+    )
+    # private, because neither the path of a recipe nor the name of a variant is part of its content
     _file: Path = PrivateAttr(default_factory=Path)
+    _variant: str = PrivateAttr("")
 
     @model_validator(mode="before")
     @classmethod
@@ -227,6 +209,13 @@ class Recipe(Params):
             self.duration.check(self.training)
         return self
 
+    @field_validator("variants")
+    @classmethod
+    def _base_is_the_recipe_itself(cls, variants: dict[str, Any]) -> dict[str, Any]:
+        if BASE in variants:
+            raise ValueError(f"{BASE!r} names the recipe as it is written: rename the variant")
+        return variants
+
     @property
     def weights(self) -> dict[str, float | None]:
         return {corpus.name: corpus.weight for corpus in self.corpora}
@@ -278,9 +267,14 @@ class Recipe(Params):
         """The absolute path of the recipe, or the name of a shipped one."""
         return self._file.stem if self._file.parent == RECIPES else str(self._file)
 
+    @property
+    def variant(self) -> str:
+        """The name of the variant that this is; empty for the recipe as it is written."""
+        return self._variant
+
     def changes(self, written: "Recipe") -> dict[str, Any]:
         """The settings that differ from those of `written`, by dotted name."""
-        ours, theirs = (_flat(recipe.model_dump(mode="json")) for recipe in (self, written))
+        ours, theirs = (flat(recipe.model_dump(mode="json")) for recipe in (self, written))
         return {name: ours.get(name) for name in ours | theirs if ours.get(name) != theirs.get(name)}
 
 
@@ -318,6 +312,8 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
         recipe = Recipe.model_validate(merged(settings, overrides or {}))
     except ValidationError as error:
         raise RecipeError(f"{path}: {explained(error)}") from None
+    except (SourceError, ValueError) as error:
+        raise RecipeError(f"{path}: {error}") from None
     _check_own_code(recipe, path)
     recipe = _anchored(recipe, path.absolute())
     try:
@@ -362,26 +358,3 @@ def _anchored(recipe: Recipe, file: Path) -> Recipe:
     copy = recipe.model_copy(update=changes)
     copy._file = file
     return copy
-
-
-def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted name."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return flat
-
-
-def merged(settings: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """`settings` changed by `overrides`: sections merge, everything else is replaced. The name of a preset
-    counts as a section.
-    """
-    result = dict(settings)
-    for key, value in overrides.items():
-        section = result.get(key)
-        if key in PRESETS and isinstance(section, str):
-            section = {PRESETS[key]: section}
-        result[key] = (
-            merged(section, value) if isinstance(section, dict) and isinstance(value, dict) else value
-        )
-    return result

@@ -6,7 +6,8 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from pipeline.recipe.evaluation import BENCHMARKS
-from pipeline.recipe.recipe import PRESETS, RECIPES, Recipe
+from pipeline.recipe.overrides import PRESETS
+from pipeline.recipe.recipe import RECIPES, Recipe
 from pipeline.sources.benchmarks.package import SETS
 from pipeline.sources.hub.catalogue import ready_made
 from pipeline.stages.quality import PROFILES

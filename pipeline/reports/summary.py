@@ -4,7 +4,7 @@ import os
 import shlex
 from pathlib import Path
 
-from pipeline.recipe.recipe import RECIPE_VARIABLE, load_recipe, recipe_path
+from pipeline.recipe.recipe import RECIPE_VARIABLE, recipe_path
 from pipeline.steps.model import benchmark, evaluate
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
@@ -14,18 +14,17 @@ from pipeline.store.versions import STORE_VARIABLE, Store
 CHECKOUT = Path(__file__).parents[2]
 
 
-def summary(store: Store) -> str:
+def summary(store: Store, usd_per_hour: float | None = None) -> str:
     """The path of the model, what training it took, its bits per byte compared with xz, samples, and how to
-    open the UI.
+    open the UI. `usd_per_hour`: the price of the machine, if it is known.
     """
     exported = store.current(keys.EXPORTED_MODEL)
     evaluation = evaluate.read(store.current(keys.EVALUATION))
     bits, held_out = evaluation["bits_per_byte"], evaluation["held_out_bytes"]
     xz = evaluation["compressors"]["xz -9"]
-    price = load_recipe(recipe_path()).launch.usd_per_hour
     lines = [
         f"Model        {exported.path}",
-        f"Training     {Effort.of(store.current(keys.PRETRAINED_MODEL), price)}",
+        f"Training     {Effort.of(store.current(keys.PRETRAINED_MODEL), usd_per_hour)}",
         f"Validation   {bits:.3f} bits per byte on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}",
     ]
     if answered := evaluation.get("benchmarks"):

@@ -103,6 +103,7 @@ def store_of(recipe: Recipe, written: Recipe | None = None) -> Store:
 
 
 def _name(recipe: Recipe, written: Recipe) -> RecipeName:
-    file, changes = str(recipe.file), recipe.changes(written)
-    suffix = fingerprint([file, changes])[:NAME_LENGTH]
-    return RecipeName(f"{recipe.name}-{suffix}", file, changes)
+    file, changes, variant = str(recipe.file), recipe.changes(written), recipe.variant
+    own = [variant] if variant else []
+    suffix = fingerprint([file, changes, *own])[:NAME_LENGTH]
+    return RecipeName("-".join([recipe.name, *own, suffix]), file, changes, variant)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from pipeline.store.errors import PipelineError
 from trainer.system.durable import write_atomically
 
@@ -29,13 +31,14 @@ class RecordError(PipelineError):
 
 @dataclass(frozen=True)
 class RecipeName:
-    """A recipe as the store knows it. `directory` is unique for the file and the settings that a run
-    changed.
+    """A recipe as the store knows it. `directory` is unique for the file, the variant and the settings that a
+    run changed.
     """
 
     directory: str
     file: str
     changes: Mapping[str, Any] = field(default_factory=dict)
+    variant: str = ""
 
 
 class LastVersions:
@@ -85,12 +88,14 @@ class LastVersions:
         """Records at the beginning of each run whose versions these are."""
         path = self._path / DESCRIPTION
         described = {"recipe": self.recipe.file, "changes": self.recipe.changes}
+        described |= {"variant": self.recipe.variant} if self.recipe.variant else {}
         write_atomically(path, json.dumps(described, indent=1, sort_keys=True))
 
 
 def recorded(root: Path, changes_kept: int = CHANGES_KEPT) -> Iterator[tuple[str, str]]:
-    """Key and version name of everything that a recipe used last. Leaves out recipes whose file is gone and,
-    of the runs with changed settings, all but the newest of each recipe.
+    """Key and version name of everything that a recipe used last. Leaves out recipes whose file is gone,
+    variants that their file no longer has and, of the runs with changed settings, all but the newest of each
+    recipe.
 
     Raises RecordError when a record is damaged.
     """
@@ -132,7 +137,7 @@ def _in_effect(root: Path, changes_kept: int) -> Iterator[RecipeName]:
     changed: dict[str, list[tuple[int, RecipeName]]] = {}
     for path in sorted((root / RECIPES).glob(f"*/{DESCRIPTION}")):
         recipe = _described_in(path)
-        if recipe is None or (Path(recipe.file).is_absolute() and not Path(recipe.file).exists()):
+        if recipe is None or _is_gone(recipe):
             continue
         if recipe.changes:
             changed.setdefault(recipe.file, []).append((-path.stat().st_mtime_ns, recipe))
@@ -141,6 +146,20 @@ def _in_effect(root: Path, changes_kept: int) -> Iterator[RecipeName]:
     for recipes in changed.values():
         newest = sorted(recipes, key=lambda recipe: recipe[0])
         yield from (recipe for _, recipe in newest[:changes_kept])
+
+
+def _is_gone(recipe: RecipeName) -> bool:
+    """Whether the file of a recipe no longer exists, or no longer has this variant."""
+    file = Path(recipe.file)
+    if not file.is_absolute():  # it ships with the program
+        return False
+    if not file.exists() or not recipe.variant:
+        return not file.exists()
+    try:
+        settings = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        return recipe.variant not in (settings.get("variants") or {})
+    except (OSError, ValueError, yaml.YAMLError, AttributeError, TypeError):
+        return False  # somebody is editing it
 
 
 def _name_in(path: Path) -> str | None:
@@ -153,6 +172,7 @@ def _described_in(path: Path) -> RecipeName | None:
     """The recipe whose records lie beside its description; None if that is damaged."""
     try:
         described = json.loads(path.read_text(encoding="utf-8"))
-        return RecipeName(path.parent.name, described["recipe"], described["changes"])
+        variant = described.get("variant", "")
+        return RecipeName(path.parent.name, described["recipe"], described["changes"], variant)
     except (ValueError, KeyError, TypeError):
         return None

@@ -34,6 +34,7 @@ class TrainingRun:
 
     name: str
     recipe: str
+    variant: str
     paths: tuple[Path, ...]
     base: Path | None
     active: float
@@ -84,6 +85,7 @@ def _described(store: Store, directory: Path, made: list[Path], exports: list[Pa
     return TrainingRun(
         directory.name,
         lineage.get("recipe", {}).get("name", "unknown"),
+        lineage.get("variant", ""),
         (*([directory] if directory.exists() else []), *made),
         Path(base) if base else None,
         max((path.stat().st_mtime for path in written if path.exists()), default=0.0),
@@ -94,7 +96,8 @@ def _described(store: Store, directory: Path, made: list[Path], exports: list[Pa
 def removable(
     store: Store, keep: int, recipe: str | None = None, needed: Iterable[Path] = ()
 ) -> list[TrainingRun]:
-    """The training runs beyond the newest `keep` of each recipe, or of one `recipe`, the newest first.
+    """The training runs beyond the newest `keep` of each recipe and each of its variants, or of one `recipe`
+    with its variants, the newest first.
 
     Never one in use, in progress, or whose weights a run that stays started from, or `needed` names.
     """
@@ -102,12 +105,12 @@ def removable(
     used_last = last_versions.recorded(store.root, changes_kept=0)
     in_use = [store.root / key / name for key, name in used_last if key in MADE_FROM_RUN]
     wanted = [*in_use, *needed]
-    by_recipe: dict[str, list[TrainingRun]] = {}
+    by_variant: dict[tuple[str, str], list[TrainingRun]] = {}
     for run in runs:
-        by_recipe.setdefault(run.recipe, []).append(run)
+        by_variant.setdefault((run.recipe, run.variant), []).append(run)
     old = {
         run.name: run
-        for name, group in by_recipe.items()
+        for (name, _), group in by_variant.items()
         for run in group[max(keep, 1) :]
         if recipe in (None, name) and not _is_in_progress(store, run)
     }

@@ -67,6 +67,18 @@ class ShardKnobs(dg.Config):
     """Settings of `shards`."""
 
 
+def changed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings in `given` that differ from those in `usual`, nested alike."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        before = usual.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            found |= {name: inside} if (inside := changed(value, before)) else {}
+        elif value != before:
+            found[name] = value
+    return found
+
+
 def differences(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, str]:
     """The settings in `given` that differ from those in `usual`, by path, such as `training.optimizer.lr`."""
     found: dict[str, str] = {}

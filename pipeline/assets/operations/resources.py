@@ -1,15 +1,25 @@
 """The recipe, the store and the engine as one Dagster resource."""
 
+import re
 from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from pipeline.assets.operations import alerts, orphaned_runs, unreached_checks
-from pipeline.assets.operations.launchpad import DedupKnobs, ShardKnobs, TrainingKnobs, differences, values
-from pipeline.recipe.recipe import Recipe, RecipeError, load_recipe, merged, recipe_path
+from pipeline.assets.operations.launchpad import (
+    DedupKnobs,
+    ShardKnobs,
+    TrainingKnobs,
+    changed,
+    differences,
+    values,
+)
+from pipeline.recipe import variants
+from pipeline.recipe.overrides import merged
+from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe, recipe_path
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.engine import LocalEngine
 from pipeline.store.errors import PipelineError
@@ -19,6 +29,8 @@ if TYPE_CHECKING:  # the extra `ray`
     from pipeline.store.ray_engine import RayEngine
 
 MAX_RETRIES_TAG = "dagster/max_retries"  # Dagster retries a run that failed outside its steps
+PARTITION_TAG = "dagster/partition"
+CHECKPOINT = re.compile(r"[0-9a-f]{8}-\d{8,}")
 TAG_LENGTH = 200
 KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKnobs, "shards": ShardKnobs}
 
@@ -36,31 +48,27 @@ class PipelineResources(dg.ConfigurableResource):
     name: str | None = Field(default=None, description="A name for this run, shown in the list of runs.")
     notes: str | None = Field(default=None, description="Notes on this run, shown in the list of runs.")
 
+    # the partition of the run
+    _variant: str = PrivateAttr(BASE)
+
     @cached_property
     def recipe(self) -> Recipe:
-        path, graph = recipe_path(), self.unchanged_recipe
-        recipe = load_recipe(path, self.changes)
-        if recipe.corpus_names != graph.corpus_names:
-            raise RecipeError(
-                f"{path}: overrides cannot add, remove or reorder corpora, because they define the graph: "
-                "change the recipe, or use another one"
-            )
-        if any(recipe.is_transformed(name) != graph.is_transformed(name) for name in graph.corpus_names):
-            raise RecipeError(
-                f"{path}: overrides cannot add the first transform of a corpus or remove the last one, which "
-                "changes the graph: change the recipe, or use another one"
-            )
+        path = recipe_path()
+        recipe = variants.load(path, self._variant, self.changes)
+        variants.check_graph(recipe, load_recipe(path), str(path))
         return recipe
 
     @cached_property
     def unchanged_recipe(self) -> Recipe:
-        """The recipe as it is in its file."""
-        return load_recipe(recipe_path())
+        """The recipe, or the variant, as it is in its file."""
+        return variants.load(recipe_path(), self._variant)
 
     @property
     def changes(self) -> dict[str, Any]:
         """The settings that this run was given."""
         knobs = {name: getattr(self, name).model_dump(exclude_none=True) for name in KNOBS}
+        if self._variant != BASE:  # the Launchpad opens with the values of the recipe
+            knobs = changed(knobs, load_recipe(recipe_path()).model_dump(mode="json"))
         return merged(knobs, self.overrides)
 
     @cached_property
@@ -89,6 +97,7 @@ class PipelineResources(dg.ConfigurableResource):
         tags the run with what distinguishes it from others.
         """
         instance, run = context.instance, context.run
+        self._variant = _variant_of(run)
         if (problem := alerts.low_disk(default_store().root)) and context.log:
             context.log.warning(problem)
         if not (instance and run):
@@ -127,6 +136,12 @@ class PipelineResources(dg.ConfigurableResource):
             unreached_checks.restore(context.instance, context.run.run_id)
         if "engine" in self.__dict__:  # missing if the recipe is invalid
             self.engine.close()
+
+
+def _variant_of(run: dg.DagsterRun | None) -> str:
+    """The variant that a run is for. The partitions of the job `evaluate` are checkpoints, not variants."""
+    partition = run.tags.get(PARTITION_TAG) if run else None
+    return BASE if partition is None or CHECKPOINT.fullmatch(partition) else partition
 
 
 def launchpad(recipe: Recipe) -> dict[str, Any]:

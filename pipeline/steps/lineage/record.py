@@ -24,6 +24,7 @@ def of_recipe(store: Store, recipe: Recipe) -> dict[str, Any]:
     versions = {key: store.current(key) for key in made}
     return {
         "recipe": recipe.model_dump(mode="json", by_alias=True),
+        **({"variant": recipe.variant} if recipe.variant else {}),
         "git_commit": git_commit(),
         "assets": {version.key: _asset(store, version) for version in versions.values()},
         "dedup": by_corpus(versions[keys.DEDUP]),

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from pipeline.recipe.recipe import Corpus, Recipe
+from pipeline.recipe.corpora import Corpus
+from pipeline.recipe.recipe import Recipe
 from pipeline.sources.errors import OfflineError
 from pipeline.steps.corpus import ingest
 from pipeline.store import keys

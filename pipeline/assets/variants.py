@@ -1,0 +1,41 @@
+"""The variants of a recipe as partitions of the assets that differ between them."""
+
+from collections.abc import Mapping, Sequence
+
+import dagster as dg
+
+from pipeline.assets.operations.resources import PARTITION_TAG
+from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.recipe.variants import STAGES, first_stage
+from pipeline.store import keys
+
+# Where an asset that is no stage of its own stands among the STAGES.
+LIKE = {keys.EVALUATION_NGRAMS: "contamination", keys.EXPORTED_MODEL: "evaluation"}
+Asset = dg.AssetsDefinition | dg.SourceAsset
+
+
+class VariantPartitions:
+    """Gives a partition for each variant to the first stage that differs between them and to all that follow.
+    Without variants, no asset has partitions.
+    """
+
+    def __init__(self, recipes: Mapping[str, Recipe]):
+        order, first = list(STAGES), first_stage(recipes)
+        self._partitions = dg.StaticPartitionsDefinition(list(recipes))
+        self._stages = set(order[order.index(first) :] if first else ())
+
+    def partitioned(self, assets: Sequence[Asset]) -> list[Asset]:
+        """The assets of a job, or a part of them."""
+        return [self._with_partitions(asset) if self._differs(asset) else asset for asset in assets]
+
+    def tags(self, assets: Sequence[Asset]) -> dict[str, str]:
+        """The tags of a job of these assets: without another partition, its runs are of the recipe itself."""
+        return {PARTITION_TAG: BASE} if any(map(self._differs, assets)) else {}
+
+    def _differs(self, asset: Asset) -> bool:
+        stage = keys.stage("/".join(asset.key.path))
+        return isinstance(asset, dg.AssetsDefinition) and LIKE.get(stage, stage) in self._stages
+
+    def _with_partitions(self, asset: Asset) -> Asset:
+        assert isinstance(asset, dg.AssetsDefinition)
+        return asset.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=self._partitions))

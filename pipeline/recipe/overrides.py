@@ -1,0 +1,71 @@
+"""Settings laid over those of a recipe: for one run, or for a variant."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pipeline.sources.hub.catalogue import short_form
+
+# sections that a name alone can stand for, and the key that takes it
+PRESETS = {"quality": "profile", "model": "size", "decontamination": "sets"}
+CORPORA = "corpora"
+
+Settings = dict[str, Any]
+
+
+def merged(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
+    """`settings` changed by `overrides`: sections merge, everything else is replaced. The name of a preset
+    counts as a section, and so do the corpora, `corpora: {books: {weight: 2}}`.
+
+    Raises ValueError for a corpus that the settings do not have, and SourceError.
+    """
+    result = dict(settings)
+    for key, value in overrides.items():
+        section = result.get(key)
+        if key in PRESETS and isinstance(section, str):
+            section = {PRESETS[key]: section}
+        if key == CORPORA and isinstance(section, list) and isinstance(value, Mapping):
+            result[key] = _by_name(section, value)
+        elif isinstance(section, dict) and isinstance(value, Mapping):
+            result[key] = merged(section, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _by_name(corpora: list[Any], overrides: Mapping[str, Any]) -> list[Any]:
+    """A list of corpora, of which those that `overrides` names are changed."""
+    names = [_name(corpus) for corpus in corpora]
+    if unknown := [name for name in overrides if name not in names]:
+        raise ValueError(f"corpora.{unknown[0]}: no such corpus; choose from {', '.join(map(str, names))}")
+    return [
+        merged(_long_form(corpus), overrides[name]) if name in overrides else corpus
+        for name, corpus in zip(names, corpora, strict=True)
+    ]
+
+
+def _name(corpus: Any) -> Any:
+    return short_form(corpus)[0] if isinstance(corpus, str) else corpus.get("name")
+
+
+def _long_form(corpus: Any) -> Settings:
+    if not isinstance(corpus, str):
+        return dict(corpus)
+    name, source = short_form(corpus)
+    return {"name": name, "source": source.model_dump(mode="json")}
+
+
+def leaves(overrides: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    """Each value in `overrides` after its dotted name."""
+    for key, value in overrides.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{place}{key}.")
+        else:
+            yield f"{place}{key}", value
+
+
+def flat(settings: Mapping[str, Any], place: str = "") -> Settings:
+    """Nested settings by dotted name."""
+    found: Settings = {}
+    for name, value in settings.items():
+        found |= flat(value, f"{place}{name}.") if isinstance(value, dict) else {place + name: value}
+    return found

@@ -1,0 +1,163 @@
+"""Variants of a recipe in one store: what they share is made once, and none changes what another makes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from pipeline.recipe.variants import load
+from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.store import gc, keys
+from pipeline.store.versions import Store
+from tests.integration.project import Project
+
+STRICT, EVEN, FAST = (
+    {"quality": {"min_words": 200}},
+    {"mixture": {"temperature": 4.0}},
+    {"training": {"optimizer": {"lr": 0.01}}},
+)
+# 2 profiles x 2 mixtures x 2 learning rates, of which one is the recipe itself
+EIGHT = {
+    "strict": STRICT,
+    "even": EVEN,
+    "fast": FAST,
+    "strict_even": STRICT | EVEN,
+    "strict_fast": STRICT | FAST,
+    "even_fast": EVEN | FAST,
+    "strict_even_fast": STRICT | EVEN | FAST,
+}
+
+
+@pytest.fixture
+def project(make_project: Callable[[Path], Project], tmp_path: Path) -> Project:
+    project = make_project(tmp_path)
+    project.recipe["variants"] = {"strict": STRICT, "fast": FAST}
+    return project
+
+
+def partition(name: str) -> tuple[str, str]:
+    return "--tags", json.dumps({"dagster/partition": name})
+
+
+def store_of(project: Project, variant: str) -> Store:
+    return Store(project.home / "store", RecipeVersions(load(project.write_recipe(), variant)))
+
+
+def command(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "pipeline", *arguments]
+    return subprocess.run(
+        line, env=project.environment(), cwd=project.directory, capture_output=True, text=True, check=False
+    )
+
+
+def versions(project: Project) -> set[str]:
+    """Every version in the store, by key and name."""
+    root = project.home / "store"
+    return {str(path.relative_to(root)) for path in gc.published(root)}
+
+
+def weights(project: Project, variant: str) -> str:
+    exported = store_of(project, variant).current(keys.EXPORTED_MODEL)
+    return next(part.files["model.safetensors"].sha256 for part in exported.parts)
+
+
+def partitions(project: Project, key: str) -> set[str]:
+    with dg.DagsterInstance.from_config(str(project.home)) as instance:
+        return instance.get_materialized_partitions(dg.AssetKey(key.split("/")))
+
+
+def test_a_variant_shares_what_it_does_not_change_and_is_found_by_name(project: Project) -> None:
+    for variant in ("base", "fast"):
+        status, said = project.run(*partition(variant))
+        assert status == 0, said
+    base, fast = store_of(project, "base"), store_of(project, "fast")
+    for key in (keys.DEDUP, keys.TOKENIZER, keys.token_shards("topics")):
+        assert base.current(key).path == fast.current(key).path
+    assert weights(project, "base") != weights(project, "fast")
+    assert partitions(project, keys.PRETRAINED_MODEL) == {"base", "fast"}
+    assert partitions(project, keys.raw("topics")) == set()  # the same for all: no partitions
+    assert gc.find(base) == []
+
+    summary = command(project, "summary", "--variant", "fast")
+    assert str(fast.current(keys.EXPORTED_MODEL).path) in summary.stdout, summary.stderr
+    assert ", variant fast" in command(project, "lineage", "--variant", "fast").stdout
+    reproduced = command(project, "reproduce", "--variant", "fast", "-o", "again")
+    assert reproduced.returncode == 0, reproduced.stderr
+    pinned = yaml.safe_load((project.directory / "again" / "recipe.yaml").read_text())
+    assert pinned["training"]["optimizer"]["lr"] == 0.01 and "variants" not in pinned
+
+    del project.recipe["variants"]["fast"]  # its model stays, and the data that its lineage names
+    project.write_recipe()
+    assert "no variant is named 'fast'" in command(project, "summary", "--variant", "fast").stderr
+    assert {item.path.parent.name for item in gc.find(store_of(project, "base"))} == set()
+
+
+def test_a_partition_that_is_no_variant_is_refused_before_anything_runs(project: Project) -> None:
+    status, said = project.run(*partition("fsat"), job="retokenize")
+    assert status != 0
+    assert "no variant is named 'fsat'; choose from base, fast, strict" in said
+    assert versions(project) == set()
+
+
+@pytest.mark.slow
+def test_eight_variants_write_the_union_of_what_differs_and_an_edit_reruns_what_follows(
+    project: Project,
+) -> None:
+    project.recipe["variants"] = EIGHT
+    done = command(project, "variants", "run")
+    assert done.returncode == 0, done.stderr
+    count = {key: sum(one.startswith(f"{key}/") for one in versions(project)) for key in gc.FAMILIES}
+    kinds = [one.split("/")[:-1] for one in versions(project)]
+    for stage, number in (("raw", 2), ("scrubbed", 2), ("signals", 2), ("quality", 4), ("signatures", 4)):
+        assert sum(kind[-1] == stage for kind in kinds) == number, stage
+    # the tokenizer is one for all; what is written of the shards is that of two profiles
+    assert (count[keys.DEDUP], count[keys.TOKENIZER], count[keys.TOKEN_SHARDS]) == (2, 1, 4)
+    assert (count[keys.PRETRAINED_MODEL], count[keys.EXPORTED_MODEL]) == (8, 8)
+    assert gc.find(store_of(project, "base")) == []
+
+    before = versions(project)
+    assert command(project, "variants", "run").returncode == 0
+    assert versions(project) == before
+    project.recipe["variants"]["fast"] = {"training": {"optimizer": {"lr": 0.02}}}
+    assert command(project, "variants", "run").returncode == 0
+    made = {one.split("/")[0] for one in versions(project) - before}
+    assert made == {keys.PRETRAINED_MODEL, keys.EVALUATION, keys.EXPORTED_MODEL}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [4.0, 9.0, 15.0])
+def test_variants_at_once_beside_a_retokenization_and_a_kill_make_what_each_makes_alone(
+    make_project: Callable[[Path], Project], project: Project, tmp_path: Path, seconds: float
+) -> None:
+    alone = make_project(tmp_path / "alone")
+    alone.recipe["variants"] = project.recipe["variants"]
+    for variant in ("base", "strict", "fast"):
+        status, said = alone.run(*partition(variant))
+        assert status == 0, said
+    status, said = project.run(job="retokenize")  # the tokenizer, which all share
+    assert status == 0, said
+    killed = project.start(*partition("strict"))
+    time.sleep(seconds)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    runs = [
+        project.start(*partition("strict")),
+        project.start(*partition("fast")),
+        project.start(*partition("strict"), job="retokenize"),
+    ]
+    for run in runs:
+        _, said = run.communicate(timeout=900)
+        assert run.returncode == 0, said
+    for variant in ("strict", "fast"):
+        assert weights(project, variant) == weights(alone, variant)
+        for key in (keys.DEDUP, keys.TOKENIZER, keys.token_shards("topics"), keys.token_shards("stdlib")):
+            ours, theirs = (store_of(one, variant).current(key) for one in (project, alone))
+            assert ours.data_version == theirs.data_version, key

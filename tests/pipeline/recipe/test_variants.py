@@ -1,0 +1,101 @@
+"""Variants of a recipe: what each is, where the stages part, and what is refused with its place."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline.recipe.recipe import BASE, RecipeError
+from pipeline.recipe.variants import first_stage, load, load_all
+
+RECIPE: dict[str, Any] = {
+    "name": "tiny",
+    "corpora": [{"name": "books", "source": {"kind": "stdlib_docs", "max_bytes": 1000}}, "tinystories:10"],
+    "quality": "docs",
+    "training": {
+        "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 1, "d_ff": 176},
+        "seq_len": 64,
+        "global_batch_tokens": 512,
+        "micro_batch_size": 8,
+        "max_tokens": 16_384,
+        "optimizer": {"kind": "adamw", "lr": 3e-3},
+        "schedule": {"kind": "cosine", "warmup_tokens": 2048},
+        "checkpoint": {"every_tokens": 4096},
+        "evaluation": {"every_tokens": 8192},
+    },
+}
+FASTER = {"training": {"optimizer": {"lr": 0.01}}}
+STRICT = {"quality": "gopher"}
+WEIGHED = {"corpora": {"books": {"weight": 3}, "tinystories": {"weight": 1}}}
+
+
+def written(directory: Path, **variants: Any) -> Path:
+    path = directory / "recipe.yaml"
+    path.write_text(yaml.safe_dump({**RECIPE, "variants": variants}))
+    return path
+
+
+def test_a_variant_is_the_recipe_with_its_overrides_under_a_name_of_its_own(tmp_path: Path) -> None:
+    path = written(tmp_path, faster=FASTER, weighed=WEIGHED)
+    recipes = load_all(path)
+    assert list(recipes) == [BASE, "faster", "weighed"]
+    assert [recipe.variant for recipe in recipes.values()] == ["", "faster", "weighed"]
+    assert [recipe.training.optimizer.lr for recipe in recipes.values()] == [0.003, 0.01, 0.003]
+    assert recipes["weighed"].weights == {"books": 3, "tinystories": 1}
+    assert recipes["weighed"].corpora[1].source == recipes[BASE].corpora[1].source
+    assert load(path, "faster") == recipes["faster"]
+    assert load(path, "faster", {"training": {"seed": 7}}).training.seed == 7
+
+
+def test_variants_change_nothing_of_the_recipe_that_has_them(tmp_path: Path) -> None:
+    with_them = load_all(written(tmp_path, faster=FASTER))[BASE].model_dump()
+    assert with_them == load_all(written(tmp_path))[BASE].model_dump()
+
+
+@pytest.mark.parametrize(
+    ("variants", "stage"),
+    [
+        ({}, None),
+        ({"faster": FASTER}, "pretrained_model"),
+        ({"weighed": WEIGHED}, "pretrained_model"),
+        ({"faster": FASTER, "strict": STRICT}, "quality"),
+        ({"split": {"shards": {"validation_fraction": 0.2}}, "weighed": WEIGHED}, "token_shards"),
+        ({"longer": {"corpora": {"books": {"source": {"max_bytes": 2000}}}}}, "raw"),
+    ],
+)
+def test_stages_are_shared_up_to_the_first_that_a_variant_changes(
+    tmp_path: Path, variants: dict[str, Any], stage: str | None
+) -> None:
+    assert first_stage(load_all(written(tmp_path, **variants))) == stage
+
+
+@pytest.mark.parametrize(
+    ("variants", "told"),
+    [
+        ({"x": {"trainin": {}}}, ".x: the recipe: unknown key 'trainin': did you mean 'training'?"),
+        ({"x": {"training": {"optimizer": {"lr": -1}}}}, ".x: training.optimizer.lr: must be above 0"),
+        ({"x": {"training": {"optimizer": {"lr": 0.003}}}}, ".x.training.optimizer.lr: is 0.003 without"),
+        ({"x": {"quality": {"profile": "docs"}, **FASTER}}, ".x.quality.profile: is 'docs' without"),
+        ({"x": {"corpora": {"web": {"weight": 1}}}}, ".x: corpora.web: no such corpus; choose from books"),
+        ({"x": {"corpora": {"books": {"weight": 1}}}}, ".x: the recipe: corpus 'tinystories' has no weight"),
+        ({"x": {"corpora": ["tinystories:10"]}}, ".x: overrides cannot add, remove or reorder corpora"),
+        ({"x": FASTER, "y": FASTER}, ".y: makes the same as variants.x"),
+        ({"x": {"launch": {"usd_per_hour": 2.0}}}, ".x: makes the same as the recipe"),
+        ({"x": {}}, ".x: makes the same as the recipe"),
+        ({"x": 3}, ".x: must be a mapping"),
+        ({"base": FASTER}, ": 'base' names the recipe as it is written"),
+    ],
+)
+def test_a_wrong_variant_is_refused_with_its_place_in_the_file(
+    tmp_path: Path, variants: dict[str, Any], told: str
+) -> None:
+    path = written(tmp_path, **variants)
+    with pytest.raises(RecipeError) as refused:
+        load_all(path)
+    assert str(refused.value).startswith(f"{path}: variants{told}")
+
+
+def test_a_variant_that_does_not_exist_is_refused_with_those_that_do(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="no variant is named 'fatser'; choose from base, faster"):
+        load(written(tmp_path, faster=FASTER), "fatser")
