@@ -5,7 +5,7 @@ use, or on request.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from pipeline.store import keys
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import NAME, FileHashes
 from pipeline.store.manifest import MANIFEST, File, Version
+from pipeline.store.mirror import FetchError, Mirror, of
 
 OTHER_HASH = "is not what was written: its sha256 is another"
 SHOWN = 3
@@ -58,8 +59,38 @@ def inspect(version: Version, hashes: FileHashes, look: Look) -> Inspection:
     """Looks at every file of a version. What is hashed is remembered, so damage that was found once is known
     to the next run.
     """
-    remembered = hashes.remembered(version.path) if Look.SIZES < look < Look.ALL else {}
     files = [file for part in version.parts for file in part.files.values()]
+    if mirror := of(version.path):
+        return _inspect_cached(version, files, mirror, hashes, look)
+    return _inspect(version, files, hashes, look)
+
+
+def _inspect_cached(
+    version: Version, files: Sequence[File], mirror: Mirror, hashes: FileHashes, look: Look
+) -> Inspection:
+    """As `_inspect`, where files are missing that the bucket has, and damaged ones are fetched again."""
+    here = [file for file in files if (version.path / file.path).exists()]
+    found = _inspect(version, here, hashes, look)
+    for one in found.damage:
+        mirror.drop(one.path)
+    checked = files if look == Look.ALL else ()
+    damage = [wrong for file in checked if (wrong := _not_stored(version, file, mirror))]
+    return replace(found, damage=damage, files=len(files))
+
+
+def _not_stored(version: Version, file: File, mirror: Mirror) -> Damage | None:
+    path = version.path / file.path
+    if not mirror.holds(path, file.sha256):
+        return Damage(path, f"is missing or another in {mirror.bucket.url}")
+    try:
+        mirror.fetch(path)
+    except FetchError as error:
+        return Damage(path, f"cannot be fetched ({first_line(error)})")
+    return None
+
+
+def _inspect(version: Version, files: Sequence[File], hashes: FileHashes, look: Look) -> Inspection:
+    remembered = hashes.remembered(version.path) if Look.SIZES < look < Look.ALL else {}
     damage: list[Damage] = []
     to_read: list[File] = []
     for file in files:
@@ -113,6 +144,9 @@ def unreadable(path: Path, error: Exception) -> DamageError:
         what = "is missing"
     elif isinstance(error, OSError) and error.errno:
         what = f"cannot be read ({error.strerror})"
+    if mirror := of(path):
+        mirror.drop(path)
+        return DamageError(f"{path} {what}: run again, which fetches it from {mirror.bucket.url} again")
     root = next((parent for parent in path.parents if (parent / NAME).exists()), None)
     version = next((parent for parent in path.parents if (parent / MANIFEST).exists()), None)
     if root is None or version is None or not version.is_relative_to(root):

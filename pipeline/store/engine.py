@@ -16,6 +16,7 @@ from typing import Literal, Protocol, Self, TypeVar
 from pydantic import Field, model_validator
 
 from pipeline.store.errors import PipelineError
+from pipeline.store.mirror import Address, attach, attached
 from pipeline.store.params import Params
 
 Task = TypeVar("Task")
@@ -121,7 +122,10 @@ class LocalEngine:
         if self._pool is None:
             # Forking after compiled kernels or tokenizers have run can hang.
             self._pool = ProcessPoolExecutor(
-                self.workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent
+                self.workers,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_begin_worker,
+                initargs=(attached(),),
             )
         waiting = iter(enumerate(tasks))
         running: dict[Future[Result], int] = {}
@@ -143,6 +147,12 @@ class LocalEngine:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
+
+
+def _begin_worker(mirrors: Sequence[Address]) -> None:
+    for address in mirrors:
+        attach(address)
+    _end_with_parent()
 
 
 def _end_with_parent() -> None:

@@ -9,12 +9,16 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from pipeline.store.bucket import NONE_YET
 from pipeline.store.errors import PipelineError
+from pipeline.store.keys import TOKENIZER
+from pipeline.store.mirror import of
 from trainer.system.durable import write_atomically
 
 RECIPES = "recipes"
@@ -48,7 +52,19 @@ class LastVersions:
 
     def __init__(self, root: Path, recipe: RecipeName):
         self.recipe = recipe
-        self._path = root / RECIPES / recipe.directory
+        self._root = root
+        self._seen: dict[Path, str] = {}  # ETags, where the store is in a bucket
+
+    @cached_property
+    def _path(self) -> Path:
+        if mirror := of(self._root):
+            self._seen = mirror.sync(self._root / RECIPES)
+        return self._root / RECIPES / self.recipe.directory
+
+    def _write(self, path: Path, text: str) -> None:
+        write_atomically(path, text)
+        if mirror := of(path):
+            mirror.push(path)
 
     def get(self, key: str) -> str | None:
         """The name of the version of `key`, if the recipe has used one and the record is not damaged."""
@@ -63,7 +79,22 @@ class LastVersions:
         if self.get(key) != name:
             if not (self._path / DESCRIPTION).exists():
                 self.describe()
-            write_atomically(self._path / key, name + "\n")
+            self._check_is_frozen(key, name)
+            self._write(self._path / key, name + "\n")
+
+    def _check_is_frozen(self, key: str, name: str) -> None:
+        """Of two machines that train a recipe's tokenizer at once, the second to end fails."""
+        path = self._path / key
+        if key != TOKENIZER or not (mirror := of(path)):
+            return
+        write_atomically(path, name + "\n")
+        if not mirror.push(path, self._seen.get(path, NONE_YET)):
+            mirror.pull(path)
+            if _name_in(path) != name:
+                raise RecordError(
+                    f"{mirror.url(path)}: another run has made the tokenizer of this recipe meanwhile: run "
+                    "again, which uses that one"
+                )
 
     def fact(self, name: str) -> str | None:
         """What was recorded under this name for all runs of the recipe, if anything was."""
@@ -71,7 +102,7 @@ class LastVersions:
         return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else None
 
     def record_fact(self, name: str, text: str) -> None:
-        write_atomically(self._path / f".{name}", text + "\n")
+        self._write(self._path / f".{name}", text + "\n")
 
     def of_file(self, key: str) -> Iterator[str]:
         """The names of the versions of `key` that the same file used last, under whatever name of the recipe
@@ -89,7 +120,7 @@ class LastVersions:
         path = self._path / DESCRIPTION
         described = {"recipe": self.recipe.file, "changes": self.recipe.changes}
         described |= {"variant": self.recipe.variant} if self.recipe.variant else {}
-        write_atomically(path, json.dumps(described, indent=1, sort_keys=True))
+        self._write(path, json.dumps(described, indent=1, sort_keys=True))
 
 
 def recorded(root: Path, changes_kept: int = CHANGES_KEPT) -> Iterator[tuple[str, str]]:
@@ -99,6 +130,8 @@ def recorded(root: Path, changes_kept: int = CHANGES_KEPT) -> Iterator[tuple[str
 
     Raises RecordError when a record is damaged.
     """
+    if mirror := of(root):
+        mirror.sync(root / RECIPES)
     for path in damaged(root):
         raise RecordError(f"{path} is damaged, so it cannot be told which versions a recipe uses: {REMEDY}")
     for recipe in _in_effect(root, changes_kept):

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.store.fingerprint import combined, file_sha256, fingerprint
+from pipeline.store.mirror import MANIFEST, of, present
 from trainer.system.durable import rename_directory, write_atomically
 
-MANIFEST = "manifest.json"
 DAMAGED = "damaged"
 RECORDED_TOOLS = ("groundwork", "numpy", "numba", "pyarrow", "tokenizers", "torch")
 CHECKSUM = "checksum"  # of the rest of the manifest; versions made before 2026-11-22 have none
@@ -107,12 +107,14 @@ class Version:
         return self.path / part.files[table].path
 
     def only(self, table: str) -> Path:
-        """The file of a version that consists of one part."""
+        """The file of a version that consists of one part, to be opened now."""
         (part,) = self.parts
-        return self.file(part, table)
+        return present(self.file(part, table))
 
     def directory(self) -> Path:
         """The directory with all files of the version, for whoever opens them by names of their own."""
+        if mirror := of(self.path):
+            mirror.fetch_all([self.path / file.path for part in self.parts for file in part.files.values()])
         return self.path
 
     def files(self, table: str) -> list[Path]:
@@ -123,6 +125,9 @@ class Version:
         changes.
         """
         path, wanted = reports_on(self.path) / f"{name}.json", fingerprint(made_from)
+        mirror = of(path)
+        if mirror and not path.exists():
+            mirror.pull(path)
         with suppress(OSError, ValueError, KeyError, TypeError):  # missing or damaged: made again
             stored = json.loads(path.read_text(encoding="utf-8"))
             if stored["fingerprint"] == wanted:
@@ -130,13 +135,19 @@ class Version:
         content = json.dumps({"fingerprint": wanted, "report": make()})
         with suppress(OSError):  # of a store that may only be read, the report is made each time
             write_atomically(path, content)
+            if mirror:
+                mirror.push(path)
         return json.loads(content)["report"]
 
 
 def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
     """Writes the manifest of a version, with a checksum of its own."""
-    content = {**manifest, CHECKSUM: _checksum(manifest)}
-    write_atomically(directory / MANIFEST, json.dumps(content, indent=1))
+    write_atomically(directory / MANIFEST, manifest_text(manifest))
+
+
+def manifest_text(manifest: Mapping[str, Any]) -> str:
+    """The manifest as it is stored, with its checksum."""
+    return json.dumps({**manifest, CHECKSUM: _checksum(manifest)}, indent=1)
 
 
 def read_version(key: str, path: Path) -> Version:

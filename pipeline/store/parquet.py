@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from pipeline.store.damage import unreadable
 from pipeline.store.manifest import File
+from pipeline.store.mirror import present
 from trainer.system.durable import atomic_file
 
 # Hardly any value occurs twice, so dictionaries and minimum and maximum would cost time and save nothing.
@@ -69,7 +70,7 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 @contextmanager
 def parquet_file(path: Path) -> Iterator[pq.ParquetFile]:
     """The file, open to be read. Raises DamageError, also for what is read in the context."""
-    with _explained(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with _explained(path), pq.ParquetFile(present(path), page_checksum_verification=True) as file:
         yield file
 
 
@@ -78,7 +79,7 @@ def read_table(
 ) -> pa.Table:
     """The rows that pass `filters`. Raises DamageError."""
     with _explained(path):
-        return pq.read_table(path, columns=columns, filters=filters, page_checksum_verification=True)
+        return pq.read_table(present(path), columns=columns, filters=filters, page_checksum_verification=True)
 
 
 @contextmanager

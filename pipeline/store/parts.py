@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.store.engine import Engine
 from pipeline.store.manifest import Part, Version
+from pipeline.store.mirror import put_files
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.versions import Draft, Store
 from pipeline.store.work import Work
@@ -82,7 +83,7 @@ def derive(
         finished = {task.name: draft.finished(task.name, task.fingerprint) for task in tasks}
         todo = [task for task in tasks if finished[task.name] is None]
         made = [part for part in finished.values() if part is not None]
-        write = partial(function, directory=draft.path)
+        write = partial(put_parts, function=function, directory=draft.path)
         input_bytes = slower * sum(task.bytes for task in todo)
         for part in engine.map(write, todo, input_bytes=input_bytes, what=work.key):
             draft.keep(part)
@@ -91,6 +92,13 @@ def derive(
                 watch(made, draft)
         by_name = {part.name: part for part in made}
         return draft.publish([by_name[task.name] for task in tasks])
+
+
+def put_parts(task: Any, function: Callable[..., Part], directory: Path) -> Part:
+    """`function(task, directory)`. For a store in a bucket, the worker that wrote a part puts it there."""
+    part = function(task, directory=directory)
+    put_files(directory, [(file.path, file.sha256) for file in part.files.values()])
+    return part
 
 
 def part_tasks(work: Work, sources: Sequence[tuple[Version, str]]) -> list[PartTask]:

@@ -26,6 +26,7 @@ from ray import exceptions
 from pipeline.store.engine import PROCESSES_PAY_ABOVE, EngineParams, Progress, Result, Task, WorkerLostError
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.manifest import tool_versions
+from pipeline.store.mirror import Address, attach, attached
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class RayEngine:
         Raises ClusterError, and WorkerLostError when the same task was lost three times.
         """
         progress = Progress(what, len(tasks))
+        attached(apart=True)  # also what is made here may be read there
         if len(tasks) < 2 or input_bytes < self.processes_pay_above:
             results: Iterator[Result] = map(function, tasks)
         else:
@@ -76,7 +78,8 @@ class RayEngine:
         self, function: Callable[[Task], Result], tasks: Sequence[Task], what: str
     ) -> Iterator[Result]:
         self._connect()
-        shared = ray.put(pickle.dumps(_Shared(tuple(sys.path), tool_versions(), pickle.dumps(function))))
+        work = _Shared(tuple(sys.path), tool_versions(), attached(apart=True), pickle.dumps(function))
+        shared = ray.put(pickle.dumps(work))
         remote = _run.options(memory=self.params.task_memory, name=what)
         waiting = list(range(len(tasks)))[::-1]
         running: dict[Future[_Outcome], tuple[int, ray.ObjectRef]] = {}
@@ -162,6 +165,7 @@ class _Shared:
 
     path: tuple[str, ...]
     tools: Mapping[str, str]
+    mirrors: tuple[Address, ...]
     function: bytes
 
 
@@ -208,6 +212,8 @@ def _function(shared: bytes) -> Callable[[Any], Any]:
                 "install the same environment on all of them"
             )
     sys.path += [path for path in work.path if path not in sys.path]
+    for address in work.mirrors:
+        attach(address)
     # Each task has one core; encoders otherwise start a thread for each core of the node.
     os.environ["RAYON_NUM_THREADS"] = "1"
     found: Callable[[Any], Any] = pickle.loads(work.function)

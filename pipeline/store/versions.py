@@ -13,40 +13,30 @@ import json
 import logging
 import os
 import re
-import shutil
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from pipeline.store import keys, locks
 from pipeline.store.atomic import writable
+from pipeline.store.bucket_draft import BucketDraft
 from pipeline.store.damage import Damage, DamageError, Look, described, inspect, remedy
+from pipeline.store.draft import Draft
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import FileHashes
-from pipeline.store.fingerprint import canonical_json, combined
+from pipeline.store.fingerprint import canonical_json
 from pipeline.store.last_versions import LastVersions, RecipeName
-from pipeline.store.manifest import (
-    MANIFEST,
-    Part,
-    Version,
-    move_aside,
-    read_version,
-    tool_versions,
-    total_counts,
-    write_manifest,
-)
+from pipeline.store.manifest import MANIFEST, Version, read_version
+from pipeline.store.mirror import Mirror, cached, of
 from pipeline.store.work import Work
-from trainer.system.durable import rename_directory, write_atomically
 
 log = logging.getLogger(__name__)
 
 KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 STORE_VARIABLE = "GROUNDWORK_STORE"
-NAME_LENGTH = 16  # hex digits of a fingerprint in a directory's name
 OLD_POINTER = "current"
 RUNS_LOCK = ".runs.lock"
 
@@ -84,6 +74,11 @@ class Store:
     def __reduce__(self) -> tuple[type["Store"], tuple[Path]]:
         """Worker processes write parts, for which they need no recipe."""
         return Store, (self.root,)
+
+    @property
+    def _mirror(self) -> Mirror | None:
+        """Where the versions are, if not only in this directory."""
+        return of(self.root)
 
     @cached_property
     def hashes(self) -> FileHashes:
@@ -173,7 +168,7 @@ class Store:
 
     def find(self, work: Work) -> Version | None:
         """The version that this work would make, if it exists and is not damaged."""
-        version = self._readable(work.key, work.fingerprint[:NAME_LENGTH])
+        version = self._readable(work.key, work.name)
         return replace(version, reused=True) if version and not self.damage(version) else None
 
     def damage(self, version: Version, look: Look = Look.CHANGED) -> Sequence[Damage]:
@@ -190,8 +185,8 @@ class Store:
 
     def _damage_at(self, work: Work) -> str:
         """What is damaged where the version of this work would be. Empty if nothing is there."""
-        path = self.directory(work.key) / work.fingerprint[:NAME_LENGTH]
-        if not path.exists():
+        path = self.directory(work.key) / work.name
+        if not path.exists() or (self._mirror and not (path / MANIFEST).exists()):
             return ""
         try:
             return described(self.damage(self.open(work.key, path.name)))
@@ -217,11 +212,11 @@ class Store:
         """Yields the version if it exists already, else a draft to fill and publish. A second process that
         makes the same version waits.
         """
-        with writable(self.root), self.locked(work.key, work.fingerprint[:NAME_LENGTH]):
+        with writable(self.root), self.locked(work.key, work.name):
             version = self.reuse(work)
             if version is None:
                 self._begin(work)
-            yield version or Draft(self, work)
+            yield version or (BucketDraft(self, work) if self._mirror else Draft(self, work))
 
     def _begin(self, work: Work) -> None:
         """Raises DamageError when what the work is made from is damaged."""
@@ -249,6 +244,8 @@ class Store:
     def open(self, key: str, name: str) -> Version:
         """The version in the directory `name` of `key`. Raises StoreError when it is incomplete."""
         path = self.directory(key) / name
+        if self._mirror:
+            self._mirror.manifest(path)
         try:
             return read_version(key, path)
         except (OSError, ValueError) as error:
@@ -263,6 +260,8 @@ class Store:
 
     def newest_first(self, key: str) -> Iterator[Version]:
         """All versions of `key` with a sound manifest, whatever recipe they belong to."""
+        if self._mirror:
+            self._mirror.manifests(self.directory(key))
         made = self.directory(key).glob(f"[!.]*/{MANIFEST}")
         for path in sorted(made, key=lambda path: path.stat().st_mtime_ns, reverse=True):
             if version := self._readable(key, path.parent.name):
@@ -275,119 +274,9 @@ class Store:
 
 
 def default_store() -> Store:
-    """The store at GROUNDWORK_STORE, else `store` in Dagster's home."""
-    home = Path(os.environ.get("DAGSTER_HOME") or Path(__file__).parents[2] / "dagster_home")
-    return Store(Path(os.environ.get(STORE_VARIABLE) or home / "store").absolute())
-
-
-class Draft:
-    """A version in the making. A part is complete or absent at any moment; `publish` makes the version
-    visible atomically.
+    """The store at GROUNDWORK_STORE, a directory or the address of a bucket, else `store` in Dagster's
+    home.
     """
-
-    def __init__(self, store: Store, work: Work):
-        self.store = store
-        self.work = work
-        self.started = time.time()
-        self.path = store.directory(work.key) / f".{work.fingerprint[:NAME_LENGTH]}.partial"
-        self.path.mkdir(exist_ok=True)
-
-    def file(self, part: Part, table: str) -> Path:
-        """The path of a file of a finished part."""
-        return self.path / part.files[table].path
-
-    def finished(self, name: str, part_fingerprint: str) -> Part | None:
-        """The part if an interrupted attempt finished it, or if the version before holds the same part, which
-        is then hard-linked.
-        """
-        record = self._record(name)
-        with suppress(OSError, ValueError, KeyError, TypeError):  # there is none, or a damaged one
-            part = Part.from_json(json.loads(record.read_text()))
-            if part.fingerprint == part_fingerprint and self._is_sound(part, self.path):
-                return part
-        previous = self._previous.get(part_fingerprint)
-        if previous is None or previous[1].name != name or not self._is_sound(previous[1], previous[0].path):
-            return None
-        version, part = previous
-        for table in part.files:
-            target = self.path / part.files[table].path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.unlink(missing_ok=True)
-            os.link(version.file(part, table), target)
-        self.keep(part)
-        return part
-
-    def finished_under_any_name(self, part_fingerprint: str) -> Part | None:
-        """As `finished`, for a part whose name is known only when it is made."""
-        name = self._names.get(part_fingerprint)
-        return self.finished(name, part_fingerprint) if name else None
-
-    def keep(self, part: Part) -> None:
-        """Records a finished part, so that it survives a kill."""
-        write_atomically(self._record(part.name), json.dumps(asdict(part)))
-
-    def forget(self, part: Part) -> None:
-        """The next attempt makes this part again."""
-        self._record(part.name).unlink(missing_ok=True)
-
-    def publish(self, parts: Sequence[Part], counts: dict[str, int] | None = None) -> Version:
-        """Writes the manifest and renames the directory to its final name. The run continues with it. The
-        parts are in the order of their documents.
-        """
-        manifest = {
-            "key": self.work.key,
-            "fingerprint": self.work.fingerprint,
-            "data_version": combined(part.data_version for part in parts),
-            "code_version": self.work.code_version,
-            "params": json.loads(canonical_json(self.work.params)),
-            "inputs": self.work.inputs,
-            "counts": counts if counts is not None else total_counts(parts),
-            "parts": [asdict(part) for part in parts],
-            "seconds": round(time.time() - self.started, 3),
-            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "tools": tool_versions(),
-        }
-        self._remove_strays(parts)
-        write_manifest(self.path, manifest)
-        final = self.path.with_name(self.work.fingerprint[:NAME_LENGTH])
-        if final.exists():  # `find` rejected it
-            move_aside(final)
-        rename_directory(self.path, final)
-        # Deleted only now, so that a kill just before the rename loses no part.
-        shutil.rmtree(final / ".parts", ignore_errors=True)
-        version = Version(self.work.key, final, manifest)
-        files = (file for part in parts for file in part.files.values())
-        self.store.hashes.remember({final / file.path: file.sha256 for file in files})
-        self.store.use(version)
-        return version
-
-    @cached_property
-    def _previous(self) -> dict[str, tuple[Version, Part]]:
-        version = self.store.latest(self.work.key, self.work.code_version, self.work.params)
-        return {part.fingerprint: (version, part) for part in version.parts} if version else {}
-
-    @cached_property
-    def _names(self) -> dict[str, str]:
-        """The names of the parts that `finished` may find, by fingerprint."""
-        names = {made_from: part.name for made_from, (_, part) in self._previous.items()}
-        for record in self._record("*").parent.glob("*.json"):
-            with suppress(OSError, ValueError, KeyError, TypeError):  # a damaged one
-                part = Part.from_json(json.loads(record.read_text()))
-                names[part.fingerprint] = part.name
-        return names
-
-    def _is_sound(self, part: Part, directory: Path) -> bool:
-        """Whether the files of a part hold what was written. Reads those that were never hashed."""
-        return part.is_whole(directory) and all(
-            self.store.hashes.sha256(directory / file.path) == file.sha256 for file in part.files.values()
-        )
-
-    def _record(self, name: str) -> Path:
-        return self.path / ".parts" / f"{name}.json"
-
-    def _remove_strays(self, parts: Sequence[Part]) -> None:
-        listed = {file.path for part in parts for file in part.files.values()}
-        for path in list(self.path.rglob("*")):
-            inside = path.relative_to(self.path)
-            if path.is_file() and inside.parts[0] != ".parts" and inside.as_posix() not in listed:
-                path.unlink()
+    home = Path(os.environ.get("DAGSTER_HOME") or Path(__file__).parents[2] / "dagster_home")
+    place = os.environ.get(STORE_VARIABLE) or str(home / "store")
+    return Store(cached(place, home / "cache") if "://" in place else Path(place).absolute())

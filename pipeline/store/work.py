@@ -9,6 +9,7 @@ from typing import Any
 from pipeline.store.fingerprint import canonical_json, fingerprint
 
 SHOWN_DIFFERENCES = 4
+NAME_LENGTH = 16  # hex digits of a fingerprint in a directory's name
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,11 @@ class Work:
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint(self._recipe | {"inputs": self.inputs})
+
+    @property
+    def name(self) -> str:
+        """The name of the version's directory."""
+        return self.fingerprint[:NAME_LENGTH]
 
     def part_fingerprint(self, inputs: Sequence[str]) -> str:
         """The fingerprint of a part, by which an unchanged part is recognised in an older version."""

@@ -18,6 +18,7 @@ from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import File, Part, Version
+from pipeline.store.mirror import present
 from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.parts import PartTask, add, derive, part_tasks
 from pipeline.store.versions import Store
@@ -168,6 +169,6 @@ class _Search:
 @lru_cache(maxsize=1)
 def _loaded(path: Path) -> decontamination.Filter:
     """The n-grams, memory-mapped and prepared once per process."""
-    batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+    batch = pa.ipc.open_file(pa.memory_map(str(present(path)))).get_batch(0)
     columns = {name: np.asarray(batch.column(name).values) for name in decontamination.Ngrams._fields}
     return decontamination.prepared(decontamination.Ngrams(**columns))

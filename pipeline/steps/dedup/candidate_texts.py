@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pipeline.stages import dedup
 from pipeline.steps.dedup.signatures import Runs, Signed
 from pipeline.store.engine import Engine
+from pipeline.store.mirror import present, shared
 from pipeline.store.parquet import kept_ids, parquet_file
 from trainer.system.durable import whole_file
 
@@ -39,8 +40,10 @@ class Fetch:
     texts: np.ndarray
     ranges: np.ndarray
 
-    def write(self, scratch: Path, total: int, params: dedup.DedupParams) -> Path:
-        """Writes one record batch for each range. Decompresses only row groups with a wanted document."""
+    def write(self, scratch: Path, total: int, params: dedup.DedupParams) -> tuple[Path, int]:
+        """Writes one record batch for each range. Decompresses only row groups with a wanted document.
+        Returns the file and its bytes.
+        """
         sets = dedup.concat_sets([dedup.shingle_sets(batch, params) for batch in self._batches()])
         shingles = pa.LargeListArray.from_arrays(pa.array(sets.offsets), pa.array(sets.hashes))
         keys = pa.FixedSizeListArray.from_arrays(pa.array(self._keys(params.bands).reshape(-1)), params.bands)
@@ -49,7 +52,7 @@ class Fetch:
         with whole_file(path) as temporary, pa.ipc.new_file(str(temporary), batch.schema) as writer:
             for index in range(total):
                 writer.write_batch(batch.filter(pa.array(self.ranges == index)))
-        return path
+        return shared(path), path.stat().st_size
 
     def _batches(self) -> list[pa.RecordBatch]:
         keep = [kept_ids(path) for path in self.piece.sources[1:]]
@@ -84,8 +87,10 @@ class Fetch:
 
 def fetch(
     engine: Engine, signed: Sequence[Signed], wanted: Wanted, scratch: Path, params: dedup.DedupParams
-) -> list[Path]:
-    """Writes the wanted texts to files in `scratch`, one file for each part that holds any."""
+) -> tuple[tuple[Path, ...], int]:
+    """Writes the wanted texts to files in `scratch`, one file for each part that holds any. Returns the files
+    and their bytes.
+    """
     order = np.argsort(wanted.rows)
     rows, texts, ranges = wanted.rows[order], wanted.texts[order], wanted.ranges[order]
     tasks = []
@@ -95,12 +100,13 @@ def fetch(
             tasks.append(Fetch(piece, rows[here] - piece.start, texts[here], ranges[here]))
     input_bytes = sum(task.piece.source_bytes for task in tasks)
     write = partial(Fetch.write, scratch=scratch, total=wanted.total, params=params)
-    return list(engine.map(write, tasks, input_bytes=input_bytes, what="dedup evidence"))
+    written = list(engine.map(write, tasks, input_bytes=input_bytes, what="dedup evidence"))
+    return tuple(path for path, _ in written), sum(size for _, size in written)
 
 
 def read(paths: Sequence[Path], index: int) -> tuple[np.ndarray, np.ndarray, dedup.ShingleSets]:
     """The texts of one range of clusters from all files: their numbers, band keys and shingles."""
-    batches = [pa.ipc.open_file(pa.memory_map(str(path))).get_batch(index) for path in paths]
+    batches = [pa.ipc.open_file(pa.memory_map(str(present(path)))).get_batch(index) for path in paths]
     texts = [np.zeros(0, np.int64), *(batch.column("text").to_numpy() for batch in batches)]
     columns = [batch.column("keys") for batch in batches if batch.num_rows]
     keys = [np.asarray(column.flatten()).reshape(len(column), -1) for column in columns]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pipeline.stages import dedup
 from pipeline.steps.dedup.signatures import SCALARS, Runs, Signed
 from pipeline.store.engine import Engine
+from pipeline.store.mirror import present, shared
 from pipeline.store.parquet import read_table
 from trainer.system.durable import whole_file
 
@@ -41,7 +42,7 @@ def link(engine: Engine, signed: Sequence[Signed], scratch: Path, params: dedup.
     parents = dedup.singletons(total)
     write = partial(RunRange.write, runs=runs, scratch=scratch)
     for path in engine.map(write, tasks, input_bytes=input_bytes, what="dedup candidates"):
-        dedup.unite(parents, *np.load(path))
+        dedup.unite(parents, *np.load(present(path)))
         path.unlink()
     roots = dedup.labels(parents)
     linked = dedup.linked(roots)
@@ -54,7 +55,7 @@ def link(engine: Engine, signed: Sequence[Signed], scratch: Path, params: dedup.
     write_members = partial(_Members.write, scratch=scratch)
     tables = [dedup.MEMBER_SCHEMA.empty_table()]
     for path in engine.map(write_members, members, input_bytes=input_bytes, what="dedup candidates"):
-        with pa.OSFile(str(path)) as file:
+        with pa.OSFile(str(present(path))) as file:
             tables.append(pa.ipc.open_file(file).read_all())
         path.unlink()
     return pa.concat_tables(tables)
@@ -76,7 +77,7 @@ class RunRange:
         path = scratch / f"pairs-{self.numbers[0]:05d}-{self.index:05d}.npy"
         with whole_file(path) as temporary, temporary.open("wb") as file:
             np.save(file, np.stack(self.pairs(runs)))
-        return path
+        return shared(path)
 
     def pairs(self, runs: PartRuns) -> tuple[np.ndarray, np.ndarray]:
         """The candidate pairs of these keys, as `candidate_pairs` returns them."""
@@ -113,7 +114,7 @@ class _Members:
         path = scratch / f"members-{self.piece.start}.arrow"
         with whole_file(path) as temporary, pa.ipc.new_file(str(temporary), dedup.MEMBER_SCHEMA) as writer:
             writer.write_table(self._table())
-        return path
+        return shared(path)
 
     def _table(self) -> pa.Table:
         local = pa.array(self.rows - self.piece.start)

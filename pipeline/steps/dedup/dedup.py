@@ -7,7 +7,6 @@ one that has candidates about 100 bytes and the id.
 """
 
 import hashlib
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +25,7 @@ from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import PartWriter, batches
-from pipeline.store.parts import add, tally
+from pipeline.store.parts import add, put_parts, tally
 from pipeline.store.versions import Draft, Store
 from pipeline.store.work import Work
 
@@ -59,8 +58,8 @@ def decide(store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupPa
             return draft
         store.check(*(version for tables in corpora.values() for version, _ in tables))
         signed = laid_out(corpora, versions)
-        with tempfile.TemporaryDirectory(prefix="scratch-", dir=draft.path) as scratch:
-            clusters = dedup.clustered(link(engine, signed, Path(scratch), params))
+        with draft.scratch() as scratch:
+            clusters = dedup.clustered(link(engine, signed, scratch, params))
         decided = dedup.decide(clusters, verification.verify(store, engine, signed, clusters, params))
         return draft.publish(_parts(draft, engine, signed, decided))
 
@@ -91,7 +90,7 @@ def _parts(draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.R
         if parts[piece.name] is None:
             todo.append(task)
     input_bytes = sum(task.piece.part.files["signatures"].bytes for task in todo)
-    write = partial(_Decisions.part, directory=draft.path)
+    write = partial(put_parts, function=_Decisions.part, directory=draft.path)
     for part in engine.map(write, todo, input_bytes=input_bytes, what="dedup decisions"):
         draft.keep(part)
         parts[part.name] = part

@@ -13,6 +13,7 @@ from pipeline.stages import dedup
 from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.manifest import File, Part, Version
+from pipeline.store.mirror import present
 from pipeline.store.parquet import PartWriter, kept_batches
 from pipeline.store.parts import PartTask, derive, part_tasks
 from pipeline.store.versions import Store
@@ -96,7 +97,7 @@ class Runs:
     """The sorted runs of a part, memory-mapped."""
 
     def __init__(self, path: Path):
-        self._file = pa.ipc.open_file(pa.memory_map(str(path)))
+        self._file = pa.ipc.open_file(pa.memory_map(str(present(path))))
 
     def __getitem__(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Keys (uint64, ascending) and local rows (uint32): of the exact hash for 0, of band n - 1 for n."""

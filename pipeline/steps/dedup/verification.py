@@ -5,7 +5,6 @@ change to any of its texts verifies the entire cluster again.
 """
 
 import hashlib
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from pipeline.store.damage import Look
 from pipeline.store.engine import Engine
 from pipeline.store.manifest import Part, Version, total_counts
 from pipeline.store.parquet import PartWriter, read_table
+from pipeline.store.parts import put_parts
 from pipeline.store.versions import Draft, Store
 from pipeline.store.work import Work
 
@@ -127,10 +127,10 @@ def _publish_results(
     index = np.repeat(np.arange(len(todo)), [len(numbers) for numbers in texts])
     numbers = np.concatenate([np.zeros(0, np.int64), *texts])
     wanted = Wanted(clusters.rows[numbers], numbers, index, len(todo))
-    with tempfile.TemporaryDirectory(prefix="scratch-", dir=draft.path) as scratch:
-        fetched = tuple(fetch(engine, signed, wanted, Path(scratch), params))
-        input_bytes = sum(path.stat().st_size for path in fetched)
-        write = partial(_Verification.part, directory=draft.path, fetched=fetched, params=params)
+    with draft.scratch() as scratch:
+        fetched, input_bytes = fetch(engine, signed, wanted, scratch, params)
+        verified = partial(_Verification.part, fetched=fetched, params=params)
+        write = partial(put_parts, function=verified, directory=draft.path)
         for part in engine.map(write, todo, input_bytes=input_bytes, what="dedup verification"):
             draft.keep(part)
             parts.append(part)

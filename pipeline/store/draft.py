@@ -1,0 +1,166 @@
+"""A version in the making: its finished parts survive a kill, and publishing makes all of them visible."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+from pipeline.store.file_hashes import FileHashes
+from pipeline.store.fingerprint import canonical_json, combined
+from pipeline.store.manifest import Part, Version, move_aside, tool_versions, total_counts, write_manifest
+from pipeline.store.mirror import temporary_objects
+from pipeline.store.work import Work
+from trainer.system.durable import rename_directory, write_atomically
+
+RECORDS = ".parts"
+
+
+class Versions(Protocol):
+    """What a draft needs of its store."""
+
+    root: Path
+
+    @property
+    def hashes(self) -> FileHashes: ...
+
+    def directory(self, key: str) -> Path: ...
+
+    def latest(self, key: str, code_version: str, params: Any) -> Version | None: ...
+
+    def use(self, version: Version) -> None: ...
+
+
+class Draft:
+    """A version in the making. A part is complete or absent at any moment; `publish` makes the version
+    visible atomically.
+    """
+
+    def __init__(self, store: Versions, work: Work):
+        self.store = store
+        self.work = work
+        self.started = time.time()
+        self.path = self._directory()
+        self.path.mkdir(exist_ok=True)
+
+    def _directory(self) -> Path:
+        return self.store.directory(self.work.key) / f".{self.work.name}.partial"
+
+    def file(self, part: Part, table: str) -> Path:
+        """The path of a file of a finished part."""
+        return self.path / part.files[table].path
+
+    def finished(self, name: str, part_fingerprint: str) -> Part | None:
+        """The part if an interrupted attempt finished it, or if the version before holds the same part, which
+        is then hard-linked.
+        """
+        record = self._record(name)
+        with suppress(OSError, ValueError, KeyError, TypeError):  # there is none, or a damaged one
+            part = Part.from_json(json.loads(record.read_text()))
+            if part.fingerprint == part_fingerprint and self._is_sound(part, self.path):
+                return part
+        previous = self._previous.get(part_fingerprint)
+        if previous is None or previous[1].name != name or not self._is_sound(previous[1], previous[0].path):
+            return None
+        version, part = previous
+        for table in part.files:
+            self._take(version.file(part, table), self.file(part, table))
+        self.keep(part)
+        return part
+
+    def _take(self, source: Path, target: Path) -> None:
+        """Gives a file of another version a second name."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        os.link(source, target)
+
+    def finished_under_any_name(self, part_fingerprint: str) -> Part | None:
+        """As `finished`, for a part whose name is known only when it is made."""
+        name = self._names.get(part_fingerprint)
+        return self.finished(name, part_fingerprint) if name else None
+
+    def keep(self, part: Part) -> None:
+        """Records a finished part, so that it survives a kill."""
+        write_atomically(self._record(part.name), json.dumps(asdict(part)))
+
+    def forget(self, part: Part) -> None:
+        """The next attempt makes this part again."""
+        self._record(part.name).unlink(missing_ok=True)
+
+    def publish(self, parts: Sequence[Part], counts: dict[str, int] | None = None) -> Version:
+        """Writes the manifest and renames the directory to its final name. The run continues with it. The
+        parts are in the order of their documents.
+        """
+        manifest = {
+            "key": self.work.key,
+            "fingerprint": self.work.fingerprint,
+            "data_version": combined(part.data_version for part in parts),
+            "code_version": self.work.code_version,
+            "params": json.loads(canonical_json(self.work.params)),
+            "inputs": self.work.inputs,
+            "counts": counts if counts is not None else total_counts(parts),
+            "parts": [asdict(part) for part in parts],
+            "seconds": round(time.time() - self.started, 3),
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "tools": tool_versions(),
+        }
+        version = self._published(parts, manifest)
+        files = [file for part in version.parts for file in part.files.values()]
+        written = {version.path / file.path: file.sha256 for file in files}
+        self.store.hashes.remember({path: sha256 for path, sha256 in written.items() if path.exists()})
+        self.store.use(version)
+        return version
+
+    def _published(self, parts: Sequence[Part], manifest: dict[str, Any]) -> Version:
+        self._remove_strays(parts)
+        write_manifest(self.path, manifest)
+        final = self.path.with_name(self.work.name)
+        if final.exists():  # `find` rejected it
+            move_aside(final)
+        rename_directory(self.path, final)
+        # Deleted only now, so that a kill just before the rename loses no part.
+        shutil.rmtree(final / RECORDS, ignore_errors=True)
+        return Version(self.work.key, final, manifest)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A directory for what this work needs for a while."""
+        with TemporaryDirectory(prefix="scratch-", dir=self.path) as name, temporary_objects(Path(name)):
+            yield Path(name)
+
+    @cached_property
+    def _previous(self) -> dict[str, tuple[Version, Part]]:
+        version = self.store.latest(self.work.key, self.work.code_version, self.work.params)
+        return {part.fingerprint: (version, part) for part in version.parts} if version else {}
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """The names of the parts that `finished` may find, by fingerprint."""
+        names = {made_from: part.name for made_from, (_, part) in self._previous.items()}
+        for record in self._record("*").parent.glob("*.json"):
+            with suppress(OSError, ValueError, KeyError, TypeError):  # a damaged one
+                part = Part.from_json(json.loads(record.read_text()))
+                names[part.fingerprint] = part.name
+        return names
+
+    def _is_sound(self, part: Part, directory: Path) -> bool:
+        """Whether the files of a part hold what was written. Reads those that were never hashed."""
+        return part.is_whole(directory) and all(
+            self.store.hashes.sha256(directory / file.path) == file.sha256 for file in part.files.values()
+        )
+
+    def _record(self, name: str) -> Path:
+        return self.path / RECORDS / f"{name}.json"
+
+    def _remove_strays(self, parts: Sequence[Part]) -> None:
+        listed = {file.path for part in parts for file in part.files.values()}
+        for path in list(self.path.rglob("*")):
+            inside = path.relative_to(self.path)
+            if path.is_file() and inside.parts[0] != RECORDS and inside.as_posix() not in listed:
+                path.unlink()
