@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipeline.stages.compiled import borrowing, inlined, inner, kernel
-from pipeline.stages.tokenizer.words import Words
+from pipeline.stages.tokenizer.counts import Words
 
 NONE = -1
 # Columns of `pairs`: left id << 32 | right id; how often the two stand together; the words in which they came

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from pipeline.stages.tokenizer.counts import count_words
 from pipeline.stages.tokenizer.merges import merge
 from pipeline.stages.tokenizer.params import ALPHABET_SIZE, TokenizerParams, VocabularyError
-from pipeline.stages.tokenizer.words import count_words
 
 LEAST = 2  # occurrences of a pair that is merged
 

@@ -1,23 +1,12 @@
-"""Cuts text into words as a pre-tokenizer does, and counts the distinct ones."""
-
-from collections.abc import Iterable
-from functools import cache
-from typing import NamedTuple
+"""Cuts text into words as a pre-tokenizer does."""
 
 import numpy as np
-import pyarrow as pa
-from tokenizers import Regex, pre_tokenizers
 
-from pipeline.stages.compiled import borrowing, inlined, inner, kernel
-from pipeline.stages.quality.unicode import CODE_POINTS, decode
-from pipeline.stages.text import utf8_arrays
+from pipeline.stages.compiled import borrowing, inlined
+from pipeline.stages.quality.unicode import decode
+from pipeline.stages.tokenizer.characters import BREAK, LETTER, NOT_A_DIGIT, NUMBER, OTHER, WHITE
 
-LETTER, NUMBER, WHITE, BREAK, OTHER, NOT_A_DIGIT = 1, 2, 4, 8, 16, 32
 LLAMA3, GPT2, GPT2_SINGLE_DIGITS = range(3)
-CLASSES = {r"\p{L}": LETTER, r"\p{N}": NUMBER, r"\s": WHITE}
-SURROGATES = range(0xD800, 0xE000)
-LETTERS_END = 0x40000  # the planes after it have no letters, numbers or spaces
-BLOCK = 0x800  # code points; the library takes time quadratic in the length of a text
 
 UNLIMITED = 1 << 62
 
@@ -26,46 +15,6 @@ LONG_S = b"\xc5\xbf"  # the only other character that is an s or a t when case i
 FOLD = ord("a") - ord("A")
 E, L, R, V = (ord(letter) for letter in "elrv")
 ALONE = np.isin(np.arange(256), list(b"stmd"))  # follow an apostrophe by themselves
-
-
-class Words(NamedTuple):
-    """Distinct words: word i has the bytes `data[starts[i]:starts[i + 1]]` and occurs `counts[i]` times."""
-
-    data: np.ndarray
-    starts: np.ndarray
-    counts: np.ndarray
-
-
-@cache
-def classes() -> np.ndarray:
-    """The class of every code point, uint8[0x110000], for the Unicode of the library that encodes."""
-    found = np.full(CODE_POINTS, OTHER, np.uint8)
-    others = {pattern: pre_tokenizers.Split(Regex(f"{pattern}+"), behavior="removed") for pattern in CLASSES}
-    for first in range(0, LETTERS_END, BLOCK):
-        if first not in SURROGATES:
-            characters = "".join(map(chr, range(first, first + BLOCK)))
-            for pattern, flag in CLASSES.items():
-                end = 0
-                for _, (start, stop) in [*others[pattern].pre_tokenize_str(characters), ("", (BLOCK, BLOCK))]:
-                    found[first + end : first + start] = flag
-                    end = stop
-    found[_none_are_digits()] |= NOT_A_DIGIT
-    found[[ord("\r"), ord("\n")]] |= BREAK
-    found.setflags(write=False)
-    return found
-
-
-def _none_are_digits() -> np.ndarray:
-    """Which code points `Digits`, the library's pre-tokenizer, leaves together with their neighbours."""
-    together = np.ones(CODE_POINTS, np.bool_)
-    split = pre_tokenizers.Digits(individual_digits=True)
-    for first in range(0, LETTERS_END, BLOCK):
-        if first not in SURROGATES:
-            for text, (start, _) in split.pre_tokenize_str(
-                "".join(f"{chr(point)}a" for point in range(first, first + BLOCK))
-            ):
-                together[first + start // 2] &= len(text) > 1
-    return together
 
 
 @borrowing
@@ -151,111 +100,9 @@ def word_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, pattern: int, 
 
 
 @inlined
-def _piece_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, pattern: int) -> int:
+def piece_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, pattern: int) -> int:
     """Where the text that is cut into words by itself ends: each digit is, and what stands between digits."""
     if pattern != GPT2_SINGLE_DIGITS:
         return stop
     end = _run_end(data, i, stop, of, NOT_A_DIGIT, stop)
     return end if end > i else i + _at(data, i, stop, of)[1]
-
-
-@borrowing
-def _hash(data: np.ndarray, start: int, end: int) -> np.uint64:
-    """FNV-1a, with its bits mixed once more."""
-    h = np.uint64(0xCBF29CE484222325)
-    for i in range(start, end):
-        h = (h ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
-    return h ^ (h >> np.uint64(29))
-
-
-@borrowing
-def _slot(
-    slots: np.ndarray, words: np.ndarray, starts: np.ndarray, data: np.ndarray, start: int, end: int
-) -> np.int64:
-    """Where in the hash table the word `data[start:end]` is, or where it belongs."""
-    slot = np.int64(_hash(data, start, end) & np.uint64(len(slots) - 1))
-    while slots[slot] >= 0:
-        known = slots[slot]
-        first = starts[known]
-        if starts[known + 1] - first == end - start:
-            i = 0
-            while i < end - start and words[first + i] == data[start + i]:
-                i += 1
-            if i == end - start:
-                break
-        slot = (slot + 1) & (len(slots) - 1)
-    return slot
-
-
-@inner
-def _twice(slots: np.ndarray, words: np.ndarray, starts: np.ndarray, known: int) -> np.ndarray:
-    """The hash table of the first `known` words with twice the room."""
-    larger = np.full(2 * len(slots), -1, np.int64)
-    for word in range(known):
-        larger[_slot(larger, words, starts, words, starts[word], starts[word + 1])] = word
-    return larger
-
-
-@kernel
-def _count(
-    data: np.ndarray,
-    offsets: np.ndarray,
-    of: np.ndarray,
-    pattern: int,
-    most_digits: int,
-    slots: np.ndarray,
-    words: np.ndarray,
-    starts: np.ndarray,
-    counts: np.ndarray,
-    known: int,
-) -> tuple[np.ndarray, int]:
-    """Counts the words of a batch. `words`, `starts` and `counts` have room for all of them. Returns the hash
-    table and the number of distinct words.
-    """
-    for document in range(len(offsets) - 1):
-        i = stop = offsets[document]
-        while i < offsets[document + 1]:
-            if i == stop:
-                stop = _piece_end(data, i, offsets[document + 1], of, pattern)
-            end = word_end(data, i, stop, of, pattern, most_digits)
-            slot = _slot(slots, words, starts, data, i, end)
-            if slots[slot] < 0:
-                slots[slot] = known
-                first = starts[known]
-                for j in range(end - i):
-                    words[first + j] = data[i + j]
-                known += 1
-                starts[known] = first + end - i
-                if 2 * known > len(slots):
-                    slots = _twice(slots, words, starts, known)
-                    slot = _slot(slots, words, starts, data, i, end)
-            counts[slots[slot]] += 1
-            i = end
-    return slots, known
-
-
-def count_words(texts: Iterable[pa.Array], pattern: str, single_digits: bool) -> Words:
-    """The distinct words of all texts, about 100 MB/s on one core. Memory grows with the distinct words."""
-    slots = np.full(1 << 16, -1, np.int64)
-    words, starts, counts = np.empty(0, np.uint8), np.zeros(1, np.int64), np.zeros(0, np.int64)
-    known = 0
-    kind = LLAMA3 if pattern == "llama3" else GPT2_SINGLE_DIGITS if single_digits else GPT2
-    most_digits = UNLIMITED if pattern == "gpt2" else 1 if single_digits else 3
-    for column in texts:
-        data, offsets = utf8_arrays(column)
-        room = int(offsets[-1] - offsets[0])
-        words = _with_room(words, int(starts[known]) + room)
-        starts, counts = _with_room(starts, known + room + 1), _with_room(counts, known + room)
-        slots, known = _count(
-            data, offsets, classes(), kind, most_digits, slots, words, starts, counts, known
-        )
-    return Words(words[: starts[known]], starts[: known + 1], counts[:known])
-
-
-def _with_room(array: np.ndarray, length: int) -> np.ndarray:
-    """The array, with zeros behind it if it is shorter than `length`."""
-    if len(array) >= length:
-        return array
-    larger = np.zeros(max(length, 2 * len(array)), array.dtype)
-    larger[: len(array)] = array
-    return larger

@@ -15,8 +15,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.stages import tokenizer as bpe
+from pipeline.stages.tokenizer.counts import count_words
 from pipeline.stages.tokenizer.train import character_of_each_byte, pre_tokenizer
-from pipeline.stages.tokenizer.words import count_words
 from tests.corpora import CORPORA, needs_corpora
 
 TEXTS = [text for _, text in sorted(topics.items())][:40]
@@ -112,14 +112,22 @@ def test_ties_and_repeated_letters_are_merged_in_the_order_of_the_library(
 def test_text_is_cut_into_the_words_of_the_library(pattern: dict[str, object], text: str) -> None:
     params = bpe.TokenizerParams.model_validate(pattern)
     characters = {shown: byte for byte, shown in enumerate(character_of_each_byte())}
-    cut = pre_tokenizer(params).pre_tokenize_str(text) if text else []
-    theirs = Counter(bytes(characters[character] for character in word) for word, _ in cut)
-    words = count_words([pa.array([text])], params.pattern, params.single_digits)
+    # Near the end of a batch words are cut byte by byte, elsewhere eight bytes at a time.
+    texts = [text, f"{text}uninterrupted {text}Incomprehensibilities incomprehensibilitieS", text]
+    cut = [word for text in texts if text for word, _ in pre_tokenizer(params).pre_tokenize_str(text)]
+    theirs = Counter(bytes(characters[character] for character in word) for word in cut)
+    words = count_words([pa.array(texts)], params.pattern, params.single_digits)
     ours = {
         words.data[start:end].tobytes(): int(count)
         for start, end, count in zip(words.starts, words.starts[1:], words.counts, strict=False)
     }
     assert ours == theirs
+
+
+def test_more_words_than_the_hash_table_begins_with_are_counted() -> None:
+    texts = pa.array([" ".join(["", *map(str, range(start, 200_000, 2))]) for start in (0, 1)])
+    words = count_words([texts, texts], "gpt2", single_digits=False)
+    assert words.counts.tolist() == [2] * 200_000
 
 
 @pytest.mark.slow
