@@ -1,15 +1,21 @@
 """Training speed on a CPU beside nanoGPT and the Trainer of `transformers`: tokens a second and peak memory,
-all step by step in turns, each compiled and with the full batch.
+all step by step in turns and with the full batch.
 
-`python benchmarks/train_cpu.py` needs the sample corpora in ../shared/corpora, and transformers with
-accelerate. 6 layers, width 384, 6 heads, 10.6 M parameters in blocks, vocabulary 8192, tied, 16 x 512 tokens
-a step of the same text. Ours is what `python -m trainer` runs, with `compile` on auto and AdamW. Ours and the
-Trainer train in fp32, and in bf16 as well where the hardware multiplies it. nanoGPT's train.py has no other
-precision than fp32 on a CPU. The last contenders only multiply: the matrices of a step, attention's left out.
-No trainer of this model can take fewer seconds in that precision.
+`python benchmarks/train_cpu.py bf16` or `fp32` takes at most four minutes, and adds to the results of other
+precisions and instruction sets that this machine has. It needs the sample corpora in ../shared/corpora, and
+transformers with accelerate. 6 layers, width 384, 6 heads, 10.6 M parameters in blocks, vocabulary 8192,
+tied, 16 x 512 tokens a step of the same text. Ours is what `python -m trainer` runs, with AdamW, and with
+`compile` on auto and on false; the Trainer is compiled and not compiled. nanoGPT's train.py has no other
+precision than fp32 on a CPU. The last contender only multiplies: the matrices of a step, attention's left
+out. No trainer of this model can take fewer seconds in that precision. `step_ratio` is a contender's seconds
+over ours compiled.
+
+A machine with AVX2 only is imitated by ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
+ATEN_CPU_CAPABILITY=avx2 before `python benchmarks/train_cpu.py fp32`.
 """
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -19,21 +25,21 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 from harness import training_run
-from harness.sidebyside import Report, record, texts
+from harness.sidebyside import RESULTS, Report, machine, record, texts
 from harness.turns import Turns, take_turns
 from peers.train import FOREVER, Work, hugging_face, nanogpt
 
 from pipeline.stages import tokenizer as bpe
 from trainer.data.shards import bin_path
-from trainer.model.precision import multiplies_bf16
 from trainer.system import launch
 
-VOCAB, LAYERS, WIDTH, HEADS, SEQ_LEN = 8192, 6, 384, 6, 512
-WARMUP = 2
+VOCAB, LAYERS, WIDTH, HEADS, SEQ_LEN, ROWS = 8192, 6, 384, 6, 512, 16
+WARMUP, TURNS = 2, {"bf16": 7, "fp32": 3}
+NAMED = {"auto": ", compiled", "false": ", not compiled"}
 Contender = tuple[Sequence[str], Mapping[str, str]]
 
 
-def prepare(directory: Path, rows: int) -> tuple[Path, Work]:
+def prepare(directory: Path, rows: int = ROWS) -> tuple[Path, Work]:
     """The configuration of a run over real text, and the same tokens for the peers."""
     pieces = [
         text[at : at + 10_000] for text in texts(("enwiki", "books"), 4) for at in range(0, len(text), 10_000)
@@ -74,38 +80,55 @@ def command(*arguments: str, as_launched: bool = False) -> Contender:
     ), launch.environment() if as_launched else environment
 
 
-def measure(contenders: dict[str, Contender], turns: int, tokens: int) -> Report:
+def contenders(precision: str, directory: Path) -> dict[str, Contender]:
+    config, work = prepare(directory)
+    found = {}
+    for compiled in ("auto", "false"):
+        overrides = (f"training.precision={precision}", f"training.compile={compiled}")
+        found[f"groundwork{NAMED[compiled]}"] = command(
+            "ours", str(config), *overrides, f"run_dir={directory}/run-{compiled}", as_launched=True
+        )
+    for compiled in ("auto", "false"):
+        found[f"transformers Trainer{NAMED[compiled]}"] = command(
+            "hugging-face", precision, compiled, work.to_json()
+        )
+    if precision == "fp32":
+        found["nanoGPT, compiled"] = command("nanogpt", work.to_json())
+    found["matrix products alone"] = command("products", precision, work.to_json(), as_launched=True)
+    return found
+
+
+def measure(precision: str) -> Report:
+    with tempfile.TemporaryDirectory() as directory:
+        taken = take_turns(contenders(precision, Path(directory)), WARMUP, TURNS[precision])
+    ours = next(iter(taken.values()))["seconds"]
     return {
-        name: {"tokens_per_s": round(tokens / facts["seconds"])} | facts
-        for name, facts in take_turns(contenders, WARMUP, turns).items()
+        name: {
+            "tokens_per_s": round(ROWS * SEQ_LEN / facts["seconds"]),
+            "step_ratio": round(facts["seconds"] / ours, 2),
+        }
+        | facts
+        for name, facts in taken.items()
     }
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--rows", type=int, default=16)
-    options.add_argument("--turns", type=int, default=7)
+    options.add_argument("precision", choices=TURNS, nargs="?")
     options.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.one:
         CONTENDERS[chosen.one[0]](*chosen.one[1:])
         return
-    precisions = ("bf16", "fp32") if multiplies_bf16(torch.device("cpu")) else ("fp32",)
-    with tempfile.TemporaryDirectory() as directory:
-        config, work = prepare(Path(directory), chosen.rows)
-        contenders = {"nanoGPT fp32": command("nanogpt", work.to_json())}
-        for precision in precisions:
-            overrides = (f"training.precision={precision}", f"run_dir={directory}/run-{precision}")
-            contenders |= {
-                f"groundwork {precision}": command("ours", str(config), *overrides, as_launched=True),
-                f"transformers Trainer {precision}": command("hugging-face", precision, work.to_json()),
-                f"matrix products alone {precision}": command(
-                    "products", precision, work.to_json(), as_launched=True
-                ),
-            }
-        found = measure(contenders, chosen.turns, chosen.rows * SEQ_LEN)
-    report = {"rows": chosen.rows, "training": found, "load": round(os.getloadavg()[0], 1)}
-    record("train_cpu", report, ("torch", "transformers", "accelerate"))
+    if not chosen.precision:
+        options.error("which precision, bf16 or fp32?")
+    path = RESULTS / "train_cpu.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    training = before.get("training", {}) if before.get("machine") == machine() else {}
+    load = round(os.getloadavg()[0], 1)
+    part = f"{chosen.precision}, {torch.backends.cpu.get_cpu_capability()}"
+    training[part] = {"load_before": load, "contenders": measure(chosen.precision)}
+    record("train_cpu", {"rows": ROWS, "training": training}, ("torch", "transformers", "accelerate"))
 
 
 def _nanogpt(work: str) -> None:
@@ -134,8 +157,8 @@ def _products(precision: str, work: str) -> None:
             features[outputs].T @ features[inputs]
 
 
-def _hugging_face(precision: str, work: str) -> None:
-    hugging_face(Work.from_json(work), Turns().next, bf16=precision == "bf16", compiled=True)
+def _hugging_face(precision: str, compiled: str, work: str) -> None:
+    hugging_face(Work.from_json(work), Turns().next, bf16=precision == "bf16", compiled=compiled == "auto")
 
 
 CONTENDERS: dict[str, Callable[..., None]] = {

@@ -115,7 +115,7 @@ def record(name: str, report: Report, libraries: Sequence[str]) -> None:
     """
     report = {
         "date": datetime.date.today().isoformat(),
-        "machine": f"{processor()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}",
+        "machine": machine(),
         "versions": {
             library: version(library) for library in libraries if importable(library.replace("-", "_"))
         },
@@ -124,6 +124,10 @@ def record(name: str, report: Report, libraries: Sequence[str]) -> None:
     written = json.dumps(report, indent=2)
     print(written)
     (RESULTS / f"{name}.json").write_text(written + "\n")
+
+
+def machine() -> str:
+    return f"{processor()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
 
 
 def processor() -> str:

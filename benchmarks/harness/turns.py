@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from harness.sidebyside import ROOT, peak_megabytes
@@ -51,9 +51,7 @@ def take_turns(
         steps: dict[str, list[dict[str, float]]] = {name: [] for name in running}
         for turn in range(warmup + turns):
             for name, process in running.items():
-                assert process.stdin and process.stdout
-                print(file=process.stdin, flush=True)
-                said = process.stdout.readline()
+                said = _step(process)
                 if not said:
                     raise SystemExit(f"{name} ended with status {process.wait()}: what it said is above")
                 if turn >= warmup:
@@ -66,6 +64,15 @@ def take_turns(
         }
         for name, taken in steps.items()
     }
+
+
+def _step(process: subprocess.Popen[str]) -> str:
+    """What the process says of its next step; nothing if it has ended."""
+    assert process.stdin and process.stdout
+    # A process that ended before its turn no longer reads. Unbuffered: closing would write again.
+    with suppress(BrokenPipeError):
+        os.write(process.stdin.fileno(), b"\n")
+    return process.stdout.readline()
 
 
 def _started(command: Sequence[str], variables: Mapping[str, str]) -> subprocess.Popen[str]:
