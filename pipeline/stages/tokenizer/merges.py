@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.stages.compiled import borrowing, inlined, inner, kernel
+from pipeline.stages.compiled import borrowing, inlined, kernel
 from pipeline.stages.tokenizer.counts import Words
 
 NONE = -1
@@ -20,7 +20,10 @@ WORD, NEXT = range(2)
 # Columns of `heap`: the count of a pair when the heap was ordered, the pair, the words to look for it in.
 ORDERED_BY, PAIR, WORDS = range(3)
 # Of `used`: how many rows of an array are in use.
-PAIRS, NODES, CHANGED, HEAP = range(4)
+PAIRS, NODES, CHANGED, HEAP, TOKENS, MERGES = range(6)
+# What stands before the symbols of a word: how often it occurs, how many symbols there are.
+OCCURRENCES, LENGTH, HEADER = range(3)
+FIRST_SLOTS = 1 << 18  # room for all pairs of bytes
 
 
 @inlined
@@ -38,18 +41,11 @@ def _slot_of_pair(slots: np.ndarray, pairs: np.ndarray, key: int) -> int:
     return slot
 
 
-@inner
-def _with_room(slots: np.ndarray, pairs: np.ndarray, known: int, more: int) -> np.ndarray:
-    """The hash table of the first `known` pairs, at most half full after `more` have been added."""
-    size = len(slots)
-    while size < 2 * (known + more):
-        size *= 2
-    if size == len(slots):
-        return slots
-    larger = np.full(size, NONE, np.int64)
+@kernel
+def _enter(slots: np.ndarray, pairs: np.ndarray, known: int) -> None:
+    """Puts the first `known` pairs into a hash table, which is empty."""
     for pair in range(known):
-        larger[_slot_of_pair(larger, pairs, pairs[pair, KEY])] = pair
-    return larger
+        slots[_slot_of_pair(slots, pairs, pairs[pair, KEY])] = pair
 
 
 @borrowing
@@ -139,86 +135,98 @@ def _slot_of_token(slots: np.ndarray, text: np.ndarray, starts: np.ndarray, star
     return slot
 
 
-@inner
-def _joined(text: np.ndarray, starts: np.ndarray, tokens: int, left: int, right: int) -> np.ndarray:
-    """`text` with the bytes of two tokens as those of the next one, which ends at `starts[tokens + 1]`."""
+@borrowing
+def _join(text: np.ndarray, starts: np.ndarray, tokens: int, left: int, right: int) -> None:
+    """Writes the bytes of two tokens as those of the next one, which ends at `starts[tokens + 1]`."""
     end = starts[tokens]
-    size = starts[left + 1] - starts[left] + starts[right + 1] - starts[right]
-    if end + size > len(text):
-        longer = np.empty(2 * (end + size), np.uint8)
-        for i in range(end):
-            longer[i] = text[i]
-        text = longer
     for token in (left, right):
         for i in range(starts[token], starts[token + 1]):
             text[end] = text[i]
             end += 1
     starts[tokens + 1] = end
-    return text
+
+
+@borrowing
+def _count_pairs(
+    symbols: np.ndarray,
+    slots: np.ndarray,
+    pairs: np.ndarray,
+    nodes: np.ndarray,
+    changed: np.ndarray,
+    used: np.ndarray,
+) -> None:
+    """Counts the pairs of all words as they are at first."""
+    word = 0
+    while word < len(symbols):
+        first = word + HEADER
+        for i in range(first, first + symbols[word + LENGTH] - 1):
+            key = symbols[i] << 32 | symbols[i + 1]
+            _change(slots, pairs, nodes, changed, used, key, symbols[word + OCCURRENCES], word)
+        word = first + symbols[word + LENGTH]
 
 
 @kernel
 def _merge(
     symbols: np.ndarray,
-    starts: np.ndarray,
-    lengths: np.ndarray,
-    word_counts: np.ndarray,
     text: np.ndarray,
     token_starts: np.ndarray,
     token_slots: np.ndarray,
-    tokens: int,
+    slots: np.ndarray,
+    pairs: np.ndarray,
+    heap: np.ndarray,
+    nodes: np.ndarray,
+    changed: np.ndarray,
+    merges: np.ndarray,
+    used: np.ndarray,
+    most: int,
     least: int,
-) -> tuple[np.ndarray, int, np.ndarray, int]:
-    """Merges until `token_starts` is full or no pair occurs `least` times.
+) -> bool:
+    """Merges until there are `most` tokens, `text` or `slots` needs more room, or no pair occurs `least`
+    times: returns whether it is this.
 
-    `symbols`: the id of each byte of the words, which are rewritten, with their `lengths`. `text`,
-    `token_starts`: the bytes of the first `tokens` tokens. Returns the merges as rows (left, right, id), how
-    many there are, the bytes of all tokens, and how many there are.
+    `symbols`: the words one after the other, each with its header and the ids of its bytes, which are
+    rewritten. `text`, `token_starts`: the bytes of the tokens. Appends to `merges` rows of (left, right, id).
     """
-    # A merge takes one symbol away and brings at most two pairs. Memory that is not used costs nothing.
-    most = 3 * len(symbols) + 1
-    pairs, heap = np.empty((most, 4), np.int64), np.empty((most, 3), np.int64)
-    nodes, merges = np.empty((most, 2), np.int64), np.empty((most, 3), np.int64)
-    changed, used = np.empty(most, np.int64), np.zeros(4, np.int64)
-    slots = _with_room(np.zeros(1, np.int64), pairs, 0, 1 << 15)
-    for word in range(len(lengths)):
-        slots = _with_room(slots, pairs, used[PAIRS], lengths[word])
-        for i in range(starts[word], starts[word + 1] - 1):
-            key = symbols[i] << 32 | symbols[i + 1]
-            _change(slots, pairs, nodes, changed, used, key, word_counts[word], word)
-    _queue(heap, pairs, changed, used)
-
-    limit = len(token_starts) - 1
-    for token in range(tokens):
-        slot = _slot_of_token(token_slots, text, token_starts, token_starts[token], token_starts[token + 1])
-        token_slots[slot] = token
-    done = 0
-    while tokens < limit and used[HEAP] > 0:
+    if used[PAIRS] == 0:
+        _count_pairs(symbols, slots, pairs, nodes, changed, used)
+        _queue(heap, pairs, changed, used)
+        for token in range(used[TOKENS]):
+            slot = _slot_of_token(
+                token_slots, text, token_starts, token_starts[token], token_starts[token + 1]
+            )
+            token_slots[slot] = token
+    while used[TOKENS] < most:
+        if used[HEAP] == 0:
+            return True
         pair, node = heap[0, PAIR], heap[0, WORDS]
         if heap[0, ORDERED_BY] != pairs[pair, COUNT]:
             heap[0, ORDERED_BY] = pairs[pair, COUNT]
             _settle(heap, used[HEAP], 0, pairs)
             continue
         if pairs[pair, COUNT] < least:
-            break
+            return True
+        left, right, tokens = pairs[pair, KEY] >> 32, pairs[pair, KEY] & 0xFFFFFFFF, used[TOKENS]
+        size = token_starts[left + 1] - token_starts[left] + token_starts[right + 1] - token_starts[right]
+        if token_starts[tokens] + size > len(text) or 2 * (used[PAIRS] + 2 * tokens + 2) > len(slots):
+            return False
         used[HEAP] -= 1
         for column in range(3):
             heap[0, column] = heap[used[HEAP], column]
         _settle(heap, used[HEAP], 0, pairs)
-        left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & 0xFFFFFFFF
-        text = _joined(text, token_starts, tokens, left, right)
+        _join(text, token_starts, tokens, left, right)
         slot = _slot_of_token(token_slots, text, token_starts, token_starts[tokens], token_starts[tokens + 1])
         if token_slots[slot] < 0:
             token_slots[slot] = tokens
-            tokens += 1
+            used[TOKENS] += 1
         new = token_slots[slot]
+        done = used[MERGES]
         merges[done, 0], merges[done, 1], merges[done, 2] = left, right, new
-        done += 1
+        used[MERGES] += 1
         while node != NONE:
             word = nodes[node, WORD]
             node = nodes[node, NEXT]
-            slots = _with_room(slots, pairs, used[PAIRS], 2 * lengths[word])
-            start, end, count = starts[word], starts[word] + lengths[word], word_counts[word]
+            count, start = symbols[word + OCCURRENCES], word + HEADER
+            end = start + symbols[word + LENGTH]
             write = read = start
             while read < end:
                 symbol = symbols[read]
@@ -236,9 +244,9 @@ def _merge(
                 symbols[write] = symbol
                 write += 1
                 read += 1
-            lengths[word] = write - start
+            symbols[word + LENGTH] = write - start
         _queue(heap, pairs, changed, used)
-    return merges, done, text, tokens
+    return True
 
 
 def merge(
@@ -247,21 +255,48 @@ def merge(
     """The bytes of all tokens, at most `vocab_size` with the first ones, `tokens`, and the merges as rows
     (left, right, id). `ids`: the token of each byte. Pairs that occur less than `least` times stay apart.
     """
-    text = np.frombuffer(b"".join(tokens), np.uint8)
+    text = np.frombuffer(b"".join(tokens), np.uint8).copy()
     starts = np.zeros(vocab_size + 1, np.int64)
     starts[1 : len(tokens) + 1] = np.cumsum([len(token) for token in tokens])
-    symbols = ids.astype(np.int64)[words.data]
-    slots = np.full(1 << (2 * vocab_size).bit_length(), NONE)
-    merges, done, text, reached = _merge(
+    symbols = _symbols(words, ids)
+    # A merge takes one symbol away and brings at most two pairs. Memory that is not used costs nothing.
+    most = 3 * len(words.data) + 1
+    pairs, heap = np.empty((most, 4), np.int64), np.empty((most, 3), np.int64)
+    nodes, merges = np.empty((most, 2), np.int64), np.empty((most, 3), np.int64)
+    changed, used = np.empty(most, np.int64), np.zeros(6, np.int64)
+    used[TOKENS] = len(tokens)
+    token_slots = np.full(1 << (2 * vocab_size).bit_length(), NONE)
+    slots = np.full(FIRST_SLOTS, NONE)
+    while not _merge(
         symbols,
-        words.starts,
-        np.diff(words.starts),
-        words.counts,
-        text.copy(),
+        text,
         starts,
+        token_slots,
         slots,
-        len(tokens),
+        pairs,
+        heap,
+        nodes,
+        changed,
+        merges,
+        used,
+        vocab_size,
         least,
-    )
+    ):
+        text = np.concatenate([text, np.empty_like(text)])
+        slots = np.full(2 * len(slots), NONE)
+        _enter(slots, pairs, used[PAIRS])
     joined = text.tobytes()
-    return [joined[starts[token] : starts[token + 1]] for token in range(reached)], merges[:done]
+    reached = used[TOKENS]
+    return [joined[starts[token] : starts[token + 1]] for token in range(reached)], merges[: used[MERGES]]
+
+
+def _symbols(words: Words, ids: np.ndarray) -> np.ndarray:
+    """Every word as its header and the ids of its bytes, one after the other."""
+    lengths = np.diff(words.starts)
+    symbols = np.empty(len(words.data) + HEADER * len(lengths), np.int64)
+    headers = words.starts[:-1] + HEADER * np.arange(len(lengths))
+    symbols[np.arange(len(words.data)) + HEADER * np.repeat(np.arange(1, len(lengths) + 1), lengths)] = (
+        ids.astype(np.int64)[words.data]
+    )
+    symbols[headers + OCCURRENCES], symbols[headers + LENGTH] = words.counts, lengths
+    return symbols
