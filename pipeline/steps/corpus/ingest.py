@@ -73,7 +73,8 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
         reading = partial(_Reading, draft, corpus, config, part_bytes)
         grouped = buckets(units, part_bytes)
         read = {bucket.name: reading(bucket).finished() for bucket in grouped}
-        todo = [bucket for bucket in grouped if not read[bucket.name]]
+        # The largest first, so that at the end no worker is alone with it.
+        todo = sorted((one for one in grouped if not read[one.name]), key=lambda one: -one.bytes)
         input_bytes = sum(bucket.bytes for bucket in todo)
         # What the buckets share is bound to the function, which travels to a cluster once.
         results = engine.map(partial(_read, reading=reading), todo, input_bytes=input_bytes, what=work.key)
