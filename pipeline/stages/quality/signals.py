@@ -7,17 +7,17 @@ import unicodedata
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.stages.quality.c4 import C4
 from pipeline.stages.quality.kernel import count
 from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES, Repetition
 from pipeline.stages.quality.walk import Count
-from pipeline.stages.text import utf8_arrays
+from pipeline.stages.text import utf8_arrays, utf8_column
 
 # Part of the fingerprint. Python's version of Unicode decides what counts as a letter or as white space.
 VERSION = f"quality-2-unicode-{unicodedata.unidata_version}"
 
+_RETURN, _NEWLINE = b"\r\n"
 MAX_DOCUMENT_BYTES = 2**31 - 1  # n-grams are numbered by 32 bits
 
 SIGNALS_SCHEMA = pa.schema(
@@ -65,12 +65,19 @@ def with_plain_newlines(documents: pa.RecordBatch) -> pa.RecordBatch:
     The filters that `measure` agrees with differ here: to them no line of such a text ends in punctuation,
     and its blank lines repeat each other.
     """
-    text = documents.column("text")
-    if not pc.any(pc.match_substring(text, "\r\n")).as_py():
+    data, offsets = utf8_arrays(documents.column("text"))
+    data, offsets = data[offsets[0] : offsets[-1]], offsets - offsets[0]
+    returns = np.flatnonzero(data == _RETURN)
+    returns = returns[returns + 1 < len(data)]
+    returns = returns[data[returns + 1] == _NEWLINE]
+    # the newline is not that of the next document
+    returns = returns[~np.isin(returns + 1, offsets)]
+    if not len(returns):
         return documents
-    return documents.set_column(
-        documents.schema.get_field_index("text"), "text", pc.replace_substring(text, "\r\n", "\n")
-    )
+    stays = np.ones(len(data), np.bool_)
+    stays[returns] = False
+    text = utf8_column(data[stays], offsets - np.searchsorted(returns, offsets))
+    return documents.set_column(documents.schema.get_field_index("text"), "text", text)
 
 
 class DocumentTooLongError(ValueError):

@@ -172,6 +172,15 @@ def test_a_text_has_the_same_signals_with_the_line_ends_of_another_system():
     assert with_plain_newlines(unix) is unix
 
 
+def test_a_line_end_is_not_put_together_from_two_documents():
+    batch = documents(
+        "some\r\ntext", "ends in a return\r", "\nbegins with a newline", "\r", "\r\n", "a\r\r\nb"
+    )
+    expected = ["some\ntext", "ends in a return\r", "\nbegins with a newline", "\r", "\n", "a\r\nb"]
+    assert with_plain_newlines(batch)["text"].to_pylist() == expected
+    assert with_plain_newlines(batch.slice(1, 4))["text"].to_pylist() == expected[1:5]
+
+
 def test_a_null_or_empty_text_is_a_document_without_words():
     measured = measure(documents(None, "", " \n\t"))
     assert measured["words"].to_pylist() == [0, 0, 0]
