@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.quality.unicode import TERMINAL, decode, last_word_end
+from pipeline.stages.quality.unicode import ALNUM, TERMINAL, decode, last_word_end
 from pipeline.stages.quality.walk import Words
 
 MIN_LINE_WORDS = 3
@@ -35,6 +35,7 @@ class C4(IntEnum):
     CURLY_BRACKET = 2  # 1 where such a line, without javascript, has a curly bracket
 
 
+_BEGINNING = 4  # bytes of a phrase that are looked for before all of it is
 _LOREM_IPSUM, _JAVASCRIPT, _POLICY = 1, 2, 0xFC  # bits of PHRASES
 _DOT, _CURLY, _OPEN, _CLOSE, _A, _Z, _0, _9 = (ord(character) for character in ".{[]AZ09")
 # Curly quotes end a line for a reader, as straight ones do.
@@ -48,8 +49,7 @@ class Phrases(NamedTuple):
     """PHRASES prepared for `_search`."""
 
     rows: np.ndarray  # uint8[phrases, longest + 1], lower case, padded with zeros
-    first: np.ndarray  # uint8[256], bits of the phrases with this first byte, in either case
-    second: np.ndarray  # uint8[256], with this second byte
+    begins: np.ndarray  # int64[256], by byte in either case: byte i has the bits of the phrases with it at i
 
 
 def phrase_tables() -> Phrases:
@@ -57,12 +57,12 @@ def phrase_tables() -> Phrases:
     rows = np.frombuffer(
         b"".join(phrase.encode().ljust(width, b"\0") for phrase in PHRASES), np.uint8
     ).reshape(len(PHRASES), width)
-    begins = np.zeros((2, 256), np.uint8)
+    begins = np.zeros(256, np.int64)
     for bit, phrase in enumerate(PHRASES):
-        for place in range(2):
-            for character in (phrase[place], phrase[place].upper()):
-                begins[place, ord(character)] |= 1 << bit
-    return Phrases(rows, begins[0], begins[1])
+        for place in range(_BEGINNING):
+            for byte in {ord(phrase[place]), ord(phrase[place].upper())}:
+                begins[byte] |= 1 << (8 * place + bit)
+    return Phrases(rows, begins)
 
 
 @borrowing
@@ -153,6 +153,8 @@ def _ends_a_sentence(data: np.ndarray, classes: np.ndarray, start: int, stop: in
 
     Neither several dots nor the dot of an initial such as `J.` end a sentence.
     """
+    if stop > start and data[stop - 1] < 0x80 and classes[data[stop - 1]] & ALNUM:
+        return False  # as most words
     while stop > start:
         position = stop - 1
         if data[position] == _CLOSE:
@@ -187,13 +189,15 @@ def _citation_start(data: np.ndarray, start: int, stop: int) -> int:
 def _search(data: np.ndarray, start: int, stop: int, phrases: Phrases) -> tuple[bool, int]:
     """Whether the line has a `{`, and the bits of its phrases, in upper or lower case."""
     has_curly = False
-    bits = 0
-    for position in range(start, stop - 1):  # a line that ends like a sentence does not end in `{`
+    bits = begun = 0
+    for position in range(np.uint64(start), np.uint64(stop)):  # of a signed index numba checks the sign
         has_curly |= data[position] == _CURLY
-        candidates = phrases.first[data[position]] & phrases.second[data[position + 1]]
-        if candidates:
+        # byte i of `begun`: the phrases whose first i + 1 bytes end here
+        begun = (begun << 8 | 0xFF) & phrases.begins[data[position]]
+        if begun >> 8 * (_BEGINNING - 1):
             for bit in range(len(PHRASES)):
-                if candidates >> bit & 1 and _holds(data, position, stop, phrases.rows[bit]):
+                begins = begun >> 8 * (_BEGINNING - 1) + bit & 1
+                if begins and _holds(data, np.int64(position) + 1 - _BEGINNING, stop, phrases.rows[bit]):
                     bits |= 1 << bit
     return has_curly, bits
 

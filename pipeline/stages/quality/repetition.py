@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.stages.compiled import borrowing, inlined
+from pipeline.stages.quality.octets import bytes_hash, hash_and_characters, next_newline
 from pipeline.stages.quality.unicode import first_word, last_word_end
-from pipeline.stages.quality.walk import Words, word_hash
+from pipeline.stages.quality.walk import Words
 
 TOP_SIZES = (2, 3, 4)  # words; the most frequent n-gram
 DUPLICATE_SIZES = (5, 6, 7, 8, 9, 10)  # words; n-grams that occurred before
@@ -80,7 +81,7 @@ class Numbering(NamedTuple):
 
 def stop_word_hashes() -> np.ndarray:
     """The hashes of STOP_WORDS, uint64."""
-    return np.array([word_hash(word) for word in STOP_WORDS], np.uint64)
+    return np.array([bytes_hash(word.encode()) for word in STOP_WORDS], np.uint64)
 
 
 @borrowing
@@ -102,12 +103,20 @@ def repetition(
     """
     unique = _number(table, size)
     row[Repetition.UNIQUE_WORDS] = unique
-    for i in range(unique):
-        for stop_word in stop_words:
-            row[Repetition.STOP_WORDS] += table.keys[i] == stop_word
+    for stop_word in stop_words:
+        row[Repetition.STOP_WORDS] += _has(table, size, stop_word)
     _ngrams(words, size, table, row)
     _lines(data, start, stop, classes, table, row)
     _paragraphs(data, start, stop, classes, table, row)
+
+
+@inlined
+def _slots(size: int) -> tuple[int, np.uint64]:
+    """The last slot of the hash table for `size` items, and the shift that takes a hash to its slot."""
+    bits = 2
+    while 1 << bits < 2 * size:
+        bits += 1
+    return (1 << bits) - 1, np.uint64(64 - bits)
 
 
 @inlined
@@ -116,11 +125,7 @@ def _number(table: Numbering, size: int) -> int:
 
     Moves the distinct keys to the front of `keys`, in the order of their numbers.
     """
-    bits = 2
-    while 1 << bits < 2 * size:
-        bits += 1
-    mask = (1 << bits) - 1
-    shift = np.uint64(64 - bits)
+    mask, shift = _slots(size)
     table.slot_ids[: mask + 1] = -1
     unique = 0
     for i in range(size):
@@ -138,6 +143,18 @@ def _number(table: Numbering, size: int) -> int:
         table.ids[i] = found
         table.counts[found] += 1
     return unique
+
+
+@borrowing
+def _has(table: Numbering, size: int, key: np.uint64) -> bool:
+    """Whether `key` is among those that `_number` has just numbered."""
+    mask, shift = _slots(size)
+    slot = np.int64(key * _PRIME >> shift)
+    while table.slot_ids[slot] >= 0:
+        if table.keys[table.slot_ids[slot]] == key:
+            return True
+        slot = (slot + 1) & mask
+    return False
 
 
 @borrowing
@@ -165,17 +182,17 @@ def _pair_repeated(table: Numbering, size: int) -> int:
 
     Fills `keys` and `positions`; returns how many.
     """
+    # Each is written and counted if it stays: a branch would be mispredicted at every other word.
     repeated = 0
     for i in range(size):
-        if table.counts[table.ids[i]] > 1:
-            table.positions[repeated], table.ids[repeated] = table.positions[i], table.ids[i]
-            repeated += 1
+        table.positions[repeated], table.ids[repeated] = table.positions[i], table.ids[i]
+        repeated += table.counts[table.ids[i]] > 1
     pairs = 0
     for i in range(repeated - 1):
-        if table.positions[i + 1] == table.positions[i] + 1:
-            table.keys[pairs] = np.uint64(table.ids[i]) << _HALF | np.uint64(table.ids[i + 1])
-            table.positions[pairs] = table.positions[i]
-            pairs += 1
+        position = table.positions[i]
+        table.keys[pairs] = np.uint64(table.ids[i]) << _HALF | np.uint64(table.ids[i + 1])
+        table.positions[pairs] = position
+        pairs += table.positions[i + 1] == position + 1
     return pairs
 
 
@@ -217,45 +234,6 @@ def _duplicate_characters(words: Words, n: int, size: int, unique: int, table: N
 
 
 @borrowing
-def _text_hash(data: np.ndarray, start: int, stop: int) -> np.uint64:
-    """A 64-bit hash of the bytes `data[start:stop]`."""
-    value = np.uint64(stop - start) * _PRIME
-    # unsigned, because numba checks a signed index for being negative
-    position, end = np.uint64(start), np.uint64(stop)
-    while position + np.uint64(8) <= end:
-        value = (value ^ _eight_bytes(data, position)) * _PRIME
-        value ^= value >> _HALF
-        position += np.uint64(8)
-    rest = np.uint64(0)
-    while position < end:
-        rest = rest << np.uint64(8) | np.uint64(data[position])
-        position += np.uint64(1)
-    value = (value ^ rest) * _PRIME
-    return value ^ value >> _HALF
-
-
-@inlined
-def _eight_bytes(data: np.ndarray, position: np.uint64) -> np.uint64:
-    low = np.uint64(data[position]) | np.uint64(data[position + np.uint64(1)]) << np.uint64(8)
-    low |= np.uint64(data[position + np.uint64(2)]) << np.uint64(16) | np.uint64(
-        data[position + np.uint64(3)]
-    ) << np.uint64(24)
-    high = np.uint64(data[position + np.uint64(4)]) | np.uint64(data[position + np.uint64(5)]) << np.uint64(8)
-    high |= np.uint64(data[position + np.uint64(6)]) << np.uint64(16) | np.uint64(
-        data[position + np.uint64(7)]
-    ) << np.uint64(24)
-    return low | high << _HALF
-
-
-@inlined
-def _characters(data: np.ndarray, start: int, stop: int) -> int:
-    characters = 0
-    for position in range(start, stop):
-        characters += data[position] & 0xC0 != 0x80
-    return characters
-
-
-@borrowing
 def _lines(
     data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering, row: np.ndarray
 ) -> None:
@@ -282,17 +260,13 @@ def _split_lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, t
     The length of a line of white space alone is negated.
     """
     lines = 0
-    line_start = start
-    for position in range(start, stop + 1):
-        if position == stop or data[position] == _NEWLINE:
-            if position > line_start:
-                table.keys[lines] = _text_hash(data, line_start, position)
-                characters = _characters(data, line_start, position)
-                table.lengths[lines] = (
-                    characters if first_word(data, line_start, position, classes) < position else -characters
-                )
-                lines += 1
-            line_start = position + 1
+    while start < stop:
+        end = next_newline(data, start, stop)
+        if end > start:
+            table.keys[lines], characters = hash_and_characters(data, start, end)
+            table.lengths[lines] = characters if first_word(data, start, end, classes) < end else -characters
+            lines += 1
+        start = end + 1
     return lines
 
 
@@ -319,12 +293,12 @@ def _split_paragraphs(data: np.ndarray, start: int, stop: int, table: Numbering)
     paragraphs = 0
     paragraph_start = position = start
     while position <= stop:
-        newlines = 0
+        position, newlines = next_newline(data, position, stop), 0
         while position + newlines < stop and data[position + newlines] == _NEWLINE:
             newlines += 1
         if newlines > 1 or position == stop:
-            table.keys[paragraphs] = _text_hash(data, paragraph_start, position)
-            table.lengths[paragraphs] = _characters(data, paragraph_start, position)
+            hashed, characters = hash_and_characters(data, paragraph_start, position)
+            table.keys[paragraphs], table.lengths[paragraphs] = hashed, characters
             paragraphs += 1
             paragraph_start = position + newlines
         position += max(newlines, 1)

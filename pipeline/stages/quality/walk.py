@@ -6,9 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.stages.compiled import inlined
+from pipeline.stages.quality.octets import ascii_word, hash_and_characters
 from pipeline.stages.quality.unicode import ALNUM, ALPHA, BREAK, SPACE, SYMBOL, TERMINAL, decode
 
 SHORT_LINE = 30  # characters (FineWeb)
+ELLIPSIS_DOTS = 3
 
 
 class Count(IntEnum):
@@ -56,16 +58,6 @@ class Words(NamedTuple):
 
 
 _DOT, _HASH, _NEWLINE, _RETURN, _HYPHEN, _BULLET, _ELLIPSIS = (ord(character) for character in ".#\n\r-•…")
-_PRIME = 0x9E3779B97F4A7C15  # 2^64 / golden ratio
-_FACTOR, _HALF = np.uint64(_PRIME), np.uint64(32)
-
-
-def word_hash(word: str) -> int:
-    """The hash of a word as `walk` computes it."""
-    value = _PRIME  # not 0, from which a leading U+0000 would not move it
-    for character in word:
-        value = (value ^ ord(character)) * _PRIME % 2**64
-    return value ^ value >> 32
 
 
 @inlined
@@ -81,9 +73,9 @@ def walk(
     ) = ellipses = 0
     lines = lines_with_words = bullet_lines = ellipsis_lines = newlines = text_lines = punctuated = short = 0
     length = dots = 0  # of the word so far; of the run of dots that ends here
-    hashed = _FACTOR
     seen = last = 0  # flags of the word's characters together; flags of the previous character
-    symbols_only = True
+    symbols_only, is_hashed = True, False
+    hashed = np.uint64(0)
     code_point = 0
     word_start = start
     line_start = text_line_start = 0  # in characters
@@ -102,22 +94,34 @@ def walk(
             flags = classes[code_point]
         if not flags & SPACE:
             if length == 0:
-                seen, symbols_only, hashed, word_start = 0, True, _FACTOR, position
+                seen, symbols_only, word_start = 0, True, position
                 if line_is_empty:
                     is_bullet = code_point in (_HYPHEN, _BULLET)
                 line_is_empty = text_line_is_empty = False
+                end, hashed, has_letter, signs, hash_signs, all_dots = ascii_word(data, position, stop)
+                is_hashed = end > position and all_dots < ELLIPSIS_DOTS
+                if is_hashed:
+                    length = end - position
+                    seen, symbols_only = ALPHA if has_letter else 0, signs == length
+                    special += signs
+                    hashes += hash_signs
+                    characters += length
+                    code_point, position = int(data[end - 1]), end
+                    last = classes[code_point]
+                    continue
             length += 1
-            hashed = (hashed ^ np.uint64(code_point)) * _FACTOR
             seen |= flags
             symbols_only = symbols_only and flags & SYMBOL != 0
             special += flags & ALNUM == 0
             hashes += code_point == _HASH
             dots = dots + 1 if code_point == _DOT else 0
-            ellipses += (dots > 0 and dots % 3 == 0) or code_point == _ELLIPSIS
+            ellipses += (dots > 0 and dots % ELLIPSIS_DOTS == 0) or code_point == _ELLIPSIS
         else:
             if length:
                 word_characters += length
-                words.hashes[word_count] = hashed ^ hashed >> _HALF
+                if not is_hashed:
+                    hashed = hash_and_characters(data, word_start, position)[0]
+                words.hashes[word_count] = hashed
                 words.starts[word_count] = word_start
                 words.stops[word_count] = position
                 words.symbols_only[word_count] = symbols_only
@@ -127,7 +131,7 @@ def walk(
                 if not symbols_only:
                     doc_words += 1
                     doc_word_characters += length
-                ends_in_ellipsis = dots >= 3 or previous == _ELLIPSIS
+                ends_in_ellipsis = dots >= ELLIPSIS_DOTS or previous == _ELLIPSIS
                 length = dots = 0
             if flags & BREAK:
                 of_return = code_point == _NEWLINE and previous == _RETURN and position < stop

@@ -152,6 +152,7 @@ FRAGMENTS = [
         "J. ",
         "one two three. ",
     ),
+    *("international", "thirteen-year-old ", "#hashtag#", "12345678", "eight...", "eight....sixteen "),
     *("Lorem IPSUM", "JavaScript", "use cookies", "reuses  cookies", "Privacy Policy"),
 ]
 texts = st.one_of(st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join), st.text(max_size=200))
@@ -171,6 +172,8 @@ texts = st.one_of(st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join)
         "one two.[3] Three four.",
     ]
 )
+@example([f"{'word' * 5}{sign}{'long' * 5}"[20 - size :] for sign in ".#é\x01\x1c" for size in range(20)])
+@example([f"{'x' * size} {'x' * size}\0 {'x' * size} end" for size in range(20)])
 def test_every_signal_equals_its_definition_in_plain_python(batch):
     for text, signals in zip(batch, compiled(batch), strict=True):
         expected = reference(text)
