@@ -32,6 +32,7 @@ from pipeline.assets.sources import source_asset
 from pipeline.assets.token_shards import token_shards_asset
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.assets.training_runs import training_runs_asset
+from pipeline.assets.variant_comparison import variant_comparison_asset
 from pipeline.assets.variants import VariantPartitions
 from pipeline.recipe.recipe import BASE, recipe_path
 from pipeline.recipe.variants import load_all
@@ -60,6 +61,7 @@ model: list[Asset] = [
     evaluation_asset(),
     exported_model_asset(),
     training_runs_asset(),
+    *([variant_comparison_asset()] if recipe.variants else []),
 ]
 variants = VariantPartitions(recipes)
 to_dedup, to_shards, model = map(variants.partitioned, (to_dedup, to_shards, model))

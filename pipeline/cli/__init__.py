@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pipeline.cli import (
     benchmark,
+    compare,
     corpora,
     dedup,
     disk,
@@ -42,6 +43,7 @@ COMMANDS = {
     "summary": summary,
     "benchmark": benchmark,
     "variants": variants,
+    "compare": compare,
     "scrub": scrub,
     "quality": quality,
     "dedup": dedup,

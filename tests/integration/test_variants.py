@@ -94,6 +94,19 @@ def test_a_variant_shares_what_it_does_not_change_and_is_found_by_name(project: 
     pinned = yaml.safe_load((project.directory / "again" / "recipe.yaml").read_text())
     assert pinned["training"]["optimizer"]["lr"] == 0.01 and "variants" not in pinned
 
+    compared = command(project, "compare", "--json")
+    found = {one["variant"]: one for one in json.loads(compared.stdout)}
+    assert (found["base"]["done"], found["fast"]["done"], found["strict"]["tokens"]) == (1, 1, 0)
+    assert found["fast"]["settings"] == "training.optimizer.lr 0.01"
+    assert found["fast"]["held_out"] == found["base"]["held_out"]
+    assert found["fast"]["loss"] != found["base"]["loss"] and found["fast"]["seconds"] > 0
+    assert found["fast"]["curve"]["tokens"][-1] == found["fast"]["tokens"] == 16_384
+    with dg.DagsterInstance.from_config(str(project.home)) as instance:
+        event = instance.get_latest_materialization_event(dg.AssetKey("variants"))
+    assert event and event.asset_materialization
+    shown = event.asset_materialization.metadata["variants"].value
+    assert [record.data["variant"] for record in shown.records] == ["base", "fast", "strict"]  # type: ignore[union-attr]
+
     del project.recipe["variants"]["fast"]  # its model stays, and the data that its lineage names
     project.write_recipe()
     assert "no variant is named 'fast'" in command(project, "summary", "--variant", "fast").stderr

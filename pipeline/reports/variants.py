@@ -1,0 +1,126 @@
+"""The table and the curves of the variants of a recipe."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from pipeline.steps.training.comparison import Outcome
+from trainer.system import figures
+
+HELD_OUT = "held-out text"
+WIDTH, HEIGHT = 12, 5  # inches
+SMOOTHED = 40  # the line is a running mean over a fortieth of the steps
+EXPLAINED = (
+    "Loss (nats per token) and bits per byte are those on all held-out text, of a training under way those "
+    "of its last validation. Benchmarks in percent with their 95% intervals (Wilson)."
+)
+OTHER_TEXT = "Losses and bits per byte can be compared where the letter in `held-out text` is the same."
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
+    """A row for each variant, all with the same columns. Columns that say nothing are left out: held-out text
+    that is the same for all, and a cost that is not known.
+    """
+    benchmarks = list(dict.fromkeys(name for one in outcomes for name in one.benchmarks))
+    found = [_row(one, benchmarks) for one in outcomes]
+    silent = {HELD_OUT} if not texts_differ(outcomes) else set()
+    silent |= {"USD"} if all(one.usd is None for one in outcomes) else set()
+    return [{name: text for name, text in row.items() if name not in silent} for row in found]
+
+
+def texts_differ(outcomes: Sequence[Outcome]) -> bool:
+    return len({one.held_out for one in outcomes if one.held_out}) > 1
+
+
+def _row(one: Outcome, benchmarks: Sequence[str]) -> dict[str, str]:
+    return {
+        "variant": one.variant,
+        "settings that differ": one.settings or "-",
+        "done": f"{one.done:.0%}",
+        "tokens": f"{one.tokens:,}",
+        "loss": _figure(one.loss, ".4f"),
+        "bits per byte": _figure(one.bits_per_byte, ".4f"),
+        HELD_OUT: one.held_out or "-",
+        **{name: _accuracy(one, name) for name in benchmarks},
+        "seconds": _figure(one.seconds, ",.0f"),
+        "USD": _figure(one.usd, ".2f"),
+    }
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "-" if value is None or not math.isfinite(value) else format(value, form)
+
+
+def _accuracy(one: Outcome, benchmark: str) -> str:
+    scores = one.benchmarks.get(benchmark)
+    found = scores and scores[scores["metric"]]
+    if not found:
+        return "-"
+    value, low, high = (100 * found[name] for name in ("value", "low", "high"))
+    return f"{value:.1f} ({low:.1f}-{high:.1f})"
+
+
+def lines(outcomes: Sequence[Outcome], columns: int) -> Iterator[str]:
+    """The table for a terminal of so many `columns`. Benchmarks that do not fit have tables of their own."""
+    table = rows(outcomes)
+    own = {name for one in outcomes for name in one.benchmarks}
+    whole = list(table[0])
+    if own and _width(table, whole) > columns:
+        yield from _drawn(table, [name for name in whole if name not in own])
+        for name in (name for name in whole if name in own):
+            yield ""
+            yield from _drawn(table, ["variant", name])
+    else:
+        yield from _drawn(table, whole)
+    if texts_differ(outcomes):
+        yield OTHER_TEXT
+
+
+def _drawn(table: Sequence[dict[str, str]], shown: Sequence[str]) -> Iterator[str]:
+    widths = {name: max(len(name), *(len(row[name]) for row in table)) for name in shown}
+    for row in (dict(zip(shown, shown, strict=True)), *table):
+        yield "  ".join(row[name].ljust(widths[name]) for name in shown).rstrip()
+
+
+def _width(table: Sequence[dict[str, str]], shown: Sequence[str]) -> int:
+    return max(map(len, _drawn(table, shown)))
+
+
+def draw(outcomes: Sequence[Outcome]) -> bytes:
+    """A PNG with the losses of all trainings over tokens and over time: a line for the running mean in
+    training, dots for validations.
+    """
+    drawing = figures.figure(WIDTH, HEIGHT)
+    over_tokens, over_time = drawing.subplots(1, 2, sharey=True)
+    begun = [(one.variant, one.curve) for one in outcomes if one.curve]
+    for number, (variant, curve) in enumerate(begun):
+        colour = figures.COLOURS[number % len(figures.COLOURS)]
+        style = ("-", "--", ":", "-.")[number // len(figures.COLOURS) % 4]
+        time_at = dict(zip(curve.tokens, curve.seconds, strict=True))
+        scales = (
+            (over_tokens, [tokens / 1e6 for tokens in curve.tokens], [one / 1e6 for one in curve.validated]),
+            (over_time, curve.seconds, [time_at.get(one, math.nan) for one in curve.validated]),
+        )
+        for axes, steps, validated in scales:
+            axes.plot(steps, _smooth(curve.losses), style, color=colour, linewidth=1.4, label=variant)
+            axes.plot(validated, curve.validation_losses, "o", color=colour, markersize=4)
+    for axes in drawing.axes:
+        axes.grid(alpha=0.25)
+    over_tokens.set(xlabel="million tokens", ylabel="loss (nats per token)")
+    over_time.set(xlabel="seconds in steps")
+    drawing.suptitle("line: running mean in training, dots: validation", fontsize=10)
+    if begun:
+        over_time.legend(frameon=False, fontsize=8)
+    return figures.png(drawing)
+
+
+def _smooth(losses: Sequence[float]) -> list[float]:
+    """The exponential running mean, corrected for its start as in Adam. Losses that are not finite, of steps
+    that fp16 skipped, are passed over.
+    """
+    decay = 1 - 1 / max(1.0, len(losses) / SMOOTHED)
+    total, weight, means = 0.0, 0.0, []
+    for loss in losses:
+        if math.isfinite(loss):
+            total, weight = decay * total + loss, decay * weight + 1
+        means.append(total / weight if weight else math.nan)
+    return means

@@ -1,0 +1,37 @@
+"""The table of variants: one row each, whatever state it is in."""
+
+from pipeline.reports.variants import OTHER_TEXT, draw, lines, rows
+from pipeline.steps.training.comparison import Curve, Outcome
+
+CURVE = Curve([1000, 2000], [1.0, 2.0], [4.0, 3.0], [2000], [3.1])
+SCORES = {"metric": "accuracy", "accuracy": {"value": 0.4, "low": 0.3, "high": 0.5}}
+DONE = Outcome("base", "", 1.0, 2000, 3.1, 1.5, "A", {"piqa": SCORES}, 120.0, 0.25, CURVE)
+BEGUN = Outcome("fast", "training.optimizer.lr 0.01", 0.5, 1000, 3.5, None, "A", {}, None, None, CURVE)
+PLANNED = Outcome("strict", "quality gopher", 0.0, 0, None, None, "", {}, None, None, None)
+OTHER = Outcome("strict", "quality gopher", 1.0, 2000, 2.9, 1.4, "B", {"piqa": SCORES}, 130.0, 0.3, CURVE)
+
+
+def test_finished_begun_and_planned_variants_stand_in_one_table() -> None:
+    table = rows([DONE, BEGUN, PLANNED])
+    assert [row["done"] for row in table] == ["100%", "50%", "0%"]
+    assert [row["loss"] for row in table] == ["3.1000", "3.5000", "-"]
+    assert [row["piqa"] for row in table] == ["40.0 (30.0-50.0)", "-", "-"]
+    assert [row["USD"] for row in table] == ["0.25", "-", "-"]
+
+
+def test_losses_on_other_held_out_text_are_marked() -> None:
+    assert "held-out text" not in rows([DONE, BEGUN])[0]
+    assert [row["held-out text"] for row in rows([DONE, OTHER])] == ["A", "B"]
+    assert list(lines([DONE, OTHER], 200))[-1] == OTHER_TEXT
+    assert OTHER_TEXT not in lines([DONE, BEGUN], 200)
+
+
+def test_the_table_fits_a_narrow_terminal_without_its_benchmarks() -> None:
+    wide, narrow = (list(lines([DONE, OTHER], columns)) for columns in (200, 110))
+    assert "piqa" in wide[0] and "piqa" not in narrow[0]
+    assert [line for line in narrow if line.startswith("variant")][1].split() == ["variant", "piqa"]
+
+
+def test_curves_are_drawn_also_before_any_training() -> None:
+    for outcomes in ([DONE, BEGUN, PLANNED], [PLANNED]):
+        assert draw(outcomes).startswith(b"\x89PNG")
