@@ -4,7 +4,7 @@ Sennrich et al. 2016 (arXiv:1508.07909), incrementally: a merge visits only the 
 pair that occurs most often comes first; of equals, the one with the lowest ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -23,6 +23,8 @@ ORDERED_BY, PAIR, WORDS = range(3)
 PAIRS, NODES, CHANGED, HEAP, TOKENS, MERGES = range(6)
 # What stands before the symbols of a word: how often it occurs, how many symbols there are.
 OCCURRENCES, LENGTH, HEADER = range(3)
+REACHED, FULL, NO_PAIR = range(3)
+AT_ONCE = 100  # tokens; the first ones may take seconds
 FIRST_SLOTS = 1 << 18  # room for all pairs of bytes
 
 
@@ -180,9 +182,9 @@ def _merge(
     used: np.ndarray,
     most: int,
     least: int,
-) -> bool:
-    """Merges until there are `most` tokens, `text` or `slots` needs more room, or no pair occurs `least`
-    times: returns whether it is this.
+) -> int:
+    """Merges until there are `most` tokens (REACHED), `text` or `slots` needs more room (FULL), or no pair
+    occurs `least` times (NO_PAIR).
 
     `symbols`: the words one after the other, each with its header and the ids of its bytes, which are
     rewritten. `text`, `token_starts`: the bytes of the tokens. Appends to `merges` rows of (left, right, id).
@@ -197,18 +199,18 @@ def _merge(
             token_slots[slot] = token
     while used[TOKENS] < most:
         if used[HEAP] == 0:
-            return True
+            return NO_PAIR
         pair, node = heap[0, PAIR], heap[0, WORDS]
         if heap[0, ORDERED_BY] != pairs[pair, COUNT]:
             heap[0, ORDERED_BY] = pairs[pair, COUNT]
             _settle(heap, used[HEAP], 0, pairs)
             continue
         if pairs[pair, COUNT] < least:
-            return True
+            return NO_PAIR
         left, right, tokens = pairs[pair, KEY] >> 32, pairs[pair, KEY] & 0xFFFFFFFF, used[TOKENS]
         size = token_starts[left + 1] - token_starts[left] + token_starts[right + 1] - token_starts[right]
         if token_starts[tokens] + size > len(text) or 2 * (used[PAIRS] + 2 * tokens + 2) > len(slots):
-            return False
+            return FULL
         used[HEAP] -= 1
         for column in range(3):
             heap[0, column] = heap[used[HEAP], column]
@@ -246,45 +248,44 @@ def _merge(
                 read += 1
             symbols[word + LENGTH] = write - start
         _queue(heap, pairs, changed, used)
-    return True
+    return REACHED
 
 
 def merge(
-    words: Words, tokens: Sequence[bytes], ids: np.ndarray, vocab_size: int, least: int
+    words: Words,
+    tokens: Sequence[bytes],
+    ids: np.ndarray,
+    vocab_size: int,
+    least: int,
+    progress: Callable[[int, int], None],
 ) -> tuple[list[bytes], np.ndarray]:
     """The bytes of all tokens, at most `vocab_size` with the first ones, `tokens`, and the merges as rows
     (left, right, id). `ids`: the token of each byte. Pairs that occur less than `least` times stay apart.
+    Calls `progress` now and then with the number of new tokens and how many there are to be.
     """
     text = np.frombuffer(b"".join(tokens), np.uint8).copy()
     starts = np.zeros(vocab_size + 1, np.int64)
     starts[1 : len(tokens) + 1] = np.cumsum([len(token) for token in tokens])
     symbols = _symbols(words, ids)
     # A merge takes one symbol away and brings at most two pairs. Memory that is not used costs nothing.
-    most = 3 * len(words.data) + 1
-    pairs, heap = np.empty((most, 4), np.int64), np.empty((most, 3), np.int64)
-    nodes, merges = np.empty((most, 2), np.int64), np.empty((most, 3), np.int64)
-    changed, used = np.empty(most, np.int64), np.zeros(6, np.int64)
+    room = 3 * len(words.data) + 1
+    pairs, heap = np.empty((room, 4), np.int64), np.empty((room, 3), np.int64)
+    nodes, merges = np.empty((room, 2), np.int64), np.empty((room, 3), np.int64)
+    changed, used = np.empty(room, np.int64), np.zeros(6, np.int64)
     used[TOKENS] = len(tokens)
     token_slots = np.full(1 << (2 * vocab_size).bit_length(), NONE)
     slots = np.full(FIRST_SLOTS, NONE)
-    while not _merge(
-        symbols,
-        text,
-        starts,
-        token_slots,
-        slots,
-        pairs,
-        heap,
-        nodes,
-        changed,
-        merges,
-        used,
-        vocab_size,
-        least,
-    ):
-        text = np.concatenate([text, np.empty_like(text)])
-        slots = np.full(2 * len(slots), NONE)
-        _enter(slots, pairs, used[PAIRS])
+    outcome = REACHED
+    while used[TOKENS] < vocab_size and outcome != NO_PAIR:
+        most = min(used[TOKENS] + AT_ONCE, vocab_size)
+        outcome = _merge(
+            symbols, text, starts, token_slots, slots, pairs, heap, nodes, changed, merges, used, most, least
+        )
+        progress(int(used[TOKENS]) - len(tokens), vocab_size - len(tokens))
+        if outcome == FULL:
+            text = np.concatenate([text, np.empty_like(text)])
+            slots = np.full(2 * len(slots), NONE)
+            _enter(slots, pairs, used[PAIRS])
     joined = text.tobytes()
     reached = used[TOKENS]
     return [joined[starts[token] : starts[token + 1]] for token in range(reached)], merges[: used[MERGES]]

@@ -1,7 +1,7 @@
 """Training a byte-level BPE vocabulary."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 
 import numpy as np
@@ -24,9 +24,17 @@ LLAMA3_PATTERN = (
 SINGLE_DIGITS_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
-def train(texts: Iterable[pa.Array], params: TokenizerParams) -> Tokenizer:
+def _no_progress(done: int, total: int) -> None:
+    pass
+
+
+def train(
+    texts: Iterable[pa.Array], params: TokenizerParams, progress: Callable[[int, int], None] = _no_progress
+) -> Tokenizer:
     """Trains on string columns. The same texts give the same vocabulary, which is that of `tokenizers`' own
-    trainer, as is the file. Raises VocabularyError if the text has too few repeated pairs for `vocab_size`.
+    trainer, as is the file. After the texts have been read, `progress` is called now and then with the merges
+    that are done and all that are to be. Raises VocabularyError if the text has too few repeated pairs for
+    `vocab_size`.
     """
     characters = character_of_each_byte()
     entries = list(dict.fromkeys([*params.specials, *sorted(characters)]))
@@ -38,7 +46,7 @@ def train(texts: Iterable[pa.Array], params: TokenizerParams) -> Tokenizer:
         for entry in entries
     ]
     words = count_words(texts, params.pattern, params.single_digits)
-    tokens, merges = merge(words, known, ids, params.vocab_size, LEAST)
+    tokens, merges = merge(words, known, ids, params.vocab_size, LEAST, progress)
     if len(tokens) < params.vocab_size:
         raise VocabularyError(
             f"tokenizer.vocab_size is {params.vocab_size}, but the text supports only {len(tokens)} entries: "

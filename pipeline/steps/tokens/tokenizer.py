@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
 from pipeline.stages import tokenizer as bpe
+from pipeline.steps.tokens.announced import Announced
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
 from pipeline.steps.tokens.holdout import held_out
 from pipeline.store import keys
@@ -85,7 +86,8 @@ def tokenizer(
             if isinstance(draft, Version):
                 return draft
             counts = {"documents": 0, "text_bytes": 0}
-            trained = bpe.train(_sample(store, corpora, params, validation_fraction, counts), params)
+            sampled = _sample(store, corpora, params, validation_fraction, counts)
+            trained = bpe.train(sampled, params, Announced("tokenizer: %.0f of %.0f merges").reach)
             return _publish(draft, bpe.files(trained, params), counts)
 
 
@@ -98,11 +100,15 @@ def _sample(
 ) -> Iterator[pa.Array]:
     """Yields texts to train on, at most `sample_bytes`, chosen by id within each corpus; counts them."""
     sizes = {corpus: store.current(keys.scrubbed(corpus)).counts["text_bytes"] for corpus in corpora}
-    for corpus, budget in bpe.budgets(sizes, params.sample_bytes).items():
+    reading = Announced("tokenizer: words counted in %.0f of at most %.0f MB")
+    budgets = bpe.budgets(sizes, params.sample_bytes)
+    for corpus, budget in budgets.items():
         share = budget / max(sizes[corpus], 1)
         chosen = partial(_chosen, validation_fraction=validation_fraction, share=share)
         texts = map(chosen, kept_documents(store, corpus))
-        yield from sample(texts, params.max_document_chars, budget, counts)
+        for column in sample(texts, params.max_document_chars, budget, counts):
+            yield column
+            reading.reach(counts["text_bytes"] / 1e6, sum(budgets.values()) / 1e6)
 
 
 def _chosen(documents: pa.RecordBatch, validation_fraction: float, share: float) -> pa.Array:
@@ -120,8 +126,8 @@ def sample(
         used = np.cumsum(pc.binary_length(cut).to_numpy())
         fitting = int(np.searchsorted(used, budget, side="right"))
         size = int(used[fitting - 1]) if fitting else 0
-        yield cut[:fitting]
         add(counts, {"documents": fitting, "text_bytes": size})
+        yield cut[:fitting]
         if fitting < len(cut):
             return
         budget -= size
