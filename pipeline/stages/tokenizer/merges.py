@@ -23,7 +23,7 @@ ORDERED_BY, PAIR, WORDS = range(3)
 PAIRS, NODES, CHANGED, HEAP, TOKENS, MERGES = range(6)
 # What stands before the symbols of a word: how often it occurs, how many symbols there are.
 OCCURRENCES, LENGTH, HEADER = range(3)
-REACHED, FULL, NO_PAIR = range(3)
+REACHED, TEXT_IS_FULL, SLOTS_ARE_FULL, NO_PAIR = range(4)
 AT_ONCE = 100  # tokens; the first ones may take seconds
 FIRST_SLOTS = 1 << 18  # room for all pairs of bytes
 
@@ -183,8 +183,8 @@ def _merge(
     most: int,
     least: int,
 ) -> int:
-    """Merges until there are `most` tokens (REACHED), `text` or `slots` needs more room (FULL), or no pair
-    occurs `least` times (NO_PAIR).
+    """Merges until there are `most` tokens, `text` or `slots` needs more room, or no pair occurs `least`
+    times. Returns which of these it was.
 
     `symbols`: the words one after the other, each with its header and the ids of its bytes, which are
     rewritten. `text`, `token_starts`: the bytes of the tokens. Appends to `merges` rows of (left, right, id).
@@ -209,8 +209,10 @@ def _merge(
             return NO_PAIR
         left, right, tokens = pairs[pair, KEY] >> 32, pairs[pair, KEY] & 0xFFFFFFFF, used[TOKENS]
         size = token_starts[left + 1] - token_starts[left] + token_starts[right + 1] - token_starts[right]
-        if token_starts[tokens] + size > len(text) or 2 * (used[PAIRS] + 2 * tokens + 2) > len(slots):
-            return FULL
+        if token_starts[tokens] + size > len(text):
+            return TEXT_IS_FULL
+        if 2 * (used[PAIRS] + 2 * tokens + 2) > len(slots):  # half full after this merge, at most
+            return SLOTS_ARE_FULL
         used[HEAP] -= 1
         for column in range(3):
             heap[0, column] = heap[used[HEAP], column]
@@ -282,8 +284,9 @@ def merge(
             symbols, text, starts, token_slots, slots, pairs, heap, nodes, changed, merges, used, most, least
         )
         progress(int(used[TOKENS]) - len(tokens), vocab_size - len(tokens))
-        if outcome == FULL:
+        if outcome == TEXT_IS_FULL:
             text = np.concatenate([text, np.empty_like(text)])
+        elif outcome == SLOTS_ARE_FULL:
             slots = np.full(2 * len(slots), NONE)
             _enter(slots, pairs, used[PAIRS])
     joined = text.tobytes()

@@ -3,6 +3,7 @@ however fast.
 """
 
 import json
+import tracemalloc
 from collections import Counter
 from pydoc_data.topics import topics
 
@@ -128,6 +129,18 @@ def test_more_words_than_the_hash_table_begins_with_are_counted() -> None:
     texts = pa.array([" ".join(["", *map(str, range(start, 200_000, 2))]) for start in (0, 1)])
     words = count_words([texts, texts], "gpt2", single_digits=False)
     assert words.counts.tolist() == [2] * 200_000
+
+
+def test_long_tokens_take_no_more_memory_than_their_bytes() -> None:
+    word = "abcdefghijklmnopqrstuvwxyz" * 30
+    texts = pa.array([" ".join(f"{7919**4 * number}{word}" for number in range(1, 40))] * 2)
+    params = bpe.TokenizerParams(vocab_size=600, pattern="gpt2")
+    bpe.train([texts], params)  # compiles
+    tracemalloc.start()
+    bpe.train([texts], params)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
 
 
 @pytest.mark.slow
