@@ -33,7 +33,7 @@ test-all: .venv/.peers
 	$(BIN)/pytest --hypothesis-profile=default --no-skips -n 2 --dist loadgroup
 
 test-cluster: .venv/.peers
-	$(BIN)/pytest --no-skips -n 0 $(shell grep -rlw ray_cluster tests --include='test_*.py')
+	$(BIN)/pytest --no-skips -n 0 $(shell grep -rlwE "ray_cluster|s3_server" tests --include='test_*.py')
 
 format: .venv/.test
 	$(BIN)/ruff check --fix .

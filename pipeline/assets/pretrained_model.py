@@ -46,10 +46,10 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             plan.check(workshop.store, workshop.recipe)
             run.write_config()
             workshop.release_data()
-            trainer_process = TrainerProcess(
-                context, run, Launcher(workshop.recipe.launch, run.config.training.threads)
-            )
-            seconds = trainer_process.train()
+            launcher = Launcher(workshop.recipe.launch, run.config.training.threads)
+            with plan.at_hand(workshop.store, workshop.recipe, run):
+                trainer_process = TrainerProcess(context, run, launcher)
+                seconds = trainer_process.train()
             version = plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
         result = plan.result(workshop.store, version)
         facts = {

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
     unused = garbage.find(store)
     for version in unused:
         print(f"{_megabytes([version])}  {version.path.relative_to(store.root)}")
-    if not unused:
+    if not unused and not options.delete:
         print("nothing to remove: every version is in use or recorded by a training run")
     elif not options.delete:
         print(f"{_megabytes(unused)}  in {len(unused)} versions; `python -m pipeline gc --delete` frees it")

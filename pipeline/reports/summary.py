@@ -23,7 +23,7 @@ def summary(store: Store, usd_per_hour: float | None = None) -> str:
     bits, held_out = evaluation["bits_per_byte"], evaluation["held_out_bytes"]
     xz = evaluation["compressors"]["xz -9"]
     lines = [
-        f"Model        {exported.path}",
+        f"Model        {exported.directory()}",
         f"Training     {Effort.of(store.current(keys.PRETRAINED_MODEL), usd_per_hour)}",
         f"Validation   {bits:.3f} bits per byte on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}",
     ]

@@ -16,8 +16,10 @@ from pathlib import Path
 import yaml
 
 from pipeline.store import keys, last_versions
+from pipeline.store.bucket_gc import abort_old_uploads, bring
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.manifest import DAMAGED, MANIFEST, reports_on
+from pipeline.store.mirror import of
 from pipeline.store.training_runs import RUNS
 from pipeline.store.versions import OLD_POINTER, Store
 
@@ -51,7 +53,12 @@ class Garbage:
 
 def find(store: Store) -> list[Garbage]:
     """The garbage that could be removed now, ordered by path."""
+    groups = bring(store.root)
     kept = _referenced(store)
+    if of(store.root):
+        data = [path for path in sorted(groups) if path.relative_to(store.root).parts[0] in DATA]
+        garbage = [path for path in data if path not in kept and not groups[path].is_young]
+        return [Garbage(path, groups[path].bytes) for path in garbage]
     garbage = [path for path in _versions(store) if path not in kept]
     freed = _freed(garbage)
     return [Garbage(path, freed[path]) for path in garbage]
@@ -67,12 +74,18 @@ def remove(store: Store, garbage: list[Garbage]) -> list[Garbage]:
                 "a run is preparing data in this store, so nothing was removed: repeat this once the run "
                 "trains or has ended"
             )
+        if mirror := of(store.root):
+            abort_old_uploads(mirror)
+            bring(store.root)
         kept = _referenced(store)
         removed = [item for item in garbage if item.path not in kept]
         for item in removed:
             # The manifest goes first, so that nobody opens a version that is half removed.
             (item.path / MANIFEST).unlink(missing_ok=True)
-            shutil.rmtree(item.path)
+            if mirror:
+                mirror.remove(item.path)
+                mirror.remove(reports_on(item.path))
+            shutil.rmtree(item.path, ignore_errors=mirror is not None)
             shutil.rmtree(reports_on(item.path), ignore_errors=True)
     return removed
 
@@ -93,7 +106,8 @@ def published(root: Path, families: Sequence[str] = FAMILIES) -> Iterator[Path]:
     for path in sorted(path for family in families for path in (root / family).rglob("*")):
         # A version has a lock beside it, and without a manifest that is what tells it from other directories.
         if not path.name.startswith(".") and (
-            (path / MANIFEST).is_file() or (path.with_name(f".{path.name}.lock").is_file() and path.is_dir())
+            (path / MANIFEST).is_file()
+            or (path.with_name(f".{path.name}.lock").is_file() and path.is_dir() and not of(root))
         ):
             yield path
 

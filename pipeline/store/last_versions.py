@@ -18,7 +18,7 @@ import yaml
 from pipeline.store.bucket import NONE_YET
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import TOKENIZER
-from pipeline.store.mirror import of
+from pipeline.store.mirror import Mirror, of
 from trainer.system.durable import write_atomically
 
 RECIPES = "recipes"
@@ -79,22 +79,23 @@ class LastVersions:
         if self.get(key) != name:
             if not (self._path / DESCRIPTION).exists():
                 self.describe()
-            self._check_is_frozen(key, name)
-            self._write(self._path / key, name + "\n")
+            path = self._path / key
+            if key == TOKENIZER and (mirror := of(path)):
+                self._freeze(mirror, path, name)
+            else:
+                self._write(path, name + "\n")
 
-    def _check_is_frozen(self, key: str, name: str) -> None:
-        """Of two machines that train a recipe's tokenizer at once, the second to end fails."""
-        path = self._path / key
-        if key != TOKENIZER or not (mirror := of(path)):
-            return
+    def _freeze(self, mirror: Mirror, path: Path, name: str) -> None:
+        """Records a tokenizer. Of two machines that make one at once, the second to end fails."""
         write_atomically(path, name + "\n")
-        if not mirror.push(path, self._seen.get(path, NONE_YET)):
-            mirror.pull(path)
-            if _name_in(path) != name:
-                raise RecordError(
-                    f"{mirror.url(path)}: another run has made the tokenizer of this recipe meanwhile: run "
-                    "again, which uses that one"
-                )
+        replaced = mirror.push(path, self._seen.get(path, NONE_YET))
+        stored = mirror.pull(path)
+        if not replaced and _name_in(path) != name:
+            raise RecordError(
+                f"{mirror.url(path)}: another run has made the tokenizer of this recipe meanwhile: run "
+                "again, which uses that one"
+            )
+        self._seen[path] = stored.etag if stored else NONE_YET
 
     def fact(self, name: str) -> str | None:
         """What was recorded under this name for all runs of the recipe, if anything was."""
@@ -170,7 +171,8 @@ def _in_effect(root: Path, changes_kept: int) -> Iterator[RecipeName]:
     changed: dict[str, list[tuple[int, RecipeName]]] = {}
     for path in sorted((root / RECIPES).glob(f"*/{DESCRIPTION}")):
         recipe = _described_in(path)
-        if recipe is None or _is_gone(recipe):
+        # of a recipe in a bucket, only the machine that it is on can tell
+        if recipe is None or (_is_gone(recipe) and not of(root)):
             continue
         if recipe.changes:
             changed.setdefault(recipe.file, []).append((-path.stat().st_mtime_ns, recipe))

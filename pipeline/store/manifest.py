@@ -113,9 +113,15 @@ class Version:
 
     def directory(self) -> Path:
         """The directory with all files of the version, for whoever opens them by names of their own."""
-        if mirror := of(self.path):
-            mirror.fetch_all([self.path / file.path for part in self.parts for file in part.files.values()])
+        self.opened()
         return self.path
+
+    def opened(self) -> list[Path]:
+        """The paths of all files, which are about to be opened."""
+        paths = [self.file(part, table) for part in self.parts for table in part.files]
+        if mirror := of(self.path):
+            mirror.fetch_all(paths)
+        return paths
 
     def files(self, table: str) -> list[Path]:
         return [self.file(part, table) for part in self.parts if table in part.files]

@@ -153,8 +153,12 @@ class Mirror:
         for path in folder.rglob("*"):
             if path.is_file() and path not in there:
                 path.unlink()
-        self.pull_all([path for path, etag in there.items() if _etag(path) != etag])
+        self.pull_all([path for path, etag in there.items() if self.differs(path, etag)])
         return there
+
+    def differs(self, path: Path, etag: str) -> bool:
+        """Whether a small file is missing or, most likely, another than the object with this ETag."""
+        return _etag(path) != etag
 
     def check(self) -> None:
         """Once, before anything is written. Raises BucketError."""

@@ -16,6 +16,8 @@ from typing import Any
 import yaml
 
 from pipeline.store import keys, last_versions, locks
+from pipeline.store.bucket_runs import bring_names
+from pipeline.store.mirror import of
 from pipeline.store.training_runs import NAME_LENGTH, RECORDS, RUNS
 from pipeline.store.versions import Store
 from trainer.config import load_run_config
@@ -51,6 +53,7 @@ class TrainingRun:
 
 def training_runs(store: Store) -> list[TrainingRun]:
     """All training runs, the newest first; also those whose directory was deleted by hand."""
+    bring_names(store.root)
     models = {version.path.name: version for version in store.newest_first(keys.PRETRAINED_MODEL)}
     derived = [
         (version.path, version.manifest["inputs"].get(keys.PRETRAINED_MODEL))
@@ -140,7 +143,10 @@ def remove(store: Store, run: TrainingRun) -> bool:
             return False
         config = directory / "config.yaml"
         if config.exists():
-            write_atomically(store.root / RECORDS / f"{run.name}.yaml", config.read_bytes())
+            record = store.root / RECORDS / f"{run.name}.yaml"
+            write_atomically(record, config.read_bytes())
+            if mirror := of(record):
+                mirror.push(record)
             config.unlink()
         for path in run.paths:
             # The manifest goes first, so that nobody opens a version that is half removed.
@@ -188,6 +194,8 @@ def enforce(
 
 def _remove(path: Path) -> None:
     """Renames first, so that a kill during the removal leaves nothing partial under the name."""
+    if mirror := of(path):
+        mirror.remove(path)
     doomed = unpublished(path)
     shutil.rmtree(doomed, ignore_errors=True)  # left by a killed process
     path.rename(doomed)

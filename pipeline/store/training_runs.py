@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from pipeline.store.bucket_runs import RUNS, bring_checkpoint, bring_names
 from pipeline.store.errors import PipelineError
+from pipeline.store.mirror import of
 from pipeline.store.versions import Store
 
-RUNS = "runs"  # where training runs live in the store
 RECORDS = "deleted_runs"  # the configurations of those that were removed
 NAME_LENGTH = 8  # hex digits of a training run's fingerprint in the name
 
@@ -38,7 +39,7 @@ def checkpoint_path(store: Store, name: str) -> Path:
         raise CheckpointGoneError(
             f"checkpoint {name!r} is not on disk: `checkpoint.keep_last` sets how many stay. On disk: {kept}"
         )
-    return paths[0]
+    return bring_checkpoint(paths[0])
 
 
 def checkpoint_name(checkpoint: Path) -> str:
@@ -50,9 +51,12 @@ def deleted_run(store: Store, name: str) -> Path | None:
     """The configuration of a removed training run, by the first digits of its fingerprint."""
     if not name.isalnum():
         return None
+    if mirror := of(store.root):
+        mirror.sync(store.root / RECORDS)
     return next(iter(sorted((store.root / RECORDS).glob(f"{name}*.yaml"))), None)
 
 
 def _complete(store: Store, run: str, step: str) -> list[Path]:
+    bring_names(store.root)
     manifests = (store.root / RUNS).glob(f"{run}/checkpoints/step-{step}/manifest.json")
     return sorted(manifest.parent for manifest in manifests)

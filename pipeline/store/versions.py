@@ -76,6 +76,11 @@ class Store:
         return Store, (self.root,)
 
     @property
+    def place(self) -> str:
+        """Its address, or its directory."""
+        return self._mirror.bucket.url if self._mirror else str(self.root)
+
+    @property
     def _mirror(self) -> Mirror | None:
         """Where the versions are, if not only in this directory."""
         return of(self.root)

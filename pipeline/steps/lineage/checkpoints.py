@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.store import keys
+from pipeline.store.bucket_runs import bring_names
 from pipeline.store.errors import PipelineError
 from pipeline.store.training_runs import NAME_LENGTH, RUNS, deleted_run
 from pipeline.store.versions import Store
@@ -180,6 +181,7 @@ def _saved(run: Path) -> list[Path]:
 
 def runs(store: Store) -> list[Path]:
     """The directories of the training runs."""
+    bring_names(store.root)
     return sorted(path.parent for path in (store.root / RUNS).glob("*/config.yaml"))
 
 

@@ -31,6 +31,7 @@ from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.keys import TRAIN, VALIDATION
 from pipeline.store.manifest import Part, Version
+from pipeline.store.mirror import present
 from pipeline.store.parquet import kept_batches, read_table
 from pipeline.store.versions import Store, StoreError
 from trainer.data.loader import TrainingData
@@ -228,4 +229,4 @@ def _in_shards(
 
 
 def _empty(record: Path) -> set[str]:
-    return set(json.loads(record.read_text(encoding="utf-8"))["empty_documents"])
+    return set(json.loads(present(record).read_text(encoding="utf-8"))["empty_documents"])

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from pipeline.steps.lineage.record import ROOT
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
+from pipeline.store.mirror import present
 from pipeline.store.training_runs import RUNS
-from pipeline.store.versions import STORE_VARIABLE, Store
+from pipeline.store.versions import STORE_VARIABLE, Store, StoreError
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
@@ -98,6 +100,8 @@ def _settled(store: Store, one: Checkpoint, corpus: dict[str, Any]) -> Iterator[
             return
         state = "has changed since"
     stored = store.root / raw["path"]
+    with suppress(StoreError):  # brings it here, if the store is in a bucket
+        store.open(keys.raw(name), stored.name).directory()
     if (stored / "manifest.json").is_file():
         corpus["source"] = {"kind": "stored", "path": str(stored)}
         yield f"# corpus {name}: its source {state}; the documents of then are read from {stored}"
@@ -124,7 +128,7 @@ def _with_tokenizer(store: Store, one: Checkpoint, directory: Path) -> dict[str,
     made = store.root / one.lineage["assets"][keys.TOKENIZER]["path"]
     (directory / "tokenizer").mkdir()
     for name in TOKENIZER_FILES:
-        shutil.copy(made / name, directory / "tokenizer" / name)
+        shutil.copy(present(made / name), directory / "tokenizer" / name)
     return {"from": "tokenizer"}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.store import gc, keys, last_versions
+from pipeline.store.bucket_gc import bring
 from pipeline.store.damage import Damage, Look, inspect, remedy
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.last_versions import RecipeName
@@ -53,6 +54,7 @@ class Verification:
 
 def stored(store: Store) -> list[Path]:
     """The directories of all versions and checkpoints. Raises VerificationError where no store is."""
+    bring(store.root)
     if not store.root.is_dir():
         raise VerificationError(f"{store.root} is no directory, so no store is there: set GROUNDWORK_STORE")
     return [*gc.published(store.root), *sorted((store.root / RUNS).glob("*/checkpoints/step-*"))]

@@ -12,6 +12,7 @@ from pipeline.steps.training.commands import run_trainer
 from pipeline.store import keys
 from pipeline.store.fingerprint import file_sha256, fingerprint
 from pipeline.store.manifest import File, Part, Version
+from pipeline.store.mirror import present
 from pipeline.store.training_runs import checkpoint_path
 from pipeline.store.versions import Draft, Store
 from pipeline.store.work import Work
@@ -134,7 +135,7 @@ def removed_sets(lineage: Mapping[str, Any]) -> list[dict[str, Any]]:
 def read(version: Version) -> dict[str, Scores]:
     """The scores of each benchmark, by name."""
     paths = {part.name: version.file(part, "scores") for part in version.parts}
-    return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items()}
+    return {name: json.loads(present(path).read_text(encoding="utf-8")) for name, path in paths.items()}
 
 
 def above_chance(scores: Scores) -> bool:

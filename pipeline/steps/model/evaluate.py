@@ -11,16 +11,19 @@ from tokenizers import Tokenizer
 
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.model import benchmark
+from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import plan
 from pipeline.steps.training.commands import run_trainer
 from pipeline.store import keys
+from pipeline.store.bucket_runs import bring_checkpoint
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import File, Part, Version
+from pipeline.store.mirror import present
 from pipeline.store.training_runs import checkpoint_name, checkpoint_path
 from pipeline.store.versions import Draft, Store
 from pipeline.store.work import Work
 from trainer.config import RunConfig, SamplesConfig, load_run_config
-from trainer.data.shards import Shard
+from trainer.data.shards import Shard, bin_path, idx_path
 from trainer.system.durable import write_atomically
 
 VERSION = "evaluate-1"
@@ -67,6 +70,12 @@ def evaluate_checkpoint(store: Store, name: str) -> Version:
 
 
 def _evaluated(checkpoint: Path, config: Path, *options: str) -> dict[str, Any]:
+    bring_checkpoint(checkpoint)
+    data = load_run_config(config).data
+    for prefix in (prefix for corpus in data.corpora for prefix in corpus.validation):
+        present(bin_path(prefix))
+        present(idx_path(prefix))
+    frozen(data.tokenizer)
     return json.loads(run_trainer("evaluate", str(checkpoint), "--config", str(config), *options))
 
 

@@ -13,10 +13,12 @@ from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store import keys
 from pipeline.store.engine import Engine
 from pipeline.store.manifest import Part, Version
+from pipeline.store.mirror import present
 from pipeline.store.parquet import kept_batches
 from pipeline.store.parts import PartTask, derive
 from pipeline.store.versions import Store
 from pipeline.store.work import Work
+from trainer.data.shards import bin_path, idx_path
 
 VERSION = "shards-2"
 # One process encodes on all cores and reads ahead, so two are faster only on so many times more input than in
@@ -80,7 +82,18 @@ def _decided(scrubbed: Version, dedup: Version) -> dict[str, Part]:
 
 
 def prefixes(version: Version, split: str) -> list[Path]:
-    """The shards of a split, in the order of the parts: each is this path with `.bin` and `.idx`."""
+    """The shards of a split, to be opened now, in the order of the parts: each is this path with `.bin` and
+    `.idx`.
+    """
+    found = named(version, split)
+    for prefix in found:
+        present(bin_path(prefix))
+        present(idx_path(prefix))
+    return found
+
+
+def named(version: Version, split: str) -> list[Path]:
+    """As `prefixes`, of shards that somebody else opens."""
     return [
         version.file(part, table).with_suffix("")
         for part in version.parts

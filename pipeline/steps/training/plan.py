@@ -1,7 +1,8 @@
 """Token shards -> a training run: its configuration, its directory and its inputs."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import yaml
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage import record
-from pipeline.steps.tokens.shards import prefixes
+from pipeline.steps.tokens.shards import named
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import duration, initial_weights, mixture
 from pipeline.store import keys
+from pipeline.store.bucket_runs import bring_run, is_saved, uploading
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.training_runs import RUNS
@@ -130,8 +132,8 @@ def _corpus_shards(version: Version, name: str, share: float) -> CorpusShards:
     return CorpusShards(
         name=name,
         weight=share,
-        train=prefixes(version, keys.TRAIN),
-        validation=prefixes(version, keys.VALIDATION),
+        train=named(version, keys.TRAIN),
+        validation=named(version, keys.VALIDATION),
         validation_bytes=version.counts["validation_text_bytes"],
         content=version.data_version,
     )
@@ -158,16 +160,31 @@ def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float
 def check(store: Store, recipe: Recipe) -> None:
     """Before training reads them: the tokenizer and the shards hold what was written. Raises DamageError."""
     if recipe.checks.shard_hashes != "never":
-        store.check(store.current(keys.TOKENIZER), *_shards(store, recipe).values())
+        store.check(*_read(store, recipe))
+
+
+@contextmanager
+def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[None]:
+    """What the trainer reads is on this machine, and what it saves is in the store in the end, wherever that
+    is. Raises PipelineError.
+    """
+    reads = [file for version in _read(store, recipe) for file in version.opened()]
+    with uploading(run.config.run_dir, reads):
+        yield
+
+
+def _read(store: Store, recipe: Recipe) -> list[Version]:
+    return [store.current(keys.TOKENIZER), *_shards(store, recipe).values()]
 
 
 def finished(store: Store, run: Run) -> Version | None:
     """The version of a finished run if its final checkpoint still exists, which this run then uses."""
     version = store.reuse(run.work)
-    return version if version and result(store, version)["checkpoint"].exists() else None
+    return version if version and is_saved(result(store, version)["checkpoint"]) else None
 
 
 def result(store: Store, model: Version) -> dict[str, Any]:
     """The result of a finished run, with `checkpoint` and `run_dir` as absolute paths."""
     facts = json.loads(model.only("result").read_text(encoding="utf-8"))
+    bring_run(store.root / facts["run_dir"])
     return facts | {name: store.root / facts[name] for name in ("checkpoint", "run_dir")}

@@ -10,8 +10,9 @@ from typing import Any
 import yaml
 
 from pipeline.store import keys
+from pipeline.store.bucket_runs import bring_names
 from pipeline.store.training_runs import NAME_LENGTH, RUNS, saved_steps
-from pipeline.store.versions import Store
+from pipeline.store.versions import Store, StoreError
 from trainer.system.durable import read_json_lines
 
 REPORT = "training-runs-1"
@@ -37,6 +38,7 @@ class TrainingRun:
 
 def training_runs(store: Store) -> list[TrainingRun]:
     """The runs in a store, the newest first. A finished run is read once, and then found in its report."""
+    bring_names(store.root)
     configs = sorted((store.root / RUNS).glob("*/config.yaml"), key=lambda path: -path.stat().st_mtime_ns)
     return [_run(store, config.parent) for config in configs]
 
@@ -60,9 +62,10 @@ def differences(runs: Sequence[TrainingRun]) -> dict[str, str]:
 
 def _run(store: Store, run: Path) -> TrainingRun:
     metrics = run / "metrics.jsonl"
-    if not (store.directory(keys.PRETRAINED_MODEL) / run.name / "manifest.json").exists():
+    try:
+        finished = store.open(keys.PRETRAINED_MODEL, run.name)
+    except StoreError:
         return _read(run, metrics)
-    finished = store.open(keys.PRETRAINED_MODEL, run.name)
     made_from = [REPORT, metrics.stat().st_size if metrics.exists() else 0]
     return TrainingRun(**finished.report("training_run", made_from, lambda: asdict(_read(run, metrics))))
 

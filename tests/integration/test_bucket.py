@@ -1,0 +1,220 @@
+"""A whole run with its store in a bucket: the bytes of a local one, empty caches, kills, two runs at once."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.recipe.recipe import load_recipe
+from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.store.manifest import MANIFEST
+from pipeline.store.mirror import cached
+from pipeline.store.versions import Store
+from tests.integration.project import Project
+from tests.s3_server import S3, proxied, serving, use
+
+pytestmark = pytest.mark.slow
+UP_TO_DATE_SECONDS = 20.0
+COMMANDS = (
+    ["summary"],
+    ["verify"],
+    ["verify", "--deep"],
+    ["gc"],
+    ["inspect"],
+    ["inspect-shards"],
+    ["export", "--format", "parquet", "--out", "out/parquet"],
+    ["export", "--format", "megatron", "--out", "out/megatron"],
+)
+
+
+@dataclass
+class BucketProject(Project):
+    """Its store is in the bucket of a server, below `prefix`; `cache`: the directory of its machine."""
+
+    server: S3 | None = None
+    prefix: str = "store"
+    cache: str = "cache"
+
+    @property
+    def address(self) -> str:
+        return f"s3://bucket/{self.prefix}"
+
+    def environment(self) -> dict[str, str]:
+        assert self.server
+        settings = {"GROUNDWORK_STORE": self.address, "GROUNDWORK_CACHE": str(self.directory / self.cache)}
+        return super().environment() | self.server.environment | settings
+
+    def store_of(self, overrides: Any) -> Store:
+        written, changed = load_recipe(self.write_recipe()), load_recipe(self.write_recipe(), dict(overrides))
+        root = cached(self.address, self.directory / self.cache)
+        return Store(root, RecipeVersions(changed, written))
+
+    def command(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "pipeline", *arguments],
+            env=self.environment(),
+            cwd=self.directory,
+            text=True,
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def on_another_machine(self, name: str) -> "BucketProject":
+        """The same recipe where nothing is cached, with records of its own in Dagster."""
+        shutil.rmtree(self.directory / "home", ignore_errors=True)
+        return BucketProject(self.directory, self.recipe, self.server, self.prefix, name)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _environment(server: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(server, monkeypatch)
+
+
+def in_bucket(project: Project, server: S3, prefix: str, **settings: Any) -> BucketProject:
+    return BucketProject(project.directory, project.recipe | settings, server, prefix)
+
+
+def manifests(server: S3, prefix: str) -> dict[str, Any]:
+    """As those of a directory, of the versions in the bucket."""
+    found = {}
+    for key in server.keys(f"{prefix}/"):
+        if key.endswith(f"/{MANIFEST}") and "/runs/" not in key:
+            content = server.client.get_object(Bucket="bucket", Key=key)["Body"].read()
+            found[key.removeprefix(f"{prefix}/")] = lasting(json.loads(content))
+    return found
+
+
+def lasting(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest apart from what differs between two runs anyway."""
+    differing = ("seconds", "finished", "checksum")
+    return {name: value for name, value in manifest.items() if name not in differing}
+
+
+def test_a_run_in_a_bucket_is_that_of_a_directory_and_every_command_reads_it(
+    make_project: Callable[[Path], Project], server: S3, tmp_path: Path
+) -> None:
+    project = make_project(tmp_path / "project")
+    status, said = project.run()
+    assert status == 0, said
+    root = project.home / "store"
+    local = {
+        path.relative_to(root).as_posix(): lasting(json.loads(path.read_text()))
+        for path in root.rglob(MANIFEST)
+        if "runs" not in path.relative_to(root).parts
+    }
+    content = project.content()
+    shutil.rmtree(project.home)
+    there = in_bucket(project, server, "whole")
+    status, said = there.run()
+    assert status == 0, said
+    assert there.content() == content
+    made = manifests(server, "whole")
+    assert made.keys() == local.keys()
+    # models and scores are the same, but facts of the machine and its speed are beside them
+    timed = ("pretrained_model", "evaluation", "exported_model")
+    assert {name: made[name] for name in made if not name.startswith(timed)} == {
+        name: local[name] for name in local if not name.startswith(timed)
+    }
+
+    for number, arguments in enumerate(COMMANDS):
+        said = there.on_another_machine(f"cache-{number}").command(*arguments)
+        assert "damaged in" in said or arguments[0] != "verify"
+    checkpoint = there.store.current("pretrained_model").path.name[:8] + "-00000032"
+    elsewhere = there.on_another_machine("elsewhere")
+    assert "corpora/topics/raw" in elsewhere.command("lineage", "--json", checkpoint)
+    assert "trained" in elsewhere.command("lineage", "--document", "again")
+    elsewhere.command("reproduce", checkpoint, "--out", "out/again")
+
+    with proxied(server, latency=0.02) as (far, proxy):
+        there.server = far
+        began = time.monotonic()
+        status, said = there.run()
+        seconds = time.monotonic() - began
+        assert status == 0, said
+        assert proxy.moved["PUT"] < 1_000, "something was made again"
+        print(f"up to date in {seconds:.1f} s, {proxy.requests} requests")
+        assert seconds < UP_TO_DATE_SECONDS
+
+
+def test_a_training_that_was_killed_resumes_on_a_machine_with_an_empty_cache(
+    make_project: Callable[[Path], Project], server: S3, tmp_path: Path
+) -> None:
+    project = make_project(tmp_path / "project")
+    project.recipe["training"] = project.recipe["training"] | {"max_tokens": 65_536}
+    whole = in_bucket(project, server, "unbroken")
+    status, said = whole.run()
+    assert status == 0, said
+    content = whole.content()
+    killed = in_bucket(project, server, "killed").on_another_machine("killed")
+
+    def saved() -> bool:
+        keys = server.keys("killed/runs/")
+        return any(key.endswith(f"{MANIFEST}") and "/checkpoints/" in key for key in keys)
+
+    killed.run_until(saved, signal.SIGKILL)
+    other = killed.on_another_machine("other")
+    status, said = other.run()
+    assert status == 0, said
+    assert "resumed" in (next((tmp_path / "project" / "other").rglob("log.txt"))).read_text()
+    assert other.content() == content
+
+
+def test_two_runs_of_one_recipe_at_once_end_in_one_version_each(
+    make_project: Callable[[Path], Project], server: S3, tmp_path: Path
+) -> None:
+    first = make_project(tmp_path / "first")
+    second = Project(tmp_path / "second", first.recipe)
+    second.directory.mkdir()
+    projects = [in_bucket(one, server, "shared") for one in (first, second)]
+    runs = [one.start() for one in projects]
+    for run in runs:
+        _, said = run.communicate(timeout=900)
+        assert run.returncode == 0, said
+    assert projects[0].content() == projects[1].content()
+    keys = [Path(name).parts[:-2] for name in manifests(server, "shared")]
+    assert len(keys) == len(set(keys))
+
+
+def test_other_programs_read_what_lies_in_the_bucket(server: S3, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    pytest.importorskip("s3fs", reason="needs the extra `s3`")
+    import pyarrow.parquet as pq
+    from pyarrow.fs import S3FileSystem
+
+    (key,) = [one for one in server.keys("shared/corpora/topics/scrubbed") if "documents/" in one][:1]
+    filesystem = S3FileSystem(
+        endpoint_override=server.endpoint.removeprefix("http://"),
+        scheme="http",
+        access_key="key",
+        secret_key="geheim",
+        region="us-east-1",
+    )
+    rows = pq.read_table(f"bucket/{key}", filesystem=filesystem).num_rows
+    assert rows
+    loaded = datasets.load_dataset(
+        "parquet",
+        data_files=f"s3://bucket/{key}",
+        split="train",
+        cache_dir=str(tmp_path),
+        storage_options={
+            "key": "key",
+            "secret": "geheim",
+            "client_kwargs": {"endpoint_url": server.endpoint},
+        },
+    )
+    assert loaded.num_rows == rows

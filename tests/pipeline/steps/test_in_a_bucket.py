@@ -1,0 +1,84 @@
+"""The stages with a store in a bucket: on this machine, and on a Ray cluster whose nodes share no disk."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pipeline.store.engine import LocalEngine
+from pipeline.store.mirror import cached
+from tests.s3_server import S3, serving, use
+
+pytest.importorskip("ray")
+
+from tests.pipeline.steps.test_on_ray import engine_on, make, manifests, write_sources
+from tests.ray_cluster import RayCluster, started
+
+NODE = """
+set -e
+mount --bind "$1" "$2"
+exec "$3" start --address="$4" --num-cpus=1 --node-name="$5" --object-store-memory=80000000 --block
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _environment(server: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(server, monkeypatch)
+
+
+def test_the_stages_write_into_a_bucket_what_they_write_here(tmp_path: Path) -> None:
+    write_sources(tmp_path / "source")
+    make(tmp_path / "local", tmp_path / "source", LocalEngine(workers=1))
+    root = cached("s3://bucket/here", tmp_path / "cache")
+    engine = LocalEngine(workers=2, processes_pay_above=0)
+    make(root, tmp_path / "source", engine)
+    engine.close()
+    assert manifests(root) == manifests(tmp_path / "local")
+
+
+@contextmanager
+def machine(cluster: RayCluster, disk: Path, cache: Path, name: str) -> Iterator[None]:
+    """A node whose cache is a disk of its own under the path that all machines use."""
+    disk.mkdir()
+    ray = str(Path(sys.executable).with_name("ray"))
+    run = ["unshare", "--mount", "sh", "-c", NODE, "-", str(disk), str(cache), ray, cluster.address, name]
+    node = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ)
+    try:
+        yield
+    finally:
+        node.terminate()
+        node.wait(60)
+
+
+@pytest.mark.slow
+def test_nodes_that_share_no_disk_write_what_one_machine_writes(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("no file system of its own for a node: that needs root and unshare")
+    write_sources(tmp_path / "source")
+    make(tmp_path / "local", tmp_path / "source", LocalEngine(workers=1))
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    root = cached("s3://bucket/apart", cache)
+    with (
+        started(nodes=0) as cluster,
+        machine(cluster, tmp_path / "disk-0", cache, "worker-0"),
+        machine(cluster, tmp_path / "disk-1", cache, "worker-1"),
+    ):
+        engine = engine_on(cluster.address)
+        make(root, tmp_path / "source", engine)
+        engine.close()
+    assert manifests(root) == manifests(tmp_path / "local")
+    for disk in ("disk-0", "disk-1"):
+        written = [path for path in (tmp_path / disk).rglob("*.parquet") if "scrubbed" in path.parts]
+        assert written, f"{disk} did none of the work"

@@ -1,0 +1,168 @@
+"""An S3 server on this machine in a process of its own, and a proxy before it whose network is bad."""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.integration.project import until
+
+CREDENTIALS = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "geheim", "DEFAULT_REGION": "us-east-1"}
+SERVER = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
+BUCKET = "bucket"
+
+
+@dataclass(frozen=True)
+class S3:
+    """`endpoint`: its address. There is one bucket."""
+
+    endpoint: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        settings = CREDENTIALS | {"ENDPOINT_URL": self.endpoint}
+        return {f"AWS_{name}": value for name, value in settings.items()}
+
+    @property
+    def client(self) -> Any:
+        from botocore.session import get_session
+
+        return get_session().create_client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id="key",
+            aws_secret_access_key="geheim",
+        )
+
+    def keys(self, prefix: str = "") -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+        return [found["Key"] for page in pages for found in page.get("Contents", ())]
+
+    def unfinished(self) -> int:
+        return len(self.client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", ()))
+
+
+@contextmanager
+def serving() -> Iterator[S3]:
+    pytest.importorskip("botocore", reason="needs the extra `s3`")
+    pytest.importorskip("moto.server", reason="needs moto's server (pip install 'moto[server]')")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([sys.executable, "-c", SERVER, str(port)], **quiet)  # type: ignore[call-overload]
+
+    def answers() -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    try:
+        until(answers, 30)
+        server = S3(f"http://127.0.0.1:{port}")
+        server.client.create_bucket(Bucket=BUCKET)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+@dataclass
+class Proxy:
+    """Passes requests on after `latency` seconds. Of them, `share` go wrong in one of the `ways`: 500, 503,
+    a connection that is cut before the answer or in the middle of it, and a pause of two seconds.
+    """
+
+    target: str
+    latency: float = 0.0
+    share: float = 0.0
+    ways: tuple[str, ...] = ("500", "503", "reset", "half", "slow")
+    requests: int = 0
+    faults: int = 0
+    moved: dict[str, int] = field(default_factory=lambda: {"PUT": 0, "GET": 0})
+    _random: random.Random = field(default_factory=lambda: random.Random(1))
+
+    def way(self) -> str:
+        self.requests += 1
+        if self._random.random() >= self.share:
+            return ""
+        self.faults += 1
+        return self._random.choice(self.ways)
+
+
+@contextmanager
+def proxied(target: S3, **settings: Any) -> Iterator[tuple[S3, Proxy]]:
+    proxy = Proxy(target.endpoint.removeprefix("http://"), **settings)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def pass_on(self) -> None:
+            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            way = proxy.way()
+            time.sleep(2.0 if way == "slow" else proxy.latency)
+            if way in ("500", "503"):
+                self.answer(int(way), [], b"")
+                return
+            if way == "reset":
+                self.close_connection = True
+                self.connection.close()
+                return
+            connection = HTTPConnection(proxy.target)
+            connection.request(self.command, self.path, sent, dict(self.headers))
+            answer = connection.getresponse()
+            content = answer.read()
+            proxy.moved["PUT"] += len(sent)
+            proxy.moved["GET"] += len(content)
+            self.answer(answer.status, answer.getheaders(), content, half=way == "half" and len(content) > 1)
+            connection.close()
+
+        def answer(self, status: int, headers: Any, content: bytes, half: bool = False) -> None:
+            self.send_response(status)
+            named = [name.lower() for name, _ in headers]
+            for name, value in headers:
+                if name.lower() not in ("transfer-encoding", "connection", "server", "date"):
+                    self.send_header(name, value)
+            if "content-length" not in named:
+                self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content[: len(content) // 2] if half else content)
+            if half:
+                self.close_connection = True
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = pass_on  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_: object) -> None:
+            pass  # a client that was cut off
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield S3(f"http://127.0.0.1:{server.server_port}"), proxy
+        server.shutdown()
+
+
+def use(server: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on this process knows the server."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
