@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 OBJECT_STORE_BYTES = 80_000_000
@@ -47,6 +48,8 @@ def started(nodes: int = 2) -> Iterator[RayCluster]:
 
     before = signal.getsignal(signal.SIGTERM)
     place = tempfile.mkdtemp(prefix="ray-")  # a socket's path has at most 107 characters
+    # It notes its address there, whatever `temp_dir` is.
+    Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray").mkdir(parents=True, exist_ok=True)
     settings = {
         "num_cpus": 0,
         "include_dashboard": False,
