@@ -19,7 +19,7 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 
 
 class _Line(NamedTuple):
-    """A line that is not blank. `row` is None unless the line is an object with a text."""
+    """A line that is not blank. `row` is None unless the line is an object with a text that is not blank."""
 
     number: int
     content: memoryview
@@ -118,7 +118,7 @@ def _one_by_one(first: int, lines: bytes, reader: RowReader) -> Generator[pa.Rec
 
 
 def _object_with_text(line: memoryview, column: str) -> Row | None:
-    """The JSON object of a line, or None unless its `column` holds a non-empty string."""
+    """The JSON object of a line, or None unless its `column` holds a string of more than white space."""
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -126,7 +126,7 @@ def _object_with_text(line: memoryview, column: str) -> Row | None:
     if not isinstance(row, dict):
         return None
     text = row.get(column)
-    return row if isinstance(text, str) and text else None
+    return row if isinstance(text, str) and text and not text.isspace() else None
 
 
 def _alone(number: int, line: bytes, reader: RowReader) -> Iterator[pa.RecordBatch]:
