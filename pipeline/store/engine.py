@@ -103,7 +103,9 @@ class LocalEngine:
         Raises WorkerLostError when a worker process is killed, as the kernel does when memory runs out.
         """
         progress = Progress(what, len(tasks))
-        if self.workers == 1 or len(tasks) < 2 or input_bytes < self.processes_pay_above:
+        # Processes that run already pay for any work.
+        small = self._pool is None and input_bytes < self.processes_pay_above
+        if self.workers == 1 or len(tasks) < 2 or small:
             results: Iterator[Result] = map(function, tasks)
         else:
             results = self._in_processes(function, tasks)

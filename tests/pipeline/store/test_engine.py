@@ -42,6 +42,8 @@ def test_large_work_is_spread_over_processes_and_small_work_is_not() -> None:
     spread = set(engine.map(process_of, range(8), input_bytes=1000, what="test"))
     assert os.getpid() not in spread
     assert len(spread) == 2
+    # the processes are there now, so small work goes to them too
+    assert os.getpid() not in set(engine.map(process_of, range(4), input_bytes=999, what="test"))
     engine.close()
 
 
