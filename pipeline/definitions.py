@@ -16,6 +16,7 @@ from pipeline.assets.dedup import dedup_asset
 from pipeline.assets.evaluation import evaluation_asset
 from pipeline.assets.exported_model import exported_model_asset
 from pipeline.assets.metadata import with_code_reference
+from pipeline.assets.mixture_search import mixture_search_assets
 from pipeline.assets.operations.console import console, explain_on_exit, use_by_default
 from pipeline.assets.operations.resources import PipelineResources, launchpad
 from pipeline.assets.operations.sensors import (
@@ -65,7 +66,8 @@ model: list[Asset] = [
 ]
 variants = VariantPartitions(recipes)
 to_dedup, to_shards, model = map(variants.partitioned, (to_dedup, to_shards, model))
-made = [asset for asset in (*to_shards, *model) if isinstance(asset, dg.AssetsDefinition)]
+searching = mixture_search_assets(recipe)
+made = [asset for asset in (*to_shards, *model, *searching) if isinstance(asset, dg.AssetsDefinition)]
 
 # The log format of `console` in the terminal, and the recipe's main settings as fields of the Launchpad.
 CONFIG: dict[str, Any] = {"loggers": {"console": {"config": {}}}, "resources": launchpad(recipe)}
@@ -95,6 +97,15 @@ jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
     evaluate_job("evaluate", {"loggers": CONFIG["loggers"]}, SHOWN),
     checking,
 ]
+if searching:
+    jobs.append(
+        dg.define_asset_job(
+            "search_mixture",
+            searching,
+            config={"loggers": CONFIG["loggers"]},
+            description=f"Looks for a better mixture with small runs on the token shards. {SHOWN}",
+        )
+    )
 
 defs = dg.Definitions(
     assets=[

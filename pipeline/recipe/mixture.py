@@ -1,8 +1,33 @@
 """`mixture:` of a recipe."""
 
+from typing import Any
+
 from pydantic import Field
 
 from pipeline.store.params import Params
+
+
+class SearchParams(Params):
+    """A search for a mixture: small runs over random mixtures, and a law fitted to them. The job
+    `search_mixture` runs it; nothing else depends on it.
+    """
+
+    runs: int = Field(
+        24,
+        ge=5,
+        description="How many small runs. The first has the proportions of the recipe, the others shares "
+        "drawn round them.",
+    )
+    target: dict[str, float] | None = Field(
+        None,
+        description="The corpora whose held-out loss is to be low, each with its weight. When not set, all "
+        "alike.",
+    )
+    training: dict[str, Any] = Field(
+        {},
+        description="Settings of `training` that the small runs have instead of the recipe's: fewer tokens, "
+        "a smaller model. With `threads`, as many runs go on at once as there are cores for.",
+    )
 
 
 class MixtureParams(Params):
@@ -19,4 +44,10 @@ class MixtureParams(Params):
         gt=0,
         description="Most epochs, passes over its text, that a corpus may be read for; what is left over "
         "goes to the other corpora. Needs enough text for `training.max_tokens`. When not set, no limit.",
+    )
+    search: SearchParams | None = Field(
+        None,
+        exclude_if=lambda search: search is None,
+        description="Small runs that look for a better mixture: docs/variants.md. When not set, there is no "
+        "search.",
     )

@@ -204,6 +204,14 @@ class Recipe(Params):
         return self
 
     @model_validator(mode="after")
+    def _search_aims_at_corpora(self) -> "Recipe":
+        target = self.mixture.search.target if self.mixture.search else None
+        if unknown := [name for name in target or () if name not in self.corpus_names]:
+            known = ", ".join(self.corpus_names)
+            raise ValueError(f"mixture.search.target: unknown corpus {unknown[0]!r}; choose from {known}")
+        return self
+
+    @model_validator(mode="after")
     def _duration_knows_what_to_shorten(self) -> "Recipe":
         if self.duration:
             self.duration.check(self.training)

@@ -128,6 +128,7 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
     corpora = settings.pop(CORPORA)
     for setting in ("source", "weight"):
         settings[f"{CORPORA}.{setting}"] = [corpus[setting] for corpus in corpora]
+    settings["mixture"].pop("search", None)  # which no stage here depends on
     settings["training"] = {
         name: value for name, value in settings["training"].items() if name not in OPERATIONAL
     }

@@ -7,7 +7,7 @@ from pipeline.steps.training.comparison import Outcome
 from trainer.system import figures
 
 HELD_OUT = "held-out text"
-WIDTH, HEIGHT = 12, 5  # inches
+WIDTH, HEIGHT = 10, 4.6  # inches: as wide as a dialog of the UI
 SMOOTHED = 40  # the line is a running mean over a fortieth of the steps
 EXPLAINED = (
     "Loss (nats per token) and bits per byte are those on all held-out text, of a training under way those "

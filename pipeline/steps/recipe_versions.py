@@ -7,6 +7,7 @@ from pipeline.plugins.filters import Filter
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.corpus import decontamination, filters, ingest, quality, scrub, transform
 from pipeline.steps.dedup import dedup, signatures
+from pipeline.steps.mixture_search import search
 from pipeline.steps.model import evaluate, export
 from pipeline.steps.tokens import shards, tokenizer
 from pipeline.steps.training import plan
@@ -62,6 +63,8 @@ class RecipeVersions:
             case keys.DEDUP:
                 signed = [store.current(keys.signatures(name)) for name in recipe.corpus_names]
                 return dedup.decide_work(recipe.corpus_names, signed, recipe.dedup)
+            case keys.MIXTURE_SEARCH:
+                return search.search_work(store, recipe)
             case keys.PRETRAINED_MODEL:
                 return plan.plan_work(store, recipe)
             case keys.EVALUATION:

@@ -82,7 +82,8 @@ def plan_work(store: Store, recipe: Recipe) -> Work:
     training = initial_weights.located(recipe)
     decisive = training.model_dump(mode="json", exclude=OPERATIONAL)
     decisive["pretrained"] = initial_weights.identity(store, training)
-    params = {"training": decisive, "weights": recipe.weights, "mixture": recipe.mixture}
+    mixed = recipe.mixture.model_copy(update={"search": None})
+    params = {"training": decisive, "weights": recipe.weights, "mixture": mixed}
     return Work(keys.PRETRAINED_MODEL, VERSION, params, inputs)
 
 

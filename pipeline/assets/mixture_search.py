@@ -1,0 +1,43 @@
+"""Searches for a better mixture with small runs, on request."""
+
+import dagster as dg
+
+from pipeline.assets.metadata import asset_key, materialized, user_errors_as_failures
+from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.pretrained_model import GPU_POOL
+from pipeline.recipe.recipe import Recipe
+from pipeline.reports import mixture_search as report
+from pipeline.steps.mixture_search import search
+from pipeline.store import keys
+
+
+def mixture_search_assets(recipe: Recipe) -> list[dg.AssetsDefinition]:
+    """The search, if the recipe names one. It is no part of `pretrain`: a person decides on its proposal."""
+    if recipe.mixture.search is None:
+        return []
+
+    @dg.asset(
+        key=keys.MIXTURE_SEARCH,
+        deps=[keys.TOKENIZER, *(asset_key(keys.token_shards(name)) for name in recipe.corpus_names)],
+        group_name="mixture",
+        kinds={"pytorch"},
+        code_version=search.VERSION,
+        pool=GPU_POOL,
+        description="Small runs over random mixtures, a law fitted to them, and the mixture of least loss "
+        "under it. The job `search_mixture` makes it; nothing else depends on it.",
+    )
+    @user_errors_as_failures
+    def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
+        store, recipe = workshop.store, workshop.recipe
+        workshop.release_data()
+        version = search.search(store, recipe)
+        found = search.found(store, recipe, version)
+        rows = [dg.TableRecord(dict(row)) for row in report.rows(found)]
+        facts = {
+            "proposal": dg.MetadataValue.table(rows),
+            "law": report.verdict(found),
+            "for the recipe": dg.MetadataValue.md(f"```yaml\n{report.as_recipe(found)}\n```"),
+        }
+        return materialized(version, facts)
+
+    return [_asset]

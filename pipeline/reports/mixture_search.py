@@ -1,0 +1,44 @@
+"""What a search for a mixture found: its proposal as a table and as lines of a recipe."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Found = Mapping[str, Any]
+
+
+def rows(found: Found) -> list[dict[str, str]]:
+    """The share of each corpus in the recipe, and the proposed one with its interval."""
+    return [
+        {
+            "corpus": name,
+            "share in the recipe": f"{found['proportions'][name]:.1%}",
+            "proposed": f"{share:.1%}",
+            "95% interval": f"{found['low'][name]:.1%} to {found['high'][name]:.1%}",
+        }
+        for name, share in found["shares"].items()
+    ]
+
+
+def verdict(found: Found) -> str:
+    """How far the law is to be trusted, and what it predicts."""
+    errors = ", ".join(f"{name} {error:.2%}" for name, error in found["errors"].items())
+    gain = 1 - found["loss"] / found["loss_of_proportions"]
+    return (
+        f"Law: {found['law']} (errors on runs that were held out: {errors}; rank correlation there "
+        f"{found['rank']:.2f}). It predicts a loss of {found['loss']:.4f} for small runs of the proposal, "
+        f"{gain:.2%} below the {found['loss_of_proportions']:.4f} of the recipe's shares."
+    )
+
+
+def as_recipe(found: Found) -> str:
+    """The proposal as a variant."""
+    shares = ", ".join(f"{name}: {{weight: {share:g}}}" for name, share in found["shares"].items())
+    return f"variants:\n  proposed: {{corpora: {{{shares}}}}}"
+
+
+def lines(found: Found) -> Iterator[str]:
+    """The table for a terminal."""
+    table = rows(found)
+    widths = {name: max(len(name), *(len(row[name]) for row in table)) for name in table[0]}
+    for row in (dict(zip(widths, widths, strict=True)), *table):
+        yield "  ".join(str(row[name]).ljust(width) for name, width in widths.items()).rstrip()

@@ -1,0 +1,1 @@
+"""Small runs over random mixtures, a law fitted to them, and the mixture that it proposes."""

@@ -1,0 +1,132 @@
+"""How the loss depends on the mixture: of several laws, all fitted to small runs, the one that best predicts
+runs which it has not seen.
+
+A log-linear law with interactions: the logarithm of the loss is quadratic in the logarithms of the shares
+(Ye et al. 2024, Data Mixing Laws, take it to be linear in the shares). Gradient-boosted trees with the
+settings of Liu et al. 2024 (RegMix). And the mean of both.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.store.errors import PipelineError
+
+Array = NDArray[np.float64]
+Prediction = Callable[[Array], Array]
+Fit = Callable[[Array, Array], Prediction]
+
+VERSION = "law-1"
+OFFSET = 0.01  # keeps the logarithm of a share of 0 finite, and treats smaller shares alike
+PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+FOLDS = 10
+TREES: Mapping[str, Any] = {"learning_rate": 0.01, "num_leaves": 31, "objective": "regression"}
+ROUNDS = 1000
+LEAF = 20  # least runs in a leaf, fewer where there are few runs
+
+
+class LawError(PipelineError):
+    """No law can be fitted."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """The law that was chosen. `errors`: of each, the root mean square error of the logarithm of the loss on
+    runs that it was not fitted to. `rank`: Spearman's correlation of what the chosen law predicts for such
+    runs. `bootstrapped`: its fits to runs drawn with replacement; `predict` is their mean.
+    """
+
+    name: str
+    errors: Mapping[str, float]
+    rank: float
+    bootstrapped: tuple[Prediction, ...]
+
+    def predict(self, shares: Array) -> Array:
+        """The loss at [n, corpora] shares."""
+        return np.exp(np.mean([fit(shares) for fit in self.bootstrapped], axis=0))
+
+
+def fitted(shares: Array, losses: Array, bootstraps: int, seed: int) -> Law:
+    """The law of [runs, corpora] shares and their losses. Raises LawError without lightgbm, or for fewer than
+    five runs.
+    """
+    if len(losses) < 5:
+        raise LawError(f"{len(losses)} runs are too few to fit a law to and to test it: make at least 5")
+    logs, random = np.log(losses), np.random.default_rng(seed)
+    fits: dict[str, Fit] = {"log-linear": log_linear, "trees": trees}
+    held_out = {name: _held_out(fit, shares, logs, seed) for name, fit in fits.items()}
+    held_out["mean of both"] = np.mean(list(held_out.values()), axis=0)
+    errors = {name: float(np.sqrt(np.mean((found - logs) ** 2))) for name, found in held_out.items()}
+    name = min(errors, key=errors.__getitem__)
+    chosen = [fits[name]] if name in fits else list(fits.values())
+    bootstrapped = []
+    for _ in range(bootstraps):
+        drawn = random.integers(0, len(logs), len(logs))
+        bootstrapped.append(_mean([fit(shares[drawn], logs[drawn]) for fit in chosen]))
+    return Law(name, errors, rank_correlation(held_out[name], logs), tuple(bootstrapped))
+
+
+def _held_out(fit: Fit, shares: Array, logs: Array, seed: int) -> Array:
+    """What a law says of each run when it is fitted to the runs of the other folds."""
+    folds = np.random.default_rng(seed).permutation(len(logs)) % min(FOLDS, len(logs))
+    found = np.empty_like(logs)
+    for fold in range(folds.max() + 1):
+        here = folds == fold
+        found[here] = fit(shares[~here], logs[~here])(shares[here])
+    return found
+
+
+def _mean(fits: list[Prediction]) -> Prediction:
+    return lambda shares: np.mean([fit(shares) for fit in fits], axis=0)
+
+
+def log_linear(shares: Array, logs: Array) -> Prediction:
+    """Ridge regression on shares, their logarithms and the products of these. The penalty is the one with the
+    least leave-one-out error.
+    """
+    features = _features(shares)
+    centre, scale = features.mean(0), features.std(0) + 1e-9
+    left, singular, right = np.linalg.svd((features - centre) / scale, full_matrices=False)
+    middle = logs.mean()
+    projected = left.T @ (logs - middle)
+    best = min(PENALTIES, key=lambda penalty: _leave_one_out(left, singular, logs - middle, penalty))
+    coefficients = right.T @ (singular / (singular**2 + best) * projected)
+    return lambda points: (_features(points) - centre) / scale @ coefficients + middle
+
+
+def _features(shares: Array) -> Array:
+    logs = np.log(shares + OFFSET)
+    first, second = np.triu_indices(shares.shape[1])
+    return np.hstack([shares, logs, logs[:, first] * logs[:, second]])
+
+
+def _leave_one_out(left: Array, singular: Array, values: Array, penalty: float) -> float:
+    """The mean squared error of each value as predicted from all others (Golub et al. 1979)."""
+    hat = (left * (singular**2 / (singular**2 + penalty))) @ left.T
+    leverage = np.minimum(np.diag(hat) + 1 / len(values), 0.999)
+    return float(np.mean(((values - hat @ values) / (1 - leverage)) ** 2))
+
+
+def trees(shares: Array, logs: Array) -> Prediction:
+    """Gradient-boosted trees. Raises LawError without lightgbm."""
+    try:
+        import lightgbm
+    except ModuleNotFoundError as error:
+        raise LawError(
+            "mixture.search needs the package lightgbm: pip install 'groundwork[mixture]'"
+        ) from error
+    leaf = min(LEAF, max(2, len(logs) // 10))
+    settings = {**TREES, "min_data_in_leaf": leaf, "min_data_in_bin": min(3, leaf - 1)}
+    settings |= {"num_threads": 1, "deterministic": True, "seed": 0, "verbosity": -1}
+    model = lightgbm.train(settings, lightgbm.Dataset(shares, logs), ROUNDS)
+    return lambda points: np.asarray(model.predict(points), dtype=np.float64)
+
+
+def rank_correlation(ours: Array, theirs: Array) -> float:
+    """Spearman's rank correlation."""
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(ours, theirs).statistic)

@@ -1,0 +1,181 @@
+"""Token shards -> mixture_search: small trainings over random mixtures, and the mixture that they propose."""
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from pipeline.recipe.mixture import SearchParams
+from pipeline.recipe.overrides import merged
+from pipeline.recipe.recipe import Recipe, RecipeError
+from pipeline.steps.mixture_search import law, proposal
+from pipeline.steps.training import duration, mixture, plan
+from pipeline.steps.training.commands import run_trainer
+from pipeline.store import keys
+from pipeline.store.manifest import File, Part, Version
+from pipeline.store.versions import Store
+from pipeline.store.work import Work
+from trainer.config import OPERATIONAL, RunConfig, TrainingConfig
+from trainer.system.durable import read_json_lines, write_atomically
+
+VERSION = "mixture-search-1"
+BOOTSTRAPS = 100
+PROPORTIONS = "weights"  # what the shares of the recipe follow from
+
+log = logging.getLogger(__name__)
+
+
+def search(store: Store, recipe: Recipe) -> Version:
+    """Trains the small runs of the recipe's search, as many at once as have their own cores, and keeps shares
+    and losses of each. A killed search goes on with the runs that were not done.
+
+    Raises RecipeError without `mixture.search`, MixtureError and TrainerCommandError.
+    """
+    work = search_work(store, recipe)
+    with store.making(work) as draft:
+        if isinstance(draft, Version):
+            return draft
+        config = plan.plan(store, small(recipe)).config
+        planned = [
+            _planned(config, draft.path / "runs" / f"{number:03d}", shares)
+            for number, shares in enumerate(mixtures(store, recipe))
+        ]
+        cores = len(os.sched_getaffinity(0))
+        with ThreadPoolExecutor(max(1, cores // (config.training.threads or cores))) as pool:
+            found = list(pool.map(_train, planned))
+        path = draft.path / "runs.json"
+        write_atomically(path, json.dumps(found, indent=1))
+        shutil.rmtree(draft.path / "runs")
+        part = Part("search", work.fingerprint, {"runs": File.of(path, draft.path)}, {"runs": len(found)})
+        return draft.publish([part])
+
+
+def search_work(store: Store, recipe: Recipe) -> Work:
+    """The work of the search. Raises RecipeError when the recipe has none, or for invalid settings of it."""
+    trained = small(recipe)
+    versions = [store.current(keys.TOKENIZER)]
+    versions += [store.current(keys.token_shards(name)) for name in recipe.corpus_names]
+    params = {
+        "runs": settings(recipe).runs,
+        "training": trained.training.model_dump(mode="json", exclude=OPERATIONAL),
+        PROPORTIONS: recipe.weights,
+        "mixture": trained.mixture,
+    }
+    return Work(
+        keys.MIXTURE_SEARCH, VERSION, params, {version.key: version.data_version for version in versions}
+    )
+
+
+def settings(recipe: Recipe) -> SearchParams:
+    """`mixture.search`. Raises RecipeError when the recipe has none."""
+    if recipe.mixture.search is None:
+        raise RecipeError(f"the recipe {recipe.name!r} has no `mixture: {{search: ...}}`: docs/variants.md")
+    return recipe.mixture.search
+
+
+def small(recipe: Recipe) -> Recipe:
+    """The recipe of a small run: `search.training` over the recipe's, one validation and one checkpoint at
+    the end, no samples, no stages.
+    """
+    training = recipe.training.model_dump(mode="json", exclude={"stages", "sinks"})
+    training = merged(training, settings(recipe).training)
+    end = training["max_tokens"]
+    training |= {"samples": {"prompts": []}}
+    training["checkpoint"] |= {"every_tokens": end, "keep_last": 1, "keep_every_tokens": None}
+    training["evaluation"] |= {"every_tokens": end}
+    plain = recipe.mixture.model_copy(update={"search": None})
+    try:
+        checked = TrainingConfig.model_validate(training)
+    except ValueError as error:
+        raise RecipeError(f"mixture.search.training: {error}") from None
+    return recipe.model_copy(update={"training": checked, "duration": None, "mixture": plain})
+
+
+def mixtures(store: Store, recipe: Recipe) -> list[dict[str, float]]:
+    """The shares of each run; no corpus is read more often than `max_epochs`. Raises MixtureError."""
+    tokens, trained = _tokens(store, recipe), small(recipe)
+    drawn = proposal.mixtures(_proportions(recipe, tokens), settings(recipe).runs, recipe.training.seed)
+    weights = [dict(zip(tokens, row.tolist(), strict=True)) for row in drawn]
+    return [mixture.shares(tokens, row, trained.mixture, trained.training.max_tokens) for row in weights]
+
+
+def _tokens(store: Store, recipe: Recipe) -> dict[str, int]:
+    found = {
+        name: store.current(keys.token_shards(name)).counts["train_tokens"] for name in recipe.corpus_names
+    }
+    return {name: tokens for name, tokens in found.items() if tokens}
+
+
+def _proportions(recipe: Recipe, tokens: Mapping[str, int]) -> law.Array:
+    unlimited = recipe.mixture.model_copy(update={"max_epochs": None, "search": None})
+    shares = mixture.shares(tokens, recipe.weights, unlimited, 1)
+    return np.array([shares[name] for name in tokens])
+
+
+def _planned(config: RunConfig, directory: Path, shares: Mapping[str, float]) -> RunConfig:
+    """The configuration of one run."""
+    corpora = [one.model_copy(update={"weight": shares[one.name]}) for one in config.data.corpora]
+    data = config.data.model_copy(update={"corpora": corpora})
+    return config.model_copy(update={"run_dir": directory, "lineage": {}, "data": data})
+
+
+def _train(config: RunConfig) -> dict[str, Any]:
+    """Shares and losses of one run, which is trained unless its result is there."""
+    directory = config.run_dir
+    result = directory / "result.json"
+    if not result.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / "config.yaml"
+        write_atomically(path, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        run_trainer(str(path), threads=config.training.threads)
+        records = read_json_lines(directory / "metrics.jsonl")
+        last = next(one for one in reversed(records) if one["kind"] == "evaluation")
+        losses = {name: scores["loss"] for name, scores in last["per_corpus"].items()}
+        shares = {one.name: one.weight for one in config.data.corpora}
+        write_atomically(result, json.dumps({"shares": shares, "losses": losses}))
+        shutil.rmtree(directory / "checkpoints")
+        log.info("run %s: %s", directory.name, ", ".join(f"{name} {losses[name]:.4f}" for name in losses))
+    read: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    return read
+
+
+def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
+    """The law that was fitted to the runs and what it proposes, computed once: the fields of `Law` but the
+    fits, and those of `Proposal`. Raises LawError.
+    """
+    tokens, target = _tokens(store, recipe), settings(recipe).target
+    planned = duration.resolved(store, recipe).training.max_tokens
+    limit = recipe.mixture.max_epochs
+    most = [1.0 if limit is None else limit * size / planned for size in tokens.values()]
+
+    def make() -> dict[str, Any]:
+        runs = json.loads(version.only("runs").read_text(encoding="utf-8"))
+        shares = np.array([[run["shares"][name] for name in tokens] for run in runs])
+        losses = np.array([aimed_at(run["losses"], target) for run in runs])
+        seed = recipe.training.seed
+        fitted = law.fitted(shares, losses, BOOTSTRAPS, seed)
+        chosen = proposal.proposed(fitted, list(tokens), _proportions(recipe, tokens), np.array(most), seed)
+        return {
+            "law": fitted.name,
+            "errors": fitted.errors,
+            "rank": fitted.rank,
+            "proportions": dict(zip(tokens, _proportions(recipe, tokens).round(4).tolist(), strict=True)),
+            **asdict(chosen),
+        }
+
+    report: dict[str, Any] = version.report("proposal", [law.VERSION, target, most], make)
+    return report
+
+
+def aimed_at(losses: Mapping[str, float], target: Mapping[str, float] | None) -> float:
+    """The mean of the held-out losses of corpora, weighed by `target`; all alike without one."""
+    weights = target or dict.fromkeys(losses, 1.0)
+    return sum(weight * losses[name] for name, weight in weights.items()) / sum(weights.values())
