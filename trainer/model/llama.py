@@ -231,7 +231,7 @@ class Llama(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.vocab_size, self.max_length = config, vocab_size, max_length
-        self.context = max_length
+        self.context, self.loss_is_compiled = max_length, False
         self.model = Decoder(config, vocab_size, max_length, backend, activation_checkpointing, dropout)
         self.lm_head = nn.Linear(config.d_model, padded_vocab_size(vocab_size), bias=False)
         self._tie()

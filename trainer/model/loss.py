@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 
+from trainer.model.compiled_loss import COMPILED_CHUNK_LOGITS, compiled_softmax_loss, equal_rows
+
 IGNORED = -100
 # Logits of one chunk: large matrix products, and few sums over the gradient of the head.
 CHUNK_LOGITS = {"cpu": 8 * 1024 * 1024, "cuda": 256 * 1024 * 1024}
@@ -24,6 +26,7 @@ def summed_cross_entropy(
     vocab_size: int,
     z_loss: float = 0.0,
     soft_cap: float | None = None,
+    compiled: bool = False,
 ) -> torch.Tensor:
     """The sum over all positions of -log p(target), in nats, fp32. Divide it by the number of targets in the
     global batch, not in one micro-batch.
@@ -33,9 +36,11 @@ def summed_cross_entropy(
     computes the gradients, chunk by chunk, so that logits are computed once.
 
     `z_loss` adds the gradients of z_loss * log(Z)^2, but not its value; Z is the sum of exp(logits). It keeps
-    logits from drifting (PaLM, section 5). `soft_cap` caps the logits first.
+    logits from drifting (PaLM, section 5). `soft_cap` caps the logits first. `compiled`: by torch.compile,
+    for a GPU.
     """
-    return _HeadLoss.apply(hidden, head, targets, vocab_size, z_loss, soft_cap, torch.is_grad_enabled())
+    with_gradient = torch.is_grad_enabled()
+    return _HeadLoss.apply(hidden, head, targets, vocab_size, z_loss, soft_cap, with_gradient, compiled)
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -49,6 +54,7 @@ class _HeadLoss(torch.autograd.Function):
         z_loss: float,
         soft_cap: float | None,
         with_gradient: bool,
+        compiled: bool,
     ) -> torch.Tensor:
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
@@ -56,18 +62,26 @@ class _HeadLoss(torch.autograd.Function):
             weight = head.to(dtype)
             loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
             hidden_gradient = torch.empty_like(hidden) if with_gradient else None
-            head_gradient = torch.zeros_like(head) if with_gradient else None
+            head_gradient = torch.zeros_like(head) if with_gradient and not compiled else None
             rows = max(MIN_CHUNK_ROWS, CHUNK_LOGITS[device] // head.shape[0])
+            if compiled:
+                rows = equal_rows(len(hidden), max(MIN_CHUNK_ROWS, COMPILED_CHUNK_LOGITS // head.shape[0]))
+            chunk = _compiled_chunk if compiled else _chunk
             for start in range(0, hidden.shape[0], rows):
                 counted = (targets[start : start + rows] != IGNORED)[:, None].to(dtype)
                 inputs = hidden[start : start + rows].to(dtype)
-                chunk_loss, logits_gradient = _chunk(
+                chunk_loss, logits_gradient = chunk(
                     inputs, weight, targets[start : start + rows], vocab_size, z_loss, soft_cap, with_gradient
                 )
                 loss += chunk_loss
-                if hidden_gradient is not None and head_gradient is not None:
-                    hidden_gradient[start : start + rows] = (logits_gradient @ weight) * counted
-                    head_gradient += logits_gradient.T @ (inputs * counted)
+                if hidden_gradient is None:
+                    continue
+                hidden_gradient[start : start + rows] = (logits_gradient @ weight) * counted
+                products = logits_gradient.T @ (inputs * counted)
+                if head_gradient is None:
+                    head_gradient = products.to(head.dtype)
+                else:
+                    head_gradient += products
         if hidden_gradient is not None and head_gradient is not None:
             ctx.save_for_backward(hidden_gradient, head_gradient)
         return loss
@@ -75,9 +89,9 @@ class _HeadLoss(torch.autograd.Function):
     @staticmethod
     def backward(
         ctx: Any, *gradients: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, None, None, None, None, None]:
-        hidden_gradient, head_gradient = ctx.saved_tensors
-        return hidden_gradient * gradients[0], head_gradient * gradients[0], None, None, None, None, None
+    ) -> tuple[torch.Tensor, torch.Tensor, None, None, None, None, None, None]:
+        scaled = (gradient * gradients[0] for gradient in ctx.saved_tensors)
+        return *scaled, None, None, None, None, None, None
 
 
 def _chunk(
@@ -99,6 +113,12 @@ def _chunk(
     for part, aims in zip(products.split(rows), targets.split(rows), strict=True):
         loss += _softmax_loss(part, aims, vocab_size, z_loss, soft_cap, with_gradient)
     return loss, products
+
+
+def _compiled_chunk(
+    inputs: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, *settings: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return compiled_softmax_loss()(inputs @ weight.T, targets, *settings)
 
 
 def _softmax_loss(

@@ -178,8 +178,15 @@ def loss_sum(model: Llama, batch: Batch, precision: Precision, z_loss: float = 0
 def _head_loss(model: Llama, hidden: torch.Tensor, batch: Batch, z_loss: float) -> torch.Tensor:
     hidden = hidden.flatten(0, 1)
     targets = batch.targets_for(model, hidden)
-    soft_cap = model.config.logit_soft_cap
-    return summed_cross_entropy(hidden, model.lm_head.weight, targets, model.vocab_size, z_loss, soft_cap)
+    return summed_cross_entropy(
+        hidden,
+        model.lm_head.weight,
+        targets,
+        model.vocab_size,
+        z_loss,
+        model.config.logit_soft_cap,
+        model.loss_is_compiled,
+    )
 
 
 def _clipped_norm(model: Llama, limit: float | None, world: World) -> float:

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 
 from trainer.model import loss as loss_module
+from trainer.model.compiled_loss import equal_rows
 from trainer.model.loss import IGNORED, summed_cross_entropy
 
 
@@ -35,6 +36,40 @@ def test_value_and_gradients_equal_those_of_full_logits(
     for mine, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
     assert not found[1][50:].any()
+
+
+@pytest.mark.parametrize("soft_cap", [None, 2.0])
+@pytest.mark.parametrize("z_loss", [0.0, 0.01])
+def test_what_is_compiled_for_a_gpu_has_the_same_value_and_gradients(
+    z_loss: float, soft_cap: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss_module, "COMPILED_CHUNK_LOGITS", 6 * 64)
+    monkeypatch.setattr(loss_module, "MIN_CHUNK_ROWS", 1)
+    generator = torch.Generator().manual_seed(0)
+    hidden = (3 * torch.randn(20, 8, generator=generator)).requires_grad_()
+    head = torch.randn(64, 8, generator=generator).requires_grad_()
+    targets = torch.randint(0, 50, (20,), generator=generator)
+    targets[[3, 4, 19]] = IGNORED
+    found = []
+    with torch.compiler.set_stance("force_eager"):
+        for compiled in (False, True):
+            total = summed_cross_entropy(hidden, head, targets, 50, z_loss, soft_cap, compiled)
+            found.append([total, *torch.autograd.grad(total / 17, [hidden, head])])
+            with torch.no_grad():
+                again = summed_cross_entropy(hidden, head, targets, 50, z_loss, soft_cap, compiled)
+            torch.testing.assert_close(again, total)
+    for plain, other in zip(*found, strict=True):
+        torch.testing.assert_close(other, plain, rtol=1e-5, atol=1e-6)
+    assert not found[1][2][50:].any()
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "expected"), [(16_384, 5336, 4096), (20, 6, 5), (7, 3, 3), (11, 4, 4)]
+)
+def test_chunks_for_the_compiler_are_of_one_size_where_that_takes_few_more(
+    rows: int, most: int, expected: int
+) -> None:
+    assert equal_rows(rows, most) == expected
 
 
 def test_a_hopeless_prediction_has_a_finite_loss() -> None:
