@@ -96,8 +96,7 @@ class RowsCache(Cache):
                 whole.keys[place, :, : row.length] = one.keys[0, :, : row.length]
                 whole.values[place, :, : row.length] = one.values[0, :, : row.length]
         assert rows[0].layers[0].keys is not None
-        device = rows[0].layers[0].keys.device
-        self.places = torch.tensor([row.length for row in rows], device=device)
+        self.places = torch.tensor([row.length for row in rows]).to(rows[0].layers[0].keys.device)
 
     @property
     def read(self) -> int:

@@ -90,12 +90,14 @@ def train_step(
         if isinstance(optimizer, SophiaG) and context.step % optimizer.interval == 0:
             resampled = batch.resampled(training.seed, context.first_sample(len(batch)))
             _fill_gradients(model, resampled, predicted, context)
-            if _clipped_norm(model, None, world) < math.inf:
+            if _clipped_norm(model, None, world).item() < math.inf:
                 optimizer.update_curvature(predicted)
             optimizer.zero_grad(set_to_none=True)
 
-    loss = _fill_gradients(model, batch, predicted, context)
-    grad_norm = _clipped_norm(model, training.optimizer.max_grad_norm, world)
+    total = _fill_gradients(model, batch, predicted, context)
+    norm = _clipped_norm(model, training.optimizer.max_grad_norm, world)
+    # Read together: on a GPU each read waits for all that was launched.
+    loss, grad_norm = torch.stack([total, norm.double()]).tolist()
     finite = math.isfinite(loss) and math.isfinite(grad_norm)
     if not finite and not loss_scale.can_shrink:
         raise NotFiniteError(context.step + 1, loss, grad_norm)
@@ -115,9 +117,11 @@ def train_step(
     return StepResult(loss, grad_norm, factor, skipped=not taken, spike=spike)
 
 
-def _fill_gradients(model: Llama, batch: Batch, predicted: torch.Tensor, context: StepContext) -> float:
+def _fill_gradients(
+    model: Llama, batch: Batch, predicted: torch.Tensor, context: StepContext
+) -> torch.Tensor:
     """Computes the gradients of the mean loss over the `predicted` targets of all processes; returns that
-    loss. Neither is scaled any more.
+    loss in float64. Neither is scaled any more.
     """
     world, scale = context.world, context.loss_scale.value
     # Gradients are summed over micro-batches and processes, so each term is divided by the global number of
@@ -128,7 +132,7 @@ def _fill_gradients(model: Llama, batch: Batch, predicted: torch.Tensor, context
         for parameter in model.parameters():
             if parameter.grad is not None:
                 parameter.grad /= scale
-    return (world.sum(world.from_last_stage(total)) / predicted).item()
+    return world.sum(world.from_last_stage(total)) / predicted
 
 
 def add_gradients(
@@ -189,7 +193,7 @@ def _head_loss(model: Llama, hidden: torch.Tensor, batch: Batch, z_loss: float) 
     )
 
 
-def _clipped_norm(model: Llama, limit: float | None, world: World) -> float:
+def _clipped_norm(model: Llama, limit: float | None, world: World) -> torch.Tensor:
     """The norm of all gradients, which are then scaled down to `limit` if they exceed it."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     norm = world.norm(gradients)
@@ -197,4 +201,4 @@ def _clipped_norm(model: Llama, limit: float | None, world: World) -> float:
         torch._foreach_mul_(
             [local_tensor(gradient) for gradient in gradients], (limit / (norm + 1e-6)).clamp(max=1.0)
         )
-    return norm.item()
+    return norm
