@@ -22,6 +22,7 @@ from trainer.run.build import build_session
 from trainer.run.checkpointing import Saver
 from trainer.run.dagster_pipes import Reporter, send_checkpoint, send_start
 from trainer.run.evaluate import EvaluationStoppedError, evaluate
+from trainer.run.garbage import GarbageCollection
 from trainer.run.log_file import log_file
 from trainer.run.nonfinite_report import explain
 from trainer.run.preflight import dry_run, explained
@@ -165,6 +166,7 @@ def _train(
     said: AbstractContextManager[None] = explained(
         "the first step, which adds the optimizer's state,", "training.micro_batch_size"
     )
+    garbage = GarbageCollection(world.device.type == "cuda")
     ended = time.perf_counter()
     try:
         while not (session.is_complete or stopping):
@@ -196,10 +198,12 @@ def _train(
                 saver.save(resumable=stopping)
                 ended = time.perf_counter()
             saver.poll()
+            garbage.after_step(session.step)
             if tracing is not None:
                 tracing.step()
     finally:
         batches.close()
+        garbage.close()
     saver.wait()
     if stopping:
         log.info("stopped at step %d of %d; run again to resume", session.step, training.steps)
