@@ -14,7 +14,9 @@ Report = pytest.TestReport | pytest.CollectReport
 
 # What a machine may lack. Any other skip fails `make test-all`, which installs what the tests need.
 MAY_LACK = (
+    "no CPU build of PyTorch",
     "no CUDA GPU",
+    "no Triton",
     "no Slurm",
     "no chromium",
     "no file system",

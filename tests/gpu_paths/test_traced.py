@@ -1,0 +1,136 @@
+"""What a GPU would run, traced and compiled on a machine without one: `make test-gpu-paths`."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+SHARED_MEMORY = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(torch.version.cuda is not None, reason="no CPU build of PyTorch"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler"),
+]
+with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no Triton")
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    installed = Path(torch.__file__).parent
+    made = tmp_path_factory.mktemp("pretended") / "pretended_cuda.so"
+    source = Path(__file__).with_name("pretended_cuda.cpp")
+    flags = ["-shared", "-fPIC", "-std=c++20", "-O1", f"-I{installed}/include"]
+    subprocess.run(
+        ["g++", *flags, "-o", made, source, f"-L{installed}/lib", "-lc10", "-ltorch_cpu"], check=True
+    )
+    return made
+
+
+def traced(library: Path, name: str, **settings: Any) -> dict[str, Any]:
+    arguments = [f"{key}={value}" for key, value in settings.items()]
+    environment = os.environ | {
+        "PRETENDED_CUDA": str(library),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "benchmarks"), *sys.path]),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
+    command = [sys.executable, "-m", "tests.gpu_paths.traces", name, *arguments]
+    ended = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes"),
+    [
+        ("llama-171m", {}),
+        ("gpu", {"optimizer": "{kind: muon}"}),
+        ("gpu", {"document_masking": "false", "dropout": "0.1"}),
+        ("gpu-1b", {"activation_checkpointing": "selective"}),
+        ("7b", {"activation_checkpointing": "full", "model.n_layers": "12"}),
+        ("gpu-1b", {"precision": "fp8", "model.n_layers": "10"}),
+    ],
+    ids=["llama-171m", "gpu, Muon", "gpu, dropout", "gpu-1b, selective", "7b, full", "gpu-1b, fp8"],
+)
+def test_all_blocks_share_a_graph_and_nothing_is_compiled_anew_over_steps(
+    library: Path, recipe: str, changes: dict[str, str]
+) -> None:
+    found = traced(library, "steps", recipe=recipe, **changes)
+    assert found["breaks"] == 0
+    # One graph of the blocks and one of the loss, and after step 2 one of each for evaluation.
+    assert found["graphs"] == [2, 4, 4, 4]
+    assert found["attention"] == ("sdpa" if "document_masking" in changes else "flex")
+    # The loss and the norm of the gradients are read together.
+    assert max(found["synchronisations"]) == 1
+
+
+def test_writing_tokens_compiles_one_block_once(library: Path) -> None:
+    assert traced(library, "decoding") == {"graphs": 1, "breaks": 0}
+
+
+@with_triton
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [
+        ({"model": "124m", "rows": 16, "length": 1024, "masked": "false"}, 123_000),
+        ({"model": "124m", "rows": 16, "length": 1024}, 143_000),
+        ({"model": "1b", "rows": 4, "length": 4096}, 411_000),
+        ({"model": "1b", "rows": 4, "length": 4096, "kind": "selective"}, 468_000),
+        ({"model": "1b", "rows": 4, "length": 4096, "kind": "full"}, 516_000),
+        ({"model": "1b", "rows": 4, "length": 4096, "precision": "fp8"}, 612_000),
+    ],
+    ids=lambda value: " ".join(map(str, value.values())) if isinstance(value, dict) else "",
+)
+def test_a_block_moves_no_more_bytes_than_it_did(library: Path, settings: dict[str, Any], most: int) -> None:
+    found = traced(library, "block", **settings)
+    assert found["graphs"] == 2
+    assert found["bytes_a_token"] <= most
+
+
+@with_triton
+def test_the_softmax_of_the_loss_moves_each_logit_and_its_gradient_once(library: Path) -> None:
+    before = traced(library, "loss", rows=16_384, compiled="false")
+    after = traced(library, "loss", rows=16_384)
+    assert after["bytes_a_logit"] < 5.6 < 40 < before["bytes_a_logit"]
+    with_more = traced(library, "loss", rows=16_384, z_loss=1e-4, soft_cap=30)
+    assert with_more["bytes_a_logit"] == pytest.approx(after["bytes_a_logit"], rel=0.001)
+
+
+@with_triton
+def test_blocks_and_loss_of_124m_move_hardly_more_than_nanogpt(library: Path) -> None:
+    block = traced(library, "block", model="124m", rows=16, length=1024, masked="false")
+    loss = traced(library, "loss", rows=16_384)
+    ours = 12 * block["bytes_a_token"] + loss["bytes_a_token"]
+    assert ours <= 1.05 * traced(library, "nanogpt", rows=16, length=1024)["bytes_a_token"]
+
+
+@with_triton
+@pytest.mark.parametrize("capability", SHARED_MEMORY)
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+@pytest.mark.parametrize("model", ["1b", "7b"])
+def test_the_kernels_of_attention_fit_into_shared_memory(
+    library: Path, capability: int, precision: str, model: str, tmp_path: Path
+) -> None:
+    found = traced(
+        library, "block", model=model, rows=1, length=1024, precision=precision, capability=capability
+    )
+    attention = {name: source for name, source in found["kernels"].items() if "flex" in name}
+    assert len(attention) >= 2
+    ended = subprocess.run(
+        [sys.executable, Path(__file__).with_name("shared_memory.py"), str(capability), str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        input=json.dumps(attention),
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    assert max(json.loads(ended.stdout.splitlines()[-1]).values()) <= SHARED_MEMORY[capability]

@@ -1,0 +1,211 @@
+"""Traces of training on a pretended GPU, each in a process of its own: `traces.py NAME key=value ...` prints
+JSON.
+"""
+
+# ruff: noqa: I001 (the GPU is pretended before torch is imported)
+from tests.gpu_paths.pretended_gpu import pretend, synchronisations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch._dynamo.utils import counters
+
+from trainer.config import ModelConfig, TrainingConfig
+from trainer.model import fp8
+from trainer.model.attention import choose, document_mask, document_numbers, masks_documents
+from trainer.model import loss as loss_module
+from trainer.model.cache import Cache, RowsCache
+from trainer.model.compiled_loss import softmax_loss
+from trainer.model.llama import Llama
+from trainer.model.precision import AUTOCAST, LossScale, autocast, resolve
+from trainer.optim.build import build
+from trainer.parallel.world import World
+from trainer.run.batch import Batch
+from trainer.run.spikes import SpikeDetector
+from trainer.run.step import StepContext, loss_sum, train_step
+
+RECIPES = Path(__file__).parents[2] / "pipeline/recipes"
+GPU = torch.device("cuda", 0)
+BOT, VOCABULARY = 2, 50_304
+# A block of the recipes, and the 124M beside which nanoGPT is known.
+MODELS: dict[str, dict[str, Any]] = {
+    "124m": {"n_layers": 12, "d_model": 768, "n_heads": 12, "n_kv_heads": 12, "d_ff": 2048, "qk_norm": False},
+    "1b": {"size": "1b", "qk_norm": False},
+    "7b": {"size": "7b", "qk_norm": False},
+}
+
+
+def steps(recipe: str, **changes: str) -> dict[str, Any]:
+    """Four steps of a recipe's training, of two micro-batches each, and two evaluations between them. Graphs
+    are made by AOT, without code for kernels.
+    """
+    settings = yaml.safe_load((RECIPES / f"{recipe}.yaml").read_text())["training"]
+    for key, value in changes.items():
+        section, _, name = key.rpartition(".")
+        (settings.setdefault(section, {}) if section else settings)[name] = yaml.safe_load(value)
+    settings["parallel"] = {}
+    settings["global_batch_tokens"] = 2 * settings["micro_batch_size"] * settings["seq_len"]
+    settings["max_tokens"] = 8 * settings["global_batch_tokens"]
+    settings["schedule"] |= {"warmup_tokens": 0}
+    training = TrainingConfig.model_validate(settings)
+    found: dict[str, Any] = {"graphs": [], "synchronisations": []}
+    with pretend():
+        precision = resolve(training.precision, GPU)
+        masked = masks_documents(training.document_masking, GPU)
+        attention = choose(
+            training.attention,
+            GPU,
+            AUTOCAST[precision],
+            training.seq_len,
+            masked,
+            training.model.attention_sinks,
+        )
+        with GPU:
+            model = Llama(
+                training.model,
+                VOCABULARY,
+                training.seq_len,
+                attention,
+                training.activation_checkpointing,
+                training.dropout,
+            )
+        if precision == "fp8":
+            fp8.convert(model.model.layers)
+        torch._dynamo.config.recompile_limit += 1
+        for block in model.model.layers:
+            block.compile(fullgraph=True, dynamic=False, backend="aot_eager")
+        model.loss_is_compiled = True
+        loss_module.compiled_softmax_loss = lambda: torch.compile(
+            softmax_loss, dynamic=False, backend="aot_eager"
+        )
+        optimizers = build(model, training.optimizer)
+        world, bot_id = World(0, 1, GPU), BOT if masked else None
+        for step in range(4):
+            context = StepContext(
+                step, training, precision, bot_id, world, LossScale.of(precision), SpikeDetector()
+            )
+            synchronisations.clear()
+            windows = torch.zeros(2 * training.micro_batch_size, training.seq_len + 1, dtype=torch.int64)
+            train_step(model, optimizers, windows.to(GPU), context)
+            found["synchronisations"].append(sum(synchronisations.values()))
+            if step in (1, 2):
+                with torch.no_grad():
+                    loss_sum(model, Batch.of(windows.to(GPU)[: training.micro_batch_size], bot_id), precision)
+            found["graphs"].append(counters["stats"]["unique_graphs"])
+    return found | {"attention": attention, "breaks": sum(counters["graph_break"].values())}
+
+
+def block(
+    model: str,
+    rows: str,
+    length: str,
+    masked: str = "true",
+    kind: str = "none",
+    precision: str = "bf16",
+    capability: str = "90",
+) -> dict[str, Any]:
+    """The code of one block, forward and backward, and the bytes that its kernels move for each token."""
+    from tests.gpu_paths import generated_code
+
+    shape = ModelConfig.model_validate({**MODELS[model], "n_layers": 1})
+    with pretend(int(capability)):
+        generated_code.prepare(int(capability))
+        attention = choose("auto", GPU, AUTOCAST.get(precision, torch.float32), int(length), masked == "true")
+        with GPU:
+            whole = Llama(shape, VOCABULARY, int(length), attention, kind)  # type: ignore[arg-type]
+        if precision == "fp8":
+            fp8.convert(whole.model.layers)
+        whole.model.layers[0].compile(fullgraph=True, dynamic=False, backend=generated_code.backend)
+        tokens = torch.zeros(int(rows), int(length), dtype=torch.int64, device=GPU)
+        documents = document_numbers(tokens, BOT) if masked == "true" else None
+        x = torch.zeros(*tokens.shape, shape.d_model, device=GPU, requires_grad=True)
+        mask = document_mask(documents, int(length), attention)
+        with autocast(precision, GPU):  # type: ignore[arg-type]
+            whole.model.layers[0](x, whole.model.cos, whole.model.sin, mask).sum().backward()
+    return {"attention": attention, **_summary(generated_code, int(rows) * int(length))}
+
+
+def loss(
+    rows: str, d_model: str = "768", compiled: str = "true", z_loss: str = "0", soft_cap: str = ""
+) -> dict[str, Any]:
+    """The bytes that the loss of so many tokens moves, forward and backward, and those of its softmax for
+    each logit.
+    """
+    from tests.gpu_paths import generated_code
+
+    with pretend():
+        generated_code.prepare(90)
+        loss_module.compiled_softmax_loss = lambda: torch.compile(
+            softmax_loss, dynamic=False, fullgraph=True, backend=generated_code.backend
+        )
+        hidden = torch.zeros(int(rows), int(d_model), device=GPU, requires_grad=True)
+        head = torch.zeros(VOCABULARY, int(d_model), device=GPU, requires_grad=True)
+        targets = torch.zeros(int(rows), dtype=torch.int64, device=GPU)
+        given = (VOCABULARY - 4, float(z_loss), float(soft_cap) if soft_cap else None, compiled == "true")
+        with autocast("bf16", GPU), generated_code.Moved() as moved:
+            loss_module.summed_cross_entropy(hidden, head, targets, *given).backward()
+    return {
+        **_summary(generated_code, int(rows)),
+        "bytes_a_token": moved.total / int(rows),
+        "bytes_a_logit": moved.total / int(rows) / VOCABULARY,
+    }
+
+
+def nanogpt(rows: str, length: str) -> dict[str, Any]:
+    """nanoGPT's 124M, compiled as one, with its loss: the bytes that it moves for each token."""
+    from peers.train import GPT, Work
+
+    from tests.gpu_paths import generated_code
+
+    torch.nn.init.normal_ = lambda tensor, **_: tensor
+    with pretend():
+        generated_code.prepare(90)
+        with GPU:
+            model = GPT(Work("", VOCABULARY, 12, 768, 12, int(length), int(rows)))
+        tokens = torch.zeros(int(rows), int(length), dtype=torch.int64, device=GPU)
+        with autocast("bf16", GPU):
+            torch.compile(model, backend=generated_code.backend)(tokens, tokens).backward()
+    return _summary(generated_code, int(rows) * int(length))
+
+
+def decoding() -> dict[str, Any]:
+    """A compiled block that writes eight tokens, for rows of several lengths."""
+    with pretend(), torch.no_grad():
+        with GPU:
+            model = Llama(ModelConfig.model_validate(MODELS["124m"]), VOCABULARY, 64, "flex")
+        for block in model.model.layers:
+            block.compiled_forward = torch.compile(
+                block.forward, fullgraph=True, dynamic=False, backend="aot_eager"
+            )
+        rows = [Cache(length) for length in (3, 5)]
+        with autocast("bf16", GPU):
+            for row in rows:
+                model(torch.zeros(1, row.room, dtype=torch.int64, device=GPU), cache=row)
+            cache = RowsCache(rows, 32, compiled=True)
+            for _ in range(8):
+                model(torch.zeros(2, 1, dtype=torch.int64, device=GPU), cache=cache)
+    return {"graphs": counters["stats"]["unique_graphs"], "breaks": sum(counters["graph_break"].values())}
+
+
+def _summary(generated_code: Any, tokens: int) -> dict[str, Any]:
+    graphs = generated_code.graphs
+    return {
+        "graphs": len(graphs),
+        "bytes_a_token": sum(graph.bytes_moved for graph in graphs) / tokens,
+        "calls": sum(len(graph.calls) for graph in graphs),
+        "kernels": {name: source for graph in graphs for name, source in graph.kernels.items()},
+    }
+
+
+def main(name: str, *arguments: str) -> None:
+    given = dict(argument.split("=", 1) for argument in arguments)
+    kinds = {"steps": steps, "block": block, "loss": loss, "nanogpt": nanogpt, "decoding": decoding}
+    print(json.dumps(kinds[name](**given)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
