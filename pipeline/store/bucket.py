@@ -94,6 +94,19 @@ class Bucket:
             found = self._read(key, write, restart)
         return (found, digest.hexdigest()) if found else None
 
+    def read(self, key: str, start: int, length: int) -> bytes:
+        """Some bytes of an object."""
+        for failed in range(ATTEMPTS):
+            answer = self._call("get_object", key, Range=f"bytes={start}-{start + length - 1}")
+            try:
+                content: bytes = answer["Body"].read()
+            except (self._errors.BotoCoreError, self._http_errors, OSError) as error:
+                log.info("%s/%s: %s, reading it again", self.url, key, first_line(error))
+                time.sleep(2**failed / 4)
+            else:
+                return content
+        raise BucketError(f"{self.url}/{key} cannot be read: check the connection, and run again")
+
     def put(self, key: str, content: bytes, replacing: str | None = None) -> bool:
         """Puts an object. `replacing`: the ETag of the object that it may replace, or NONE_YET; returns False
         if there is another.

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pipeline.store.damage import unreadable
 from pipeline.store.manifest import File
 from pipeline.store.mirror import present
+from pipeline.store.ranges import light
 from trainer.system.durable import atomic_file
 
 # Hardly any value occurs twice, so dictionaries and minimum and maximum would cost time and save nothing.
@@ -68,9 +69,11 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 @contextmanager
-def parquet_file(path: Path) -> Iterator[pq.ParquetFile]:
-    """The file, open to be read. Raises DamageError, also for what is read in the context."""
-    with _explained(path), pq.ParquetFile(present(path), page_checksum_verification=True) as file:
+def parquet_file(path: Path, columns: list[str] | None = None) -> Iterator[pq.ParquetFile]:
+    """The file, open to be read. Raises DamageError, also for what is read in the context. `columns`: all
+    that will be read, if not every one.
+    """
+    with _explained(path), pq.ParquetFile(light(path, columns), page_checksum_verification=True) as file:
         yield file
 
 
@@ -94,7 +97,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 def batches(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
     """The row groups of a file, one at a time, each as one batch."""
-    with parquet_file(path) as file:
+    with parquet_file(path, columns) as file:
         for index in range(file.num_row_groups):
             table = file.read_row_group(index, columns=columns, use_threads=False).combine_chunks()
             yield from table.to_batches()
