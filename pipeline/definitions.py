@@ -46,7 +46,7 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 recipes = load_all(recipe_path())
 recipe = recipes[BASE]
 # In the description of each job: which experiment these pages are about.
-SHOWN = f"Recipe `{recipe.name}` ({recipe_path().absolute()}), store {default_store().place}."
+SHOWN = f"Recipe `{recipe.name}` ({recipe_path().absolute()}), store {default_store(recipe.store).place}."
 
 Asset = dg.AssetsDefinition | dg.SourceAsset
 sources = [source_asset(corpus) for corpus in recipe.corpora]

@@ -12,10 +12,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from pipeline.recipe.recipe import stored_at
     from pipeline.store import disk
     from pipeline.store.versions import default_store
 
-    store = default_store()
+    store = default_store(stored_at())
     uses = disk.table(store)
     if options.json:
         print(json.dumps([asdict(use) for use in uses], indent=1))

@@ -38,10 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from pipeline.recipe.recipe import stored_at
     from pipeline.store import gc as garbage
     from pipeline.store.versions import default_store
 
-    store = default_store()
+    store = default_store(stored_at())
     if options.runs:
         _runs(store, options.keep, options.delete)
         return

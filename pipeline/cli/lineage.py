@@ -60,9 +60,10 @@ def run(options: argparse.Namespace) -> None:
         raise QuestionError("lineage: give one of CHECKPOINT, --variant, --corpus and --document")
     if options.version and not options.corpus:
         raise QuestionError("--version: name the corpus with --corpus, too")
+    from pipeline.recipe.recipe import stored_at
     from pipeline.steps.lineage import checkpoints
 
-    store, width = default_store(), shutil.get_terminal_size().columns
+    store, width = default_store(stored_at()), shutil.get_terminal_size().columns
     lines: Iterable[str]
     if options.checkpoint or options.variant:
         named = checkpoints.checkpoint(store, options.checkpoint or last_checkpoint(options))

@@ -26,12 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.recipe.recipe import recipe_path
+    from pipeline.recipe.recipe import recipe_path, stored_at
     from pipeline.steps.lineage import reproduce
     from pipeline.steps.lineage.checkpoints import checkpoint
     from pipeline.store.versions import default_store
 
-    store = default_store()
+    store = default_store(stored_at())
     if (options.checkpoint is None) == (options.variant is None):
         raise UsageError("reproduce: give either CHECKPOINT or --variant")
     found = checkpoint(store, options.checkpoint or last_checkpoint(options))

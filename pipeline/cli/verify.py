@@ -18,10 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     from tqdm import tqdm
 
+    from pipeline.recipe.recipe import stored_at
     from pipeline.steps.lineage.verification import VerificationError, stored, verify
     from pipeline.store.versions import default_store
 
-    store = default_store()
+    store = default_store(stored_at())
     places = tqdm(stored(store), desc="verifying", unit="version", disable=None, leave=False)
     found = verify(store, places, options.deep)
     for damaged in found.damaged:

@@ -1,6 +1,7 @@
 """The recipe: one YAML file that describes an experiment from corpora to model."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +46,7 @@ class RecipeError(PipelineError):
     """The recipe is invalid; the message says where, and what to change."""
 
 
+STORE_ADDRESS = r"^s3://[a-z0-9][a-z0-9.-]+(/[^/]+)*/?$"
 BASE = "base"  # the recipe as it is written, beside its variants
 VariantName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
@@ -102,6 +104,14 @@ class Recipe(Params):
         EvaluationParams(),
         exclude_if=lambda evaluation: evaluation == EvaluationParams(),
         description="What a trained model is measured by, besides the loss on held-out text.",
+    )
+    store: str | None = Field(
+        None,
+        pattern=STORE_ADDRESS,
+        exclude=True,  # it changes nothing that is made
+        description="The address of a bucket that holds everything that is made, such as "
+        "`s3://bucket/groundwork`: docs/bucket.md. GROUNDWORK_STORE takes precedence. When neither is set, "
+        "a directory in Dagster's home.",
     )
     engine: EngineParams = Field(EngineParams(), description="How many processes prepare the data.")
     launch: LaunchParams = Field(LaunchParams(), description="How the trainer is started.")
@@ -293,6 +303,14 @@ def recipe_path(named: str | None = None) -> Path:
     named = named or os.environ.get(RECIPE_VARIABLE) or "default"
     shipped = RECIPES / f"{named}.yaml"
     return shipped if shipped.exists() else Path(named)
+
+
+def stored_at() -> str | None:
+    """The `store` of the recipe in use. None if it has none, or cannot be read."""
+    with suppress(OSError, ValueError, yaml.YAMLError, AttributeError):
+        found = yaml_file.parse(recipe_path().read_text(encoding="utf-8")).get("store")
+        return found if isinstance(found, str) else None
+    return None
 
 
 def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:

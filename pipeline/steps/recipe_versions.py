@@ -101,8 +101,10 @@ class RecipeVersions:
 
 
 def store_of(recipe: Recipe, written: Recipe | None = None) -> Store:
-    """The store at GROUNDWORK_STORE, else `store` in Dagster's home, as this recipe sees it."""
-    return Store(default_store().root, RecipeVersions(recipe, written))
+    """The store at GROUNDWORK_STORE, else the recipe's, else `store` in Dagster's home, as this recipe sees
+    it.
+    """
+    return Store(default_store(recipe.store).root, RecipeVersions(recipe, written))
 
 
 def _name(recipe: Recipe, written: Recipe) -> RecipeName:

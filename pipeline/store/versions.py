@@ -278,10 +278,10 @@ class Store:
         return pointer.read_text().strip() if pointer.is_file() else None
 
 
-def default_store() -> Store:
-    """The store at GROUNDWORK_STORE, a directory or the address of a bucket, else `store` in Dagster's
-    home.
+def default_store(address: str | None = None) -> Store:
+    """The store at GROUNDWORK_STORE, a directory or the address of a bucket, else at `address`, else `store`
+    in Dagster's home.
     """
     home = Path(os.environ.get("DAGSTER_HOME") or Path(__file__).parents[2] / "dagster_home")
-    place = os.environ.get(STORE_VARIABLE) or str(home / "store")
+    place = os.environ.get(STORE_VARIABLE) or address or str(home / "store")
     return Store(cached(place, home / "cache") if "://" in place else Path(place).absolute())

@@ -49,7 +49,9 @@ class BucketProject(Project):
 
     def environment(self) -> dict[str, str]:
         assert self.server
-        settings = {"GROUNDWORK_STORE": self.address, "GROUNDWORK_CACHE": str(self.directory / self.cache)}
+        settings = {"GROUNDWORK_CACHE": str(self.directory / self.cache)}
+        if "store" not in self.recipe:
+            settings["GROUNDWORK_STORE"] = self.address
         return super().environment() | self.server.environment | settings
 
     def store_of(self, overrides: Any) -> Store:
@@ -180,7 +182,7 @@ def test_two_runs_of_one_recipe_at_once_end_in_one_version_each(
     first = make_project(tmp_path / "first")
     second = Project(tmp_path / "second", first.recipe)
     second.directory.mkdir()
-    projects = [in_bucket(one, server, "shared") for one in (first, second)]
+    projects = [in_bucket(one, server, "shared", store="s3://bucket/shared") for one in (first, second)]
     runs = [one.start() for one in projects]
     for run in runs:
         _, said = run.communicate(timeout=900)

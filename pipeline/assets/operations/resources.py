@@ -19,7 +19,7 @@ from pipeline.assets.operations.launchpad import (
 )
 from pipeline.recipe import variants
 from pipeline.recipe.overrides import merged
-from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe, recipe_path
+from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe, recipe_path, stored_at
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.engine import LocalEngine
 from pipeline.store.errors import PipelineError
@@ -98,7 +98,7 @@ class PipelineResources(dg.ConfigurableResource):
         """
         instance, run = context.instance, context.run
         self._variant = _variant_of(run)
-        if (problem := alerts.low_disk(default_store().root)) and context.log:
+        if (problem := alerts.low_disk(default_store(stored_at()).root)) and context.log:
             context.log.warning(problem)
         if not (instance and run):
             _ = self.recipe

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.recipe.recipe import RECIPES, RecipeError, load_recipe
+from pipeline.recipe.recipe import RECIPES, RecipeError, load_recipe, stored_at
 from pipeline.sources.hub.dataset import HubConfig
+from pipeline.steps.recipe_versions import store_of
 from pipeline.store.fingerprint import canonical_json
+from pipeline.store.versions import default_store
 from tests.integration.project import TRAINING
 
 MINIMAL: dict[str, Any] = {
@@ -34,6 +36,23 @@ def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
     recipe = load_recipe(write(tmp_path))
     assert recipe.dedup.threshold == 0.8
     assert recipe.tokenizer.vocab_size == 8192
+
+
+def test_a_store_in_a_bucket_changes_nothing_that_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.delenv("GROUNDWORK_STORE", raising=False)
+    plain = load_recipe(write(tmp_path))
+    path = write(tmp_path, store="s3://bucket/mine")
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(path))
+    there = load_recipe(path)
+    assert canonical_json(there) == canonical_json(plain)
+    assert store_of(there).place == default_store(stored_at()).place == "s3://bucket/mine"
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "here"))
+    assert store_of(there).place == default_store(stored_at()).place == str(tmp_path / "here")
+    with pytest.raises(RecipeError, match="store"):
+        load_recipe(write(tmp_path, store="gs://bucket/mine"))
 
 
 @pytest.mark.parametrize(
