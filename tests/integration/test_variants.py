@@ -15,7 +15,7 @@ import yaml
 
 from pipeline.recipe.variants import load
 from pipeline.steps.recipe_versions import RecipeVersions
-from pipeline.store import gc, keys
+from pipeline.store import disk, gc, keys
 from pipeline.store.versions import Store
 from tests.integration.project import Project
 
@@ -62,6 +62,22 @@ def versions(project: Project) -> set[str]:
     """Every version in the store, by key and name."""
     root = project.home / "store"
     return {str(path.relative_to(root)) for path in gc.published(root)}
+
+
+def used_by(project: Project, variant: str) -> set[str]:
+    """The versions that a variant used last."""
+    records = Path(project.home / "store" / "recipes" / store_name(project, variant))
+    paths = [path for path in records.rglob("[!.]*") if path.is_file() and path.name != "recipe.json"]
+    return {f"{path.relative_to(records)}/{path.read_text().strip()}" for path in paths}
+
+
+def store_name(project: Project, variant: str) -> str:
+    return RecipeVersions(load(project.write_recipe(), variant)).name.directory
+
+
+def bytes_of(project: Project, paths: set[str]) -> int:
+    """The files of versions; one that two versions share by a hard link counts once."""
+    return disk.bytes_below(project.home / "store" / path for path in paths)
 
 
 def weights(project: Project, variant: str) -> str:
@@ -134,6 +150,12 @@ def test_eight_variants_write_the_union_of_what_differs_and_an_edit_reruns_what_
     # the tokenizer is one for all; what is written of the shards is that of two profiles
     assert (count[keys.DEDUP], count[keys.TOKENIZER], count[keys.TOKEN_SHARDS]) == (2, 1, 4)
     assert (count[keys.PRETRAINED_MODEL], count[keys.EXPORTED_MODEL]) == (8, 8)
+    used = {variant: used_by(project, variant) for variant in ("base", *EIGHT)}
+    # for a finder of evidence the older of two versions stays, which another profile made
+    union = bytes_of(project, set().union(*used.values()))
+    written = bytes_of(project, {one for one in versions(project) if not one.startswith(keys.DEDUP_EVIDENCE)})
+    eight_times = sum(bytes_of(project, one) for one in used.values())
+    assert written == union < 0.5 * eight_times, (written, union, eight_times)
     assert gc.find(store_of(project, "base")) == []
 
     before = versions(project)

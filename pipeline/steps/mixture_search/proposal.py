@@ -31,11 +31,15 @@ class Proposal:
 
 
 def mixtures(proportions: Array, number: int, seed: int) -> Array:
-    """[number, corpora] shares: the proportions, then draws from Dirichlet distributions round them."""
+    """[number, corpora] shares: the proportions, then draws from Dirichlet distributions round them, or round
+    a point between them and equal shares. Without such points hardly a draw would give a small corpus much.
+    """
     random = np.random.default_rng(seed)
     low, high = np.log(CONCENTRATIONS)
     concentration = len(proportions) * np.exp(random.uniform(low, high, number))
-    drawn = np.stack([random.dirichlet(one * np.maximum(proportions, LEAST)) for one in concentration])
+    centres = np.maximum(proportions, LEAST) ** random.uniform(0, 1, (number, 1))
+    centres *= concentration[:, None] / centres.sum(1, keepdims=True)
+    drawn = np.stack([random.dirichlet(centre) for centre in centres])
     drawn[0] = proportions
     drawn = np.maximum(drawn, LEAST)
     return drawn / drawn.sum(1, keepdims=True)

@@ -26,7 +26,7 @@ from pipeline.store.work import Work
 from trainer.config import OPERATIONAL, RunConfig, TrainingConfig
 from trainer.system.durable import read_json_lines, write_atomically
 
-VERSION = "mixture-search-1"
+VERSION = "mixture-search-2"
 BOOTSTRAPS = 100
 PROPORTIONS = "weights"  # what the shares of the recipe follow from
 
@@ -160,9 +160,11 @@ def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
         runs = json.loads(version.only("runs").read_text(encoding="utf-8"))
         shares = np.array([[run["shares"][name] for name in tokens] for run in runs])
         losses = np.array([aimed_at(run["losses"], target) for run in runs])
-        seed = recipe.training.seed
+        seed, tried = recipe.training.seed, shares.max(0)  # beyond which a law would only guess
         fitted = law.fitted(shares, losses, BOOTSTRAPS, seed)
-        chosen = proposal.proposed(fitted, list(tokens), _proportions(recipe, tokens), np.array(most), seed)
+        chosen = proposal.proposed(
+            fitted, list(tokens), _proportions(recipe, tokens), np.minimum(most, tried), seed
+        )
         return {
             "law": fitted.name,
             "errors": fitted.errors,
