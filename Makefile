@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Dagster's commands announce on every start which command will replace them.
 export PYTHONWARNINGS ?= ignore:Function
 
-.PHONY: setup pretrain ui test test-all test-cluster test-gpu-paths format lock
+.PHONY: setup pretrain ui test test-all test-cluster test-gpu-paths gpu-report format lock
 
 setup: .venv/.runtime
 
@@ -37,6 +37,9 @@ test-cluster: .venv/.peers
 
 test-gpu-paths: .venv/.triton
 	$(BIN)/pytest --no-skips -n 0 tests/gpu_paths
+
+gpu-report: .venv/.test
+	$(BIN)/python benchmarks/gpu_report.py
 
 format: .venv/.test
 	$(BIN)/ruff check --fix .

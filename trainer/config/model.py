@@ -124,12 +124,14 @@ class ModelConfig(Config):
         block += self.n_heads if self.attention_sinks else 0
         return embeddings + block * self.n_layers + self.d_model
 
-    def flops_per_token(self, vocab_size: int, seq_len: int) -> int:
+    def flops_per_token(self, vocab_size: int, seq_len: int, causal: bool = False) -> int:
         """Of forward and backward pass: 6 for each weight of a matrix product, and 12 * n_layers * n_heads *
-        head_dim * seq_len for attention (PaLM, appendix B).
+        head_dim * seq_len for attention (PaLM, appendix B). `causal`: half of that for attention, which is
+        what the causal order leaves, and what torchtitan counts.
         """
         matrices = self._block_matrices() * self.n_layers + vocab_size * self.d_model
-        return 6 * matrices + 12 * self.n_layers * self.n_heads * self.head_dim * seq_len
+        attention = 12 * self.n_layers * self.n_heads * self.head_dim * seq_len
+        return 6 * matrices + (attention // 2 if causal else attention)
 
     def _block_matrices(self) -> int:
         heads = self.n_heads + self.n_kv_heads

@@ -48,6 +48,14 @@ def test_the_flops_of_a_token_are_those_that_torch_counts(more: dict[str, Any]) 
     assert counter.get_total_flops() == 3 * 64 * model.config.flops_per_token(320, 64)
 
 
+def test_the_causal_count_is_torchtitans() -> None:
+    model = ModelConfig.model_validate({"size": "1b", "qk_norm": False})
+    # 6 (parameters - embedding) + 6 n_layers n_heads head_dim seq_len, without norms.
+    expected = 6 * (16 * 60_817_408 + 50_000 * 2048) + 6 * 16 * 32 * 64 * 4096
+    assert model.flops_per_token(50_000, 4096, causal=True) == expected
+    assert model.flops_per_token(50_000, 4096) == expected + 6 * 16 * 32 * 64 * 4096
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_model_built_without_memory_becomes_the_same_model(tied: bool) -> None:
     config = ModelConfig(**SHAPE, tie_embeddings=tied, rope_scaling={"rope_type": "linear", "factor": 2.0})

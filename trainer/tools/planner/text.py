@@ -51,13 +51,15 @@ def describe_on_cpu(run: Run, training: TrainingConfig) -> str:
 
 def _summary(run: Run, of_the_machine: Mapping[str, str]) -> str:
     model = run.model
+    causal = model.flops_per_token(run.vocab_size, run.seq_len, causal=True)
     lines = {
         "Model": f"{count(run.parameters)} parameters: {model.n_layers} layers, d_model {model.d_model}, "
         f"{model.n_heads} heads ({model.n_kv_heads} for keys), d_ff {model.d_ff}, "
         f"vocabulary {run.vocab_size:,}",
         "Tokens": f"{count(run.tokens)}, {run.tokens / run.parameters:.1f} a parameter, "
         f"in windows of {run.seq_len:,}",
-        "Compute": f"{run.flops:.2e} FLOPs, {count(run.flops_per_token)} a token",
+        "Compute": f"{run.flops:.2e} FLOPs, {count(run.flops_per_token)} a token as PaLM counts them, by "
+        f"which MFU is meant; {count(causal)} as torchtitan does, with half of the attention",
         **of_the_machine,
         **_loss(run),
     }

@@ -1,0 +1,154 @@
+"""Whether training on this machine's device is right: what is installed, losses beside a CPU's in fp32,
+attention backends beside each other, and a resumed run beside one that was never stopped.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from harness.sidebyside import ROOT
+from trainer.checkpoint import store
+from trainer.config import InitConfig, TrainingConfig
+from trainer.model.attention import attention, choose, document_mask, document_numbers
+from trainer.model.llama import Llama
+from trainer.model.precision import AUTOCAST, LossScale, Precision
+from trainer.optim.build import build
+from trainer.parallel.world import World
+from trainer.run.compiler import compile_blocks
+from trainer.run.spikes import SpikeDetector
+from trainer.run.step import StepContext, train_step
+
+CPU = torch.device("cpu")
+VOCABULARY, BOT, STEPS = 2048, 2, 10
+PACKAGES = ("torch", "triton", "flash-attn", "flash-attn-4", "torchao", "transformers", "accelerate")
+# Shares of the reference. In bf16 a product keeps 8 bits, and ten steps add up.
+TOLERANCES: dict[str, float] = {"fp32": 1e-3, "bf16": 2e-2}
+
+Result = dict[str, Any]
+
+
+def installed(device: torch.device) -> Result:
+    found: Result = {name: _version(name) for name in PACKAGES}
+    found["compiler"] = shutil.which("gcc") or shutil.which("clang")
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        found |= {
+            "gpu": properties.name,
+            "gpus": torch.cuda.device_count(),
+            "compute_capability": f"{properties.major}.{properties.minor}",
+            "memory_gb": round(properties.total_memory / 1e9, 1),
+            "cuda": torch.version.cuda,
+        }
+    return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def losses(device: torch.device) -> Result:
+    """The losses of ten steps on masked documents, by precision, and the largest difference from those of a
+    CPU in fp32, as a share. On a GPU everything is compiled, as in a run.
+    """
+    expected = _losses(CPU, "fp32")
+    found: Result = {"expected": expected, "passed": True}
+    for precision, tolerance in TOLERANCES.items():
+        ours = _losses(device, precision)  # type: ignore[arg-type]
+        difference = max(abs(a - b) / b for a, b in zip(ours, expected, strict=True))
+        found[precision] = {"losses": ours, "difference": difference, "allowed": tolerance}
+        found["passed"] &= difference <= tolerance
+    return found
+
+
+def _losses(device: torch.device, precision: Precision) -> list[float]:
+    batch = 4 * 256
+    training = TrainingConfig.model_validate(
+        {
+            "model": {"n_layers": 4, "d_model": 256, "n_heads": 4, "n_kv_heads": 2, "d_ff": 688},
+            "seq_len": 256,
+            "micro_batch_size": 2,
+            "global_batch_tokens": batch,
+            "max_tokens": STEPS * batch,
+            "document_masking": True,
+            "checkpoint": {"every_tokens": batch},
+            "evaluation": {"every_tokens": batch},
+        }
+    )
+    backend = choose("auto", device, AUTOCAST.get(precision, torch.float32), 256, masked=True)
+    model = Llama(training.model, VOCABULARY, 256, backend)
+    model.initialise(InitConfig(), seed=1)
+    model.to(device)
+    compile_blocks(model, training, device)
+    optimizers, world = build(model, training.optimizer), World(0, 1, device)
+    generator, found = torch.Generator().manual_seed(0), []
+    for step in range(STEPS):
+        # Low numbers are likelier, so that there is something to learn; documents begin all over.
+        windows = (torch.rand(4, 257, generator=generator).square() * VOCABULARY).long()
+        windows[torch.rand(4, 257, generator=generator) < 0.02] = BOT
+        context = StepContext(step, training, precision, BOT, world, LossScale(), SpikeDetector())
+        found.append(train_step(model, optimizers, windows.to(device), context).loss)
+    return found
+
+
+def backends(device: torch.device) -> Result:
+    """The result and the gradients of each backend on masked documents, against plain products in fp32 on a
+    CPU: the largest difference as a share of the largest number.
+    """
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(2, heads, 512, 64, generator=generator) for heads in (8, 2, 2)]
+    tokens = (torch.rand(2, 512, generator=generator) < 0.02).long()
+    expected = _with_gradients("math", CPU, torch.float32, inputs, tokens)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    allowed = TOLERANCES["bf16" if device.type == "cuda" else "fp32"]
+    found: Result = {"allowed": allowed, "passed": True}
+    for backend in ("math", "sdpa", *(["flex"] if device.type == "cuda" else [])):
+        ours = _with_gradients(backend, device, dtype, inputs, tokens)
+        found[backend] = max(
+            ((a - b).abs().max() / b.abs().max()).item() for a, b in zip(ours, expected, strict=True)
+        )
+        found["passed"] &= found[backend] <= allowed
+    return found
+
+
+def _with_gradients(
+    backend: Any, device: torch.device, dtype: torch.dtype, inputs: list[torch.Tensor], tokens: torch.Tensor
+) -> list[torch.Tensor]:
+    moved = [one.to(device, dtype).requires_grad_() for one in inputs]
+    mask = document_mask(document_numbers(tokens.to(device), 1), tokens.shape[1], backend)
+    query, key, value = moved
+    result = attention(query, key, value, backend, mask)
+    gradients = torch.autograd.grad(result.float().square().sum(), moved)
+    return [one.float().cpu() for one in (result.detach(), *gradients)]
+
+
+def resume(config: Path) -> Result:
+    """Trains by the configuration, removes the last checkpoint, and resumes from the one before. A CPU
+    repeats the losses to the bit; a GPU up to rounding, which the difference says.
+    """
+    run = Path(yaml.safe_load(config.read_text())["run_dir"])
+    whole = _trained(config, run)
+    shutil.rmtree(store.existing(run / "checkpoints")[-1])
+    resumed = _trained(config, run)
+    difference = max(abs(resumed[step] - loss) / loss for step, loss in whole.items())
+    return {
+        "steps": len(whole),
+        "difference": difference,
+        "to_the_bit": resumed == whole,
+        "passed": difference <= TOLERANCES["bf16"],
+    }
+
+
+def _trained(config: Path, run: Path) -> dict[int, float]:
+    subprocess.run([sys.executable, "-m", "trainer", str(config)], cwd=ROOT, check=True)
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return {line["step"]: line["loss"] for line in lines if line["kind"] == "train"}
