@@ -35,6 +35,7 @@ def schema() -> Schema:
     models: dict[str, Schema] = made["$defs"]
     _takes_a_preset(made["properties"], "quality", models["QualityParams"], list(PROFILES))
     _takes_a_preset(models["TrainingConfig"]["properties"], "model", models["ModelConfig"], list(SIZES))
+    _takes_a_depth(models["TrainingConfig"], models["ModelConfig"])
     _takes_short_forms(made["properties"]["corpora"])
     _takes_benchmarks(made["properties"], models)
     _calls_its_source_from(models["ExistingTokenizer"])
@@ -60,6 +61,16 @@ def _takes_a_preset(properties: dict[str, Schema], key: str, model: Schema, name
     model["properties"] = {PRESETS[key]: preset, **model["properties"]}
     if required := model.pop("required", None):
         model["anyOf"] = [{"required": [PRESETS[key]]}, {"required": required}]
+
+
+def _takes_a_depth(training: Schema, model: Schema) -> None:
+    """`model: {depth: 12}`, with which a batch and a length need not be set."""
+    depth = {"type": "integer", "minimum": 1, "description": "Blocks; the rest follows by nanochat's laws."}
+    model["properties"] = {"depth": depth, **model["properties"]}
+    model["anyOf"].append({"required": ["depth"]})
+    training["required"].remove("global_batch_tokens")
+    by_depth = {"properties": {"model": {"type": "object", "required": ["depth"]}}}
+    training["anyOf"] = [by_depth, {"required": ["global_batch_tokens"]}]
 
 
 def _takes_short_forms(corpora: Schema) -> None:
@@ -94,7 +105,8 @@ def _calls_its_source_from(tokenizer: Schema) -> None:
 def _takes_a_duration(recipe: Schema, training: Schema) -> None:
     training["required"].remove("max_tokens")
     by_tokens = {"properties": {"training": {"required": ["max_tokens"]}}}
-    recipe["anyOf"] = [{"required": ["duration"]}, by_tokens]
+    by_depth = {"properties": {"training": {"anyOf": [training["anyOf"][0]]}}}
+    recipe["anyOf"] = [{"required": ["duration"]}, by_tokens, by_depth]
 
 
 def _variants_are_named(place: Any, models: dict[str, Schema]) -> None:

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from trainer.config import depth
 from trainer.config.base import Config
 from trainer.config.rope import RopeScaling
 
@@ -86,11 +87,16 @@ class ModelConfig(Config):
     def _fill_in_the_size(cls, values: Any) -> Any:
         if isinstance(values, str):
             values = {"size": values}
+        if isinstance(values, dict) and {"size", "depth"} <= values.keys():
+            raise ValueError("size and depth are two ways to give a shape: leave out one")
         if isinstance(values, dict) and "size" in values:
             size = values["size"]
             if size not in SIZES:
                 raise ValueError(f"unknown size {size!r}: use {', '.join(SIZES)}, or give the shape")
             return {**SIZES[size], **{key: value for key, value in values.items() if key != "size"}}
+        if isinstance(values, dict) and "depth" in values:
+            rest = {key: value for key, value in values.items() if key != "depth"}
+            return {**depth.shape(depth.checked(values["depth"])), **rest}
         return values
 
     @model_validator(mode="after")

@@ -1,10 +1,11 @@
 """A recipe's `training` section: everything about a run except its data."""
 
 from collections.abc import Collection
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from trainer.config import depth
 from trainer.config.base import Config
 from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import EMBEDDING, HEAD, OptimizerConfig, ScheduleConfig
@@ -103,7 +104,8 @@ class TrainingConfig(Config):
 
     model: ModelConfig = Field(
         description="Shape of the model. A named size stands for its shape, `model: 171m`, or with changes, "
-        "`model: {size: 171m, qk_norm: true}`."
+        "`model: {size: 171m, qk_norm: true}`. `model: {depth: 12}` gives the shape, and what is not set of "
+        "`global_batch_tokens`, `max_tokens`, `optimizer` and `schedule`, by nanochat's laws."
     )
     seq_len: int = Field(ge=2, description="Tokens per window, the context that the model is trained on.")
     global_batch_tokens: int = Field(
@@ -219,6 +221,12 @@ class TrainingConfig(Config):
     parallel: ParallelConfig = Field(
         default=ParallelConfig(), description="How several processes share the work."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_the_depth(cls, values: Any) -> Any:
+        model = values.get("model") if isinstance(values, dict) else None
+        return depth.filled_in(values) if isinstance(model, dict) and "depth" in model else values
 
     @field_validator("optimizer")
     @classmethod
