@@ -9,7 +9,8 @@ import pytest
 from examples import other_token_formats
 from pipeline.steps.export.tokens import write
 from pipeline.steps.tokens.shard_sets import ShardSet
-from trainer.data.shards import ShardWriter, TokenStream
+from tests.s3_server import serving, use
+from trainer.data.shards import ShardWriter, TokenStream, bin_path, idx_path
 
 BOT, EOT, SEQ_LEN = 2, 3, 31
 
@@ -54,6 +55,27 @@ def test_megatrons_own_reader_returns_the_documents_we_wrote(shards, tmp_path):
         for number, document in enumerate(documents):
             assert np.array_equal(dataset[number], document)
             assert np.array_equal(dataset.get(number, offset=1), document[1:])
+
+
+def test_megatrons_reader_of_buckets_returns_the_documents_we_wrote(shards, tmp_path, monkeypatch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        indexed_dataset = pytest.importorskip(
+            "megatron.core.datasets.indexed_dataset", reason="needs megatron-core, the reader"
+        )
+    found, written, _ = shards
+    with serving() as server:
+        use(server, monkeypatch)
+        for prefix, documents in zip(found.prefixes, written, strict=True):
+            for path in (bin_path(prefix), idx_path(prefix)):
+                server.client.put_object(Bucket="bucket", Key=f"train/{path.name}", Body=path.read_bytes())
+            storage = indexed_dataset.ObjectStorageConfig(str(tmp_path / "indexes"))
+            dataset = indexed_dataset.IndexedDataset(
+                f"s3://bucket/train/{prefix.name}", mmap=False, object_storage_config=storage
+            )
+            assert len(dataset) == len(documents)
+            for number, document in enumerate(documents):
+                assert np.array_equal(dataset[number], document)
 
 
 def test_datatroves_folder_dataset_returns_our_windows_and_where_documents_begin(shards, tmp_path):
