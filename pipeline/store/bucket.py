@@ -242,9 +242,10 @@ class Bucket:
 
     def _find(self, operation: str, key: str, **arguments: Any) -> Any:
         """As `_call`; None if there is no such object."""
+        call = getattr(self._client, operation)  # before `_errors`, which needs the library
         with self._explained():
             try:
-                return getattr(self._client, operation)(Bucket=self._bucket, Key=self._name(key), **arguments)
+                return call(Bucket=self._bucket, Key=self._name(key), **arguments)
             except self._errors.ClientError as error:
                 if _code(error) in MISSING:
                     return None
@@ -252,12 +253,11 @@ class Bucket:
 
     def _conditional(self, operation: str, key: str, replacing: str | None, body: dict[str, Any]) -> bool:
         condition = {} if replacing is None else {"IfMatch": replacing} if replacing else {"IfNoneMatch": "*"}
+        call = getattr(self._client, operation)
 
         def once() -> bool | None:
             try:
-                getattr(self._client, operation)(
-                    Bucket=self._bucket, Key=self._name(key), **condition, **body
-                )
+                call(Bucket=self._bucket, Key=self._name(key), **condition, **body)
             except self._errors.ClientError as error:
                 if _code(error) in CHANGED or (replacing and _code(error) in MISSING):
                     return False

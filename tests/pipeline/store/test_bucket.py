@@ -368,6 +368,14 @@ def test_what_a_person_must_correct_is_one_sentence(
     assert "\n" not in str(raised.value)
 
 
+def test_the_extra_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("botocore", "botocore.session", "botocore.config", "botocore.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for read in (lambda: store(tmp_path).find(work()), lambda: publish(store(tmp_path), work(), a="one")):
+        with pytest.raises(BucketError, match=r"needs the extra `s3`: pip install 'groundwork\[s3\]'"):
+            read()
+
+
 def test_a_bucket_that_is_missing_or_has_another_scheme_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
