@@ -224,7 +224,7 @@ def draw(report: dict[str, Any], megabytes: float) -> None:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--megabytes", type=float, default=100)
+    options.add_argument("--megabytes", type=float, default=350)
     options.add_argument("--peer-megabytes", type=float, default=1.5)
     options.add_argument("--one", nargs=3, metavar=("CHAIN", "PREPARED", "CORES"), help=argparse.SUPPRESS)
     chosen = options.parse_args()
