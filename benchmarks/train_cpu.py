@@ -10,7 +10,8 @@ fp32 on a CPU. The last contender only multiplies: the matrices of a step, atten
 this model can take fewer seconds in that precision. `step_ratio` is a contender's seconds over ours compiled.
 
 A machine with AVX2 only is imitated by ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
-ATEN_CPU_CAPABILITY=avx2 before `python benchmarks/train_cpu.py fp32`.
+ATEN_CPU_CAPABILITY=avx2 before `python benchmarks/train_cpu.py fp32`, and TORCHINDUCTOR_CACHE_DIR with an
+empty folder: code that was compiled for AVX-512 gives infinite gradients there.
 """
 
 import argparse
