@@ -6,8 +6,12 @@ import json
 import threading
 from collections.abc import Generator, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.s3_server import S3
 
 Report = pytest.TestReport | pytest.CollectReport
 
@@ -62,6 +66,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             "finished" if "finished" in getattr(item, "fixturenames", ()) else item.nodeid.partition("::")[0]
         )
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture(scope="module")
+def server() -> "Iterator[S3]":
+    """An S3 server for all tests of a file."""
+    from tests.s3_server import serving  # only some tests need what it imports
+
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_environment(server: "S3", monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process knows the server and no other."""
+    from tests.s3_server import use
+
+    use(server, monkeypatch)
 
 
 @pytest.fixture

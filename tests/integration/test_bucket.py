@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from pipeline.store.manifest import MANIFEST
 from pipeline.store.mirror import cached
 from pipeline.store.versions import Store
 from tests.integration.project import Project
-from tests.s3_server import S3, proxied, serving, use
+from tests.s3_server import S3, proxied
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("s3_environment")]
 UP_TO_DATE_SECONDS = 20.0
 COMMANDS = (
     ["summary"],
@@ -74,17 +74,6 @@ class BucketProject(Project):
         """The same recipe where nothing is cached, with records of its own in Dagster."""
         shutil.rmtree(self.directory / "home", ignore_errors=True)
         return BucketProject(self.directory, self.recipe, self.server, self.prefix, name)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3]:
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def _environment(server: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(server, monkeypatch)
 
 
 def in_bucket(project: Project, server: S3, prefix: str, **settings: Any) -> BucketProject:

@@ -12,7 +12,6 @@ import pytest
 
 from pipeline.store.engine import LocalEngine
 from pipeline.store.mirror import cached
-from tests.s3_server import S3, serving, use
 
 pytest.importorskip("ray")
 
@@ -26,15 +25,7 @@ exec "$3" start --address="$4" --num-cpus=1 --node-name="$5" --object-store-memo
 """
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3]:
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def _environment(server: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(server, monkeypatch)
+pytestmark = pytest.mark.usefixtures("s3_environment")
 
 
 def test_the_stages_write_into_a_bucket_what_they_write_here(tmp_path: Path) -> None:

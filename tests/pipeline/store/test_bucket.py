@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,18 +23,9 @@ from pipeline.store.mirror import FetchError, cached, present
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.versions import Draft, Store, StoreError
 from pipeline.store.work import Work
-from tests.s3_server import S3, proxied, serving, use
+from tests.s3_server import S3, proxied, use
 
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3]:
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def _environment(server: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(server, monkeypatch)
+pytestmark = pytest.mark.usefixtures("s3_environment")
 
 
 def address(tmp_path: Path) -> str:
