@@ -1,5 +1,6 @@
 """Settings laid over those of a recipe: for one run, or for a variant."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -54,18 +55,15 @@ def _long_form(corpus: Any) -> Settings:
     return {"name": name, "source": source.model_dump(mode="json")}
 
 
-def leaves(overrides: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
-    """Each value in `overrides` after its dotted name."""
-    for key, value in overrides.items():
+def as_text(value: Any) -> str:
+    """A value as tables and tags show it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def leaves(settings: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    """Each value in nested `settings` after its dotted name. An empty mapping is a value."""
+    for key, value in settings.items():
         if isinstance(value, Mapping) and value:
             yield from leaves(value, f"{place}{key}.")
         else:
             yield f"{place}{key}", value
-
-
-def flat(settings: Mapping[str, Any], place: str = "") -> Settings:
-    """Nested settings by dotted name."""
-    found: Settings = {}
-    for name, value in settings.items():
-        found |= flat(value, f"{place}{name}.") if isinstance(value, dict) else {place + name: value}
-    return found

@@ -20,7 +20,7 @@ from pipeline.recipe.evaluation import EvaluationParams, with_benchmarks_as_sets
 from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.mixture import MixtureParams
 from pipeline.recipe.named_sources import anchored, repeated_name
-from pipeline.recipe.overrides import flat, merged
+from pipeline.recipe.overrides import leaves, merged
 from pipeline.recipe.problems import explained
 from pipeline.recipe.retention import RetentionParams
 from pipeline.recipe.shards import ShardParams
@@ -292,7 +292,7 @@ class Recipe(Params):
 
     def changes(self, written: "Recipe") -> dict[str, Any]:
         """The settings that differ from those of `written`, by dotted name."""
-        ours, theirs = (flat(recipe.model_dump(mode="json")) for recipe in (self, written))
+        ours, theirs = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (self, written))
         return {name: ours.get(name) for name in ours | theirs if ours.get(name) != theirs.get(name)}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.recipe.overrides import CORPORA, PRESETS, flat, leaves, merged
+from pipeline.recipe.overrides import CORPORA, PRESETS, leaves, merged
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe
 from trainer.config import OPERATIONAL
 
@@ -107,7 +107,9 @@ def check_graph(recipe: Recipe, written: Recipe, place: str) -> None:
 
 def _without_effect(given: Mapping[str, Any], recipe: Recipe, written: Recipe) -> Iterator[tuple[str, Any]]:
     """The overrides that leave the recipe as it is."""
-    ours, theirs = (flat(_by_corpus(one.model_dump(mode="json", by_alias=True))) for one in (recipe, written))
+    ours, theirs = (
+        dict(leaves(_by_corpus(one.model_dump(mode="json", by_alias=True)))) for one in (recipe, written)
+    )
     changed = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
     for setting, value in leaves(given):
         section, _, key = setting.rpartition(".")

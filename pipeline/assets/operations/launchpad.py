@@ -1,6 +1,5 @@
 """The most frequently changed settings of a recipe as fields of the Launchpad, with the recipe's names."""
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -8,6 +7,7 @@ import dagster as dg
 from pydantic import Field, create_model
 
 from pipeline.recipe import reference
+from pipeline.recipe.overrides import as_text, leaves
 
 Fields = TypeVar("Fields", bound=dg.Config)
 
@@ -81,14 +81,7 @@ def changed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any
 
 def differences(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, str]:
     """The settings in `given` that differ from those in `usual`, by path, such as `training.optimizer.lr`."""
-    found: dict[str, str] = {}
-    for name, value in given.items():
-        before = usual.get(name)
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            found |= {f"{name}.{inner}": text for inner, text in differences(value, before).items()}
-        elif value != before:
-            found[name] = value if isinstance(value, str) else json.dumps(value)
-    return found
+    return {name: as_text(value) for name, value in leaves(changed(given, usual))}
 
 
 def values(knobs: type[dg.Config], settings: dict[str, Any]) -> dict[str, Any]:

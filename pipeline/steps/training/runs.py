@@ -1,14 +1,14 @@
 """All training runs of a store, side by side: in which settings they differ, and what came of them."""
 
-import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from pipeline.recipe.overrides import as_text, leaves
 from pipeline.store import keys
 from pipeline.store.bucket_runs import bring_names
 from pipeline.store.training_runs import NAME_LENGTH, RUNS, saved_steps
@@ -85,7 +85,7 @@ def _read(run: Path, metrics: Path) -> TrainingRun:
     return TrainingRun(
         name=run.name[:NAME_LENGTH],
         recipe=recipe.pop("name"),
-        settings=_flat("", {**recipe, "training": config["training"]}),
+        settings={name: as_text(value) for name, value in leaves({**recipe, "training": config["training"]})},
         planned_tokens=config["training"]["max_tokens"],
         tokens=before[-1],
         validation_loss=last.get("loss"),
@@ -93,13 +93,3 @@ def _read(run: Path, metrics: Path) -> TrainingRun:
         tokens_per_second=statistics.median(step["tokens_per_second"] for step in steps) if steps else 0.0,
         hours=seconds / 3600,
     )
-
-
-def _flat(key: str, value: Any) -> dict[str, str]:
-    """`{"a": {"b": 1}}` to `{"a.b": "1"}`."""
-    if not isinstance(value, Mapping) or not value:
-        return {key: value if isinstance(value, str) else json.dumps(value)}
-    flat: dict[str, str] = {}
-    for name, inner in value.items():
-        flat |= _flat(f"{key}.{name}" if key else name, inner)
-    return flat

@@ -14,6 +14,6 @@ def test_only_the_settings_that_differ_from_the_recipe_are_named_with_their_path
     }
     assert differences(given, recipe) == {
         "training.optimizer.lr": "0.01",
-        "training.samples": '{"prompts": ["a"]}',
+        "training.samples.prompts": '["a"]',
         "quality.profile": "docs",
     }
