@@ -90,7 +90,8 @@ def profile(config: Path, output: Path) -> dict[str, Any]:
 
 def speed(size: str, folder: Path) -> dict[str, Any]:
     """Tokens per second beside the peers that can be imported, and the share of the measured bf16 rate by
-    two counts of operations: PaLM's has attention in full, torchtitan's what the causal order leaves.
+    two counts of operations: PaLM's and torchtitan's has attention in full, Megatron-LM's what the causal
+    order leaves.
     """
     peak, seq_len = train_gpu.matmul_flops(), 1024 if size == "124m" else 4096
     config, work = train_gpu.prepare(folder, size, seq_len, max(1, 16_384 // seq_len))

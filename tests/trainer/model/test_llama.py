@@ -48,12 +48,15 @@ def test_the_flops_of_a_token_are_those_that_torch_counts(more: dict[str, Any]) 
     assert counter.get_total_flops() == 3 * 64 * model.config.flops_per_token(320, 64)
 
 
-def test_the_causal_count_is_torchtitans() -> None:
-    model = ModelConfig.model_validate({"size": "1b", "qk_norm": False})
-    # 6 (parameters - embedding) + 6 n_layers n_heads head_dim seq_len, without norms.
-    expected = 6 * (16 * 60_817_408 + 50_000 * 2048) + 6 * 16 * 32 * 64 * 4096
-    assert model.flops_per_token(50_000, 4096, causal=True) == expected
-    assert model.flops_per_token(50_000, 4096) == expected + 6 * 16 * 32 * 64 * 4096
+def test_flops_are_counted_as_torchtitan_does_and_causal_ones_as_megatron_does() -> None:
+    model = ModelConfig.model_validate({"size": "1b", "qk_norm": False, "tie_embeddings": True})
+    # What get_nparams_and_flops of torchtitan 0.3.0 gives for its Llama 3 1B; it counts norms as products.
+    norms = (2 * 16 + 1) * 2048
+    assert model.flops_per_token(128_256, 4096) == 9_025_499_136 - 6 * norms
+    assert model.flops_per_token(128_256, 8192) == 10_636_111_872 - 6 * norms
+    # Megatron-LM: scores and sums for one half of the pairs, 3 passes of 2 operations.
+    halved = 3 * 2 * (16 * 60_817_408 + 128_256 * 2048) + 16 * 3 * 2 * 2 * (32 * 64) * 4096 // 2
+    assert model.flops_per_token(128_256, 4096, causal=True) == halved
 
 
 @pytest.mark.parametrize("tied", [False, True])

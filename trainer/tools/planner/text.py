@@ -58,8 +58,8 @@ def _summary(run: Run, of_the_machine: Mapping[str, str]) -> str:
         f"vocabulary {run.vocab_size:,}",
         "Tokens": f"{count(run.tokens)}, {run.tokens / run.parameters:.1f} a parameter, "
         f"in windows of {run.seq_len:,}",
-        "Compute": f"{run.flops:.2e} FLOPs, {count(run.flops_per_token)} a token as PaLM counts them, by "
-        f"which MFU is meant; {count(causal)} as torchtitan does, with half of the attention",
+        "Compute": f"{run.flops:.2e} FLOPs, {count(run.flops_per_token)} a token as PaLM and torchtitan "
+        f"count them, by which MFU is meant; {count(causal)} as Megatron-LM does, with half of the attention",
         **of_the_machine,
         **_loss(run),
     }
