@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import AdamW, Optimizer
@@ -17,12 +18,17 @@ from trainer.parallel.dtensor import is_split
 from trainer.system.errors import TrainerError
 
 
-def build(model: nn.Module, config: OptimizerConfig, names: Collection[str] = ()) -> list[Optimizer]:
+def build(
+    model: nn.Module,
+    config: OptimizerConfig,
+    names: Collection[str] = (),
+    holders: dist.ProcessGroup | None = None,
+) -> list[Optimizer]:
     """Returns one optimizer, or [Muon, AdamW] for `muon`. Each group keeps its peak learning rate as
     `base_lr`.
 
-    `names` are the parameters of the full model if `model` is one stage of a pipeline. Raises TrainerError
-    as check_patterns does.
+    `names` are the parameters of the full model if `model` is one stage of a pipeline. `holders` are the
+    processes over which this model is split or copied. Raises TrainerError as check_patterns does.
     """
     parameters = dict(model.named_parameters())
     check_patterns(list(names or parameters), config.groups)
@@ -30,7 +36,7 @@ def build(model: nn.Module, config: OptimizerConfig, names: Collection[str] = ()
         return [_optimizer(_groups(parameters, config), config)]
     hidden = {name: parameter for name, parameter in parameters.items() if is_hidden_matrix(name, parameter)}
     rest = {name: parameter for name, parameter in parameters.items() if name not in hidden}
-    muon = Muon(_groups(hidden, config), config.muon_momentum, config.muon_steps)
+    muon = Muon(_groups(hidden, config), config.muon_momentum, config.muon_steps, holders)
     return [muon, _adamw(_groups(rest, config), config)]
 
 

@@ -8,13 +8,16 @@ fp32.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.optim import Optimizer
 
 from trainer.model.precision import multiplies_bf16
-from trainer.parallel.dtensor import full_tensor, local_slices, local_tensor
+from trainer.parallel.dtensor import local_tensor
+from trainer.parallel.owners import Pairs, dealt, owners
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 # The most elements that are orthogonalised together: one small matrix does not keep a device busy, several
@@ -25,46 +28,84 @@ STACKED_ELEMENTS = 2**24
 class Muon(Optimizer):
     """Nesterov momentum and decoupled weight decay, for matrices only; one tensor of state per parameter.
 
-    Of sharded matrices each process keeps its part of the state. Every process gathers the full matrices, a
-    few at a time, and orthogonalises them.
+    Each process of `holders` orthogonalises its share of the matrices, for all of them; of split matrices it
+    keeps its part of the state. Without `holders` it is alone.
     """
 
-    def __init__(self, groups: list[dict[str, Any]], momentum: float, iterations: int) -> None:
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        momentum: float,
+        iterations: int,
+        holders: dist.ProcessGroup | None = None,
+    ) -> None:
         super().__init__(groups, {"momentum": momentum, "iterations": iterations})
+        self._holders = holders
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        loads = [0] * (self._holders.size() if self._holders else 1)
         for group in self.param_groups:
-            for alike in stacks(group["params"]):
-                averages = torch.stack(
-                    [full_tensor(self._nesterov(parameter, group["momentum"])) for parameter in alike]
-                )
-                updates = orthogonalised(averages, group["iterations"])
-                for parameter, update in zip(alike, updates, strict=True):
-                    rows, columns = parameter.shape
-                    parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                    local_tensor(parameter).add_(
-                        update[local_slices(parameter)],
-                        alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)),
-                    )
+            matrices = [parameter for parameter in group["params"] if parameter.grad is not None]
+            for parameter, update in self._updates(matrices, group, loads):
+                rows, columns = parameter.shape
+                weight = local_tensor(parameter)
+                weight.mul_(1 - group["lr"] * group["weight_decay"])
+                weight.add_(update, alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)))
 
-    def _nesterov(self, parameter: torch.Tensor, momentum: float) -> torch.Tensor:
+    def _updates(
+        self, matrices: list[torch.Tensor], group: dict[str, Any], loads: list[int]
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Each matrix with this process's part of its orthogonalised momentum. Shares the work out to those
+        with the least of `loads`.
+
+        While one stack is orthogonalised, the next is collected and the one before given back.
+        """
+        if not matrices:
+            return
+        dtype = torch.bfloat16 if multiplies_bf16(matrices[0].device) else torch.float32
+        processes = owners(matrices[0], self._holders, dtype)
+        for matrix in matrices:
+            self._average(matrix, group["momentum"])
+
+        def nesterov(matrix: torch.Tensor) -> torch.Tensor:
+            gradient, average = matrix.grad, self.state[matrix]["momentum_buffer"]
+            assert gradient is not None
+            return local_tensor(gradient).lerp(local_tensor(average), group["momentum"]).to(dtype)
+
+        rounds = list(zip_longest(*map(stacks, dealt(matrices, _work, loads)), fillvalue=()))
+        collected = processes.collect(rounds[0], nesterov)
+        sent: list[Callable[[], Pairs]] = []
+        for owned, following in zip(rounds, [*rounds[1:], None], strict=True):
+            averages = collected()
+            if following is not None:
+                collected = processes.collect(following, nesterov)
+            results = orthogonalised(torch.stack(averages), group["iterations"]) if averages else None
+            sent.append(processes.give_back(owned, results))
+            if len(sent) > 1 or processes.size == 1:
+                yield from sent.pop(0)()
+        for given in sent:
+            yield from given()
+
+    def _average(self, parameter: torch.Tensor, momentum: float) -> None:
         state, gradient = self.state[parameter], parameter.grad
         assert gradient is not None
         if not state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
-        average: torch.Tensor = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
-        return gradient.lerp(average, momentum)
+        local_tensor(state["momentum_buffer"]).lerp_(local_tensor(gradient), 1 - momentum)
 
 
-def stacks(parameters: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """Yields the parameters with a gradient in groups of one shape and at most STACKED_ELEMENTS elements, or
-    of one parameter.
-    """
+def _work(matrix: torch.Tensor) -> int:
+    """What an iteration costs, in multiplications."""
+    short, long = sorted(matrix.shape)
+    return 2 * short * short * long + short**3
+
+
+def stacks(matrices: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Yields the matrices in groups of one shape and at most STACKED_ELEMENTS elements, or of one matrix."""
     shapes: dict[torch.Size, list[torch.Tensor]] = defaultdict(list)
-    for parameter in parameters:
-        if parameter.grad is not None:
-            shapes[parameter.shape].append(parameter)
+    for matrix in matrices:
+        shapes[matrix.shape].append(matrix)
     for shape, alike in shapes.items():
         count = max(1, STACKED_ELEMENTS // shape.numel())
         for start in range(0, len(alike), count):
@@ -72,13 +113,10 @@ def stacks(parameters: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 
 def orthogonalised(matrices: torch.Tensor, iterations: int) -> torch.Tensor:
-    """Moves the singular values of each of `matrices` [n, rows, columns] near 1. Computes in bf16 if the
-    hardware supports it, otherwise in fp32.
-    """
+    """Moves the singular values of each of `matrices` [n, rows, columns] near 1, in their type."""
     a, b, c = COEFFICIENTS
     tall = matrices.shape[1] > matrices.shape[2]
-    x = matrices.to(torch.bfloat16 if multiplies_bf16(matrices.device) else torch.float32)
-    x = x.mT if tall else x
+    x = matrices.mT if tall else matrices
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(iterations):
         gram = x @ x.mT

@@ -1,5 +1,7 @@
 """Split tensors: the part that this process holds, its place in the full tensor, and the way back."""
 
+import functools
+import itertools
 import logging
 import math
 import sys
@@ -11,6 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor.placement_types import Placement
 
 # Each process would warn that gathering a tensor that is split twice takes two steps.
 logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
@@ -38,10 +41,47 @@ def local_slices(tensor: torch.Tensor) -> tuple[slice, ...]:
     """The slices of the full tensor that `local_tensor(tensor)` holds, one for each dimension."""
     if not is_split(tensor):
         return tuple(slice(0, size) for size in tensor.shape)
-    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+    coordinates = tensor.device_mesh.get_coordinate()
+    assert coordinates is not None
+    return _slices_at(tensor.shape, tensor.device_mesh.shape, tensor.placements, tuple(coordinates))
 
-    shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
-    return tuple(slice(start, start + size) for start, size in zip(offset, shape, strict=True))
+
+def slices_of_rank(tensor: torch.Tensor, rank: int) -> tuple[slice, ...]:
+    """As `local_slices` of a split tensor, in the process with this rank in the flattened mesh."""
+    assert is_split(tensor)
+    mesh = tensor.device_mesh
+    return _slices_at(tensor.shape, mesh.shape, tensor.placements, _coordinates(mesh.shape)[rank])
+
+
+def in_one_copy(tensor: torch.Tensor, rank: int, other: int) -> bool:
+    """Whether two processes, by their ranks in the flattened mesh, hold parts of one copy of a split
+    tensor.
+    """
+    assert is_split(tensor)
+    here, there = (_coordinates(tensor.device_mesh.shape)[one] for one in (rank, other))
+    return all(
+        a == b
+        for a, b, placement in zip(here, there, tensor.placements, strict=True)
+        if placement.is_replicate()
+    )
+
+
+@functools.cache
+def _coordinates(mesh_shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return list(itertools.product(*map(range, mesh_shape)))
+
+
+@functools.cache
+def _slices_at(
+    shape: torch.Size,
+    mesh_shape: tuple[int, ...],
+    placements: "tuple[Placement, ...]",
+    coordinates: tuple[int, ...],
+) -> tuple[slice, ...]:
+    from torch.distributed.tensor._utils import _compute_local_shape_and_global_offset
+
+    sizes, offsets = _compute_local_shape_and_global_offset(shape, mesh_shape, list(coordinates), placements)
+    return tuple(slice(start, start + size) for start, size in zip(offsets, sizes, strict=True))
 
 
 def replication(tensor: torch.Tensor, processes: int) -> int:

@@ -31,8 +31,8 @@ class World:
 
     `mesh` has the DIMENSIONS and exists only if the model is split; else each process holds the full model
     and reads its own samples. `background` is a group for work that runs in parallel with training. With
-    pipeline stages, `mesh` joins the processes that hold the same stages, and `pipeline` those that together
-    hold one copy of the model.
+    pipeline stages, `mesh` and `group` join the processes that hold the same stages, and `pipeline` those
+    that together hold one copy of the model.
     """
 
     rank: int
@@ -41,6 +41,7 @@ class World:
     mesh: DeviceMesh | None = None
     pipeline: DeviceMesh | None = None
     background: dist.ProcessGroup | None = None
+    group: dist.ProcessGroup | None = None
 
     @property
     def is_main(self) -> bool:
@@ -180,10 +181,11 @@ def join(parallel: ParallelConfig) -> World:
             f"({first_line(error)}). Start all of them, within training.parallel.timeout_seconds"
         ) from error
     if not parallel.splits_model:
-        return World(rank, size, device)
+        return World(rank, size, device, group=dist.group.WORLD)
     mesh = init_device_mesh(device.type, sizes, mesh_dim_names=(STAGES, *DIMENSIONS))
     pipeline = mesh[STAGES] if parallel.pp > 1 else None
-    return World(rank, size, device, mesh[DIMENSIONS], pipeline, dist.new_group(backend="gloo"))
+    group = dist.group.WORLD if pipeline is None else dist.new_subgroups(size // parallel.pp)[0]
+    return World(rank, size, device, mesh[DIMENSIONS], pipeline, dist.new_group(backend="gloo"), group)
 
 
 def _place() -> tuple[int, int, int]:

@@ -55,7 +55,7 @@ def build_session(config: RunConfig, world: World) -> Session:
     if longer := data.order.longer_cycles:
         # Earlier versions gave small corpora more turns, so their checkpoints are of another order.
         identity["data"]["mixture_cycles"] = longer
-    optimizers = build(model, training.optimizer, model.shapes)
+    optimizers = build(model, training.optimizer, model.shapes, world.group)
     return Session(
         config, identity, world, precision, attention, data, model, optimizers, LossScale.of(precision)
     )

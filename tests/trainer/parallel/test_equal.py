@@ -85,7 +85,9 @@ def test_compiled_blocks_of_a_split_model_compute_the_same(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["fsdp-4", "copies of fsdp-2", "fsdp-2 x tp-2", "pp-2"])
+@pytest.mark.parametrize(
+    "way", ["copies", "fsdp-4", "copies of fsdp-2", "fsdp-2 x tp-2", "pp-2", "pp-2 x fsdp-2"]
+)
 def test_muon_orthogonalises_what_it_does_in_one_process(
     settings: dict[str, Any], tmp_path: Path, way: str
 ) -> None:

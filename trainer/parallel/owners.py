@@ -1,0 +1,173 @@
+"""Work on full matrices, shared out over the processes that hold them.
+
+Each matrix has one owner. It collects the parts of the matrix, which may be split, and gives its result back:
+to each process the part that belongs to what that process holds.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from trainer.parallel.dtensor import in_one_copy, is_split, slices_of_rank
+
+# The matrices that each process owns, by its rank in the group.
+Owned = Sequence[Sequence[Tensor]]
+Pairs = list[tuple[Tensor, Tensor]]
+
+
+class Owners(Protocol):
+    """The processes of a group as owners of matrices.
+
+    Both methods are collectives: all processes call them in the same order. Each begins the exchange, and the
+    function that it returns waits for the end.
+    """
+
+    size: int
+
+    def collect(self, owned: Owned, part_of: Callable[[Tensor], Tensor]) -> Callable[[], list[Tensor]]:
+        """The matrices that this process owns, in full. `part_of` gives this process's part of one."""
+
+    def give_back(self, owned: Owned, results: Tensor | None) -> Callable[[], Pairs]:
+        """Each matrix with this process's part of its result. `results` [matrices, rows, columns] are those
+        of this process, None if it owns nothing; the matrices of one owner have one shape.
+        """
+
+
+def owners(matrix: Tensor, group: dist.ProcessGroup | None, dtype: torch.dtype) -> Owners:
+    """Owners for matrices that are split as `matrix` is over the processes of `group`, None for a single
+    one. They exchange parts and results in `dtype`.
+    """
+    if group is not None and group.size() > 1 and is_split(matrix):
+        return _Parts(group, dtype, matrix.device)
+    return _Copies(group, dtype)
+
+
+def dealt(matrices: Sequence[Tensor], cost: Callable[[Tensor], int], loads: list[int]) -> list[list[Tensor]]:
+    """Deals matrices out to as many owners as there are `loads`, the costliest first, each to the owner with
+    the least work, and adds that work to `loads`. The same on all processes.
+    """
+    owned: list[list[Tensor]] = [[] for _ in loads]
+    for matrix in sorted(matrices, key=cost, reverse=True):
+        owner = min(range(len(loads)), key=loads.__getitem__)
+        loads[owner] += cost(matrix)
+        owned[owner].append(matrix)
+    return owned
+
+
+class _Copies:
+    """Each process holds every matrix in full, so only results are sent."""
+
+    def __init__(self, group: dist.ProcessGroup | None, dtype: torch.dtype) -> None:
+        self.size, self._rank = (group.size(), group.rank()) if group else (1, 0)
+        self._group, self._dtype = group, dtype
+
+    def collect(self, owned: Owned, part_of: Callable[[Tensor], Tensor]) -> Callable[[], list[Tensor]]:
+        return lambda: [part_of(matrix) for matrix in owned[self._rank]]
+
+    def give_back(self, owned: Owned, results: Tensor | None) -> Callable[[], Pairs]:
+        sent = [
+            (matrices, *self._broadcast(owner, matrices, results))
+            for owner, matrices in enumerate(owned)
+            if matrices
+        ]
+
+        def given() -> Pairs:
+            for _, _, work in sent:
+                if work is not None:
+                    work.wait()
+            return [pair for matrices, stack, _ in sent for pair in zip(matrices, stack, strict=True)]
+
+        return given
+
+    def _broadcast(
+        self, owner: int, matrices: Sequence[Tensor], results: Tensor | None
+    ) -> tuple[Tensor, dist.Work | None]:
+        if owner == self._rank:
+            assert results is not None
+            stack = results.contiguous() if self.size > 1 else results
+        else:
+            stack = matrices[0].new_empty((len(matrices), *matrices[0].shape), dtype=self._dtype)
+        if self.size == 1:
+            return stack, None
+        return stack, dist.broadcast(stack, group=self._group, group_src=owner, async_op=True)
+
+
+class _Parts:
+    """Each process holds a part of every matrix. Of several copies of the model, a matrix is collected within
+    that of its owner.
+    """
+
+    def __init__(self, group: dist.ProcessGroup, dtype: torch.dtype, device: torch.device) -> None:
+        self.size, self._rank, self._group = group.size(), group.rank(), group
+        self._dtype, self._device = dtype, device
+
+    def collect(self, owned: Owned, part_of: Callable[[Tensor], Tensor]) -> Callable[[], list[Tensor]]:
+        mine = owned[self._rank]
+        sources = [
+            [matrix for matrix in mine if in_one_copy(matrix, source, self._rank)]
+            for source in range(self.size)
+        ]
+        arrive = self._exchange(
+            [
+                [part_of(matrix) for matrix in matrices if in_one_copy(matrix, self._rank, owner)]
+                for owner, matrices in enumerate(owned)
+            ],
+            [
+                [slices_of_rank(matrix, source) for matrix in matrices]
+                for source, matrices in enumerate(sources)
+            ],
+        )
+
+        def collected() -> list[Tensor]:
+            whole = {
+                matrix: torch.empty(matrix.shape, dtype=self._dtype, device=self._device) for matrix in mine
+            }
+            parts = iter(arrive())
+            for source, matrices in enumerate(sources):
+                for matrix in matrices:
+                    whole[matrix][slices_of_rank(matrix, source)] = next(parts)
+            return list(whole.values())
+
+        return collected
+
+    def give_back(self, owned: Owned, results: Tensor | None) -> Callable[[], Pairs]:
+        made = [] if results is None else list(zip(owned[self._rank], results, strict=True))
+        arrive = self._exchange(
+            [[result[slices_of_rank(matrix, rank)] for matrix, result in made] for rank in range(self.size)],
+            [[slices_of_rank(matrix, self._rank) for matrix in matrices] for matrices in owned],
+        )
+        return lambda: list(zip(chain.from_iterable(owned), arrive(), strict=True))
+
+    def _exchange(
+        self, sent: list[list[Tensor]], expected: list[list[tuple[slice, ...]]]
+    ) -> Callable[[], list[Tensor]]:
+        """Sends tensors to each process, and receives from each tensors of the size of `expected` slices, in
+        the order of the processes.
+        """
+        shapes = [[[axis.stop - axis.start for axis in slices] for slices in each] for each in expected]
+        sizes = [[math.prod(shape) for shape in each] for each in shapes]
+        empty = torch.empty(0, dtype=self._dtype, device=self._device)
+        outgoing = torch.cat([empty, *(tensor.flatten() for each in sent for tensor in each)])
+        incoming = empty.new_empty(sum(map(sum, sizes)))
+        work = dist.all_to_all_single(
+            incoming,
+            outgoing,
+            [sum(each) for each in sizes],
+            [sum(tensor.numel() for tensor in each) for each in sent],
+            group=self._group,
+            async_op=True,
+        )
+
+        def arrived() -> list[Tensor]:
+            work.wait()
+            pieces = incoming.split([size for each in sizes for size in each])
+            return [
+                piece.view(shape) for piece, shape in zip(pieces, chain.from_iterable(shapes), strict=True)
+            ]
+
+        return arrived
