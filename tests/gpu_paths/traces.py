@@ -48,6 +48,8 @@ def steps(recipe: str, **changes: str) -> dict[str, Any]:
         section, _, name = key.rpartition(".")
         (settings.setdefault(section, {}) if section else settings)[name] = yaml.safe_load(value)
     settings["parallel"] = {}
+    if settings["micro_batch_size"] == "auto":  # no memory to look at
+        settings["micro_batch_size"] = 8
     settings["global_batch_tokens"] = 2 * settings["micro_batch_size"] * settings["seq_len"]
     settings["max_tokens"] = 8 * settings["global_batch_tokens"]
     settings["schedule"] |= {"warmup_tokens": 0}

@@ -31,6 +31,10 @@ class RunConfig(Config):
         default={}, description="Copied into each checkpoint and not interpreted."
     )
 
+    def with_training(self, **changes: Any) -> Self:
+        """The same run with other settings of `training`, which must be valid."""
+        return self.model_copy(update={"training": self.training.model_copy(update=changes)})
+
     @field_validator("training")
     @classmethod
     def _weights_are_found_from_any_directory(cls, training: TrainingConfig) -> TrainingConfig:

@@ -111,10 +111,12 @@ class TrainingConfig(Config):
     global_batch_tokens: int = Field(
         ge=1, description="Tokens per step, over all processes: a multiple of `seq_len` x `micro_batch_size`."
     )
-    micro_batch_size: int = Field(
-        ge=1,
-        description="Windows that one process computes at a time; gradients accumulate to a step. Lower it "
-        "when memory runs out: up to rounding, the result is the same.",
+    micro_batch_size: int | Literal["auto"] = Field(
+        default="auto",
+        description="Windows that one process computes at a time; gradients accumulate to a step. Up to "
+        "rounding, the result is the same. `auto`: as many as fit into the memory of the GPU, up to 65,536 "
+        "tokens (on a CPU 4,096), tried before the first step; a resumed run keeps the number. Set a number "
+        "for the same rounding on another GPU, or when memory runs out.",
     )
     max_tokens: int = Field(
         ge=1, le=10**18, description="Tokens to train on, a multiple of `global_batch_tokens`."
@@ -228,6 +230,13 @@ class TrainingConfig(Config):
         model = values.get("model") if isinstance(values, dict) else None
         return depth.filled_in(values) if isinstance(model, dict) and "depth" in model else values
 
+    @field_validator("micro_batch_size")
+    @classmethod
+    def _at_least_one_window(cls, size: int | Literal["auto"]) -> int | Literal["auto"]:
+        if size != "auto" and size < 1:
+            raise ValueError(f"must be auto or at least 1, not {size}")
+        return size
+
     @field_validator("optimizer")
     @classmethod
     def _groups_of_muon(cls, optimizer: OptimizerConfig, settings: ValidationInfo) -> OptimizerConfig:
@@ -253,10 +262,11 @@ class TrainingConfig(Config):
             where = f"stage {stage.name!r}: " if self.stages else ""
             batch = stage.global_batch_tokens
             if batch % micro:
+                change = "seq_len" if self.micro_batch_size == "auto" else "micro_batch_size"
                 raise ValueError(
                     f"{where}global_batch_tokens {batch} is not a multiple of seq_len x micro_batch_size "
-                    f"({self.seq_len} x {self.micro_batch_size} = {micro}); set it to "
-                    f"{_nearest(batch, micro)} or change micro_batch_size"
+                    f"({self.seq_len} x {self.micro_batch_windows} = {micro}); set it to "
+                    f"{_nearest(batch, micro)} or change {change}"
                 )
             if stage.tokens % batch:
                 length = f"its {stage.tokens} tokens are" if self.stages else f"max_tokens {stage.tokens} is"
@@ -299,9 +309,16 @@ class TrainingConfig(Config):
                 )
 
     @property
+    def micro_batch_windows(self) -> int:
+        """Windows of `seq_len` that one process computes at a time: one, as long as `auto` has not been
+        resolved.
+        """
+        return 1 if self.micro_batch_size == "auto" else self.micro_batch_size
+
+    @property
     def micro_batch_tokens(self) -> int:
         """Tokens that one process computes at a time, in every stage."""
-        return self.micro_batch_size * self.seq_len
+        return self.micro_batch_windows * self.seq_len
 
     @property
     def curriculum(self) -> Curriculum:

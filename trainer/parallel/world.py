@@ -91,6 +91,14 @@ class World:
             return flag
         return bool(self.sum_all(torch.tensor([float(flag)], device=self.device)).item())
 
+    def least(self, value: int) -> int:
+        """The smallest `value` of all processes."""
+        if self.size == 1:
+            return value
+        least = torch.tensor([value], device=self.device)
+        dist.all_reduce(least, dist.ReduceOp.MIN)
+        return int(least.item())
+
     def from_main(self, make: Callable[[], object]) -> object:
         """What `make` returns in the main process, on every process; a TrainerError is raised in all of them.
         Only the main process calls `make`.

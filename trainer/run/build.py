@@ -27,8 +27,8 @@ def build_session(config: RunConfig, world: World) -> Session:
     """Checks what can be checked before the first step (TrainerError), and builds the run at step 0."""
     # The identity holds what `auto` means here, so that the run stays the same on another machine.
     masked = masks_documents(config.training.document_masking, world.device)
-    training = config.training.model_copy(update={"document_masking": masked})
-    config = config.model_copy(update={"training": training})
+    config = config.with_training(document_masking=masked)
+    training = config.training
     contents: Any = world.from_main(lambda: preflight.check(config, world))
     data = TrainingData(config.data, training, config.run_dir / "packing")
     if training.threads:

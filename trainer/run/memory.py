@@ -71,6 +71,10 @@ class Memory:
         )
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
 def copies_with_averages(training: TrainingConfig) -> int:
     """Copies of the weights in the optimizers' state while a checkpoint is made.
 
@@ -169,7 +173,7 @@ def _step(
         # The update with 8-bit moments is compiled, which fake tensors do not support. Counts too much: fp32.
         in_fp32 = {"kind": "adamw"} if training.optimizer.kind == "adamw_8bit" else {}
         optimizers = build(model, training.optimizer.model_copy(update=in_fp32))
-        windows = torch.zeros(training.micro_batch_size, training.seq_len + 1, dtype=torch.int64)
+        windows = torch.zeros(training.micro_batch_windows, training.seq_len + 1, dtype=torch.int64)
         with _LiveBytes() as live:
             weights = live.count(model.parameters())
             for parameter in model.parameters():

@@ -19,10 +19,10 @@ from trainer.data.shards import Shard, ShardError, idx_path
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
-from trainer.run import compiler, data_facts, sinks
+from trainer.run import compiler, data_facts, micro_batch, sinks
 from trainer.run.evaluate import EvaluationStoppedError, batch_size, evaluate
 from trainer.run.hardware import free_memory
-from trainer.run.memory import copies_with_averages, estimate, upper_bound
+from trainer.run.memory import copies_with_averages, estimate, is_out_of_memory, upper_bound
 from trainer.run.session import Session
 from trainer.run.step import add_gradients
 from trainer.system.errors import TrainerError, first_line
@@ -74,7 +74,7 @@ def _check_batch(config: RunConfig, data_size: int) -> None:
             raise TrainerError(
                 f"{where}training.global_batch_tokens {stage.global_batch_tokens} is not a multiple of "
                 "seq_len x micro_batch_size x processes "
-                f"({training.seq_len} x {training.micro_batch_size} x {data_size}). Change one of them"
+                f"({training.seq_len} x {training.micro_batch_windows} x {data_size}). Change one of them"
             )
         parallel, micro_batches = training.parallel, stage.global_batch_tokens // (micro * data_size)
         if micro_batches < parallel.pp or (parallel.pp_stages > 1 and micro_batches % parallel.pp):
@@ -199,7 +199,7 @@ def _check_memory(config: RunConfig, world: World) -> None:
         if needed.validation:
             smaller = f"lower training.evaluation.micro_batch_size (now {windows} windows at a time)"
         elif needed.activations > needed.lasting:
-            smaller = f"lower training.micro_batch_size (now {training.micro_batch_size})"
+            smaller = f"lower training.micro_batch_size (now {training.micro_batch_windows})"
         raise TrainerError(f"{told}; {smaller}, lower training.seq_len, or free some memory")
 
 
@@ -210,7 +210,7 @@ def validation_windows(config: RunConfig, world: World) -> int:
     training = config.training
     corpora = held_out(config.data, training.seq_len, training.evaluation.max_tokens)
     windows = batch_size(corpora, training, world)
-    return windows if windows > training.micro_batch_size else 0
+    return windows if windows > training.micro_batch_windows else 0
 
 
 def _warn_of_long_validations(config: RunConfig) -> None:
@@ -230,17 +230,18 @@ def _warn_of_long_validations(config: RunConfig) -> None:
 
 
 def dry_run(session: Session) -> None:
-    """Compiles the model, and computes and discards the gradients of one micro-batch: one for each process
-    of a pipeline. Then the loss of one batch of a validation, if that is larger. Raises TrainerError if that
-    fails.
+    """Compiles the model, decides what `micro_batch_size: auto` stands for, and computes and discards the
+    gradients of one micro-batch: one for each process of a pipeline. Then the loss of one batch of a
+    validation, if that is larger. Raises TrainerError if that fails.
     """
     compiler.compile_blocks(session.model, session.training, session.world.device)
+    micro_batch.decide(session)
     rows = session.data.batch(session.step, session.world.data_rank, session.world.data_size)
     micro_batch_size = session.training.micro_batch_tokens // (rows.shape[1] - 1)
     windows = torch.from_numpy(rows[: micro_batch_size * session.training.parallel.pp])
     context, seq_len = session.context, session.training.seq_len
-    micro_batch = f"one micro-batch of {session.training.micro_batch_size} x {seq_len} tokens"
-    with explained(micro_batch, "training.micro_batch_size"):
+    first = f"one micro-batch of {session.training.micro_batch_windows} x {seq_len} tokens"
+    with explained(first, "training.micro_batch_size"):
         add_gradients(session.model, context.batch(windows.to(session.world.device)), context)
     session.model.zero_grad(set_to_none=True)
     if validated := validation_windows(session.config, session.world):
@@ -277,7 +278,7 @@ def explained(batch: str, setting: str) -> Iterator[None]:
                 "compiler left a broken file, delete torch's cache (TORCHINDUCTOR_CACHE_DIR, or "
                 "torchinductor_<user> in the temporary directory)"
             ) from error
-        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+        if not is_out_of_memory(error):
             raise
         raise TrainerError(
             f"{batch} does not fit ({first_line(error)}). "

@@ -8,6 +8,7 @@ from trainer.checkpoint import state, store
 from trainer.config import unused
 from trainer.model.precision import LossScale
 from trainer.optim import weight_averaging
+from trainer.run import micro_batch
 from trainer.run.session import Session
 from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError
@@ -101,6 +102,7 @@ def _restore(session: Session, checkpoint: Path) -> None:
     session.loss_scale = LossScale.of(session.precision).resumed_from(LossScale(**saved["loss_scale"]))
     session.spikes = SpikeDetector(map(tuple, saved["spike_history"]))
     session.metrics_bytes, session.changes = saved["metrics_bytes"], saved["changes"]
+    micro_batch.keep(session, checkpoint)
     changed = _changes(saved, session)
     if changed:
         log.warning("the settings changed after step %d: %s", session.step, "; ".join(changed))

@@ -7,9 +7,10 @@ import torch
 
 from pipeline.recipe.recipe import RECIPES, Recipe, load_recipe, recipe_path
 from pipeline.stages.tokenizer import TokenizerParams
+from trainer.run.gpu_memory import Footprint
 from trainer.run.memory import estimate
+from trainer.run.micro_batch import fitting
 from trainer.system.gpus import GPUS
-from trainer.tools.planner.gpu_memory import Footprint
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,14 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def recipe(name: str) -> Recipe:
-    return load_recipe(recipe_path(name))
+    """With what `micro_batch_size: auto` stands for on its machine."""
+    recipe, target = load_recipe(recipe_path(name)), TARGETS[name]
+    if recipe.training.micro_batch_size != "auto":
+        return recipe
+    gpu = torch.device("cuda")
+    sizes = fitting(recipe.training, vocab_size(recipe), target.processes, gpu, target.memory).sizes
+    training = recipe.training.model_copy(update={"micro_batch_size": sizes[0]})
+    return recipe.model_copy(update={"training": training})
 
 
 def vocab_size(recipe: Recipe) -> int:
@@ -55,7 +63,7 @@ def memory(name: str, recipe: Recipe) -> int:
     training = recipe.training
     if TARGETS[name].memory in {gpu.memory for gpu in GPUS.values()}:
         footprint = Footprint.measure(training, vocab_size(recipe))
-        return footprint.on_gpu(training.micro_batch_size, training.parallel.dp_shard).total
+        return footprint.on_gpu(training.micro_batch_windows, training.parallel.dp_shard).total
     on_cpu = training.model_copy(update={"precision": "fp32"})
     return estimate(on_cpu, vocab_size(recipe), TARGETS[name].processes, torch.device("cpu")).total
 
@@ -78,7 +86,7 @@ def test_a_step_divides_among_the_processes_of_its_machine(name: str, recipe: Re
     for stage in training.curriculum.stages:
         assert (
             stage.global_batch_tokens
-            % (training.seq_len * training.micro_batch_size * TARGETS[name].processes)
+            % (training.seq_len * training.micro_batch_windows * TARGETS[name].processes)
             == 0
         )
 

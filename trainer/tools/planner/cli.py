@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
+import torch
 import yaml
 from pydantic import ValidationError
 
@@ -14,6 +15,7 @@ from trainer.config import ModelConfig, TrainingConfig, format_validation_error
 from trainer.config.length import with_length
 from trainer.config.optimizer import OptimizerKind
 from trainer.model.activation_checkpointing import ActivationCheckpointing
+from trainer.run.micro_batch import fitting
 from trainer.system.errors import TrainerError
 from trainer.system.gpus import GPUS, PRICES_AS_OF
 from trainer.tools.planner import law
@@ -54,6 +56,11 @@ def main(arguments: list[str]) -> int:
         raise TrainerError("--budget needs a price: set --price in USD per hour, or name a --gpu")
     run = _run(options, machine, configured, vocab_size or VOCABULARY)
     training = _training(options, configured, run)
+    if training.micro_batch_size == "auto":
+        device, parallel = torch.device("cpu" if gpu == CPU else "cuda"), training.parallel
+        data_size = max(1, machine.gpus // (parallel.tp * parallel.pp))
+        sizes = fitting(training, run.vocab_size, data_size, device, machine.gpu.memory).sizes
+        training = training.model_copy(update={"micro_batch_size": sizes[0]})
     print(describe_on_cpu(run, training) if gpu == CPU else describe(run, training, gpu))
     return 0
 

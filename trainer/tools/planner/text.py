@@ -9,10 +9,10 @@ import torch
 from trainer.config import TrainingConfig
 from trainer.config.parallel import UNSPLITTABLE
 from trainer.model.precision import resolve
+from trainer.run.gpu_memory import Footprint, GpuMemory
 from trainer.run.memory import estimate
 from trainer.system.gpus import PRICES_AS_OF
 from trainer.tools.planner import law
-from trainer.tools.planner.gpu_memory import Footprint, GpuMemory
 from trainer.tools.planner.plan import DAY, HOUR, Machine, Run
 from trainer.tools.tables import table, terminal_width, width
 
@@ -99,7 +99,7 @@ def _memory(machine: Machine, footprint: Footprint) -> str:
         ways[f"dp_shard: {machine.gpus}"] = machine.gpus
     rows = []
     for name, shards in ways.items():
-        memory = footprint.on_gpu(training.micro_batch_size, shards)
+        memory = footprint.on_gpu(training.micro_batch_windows, shards)
         largest = footprint.largest_micro_batch(shards, machine.gpu.memory)
         fits = "yes" if memory.total <= machine.gpu.memory else "no"
         parts = (f"{part / 1e9:.2f}" for part in (*astuple(memory), memory.total))

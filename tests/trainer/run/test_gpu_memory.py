@@ -18,9 +18,9 @@ from trainer.optim.build import build
 from trainer.parallel.parallelize import split
 from trainer.parallel.world import DIMENSIONS
 from trainer.run.batch import Batch
+from trainer.run.gpu_memory import Footprint
 from trainer.run.memory import estimate
 from trainer.run.step import loss_sum
-from trainer.tools.planner.gpu_memory import Footprint
 
 VOCAB = 1000
 MODEL = ModelConfig(n_layers=3, d_model=256, n_heads=4, n_kv_heads=2, d_ff=640)
