@@ -39,7 +39,6 @@ def shows(section: str, *paths: str) -> Callable[[type[Fields]], type[Fields]]:
     "max_tokens",
     "seq_len",
     "global_batch_tokens",
-    "micro_batch_size",
     "seed",
     "model.n_layers",
     "model.d_model",
