@@ -23,7 +23,9 @@ VOCAB_MULTIPLE = 64
 HEAD = "lm_head.weight"
 DropoutKeys = tuple[torch.Tensor | None, torch.Tensor | None]
 # Parameters with a row for each token of the vocabulary.
-WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
+EMBEDDING = "model.embed_tokens.weight"
+WITH_VOCABULARY = (EMBEDDING, HEAD)
+SCALED_BY_DEPTH = ("o_proj.weight", "up_proj.weight", "down_proj.weight")
 
 
 def padded_vocab_size(vocab_size: int) -> int:
@@ -264,6 +266,23 @@ class Llama(nn.Module):
         """[..., d_model] to [..., vocab_size], without the padding."""
         return soft_capped(self.lm_head(hidden)[..., : self.vocab_size], self.config.logit_soft_cap)
 
+    def _drawn(
+        self, config: InitConfig, name: str, shape: torch.Size, generator: torch.Generator
+    ) -> torch.Tensor:
+        """The first weights of a matrix. The options beyond `std` are those of torchtitan's Llama 3 (at
+        b5bcd76, torchtitan/models/llama3/__init__.py).
+        """
+        std, weights = config.std, torch.empty(shape)
+        if config.head_by_width and name == (EMBEDDING if self.config.tie_embeddings else HEAD):
+            std = self.config.d_model**-0.5
+            return nn.init.trunc_normal_(weights, 0.0, std, -3 * std, 3 * std, generator)
+        if config.embedding_std is not None and name == EMBEDDING:
+            std = config.embedding_std
+        elif config.std_by_depth and name.endswith(SCALED_BY_DEPTH):
+            block = int(name.split(".")[2])  # model.layers.<block>
+            std /= (2 * (block + 1)) ** 0.5
+        return weights.normal_(0.0, std, generator=generator)
+
     @torch.no_grad()
     def initialise(self, config: InitConfig, seed: int) -> None:
         """Draws each parameter from its own generator, seeded by (seed, name), for the same weights on any
@@ -277,6 +296,6 @@ class Llama(nn.Module):
             else:
                 digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
                 generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
-                parameter.copy_(torch.empty(parameter.shape).normal_(0.0, config.std, generator=generator))
+                parameter.copy_(self._drawn(config, name, parameter.shape, generator))
             if name in WITH_VOCABULARY:
                 parameter[self.vocab_size :] = 0.0
