@@ -81,11 +81,11 @@ def test_writing_tokens_compiles_one_block_once(library: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "most"),
     [
-        ({"model": "124m", "rows": 16, "length": 1024, "masked": "false"}, 123_000),
-        ({"model": "124m", "rows": 16, "length": 1024}, 143_000),
-        ({"model": "1b", "rows": 4, "length": 4096}, 411_000),
-        ({"model": "1b", "rows": 4, "length": 4096, "kind": "selective"}, 468_000),
-        ({"model": "1b", "rows": 4, "length": 4096, "kind": "full"}, 516_000),
+        ({"model": "124m", "rows": 16, "length": 1024, "masked": "false"}, 117_000),
+        ({"model": "124m", "rows": 16, "length": 1024}, 137_000),
+        ({"model": "1b", "rows": 4, "length": 4096}, 401_000),
+        ({"model": "1b", "rows": 4, "length": 4096, "kind": "selective"}, 458_000),
+        ({"model": "1b", "rows": 4, "length": 4096, "kind": "full"}, 489_000),
         ({"model": "1b", "rows": 4, "length": 4096, "precision": "fp8"}, 612_000),
     ],
     ids=lambda value: " ".join(map(str, value.values())) if isinstance(value, dict) else "",
@@ -100,17 +100,17 @@ def test_a_block_moves_no_more_bytes_than_it_did(library: Path, settings: dict[s
 def test_the_softmax_of_the_loss_moves_each_logit_and_its_gradient_once(library: Path) -> None:
     before = traced(library, "loss", rows=16_384, compiled="false")
     after = traced(library, "loss", rows=16_384)
-    assert after["bytes_a_logit"] < 5.6 < 40 < before["bytes_a_logit"]
+    assert after["bytes_a_logit"] < 4.9 < 40 < before["bytes_a_logit"]
     with_more = traced(library, "loss", rows=16_384, z_loss=1e-4, soft_cap=30)
     assert with_more["bytes_a_logit"] == pytest.approx(after["bytes_a_logit"], rel=0.001)
 
 
 @with_triton
-def test_blocks_and_loss_of_124m_move_hardly_more_than_nanogpt(library: Path) -> None:
+def test_blocks_and_loss_of_124m_move_less_than_nanogpt(library: Path) -> None:
     block = traced(library, "block", model="124m", rows=16, length=1024, masked="false")
     loss = traced(library, "loss", rows=16_384)
     ours = 12 * block["bytes_a_token"] + loss["bytes_a_token"]
-    assert ours <= 1.05 * traced(library, "nanogpt", rows=16, length=1024)["bytes_a_token"]
+    assert ours < traced(library, "nanogpt", rows=16, length=1024)["bytes_a_token"]
 
 
 @with_triton

@@ -109,7 +109,7 @@ class RowsCache(Cache):
         return found
 
     def angles(self, cos: torch.Tensor, sin: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return cos[self.places][:, None, None], sin[self.places][:, None, None]
+        return cos[self.places, None], sin[self.places, None]
 
     def mask(self) -> torch.Tensor | None:
         positions = torch.arange(self.read, device=self.places.device)

@@ -72,8 +72,8 @@ class Attention(nn.Module):
     ) -> torch.Tensor:
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.head_dim)
-        query = rotate(self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2), cos, sin)
-        key = rotate(self.k_norm(self.k_proj(x).view(heads)).transpose(1, 2), cos, sin)
+        query = rotate(self.q_norm(self.q_proj(x).view(heads)), cos, sin)
+        key = rotate(self.k_norm(self.k_proj(x).view(heads)), cos, sin)
         value = self.v_proj(x).view(heads).transpose(1, 2)
         if cache is not None:
             key, value = cache.extend(key, value)

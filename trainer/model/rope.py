@@ -30,12 +30,23 @@ def rotary_tables(config: ModelConfig, length: int) -> tuple[torch.Tensor, torch
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotates `x` [..., length, head_dim] by the angles of its positions, in the type of `x`."""
-    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    """Rotates `x` [batch, length, heads, head_dim] by the angles of its positions, in the type of `x`. `cos`
+    and `sin` are [length, head_dim] or, where each row has positions of its own, [batch, length, head_dim].
+
+    Returns [batch, heads, length, head_dim].
+    """
+    # Transposed last, a GPU's compiled backward pass writes gradients as the products read them, without
+    # copies. A CPU's, which is promised to the bit, would round otherwise.
+    transposed_last = x.is_cuda
+    if not transposed_last:
+        x = x.transpose(1, 2)
+    heads = -2 if transposed_last else -3
+    cos, sin = cos.to(x.dtype).unsqueeze(heads), sin.to(x.dtype).unsqueeze(heads)
     if fewer_passes.applies_to(x, cos, sin):
         return fewer_passes.Rotated.apply(x, cos, sin)
     first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-second, first], dim=-1) * sin
+    turned = x * cos + torch.cat([-second, first], dim=-1) * sin
+    return turned.transpose(1, 2) if transposed_last else turned
 
 
 def _llama3(frequencies: torch.Tensor, scaling: Llama3Scaling) -> torch.Tensor:
