@@ -144,7 +144,8 @@ def loss(
         loss_module.compiled_softmax_loss = lambda: torch.compile(
             softmax_loss, dynamic=False, fullgraph=True, backend=generated_code.backend
         )
-        hidden = torch.zeros(int(rows), int(d_model), device=GPU, requires_grad=True)
+        # The last norm gives the type of autocast.
+        hidden = torch.zeros(int(rows), int(d_model), dtype=torch.bfloat16, device=GPU, requires_grad=True)
         head = torch.zeros(VOCABULARY, int(d_model), device=GPU, requires_grad=True)
         targets = torch.zeros(int(rows), dtype=torch.int64, device=GPU)
         given = (VOCABULARY - 4, float(z_loss), float(soft_cap) if soft_cap else None, compiled == "true")

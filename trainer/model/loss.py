@@ -78,10 +78,11 @@ class _HeadLoss(torch.autograd.Function):
                     continue
                 hidden_gradient[start : start + rows] = (logits_gradient @ weight) * counted
                 products = logits_gradient.T @ (inputs * counted)
-                if head_gradient is None:
-                    head_gradient = products.to(head.dtype)
-                else:
+                if head_gradient is not None:
                     head_gradient += products
+                else:
+                    # That of a single chunk stays in the type of the products until it is scaled.
+                    head_gradient = products if rows >= len(hidden) else products.to(head.dtype)
         if hidden_gradient is not None and head_gradient is not None:
             ctx.save_for_backward(hidden_gradient, head_gradient)
         return loss
@@ -90,7 +91,9 @@ class _HeadLoss(torch.autograd.Function):
     def backward(
         ctx: Any, *gradients: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, None, None, None, None, None, None]:
-        scaled = (gradient * gradients[0] for gradient in ctx.saved_tensors)
+        hidden_gradient, head_gradient = ctx.saved_tensors
+        # With one dimension the factor, in fp32, decides the type: scaled and widened in one pass.
+        scaled = hidden_gradient * gradients[0], head_gradient * gradients[0][None]
         return *scaled, None, None, None, None, None, None
 
 
