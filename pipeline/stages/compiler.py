@@ -6,6 +6,8 @@
 - A constant argument makes no version of its own.
 - Garbage collection waits.
 
+A kernel that is on disk is loaded without the rest of the compiler, and without SciPy, which that imports.
+
 Written against the internals of one release of numba; with others `Compiled` does without this.
 """
 
@@ -14,10 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from numba import _dynfunc
+from numba.core.caching import FunctionCache
 from numba.core.codegen import CodeLibrary, JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime import rtsys
 from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites
 from numba.core.types.misc import unliteral
 from numba.core.untyped_passes import InlineClosureLikes, InlineInlinables
@@ -28,7 +32,7 @@ _SKIPPED = (InlineClosureLikes, InlineInlinables, InlineOverloads, NopythonRewri
 def kernel(function: Callable[..., Any]) -> CPUDispatcher:
     """A function for Python to call. What was compiled is kept beside its source."""
     dispatcher = _dispatcher(function, _KernelCompiler)
-    dispatcher.enable_caching()
+    dispatcher._cache = _KernelCache(function)
     return dispatcher
 
 
@@ -58,6 +62,17 @@ def _dispatcher(function: Callable[..., Any], compiler: type[CompilerBase], **op
 class _Dispatcher(CPUDispatcher):
     def get_call_template(self, args: Sequence[Any], kws: Mapping[str, Any]) -> Any:
         return super().get_call_template(tuple(map(unliteral, args)), kws)
+
+    def _compilation_chain_init_hook(self) -> None:
+        """Imports no extension of numba: kernels take arrays and numbers only."""
+
+
+class _KernelCache(FunctionCache):
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """As numba's, which first fills its tables for the compiler. Machine code needs the runtime only."""
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
 
 class _InnerLibrary(JITCodeLibrary):

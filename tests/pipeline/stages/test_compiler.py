@@ -1,6 +1,10 @@
 """Kernels whose inner functions have no machine code of their own."""
 
 import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -60,3 +64,23 @@ def test_kernels_compile_with_another_numba(monkeypatch: pytest.MonkeyPatch) -> 
     called = inner(lambda i: i + 1)
     included = inlined(lambda i: 2 * called(i))
     assert kernel(lambda i: included(i))(3) == 8
+
+
+FIRST_KERNEL = """
+import sys
+import numpy as np
+from pipeline.stages.dedup.bands import candidate_pairs
+left, right = candidate_pairs(np.array([5, 5, 9], np.uint64), np.array([2, 0, 1]))
+print(left, right, "scipy.linalg" in sys.modules)
+"""
+
+
+def test_a_kernel_that_was_compiled_before_starts_without_the_compiler(tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", FIRST_KERNEL]
+    said = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert [words[-1] for words in said] == ["True", "False"]
+    assert said[0][:-1] == said[1][:-1]
