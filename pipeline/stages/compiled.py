@@ -11,7 +11,7 @@ from typing import Any, Literal
 COMPILER_KNOWS = "0.68."
 Kind = Literal["kernel", "inner", "borrowing", "inlined"]
 _PLAIN: dict[Kind, dict[str, Any]] = {
-    "kernel": {"cache": True},
+    "kernel": {"cache": True, "nogil": True},
     "inner": {"no_cpython_wrapper": True},
     "borrowing": {"no_cpython_wrapper": True, "_nrt": False},
     "inlined": {"inline": "always"},

@@ -31,7 +31,8 @@ _SKIPPED = (InlineClosureLikes, InlineInlinables, InlineOverloads, NopythonRewri
 
 def kernel(function: Callable[..., Any]) -> CPUDispatcher:
     """A function for Python to call. What was compiled is kept beside its source."""
-    dispatcher = _dispatcher(function, _KernelCompiler)
+    # Other threads go on: one hands tasks to worker processes.
+    dispatcher = _dispatcher(function, _KernelCompiler, nogil=True)
     dispatcher._cache = _KernelCache(function)
     return dispatcher
 

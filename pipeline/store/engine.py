@@ -1,5 +1,5 @@
-"""Maps a function over parts: in this process when the work is small, else in local worker processes. Both
-give the same bytes, as do the nodes of a cluster (`ray_engine.py`).
+"""Maps a function over parts: in this process when the work is small, else also in local worker processes.
+Both give the same bytes, as do the nodes of a cluster (`ray_engine.py`).
 """
 
 import logging
@@ -9,9 +9,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Literal, Protocol, Self, TypeVar
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Generic, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -24,7 +27,7 @@ Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
-# Bytes of input. Two workers take about a second to start; the kernels process 50 MB/s and more.
+# Bytes of input. A worker takes about a second to start; the kernels process 50 MB/s and more.
 PROCESSES_PAY_ABOVE = 32_000_000
 REPORT_EVERY_SECONDS = 5.0
 TASK_MEMORY = 1_000_000_000
@@ -48,9 +51,9 @@ class EngineParams(Params):
         None,
         ge=1,
         le=1024,
-        description="Worker processes. When not set, one per core that this process may use. Lower it when "
-        "memory runs out. For kind `ray`: most tasks at a time. When not set, as many as the cluster has "
-        "CPUs for.",
+        description="Processes that work, that of the run included. When not set, one per core that it may "
+        "use. Lower it when memory runs out. For kind `ray`: most tasks at a time. When not set, as many as "
+        "the cluster has CPUs for.",
     )
     address: str = Field(
         "auto",
@@ -85,8 +88,8 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """Worker processes on this machine, started when the work is large enough and kept until `close`. They
-    end with this process, even when it is killed.
+    """This process and worker processes beside it, `workers` in all. The others start when the work is large
+    enough, stay until `close`, and end with this process, even when it is killed.
     """
 
     def __init__(self, workers: int | None = None, processes_pay_above: int = PROCESSES_PAY_ABOVE):
@@ -124,25 +127,23 @@ class LocalEngine:
         if self._pool is None:
             # Forking after compiled kernels or tokenizers have run can hang.
             self._pool = ProcessPoolExecutor(
-                self.workers,
+                self.workers - 1,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_begin_worker,
                 initargs=(attached(),),
             )
-        waiting = iter(enumerate(tasks))
-        running: dict[Future[Result], int] = {}
+        sharing = _Sharing(self._pool, function, tasks)
+        for _ in range(min(self.workers, len(tasks)) - 1):
+            sharing.feed()
         finished: dict[int, Result] = {}
-        following = 0
-        while following < len(tasks):
-            while len(running) < 2 * self.workers and (item := next(waiting, None)) is not None:
-                running[self._pool.submit(function, item[1])] = item[0]
-            if following not in finished:
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    finished[running.pop(future)] = future.result()
-                continue
-            yield finished.pop(following)
-            following += 1
+        try:
+            for following in range(len(tasks)):
+                while following not in finished:
+                    index, result = sharing.next()
+                    finished[index] = result
+                yield finished.pop(following)
+        finally:
+            sharing.stop()
 
     def close(self) -> None:
         """Ends the worker processes."""
@@ -151,9 +152,56 @@ class LocalEngine:
             self._pool = None
 
 
+class _Sharing(Generic[Task, Result]):
+    """Tasks that this process and the workers of a pool take one by one, each when it is done with the last.
+
+    A worker in place of this process would have to import everything again.
+    """
+
+    def __init__(self, pool: ProcessPoolExecutor, function: Callable[[Task], Result], tasks: Sequence[Task]):
+        self._pool = pool
+        self._function = function
+        self._waiting: Iterator[tuple[int, Task]] = iter(enumerate(tasks))
+        self._taking = threading.Lock()
+        self._ended: SimpleQueue[tuple[int, Future[Result]]] = SimpleQueue()
+
+    def feed(self) -> None:
+        """Gives a worker a task, and when it has ended the next one, in a thread of the pool."""
+        item = self._take()
+        if item is None:
+            return
+        index, task = item
+
+        def ended(future: Future[Result]) -> None:
+            if not future.cancelled() and future.exception() is None:
+                self.feed()
+            self._ended.put((index, future))
+
+        self._pool.submit(self._function, task).add_done_callback(ended)
+
+    def next(self) -> tuple[int, Result]:
+        """The number and result of a task that ended, in this process if no worker has ended one."""
+        item = self._take() if self._ended.empty() else None
+        if item is not None:
+            return item[0], self._function(item[1])
+        index, future = self._ended.get()
+        return index, future.result()
+
+    def stop(self) -> None:
+        """No further task begins."""
+        with self._taking:
+            self._waiting = iter(())
+
+    def _take(self) -> tuple[int, Task] | None:
+        with self._taking:
+            return next(self._waiting, None)
+
+
 def _begin_worker(mirrors: Sequence[Address]) -> None:
     for address in mirrors:
         attach(address)
+    with suppress(OSError):  # out of memory, Linux ends a worker rather than the run
+        Path("/proc/self/oom_score_adj").write_text("500")
     _end_with_parent()
 
 

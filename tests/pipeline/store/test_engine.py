@@ -39,11 +39,11 @@ def test_results_come_in_the_order_of_the_tasks() -> None:
 def test_large_work_is_spread_over_processes_and_small_work_is_not() -> None:
     engine = LocalEngine(workers=2, processes_pay_above=1000)
     assert set(engine.map(process_of, range(4), input_bytes=999, what="test")) == {os.getpid()}
-    spread = set(engine.map(process_of, range(8), input_bytes=1000, what="test"))
-    assert os.getpid() not in spread
+    spread = set(engine.map(process_of, range(40), input_bytes=1000, what="test"))
+    assert os.getpid() in spread
     assert len(spread) == 2
-    # the processes are there now, so small work goes to them too
-    assert os.getpid() not in set(engine.map(process_of, range(4), input_bytes=999, what="test"))
+    # the other process is there now, so small work goes to it too
+    assert set(engine.map(process_of, range(4), input_bytes=999, what="test")) == spread
     engine.close()
 
 
@@ -55,16 +55,17 @@ def test_the_error_of_a_part_reaches_the_caller(processes_pay_above: int) -> Non
     engine.close()
 
 
-def killed(number: int) -> int:
-    if number == 1:
+def killed(run: int) -> int:
+    time.sleep(0.05)
+    if os.getpid() != run:
         os.kill(os.getpid(), signal.SIGKILL)
-    return number
+    return run
 
 
 def test_a_worker_that_the_system_kills_is_said_so_and_the_next_work_gets_new_ones() -> None:
     engine = LocalEngine(workers=2, processes_pay_above=0)
     with pytest.raises(WorkerLostError, match=r"signals: a worker process was killed.*lower engine\.workers"):
-        list(engine.map(killed, range(4), input_bytes=1, what="signals"))
+        list(engine.map(killed, [os.getpid()] * 40, input_bytes=1, what="signals"))
     assert list(engine.map(squared_late, range(4), input_bytes=1, what="signals")) == [0, 1, 4, 9]
     engine.close()
 
