@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
@@ -19,13 +20,17 @@ from trainer.run.micro_batch import fitting
 from trainer.system.errors import TrainerError
 from trainer.system.gpus import GPUS, PRICES_AS_OF
 from trainer.tools.planner import law
-from trainer.tools.planner.machine import CPU, GPUS_OF_A_NODE, MFU_OF_A_CPU, MFU_OF_A_GPU
+from trainer.tools.planner.machine import CPU, GPUS_OF_A_NODE, rates_of
 from trainer.tools.planner.machine import machine as machine_of
 from trainer.tools.planner.plan import DAY, Machine, Run, best_run
+from trainer.tools.planner.roofline import Step, step
 from trainer.tools.planner.shape import shaped
 from trainer.tools.planner.text import describe, describe_on_cpu
 
 VOCABULARY, SEQ_LEN, MICRO_BATCH_SIZE = 50_000, 2048, 8  # unless a file or an option sets them
+TOKENS_A_STEP = 2**19
+STATE_BYTES = 16  # for each parameter: weight, gradient and two moments in fp32
+SEARCHES = 3
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 COUNT = re.compile(r"([0-9][0-9_.]*(?:e[+-]?[0-9]+)?)([kmbt]?)", re.IGNORECASE)
 
@@ -54,15 +59,42 @@ def main(arguments: list[str]) -> int:
     gpu, machine = machine_of(options.gpu, processes, options.mfu, options.price, configured)
     if options.budget and not machine.price:
         raise TrainerError("--budget needs a price: set --price in USD per hour, or name a --gpu")
-    run = _run(options, machine, configured, vocab_size or VOCABULARY)
-    training = _training(options, configured, run)
-    if training.micro_batch_size == "auto":
-        device, parallel = torch.device("cpu" if gpu == CPU else "cuda"), training.parallel
-        data_size = max(1, machine.gpus // (parallel.tp * parallel.pp))
-        sizes = fitting(training, run.vocab_size, data_size, device, machine.gpu.memory).sizes
-        training = training.model_copy(update={"micro_batch_size": sizes[0]})
-    print(describe_on_cpu(run, training) if gpu == CPU else describe(run, training, gpu))
+    run, training, step = _planned(options, gpu, machine, configured, vocab_size or VOCABULARY)
+    print(describe_on_cpu(run, training, step) if gpu == CPU else describe(run, training, gpu, step))
     return 0
+
+
+def _planned(
+    options: argparse.Namespace,
+    gpu: str,
+    machine: Machine,
+    configured: TrainingConfig | None,
+    vocab_size: int,
+) -> tuple[Run, TrainingConfig, Step | None]:
+    """The run, its settings, and without --mfu the step that its time comes from."""
+    run = _run(options, machine, configured, vocab_size)
+    training, found = _training(options, gpu, configured, run), None
+    # The best model within a budget depends on the time of its step, which depends on the model.
+    for _ in range(0 if options.mfu else 1 if configured or options.params else SEARCHES):
+        found = _step(options, gpu, run, training, is_recipe=configured is not None)
+        run = _run(options, replace(machine, mfu=run.mfu_of(found)), configured, vocab_size)
+        if run.model != training.model:
+            training = _training(options, gpu, configured, run)
+    return run, training, found
+
+
+def _step(options: argparse.Namespace, gpu: str, run: Run, training: TrainingConfig, is_recipe: bool) -> Step:
+    """Without a recipe a step has TOKENS_A_STEP tokens, and `dp_shard` splits what would fill half a GPU."""
+    gpus = run.machine.gpus
+    if not is_recipe:
+        changes: dict[str, Any] = {"global_batch_tokens": TOKENS_A_STEP}
+        if STATE_BYTES * run.parameters > run.machine.gpu.memory / 2:
+            changes["parallel"] = training.parallel.model_copy(update={"dp_shard": gpus})
+        training = training.model_copy(update=changes)
+    on_gpu = gpu != CPU
+    rates = rates_of(options.gpu, gpu, training, run.vocab_size)
+    blocks_are_compiled = on_gpu if training.compile == "auto" else bool(training.compile)
+    return step(training, run.vocab_size, rates, gpus, blocks_are_compiled, on_gpu and blocks_are_compiled)
 
 
 def _run(
@@ -84,8 +116,10 @@ def _run(
     return best_run(machine, seconds, vocab_size, seq_len)
 
 
-def _training(options: argparse.Namespace, configured: TrainingConfig | None, run: Run) -> TrainingConfig:
-    """The settings that decide how much memory a step takes."""
+def _training(
+    options: argparse.Namespace, gpu: str, configured: TrainingConfig | None, run: Run
+) -> TrainingConfig:
+    """The settings that decide how much memory and time a step takes."""
     micro_batch_size = options.micro_batch_size or (
         configured.micro_batch_size if configured else MICRO_BATCH_SIZE
     )
@@ -99,7 +133,13 @@ def _training(options: argparse.Namespace, configured: TrainingConfig | None, ru
         changes["optimizer"] = training.optimizer.model_copy(update={"kind": options.optimizer})
     if options.activation_checkpointing:
         changes["activation_checkpointing"] = options.activation_checkpointing
-    return training.model_copy(update=changes)
+    training = training.model_copy(update=changes)
+    if micro_batch_size == "auto":
+        device, parallel = torch.device("cpu" if gpu == CPU else "cuda"), training.parallel
+        data_size = max(1, run.machine.gpus // (parallel.tp * parallel.pp))
+        sizes = fitting(training, run.vocab_size, data_size, device, run.machine.gpu.memory).sizes
+        training = training.model_copy(update={"micro_batch_size": sizes[0]})
+    return training
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -133,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--mfu",
         type=_positive(float),
-        help=f"share of the peak that training reaches; default: {MFU_OF_A_GPU}, of a CPU {MFU_OF_A_CPU}",
+        help="share of the peak that training reaches; default: by a roofline of the model on the machine",
     )
     add(
         "--price",

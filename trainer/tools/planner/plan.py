@@ -7,6 +7,7 @@ from trainer.config import ModelConfig
 from trainer.system.errors import TrainerError
 from trainer.system.gpus import Gpu
 from trainer.tools.planner import law
+from trainer.tools.planner.roofline import Step
 from trainer.tools.planner.shape import shaped
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -55,6 +56,11 @@ class Run:
     @property
     def flops(self) -> float:
         return self.flops_per_token * self.tokens
+
+    def mfu_of(self, step: Step) -> float:
+        """The share of the machine's peak that such steps reach."""
+        peak = self.machine.gpus * self.machine.gpu.flops
+        return step.tokens_per_second * self.flops_per_token / peak
 
     @property
     def seconds(self) -> float:

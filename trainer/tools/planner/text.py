@@ -14,18 +14,20 @@ from trainer.run.memory import estimate
 from trainer.system.gpus import PRICES_AS_OF
 from trainer.tools.planner import law
 from trainer.tools.planner.plan import DAY, HOUR, Machine, Run
+from trainer.tools.planner.roofline import Step
 from trainer.tools.tables import table, terminal_width, width
 
 FITTED = "the law was fitted to 70 M to 16 B parameters and 5 B to 500 B tokens"
 
 
-def describe(run: Run, training: TrainingConfig, gpu_name: str) -> str:
+def describe(run: Run, training: TrainingConfig, gpu_name: str, step: Step | None) -> str:
     """A plan for GPUs, with a table of their memory. Takes a few seconds."""
     machine = run.machine
     lines = {
         "Machine": f"{machine.gpus} x {gpu_name}, {machine.gpu.flops / 1e12:,.0f} TFLOP/s in bf16 and "
-        f"{machine.gpu.memory / 1e9:.0f} GB each, at {machine.mfu:.0%} MFU, "
+        f"{machine.gpu.memory / 1e9:.0f} GB each, at {_mfu(run)}, "
         f"{machine.price:.2f} USD a GPU-hour (unless given, an assumption of {PRICES_AS_OF})",
+        **_step(step),
         "Time": f"{_time(run.seconds)}, {run.gpu_hours:,.1f} GPU-hours, "
         f"{count(run.tokens / run.seconds)} tokens a second",
         "Cost": f"{run.cost:,.0f} USD" if run.cost >= 100 else f"{run.cost:.2f} USD",
@@ -33,7 +35,7 @@ def describe(run: Run, training: TrainingConfig, gpu_name: str) -> str:
     return f"{_summary(run, lines)}\n\n{_memory(machine, Footprint.measure(training, run.vocab_size))}"
 
 
-def describe_on_cpu(run: Run, training: TrainingConfig) -> str:
+def describe_on_cpu(run: Run, training: TrainingConfig, step: Step | None) -> str:
     """A plan for the CPU of this machine. Takes a few seconds."""
     machine, device = run.machine, torch.device("cpu")
     needed = estimate(training, run.vocab_size, 1, device)
@@ -41,7 +43,8 @@ def describe_on_cpu(run: Run, training: TrainingConfig) -> str:
     lines = {
         "Machine": f"the CPU of this machine, {torch.get_num_threads()} threads, "
         f"{machine.gpu.flops / 1e9:,.0f} GFLOP/s in {resolve(training.precision, device)} (measured now), "
-        f"at {machine.mfu:.0%} of it",
+        f"at {_mfu(run)}",
+        **_step(step),
         "Time": f"{_time(run.seconds)}, {count(run.tokens / run.seconds)} tokens a second, evaluations apart",
         **({"Cost": f"{run.cost:.2f} USD"} if machine.price else {}),
         "Memory": f"{needed}; {fits} the {machine.gpu.memory / 1e6:,.0f} MB that are free",
@@ -59,7 +62,7 @@ def _summary(run: Run, of_the_machine: Mapping[str, str]) -> str:
         "Tokens": f"{count(run.tokens)}, {run.tokens / run.parameters:.1f} a parameter, "
         f"in windows of {run.seq_len:,}",
         "Compute": f"{run.flops:.2e} FLOPs, {count(run.flops_per_token)} a token as PaLM and torchtitan "
-        f"count them, by which MFU is meant; {count(causal)} as Megatron-LM does, with half of the attention",
+        f"count them; {count(causal)} as Megatron-LM does, with half of the attention",
         **of_the_machine,
         **_loss(run),
     }
@@ -68,6 +71,25 @@ def _summary(run: Run, of_the_machine: Mapping[str, str]) -> str:
         textwrap.fill(text, columns, initial_indent=f"{name:<10}", subsequent_indent=" " * 10)
         for name, text in lines.items()
     )
+
+
+def _mfu(run: Run) -> str:
+    causal = run.model.flops_per_token(run.vocab_size, run.seq_len, causal=True) / run.flops_per_token
+    return f"{run.machine.mfu:.0%} MFU ({causal * run.machine.mfu:.0%} with half of the attention)"
+
+
+def _step(step: Step | None) -> dict[str, str]:
+    """Where the time goes by the roofline, longest first."""
+    if step is None:
+        return {}
+    device = step.of_the_device
+    shares = ", ".join(
+        f"{name} {seconds / sum(device.values()):.0%}"
+        for name, seconds in sorted(device.items(), key=lambda part: -part[1])
+        if seconds
+    )
+    waits = "; the host, which launches the work, takes longer" if step.host > sum(device.values()) else ""
+    return {"Step": f"{step.seconds:.3g} s for {step.tokens:,} tokens by a roofline: {shares}{waits}"}
 
 
 def _loss(run: Run) -> dict[str, str]:

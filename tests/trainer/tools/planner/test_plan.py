@@ -1,5 +1,6 @@
 """`python -m trainer plan`, as it is typed."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -96,10 +97,12 @@ def test_a_recipe_that_ships_is_planned_by_its_name_for_the_machine_it_is_for(
     monkeypatch.setenv("COLUMNS", "300")
     assert main(["gpu", "--gpu", "rtx4090"]) == 0
     told = capsys.readouterr().out
-    assert "1 x rtx4090" in told and "Time      8.5 hours" in told
+    assert "1 x rtx4090" in told and "by a roofline: products 6" in told
+    assert re.search(r"at (3|4)\d% MFU \((3|4)\d% with half of the attention\)", told)
     assert "a guess: the law was fitted to 70 M to 16 B parameters and 5 B to 500 B tokens" in told
     assert main(["7b", "--gpu", "h100"]) == 0
-    assert "8 x h100" in capsys.readouterr().out  # its launch starts eight processes
+    told = capsys.readouterr().out
+    assert "8 x h100" in told and "collectives" in told  # its launch starts eight processes
 
 
 def test_the_cpu_of_this_machine_is_measured_and_no_loss_is_made_up(
