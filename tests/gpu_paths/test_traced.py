@@ -35,14 +35,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def traced(library: Path, name: str, **settings: Any) -> dict[str, Any]:
+def traced(library: Path, name: str, module: str = "traces", **settings: Any) -> dict[str, Any]:
     arguments = [f"{key}={value}" for key, value in settings.items()]
     environment = os.environ | {
         "PRETENDED_CUDA": str(library),
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "benchmarks"), *sys.path]),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
-    command = [sys.executable, "-m", "tests.gpu_paths.traces", name, *arguments]
+    command = [sys.executable, "-m", f"tests.gpu_paths.{module}", name, *arguments]
     ended = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-4000:]
     found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])

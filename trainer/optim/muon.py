@@ -7,7 +7,7 @@ fp32.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -50,7 +50,8 @@ class Muon(Optimizer):
             for parameter, update in self._updates(matrices, group, loads):
                 rows, columns = parameter.shape
                 weight = local_tensor(parameter)
-                weight.mul_(1 - group["lr"] * group["weight_decay"])
+                if group["weight_decay"]:
+                    weight.mul_(1 - group["lr"] * group["weight_decay"])
                 weight.add_(update, alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)))
 
     def _updates(
@@ -65,34 +66,38 @@ class Muon(Optimizer):
             return
         dtype = torch.bfloat16 if multiplies_bf16(matrices[0].device) else torch.float32
         processes = owners(matrices[0], self._holders, dtype)
-        for matrix in matrices:
-            self._average(matrix, group["momentum"])
+        averages, gradients = self._averages(matrices)
+        torch._foreach_lerp_(averages, gradients, 1 - group["momentum"])
 
-        def nesterov(matrix: torch.Tensor) -> torch.Tensor:
-            gradient, average = matrix.grad, self.state[matrix]["momentum_buffer"]
-            assert gradient is not None
-            return local_tensor(gradient).lerp(local_tensor(average), group["momentum"]).to(dtype)
+        def nesterov(some: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+            averages, gradients = self._averages(some)
+            return torch._foreach_lerp(gradients, averages, group["momentum"]) if some else ()
 
         rounds = list(zip_longest(*map(stacks, dealt(matrices, _work, loads)), fillvalue=()))
         collected = processes.collect(rounds[0], nesterov)
         sent: list[Callable[[], Pairs]] = []
         for owned, following in zip(rounds, [*rounds[1:], None], strict=True):
-            averages = collected()
+            stack = collected()
             if following is not None:
                 collected = processes.collect(following, nesterov)
-            results = orthogonalised(torch.stack(averages), group["iterations"]) if averages else None
+            results = None if stack is None else orthogonalised(stack, group["iterations"])
             sent.append(processes.give_back(owned, results))
             if len(sent) > 1 or processes.size == 1:
                 yield from sent.pop(0)()
         for given in sent:
             yield from given()
 
-    def _average(self, parameter: torch.Tensor, momentum: float) -> None:
-        state, gradient = self.state[parameter], parameter.grad
-        assert gradient is not None
-        if not state:
-            state["momentum_buffer"] = torch.zeros_like(parameter)
-        local_tensor(state["momentum_buffer"]).lerp_(local_tensor(gradient), 1 - momentum)
+    def _averages(self, matrices: Iterable[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """This process's parts of the average gradient of each matrix, and of its gradient."""
+        averages, gradients = [], []
+        for matrix in matrices:
+            state, gradient = self.state[matrix], matrix.grad
+            assert gradient is not None
+            if not state:
+                state["momentum_buffer"] = torch.zeros_like(matrix)
+            averages.append(local_tensor(state["momentum_buffer"]))
+            gradients.append(local_tensor(gradient))
+        return averages, gradients
 
 
 def _work(matrix: torch.Tensor) -> int:

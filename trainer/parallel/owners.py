@@ -18,23 +18,26 @@ from trainer.parallel.dtensor import in_one_copy, is_split, slices_of_rank
 # The matrices that each process owns, by its rank in the group.
 Owned = Sequence[Sequence[Tensor]]
 Pairs = list[tuple[Tensor, Tensor]]
+PartsOf = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 
 
 class Owners(Protocol):
     """The processes of a group as owners of matrices.
 
     Both methods are collectives: all processes call them in the same order. Each begins the exchange, and the
-    function that it returns waits for the end.
+    function that it returns waits for the end. The matrices `owned` by one process have one shape.
     """
 
     size: int
 
-    def collect(self, owned: Owned, part_of: Callable[[Tensor], Tensor]) -> Callable[[], list[Tensor]]:
-        """The matrices that this process owns, in full. `part_of` gives this process's part of one."""
+    def collect(self, owned: Owned, parts_of: PartsOf) -> Callable[[], Tensor | None]:
+        """The matrices that this process owns, in full, [matrices, rows, columns], None if it owns nothing.
+        `parts_of` gives this process's parts of several.
+        """
 
     def give_back(self, owned: Owned, results: Tensor | None) -> Callable[[], Pairs]:
         """Each matrix with this process's part of its result. `results` [matrices, rows, columns] are those
-        of this process, None if it owns nothing; the matrices of one owner have one shape.
+        of this process, None if it owns nothing.
         """
 
 
@@ -66,8 +69,17 @@ class _Copies:
         self.size, self._rank = (group.size(), group.rank()) if group else (1, 0)
         self._group, self._dtype = group, dtype
 
-    def collect(self, owned: Owned, part_of: Callable[[Tensor], Tensor]) -> Callable[[], list[Tensor]]:
-        return lambda: [part_of(matrix) for matrix in owned[self._rank]]
+    def collect(self, owned: Owned, parts_of: PartsOf) -> Callable[[], Tensor | None]:
+        mine = owned[self._rank]
+
+        def collected() -> Tensor | None:
+            if not mine:
+                return None
+            stack = torch.empty(len(mine), *mine[0].shape, dtype=self._dtype, device=mine[0].device)
+            torch._foreach_copy_(list(stack), list(parts_of(mine)))
+            return stack
+
+        return collected
 
     def give_back(self, owned: Owned, results: Tensor | None) -> Callable[[], Pairs]:
         sent = [
@@ -106,32 +118,32 @@ class _Parts:
         self.size, self._rank, self._group = group.size(), group.rank(), group
         self._dtype, self._device = dtype, device
 
-    def collect(self, owned: Owned, part_of: Callable[[Tensor], Tensor]) -> Callable[[], list[Tensor]]:
+    def collect(self, owned: Owned, parts_of: PartsOf) -> Callable[[], Tensor | None]:
         mine = owned[self._rank]
         sources = [
-            [matrix for matrix in mine if in_one_copy(matrix, source, self._rank)]
+            [number for number, matrix in enumerate(mine) if in_one_copy(matrix, source, self._rank)]
             for source in range(self.size)
         ]
         arrive = self._exchange(
             [
-                [part_of(matrix) for matrix in matrices if in_one_copy(matrix, self._rank, owner)]
+                parts_of([matrix for matrix in matrices if in_one_copy(matrix, self._rank, owner)])
                 for owner, matrices in enumerate(owned)
             ],
             [
-                [slices_of_rank(matrix, source) for matrix in matrices]
-                for source, matrices in enumerate(sources)
+                [slices_of_rank(mine[number], source) for number in numbers]
+                for source, numbers in enumerate(sources)
             ],
         )
 
-        def collected() -> list[Tensor]:
-            whole = {
-                matrix: torch.empty(matrix.shape, dtype=self._dtype, device=self._device) for matrix in mine
-            }
+        def collected() -> Tensor | None:
             parts = iter(arrive())
-            for source, matrices in enumerate(sources):
-                for matrix in matrices:
-                    whole[matrix][slices_of_rank(matrix, source)] = next(parts)
-            return list(whole.values())
+            if not mine:
+                return None
+            stack = torch.empty(len(mine), *mine[0].shape, dtype=self._dtype, device=self._device)
+            for source, numbers in enumerate(sources):
+                for number in numbers:
+                    stack[number][slices_of_rank(mine[number], source)] = next(parts)
+            return stack
 
         return collected
 
@@ -144,16 +156,18 @@ class _Parts:
         return lambda: list(zip(chain.from_iterable(owned), arrive(), strict=True))
 
     def _exchange(
-        self, sent: list[list[Tensor]], expected: list[list[tuple[slice, ...]]]
+        self, sent: Sequence[Sequence[Tensor]], expected: list[list[tuple[slice, ...]]]
     ) -> Callable[[], list[Tensor]]:
         """Sends tensors to each process, and receives from each tensors of the size of `expected` slices, in
         the order of the processes.
         """
         shapes = [[[axis.stop - axis.start for axis in slices] for slices in each] for each in expected]
         sizes = [[math.prod(shape) for shape in each] for each in shapes]
-        empty = torch.empty(0, dtype=self._dtype, device=self._device)
-        outgoing = torch.cat([empty, *(tensor.flatten() for each in sent for tensor in each)])
-        incoming = empty.new_empty(sum(map(sum, sizes)))
+        leaving = [tensor.flatten() for each in sent for tensor in each]
+        outgoing = torch.empty(sum(map(len, leaving)), dtype=self._dtype, device=self._device)
+        if leaving:
+            torch._foreach_copy_(list(outgoing.split([len(tensor) for tensor in leaving])), leaving)
+        incoming = outgoing.new_empty(sum(map(sum, sizes)))
         work = dist.all_to_all_single(
             incoming,
             outgoing,
