@@ -109,6 +109,7 @@ def block(
     kind: str = "none",
     precision: str = "bf16",
     capability: str = "90",
+    wanted: str = "auto",
 ) -> dict[str, Any]:
     """The code of one block, forward and backward, and the bytes that its kernels move for each token."""
     from tests.gpu_paths import generated_code
@@ -116,7 +117,8 @@ def block(
     shape = ModelConfig.model_validate({**MODELS[model], "n_layers": 1})
     with pretend(int(capability)):
         generated_code.prepare(int(capability))
-        attention = choose("auto", GPU, AUTOCAST.get(precision, torch.float32), int(length), masked == "true")
+        dtype = AUTOCAST.get(precision, torch.float32)
+        attention = choose(wanted, GPU, dtype, int(length), masked == "true")  # type: ignore[arg-type]
         with GPU:
             whole = Llama(shape, VOCABULARY, int(length), attention, kind)  # type: ignore[arg-type]
         if precision == "fp8":

@@ -141,10 +141,11 @@ class TrainingConfig(Config):
     )
     attention: Literal["auto", "math", "sdpa", "flex", "flash"] = Field(
         default="auto",
-        description="Implementation of attention. `auto` chooses by device, precision, `seq_len` and "
-        "masking. `math`: plain matrix products. `sdpa`: PyTorch's scaled_dot_product_attention. `flex`: "
-        "FlexAttention, on a GPU. `flash`: the package flash-attn, on a GPU, in bf16 or fp16 and "
-        "without `document_masking`.",
+        description="Implementation of attention. `auto`: on a CPU chosen by precision, `seq_len` and "
+        "masking; on a GPU the fastest, measured at the start of the run and kept when it resumes. `math`: "
+        "plain matrix products. `sdpa`: PyTorch's scaled_dot_product_attention. `flex`: FlexAttention, on a "
+        "GPU. `flash`: FlashAttention's kernels for documents of variable length, on a GPU from A100 on, in "
+        "bf16 or fp16; docs/trainer.md says which packages make them faster.",
     )
     activation_checkpointing: Literal["none", "selective", "full"] = Field(
         default="none",

@@ -7,7 +7,7 @@ import numpy as np
 
 from trainer.config import CorpusShards, DataConfig
 from trainer.data.shards import TokenStream
-from trainer.data.windows import PADDING
+from trainer.data.windows import PADDING, most_documents
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class HeldOut:
         """UTF-8 bytes of the text; of a subset, as many as its tokens have on average."""
         everything = self.stream.num_tokens - 1
         return round(self.corpus.validation_bytes * self.tokens / everything) if everything > 0 else 0
+
+    @property
+    def most_documents(self) -> int:
+        """How many documents a window reads tokens of at most, with the padding of the last one."""
+        return most_documents(self.stream, self.seq_len) + 1
 
     def batches(self, batch_size: int, rank: int, world_size: int) -> Iterator[np.ndarray]:
         """Yields every world_size-th batch of windows [batch_size, seq_len + 1] int64, the end padded without

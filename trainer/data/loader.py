@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from trainer.config import CorpusShards, DataConfig, TrainingConfig
+from trainer.data.held_out import held_out
 from trainer.data.order import sample_order
 from trainer.data.packing.index import PackedRows
 from trainer.data.shards import ShardError, TokenStream
@@ -44,6 +45,12 @@ class TrainingData:
             name: round(windows.padding, 6)
             for name, windows in zip(self.order.names, self.windows, strict=True)
         }
+
+    def most_documents(self) -> int:
+        """How many documents a window of the training or of a validation reads tokens of at most."""
+        trained = (windows.most_documents for corpora in self._cut.values() for windows in corpora)
+        validated = (part.most_documents for part in held_out(self._data, self.order.seq_len))
+        return max(*trained, *validated)
 
     def batch(self, step: int, rank: int, world_size: int) -> np.ndarray:
         """This process's windows of the global batch of step `step` (from 0), int64 [global_batch_size /

@@ -29,6 +29,10 @@ DTYPE_CODES: dict[int, np.dtype] = {8: np.dtype("<u2"), 4: np.dtype("<u4")}
 MAX_ID = 2**31 - 1
 MAX_DOCUMENT_TOKENS = 2**31 - 1
 CHECKED_TOGETHER = 1 << 20  # documents or tokens; bounds the memory of a check
+# Documents are listed in blocks of this size, to bound the memory: packed rows depend on it.
+BLOCK_DOCUMENTS = 1 << 20
+BLOCK_TOKENS = 1 << 30
+READ_TOGETHER = 1 << 14  # documents
 
 
 class ShardError(TrainerError):
@@ -350,6 +354,29 @@ class TokenStream:
             else:
                 out[row] = self.window(self._begins_to_search[shard] + begin, length)
 
+    def documents(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields the starts (int64) and lengths (int32) of documents in blocks, across shards. Raises
+        ShardError if an index is inconsistent.
+        """
+        held: list[np.ndarray] = []
+        documents = begin = position = 0
+        for shard in self.shards:
+            expected = position + shard.num_tokens
+            for first in range(0, shard.num_documents, READ_TOGETHER):
+                lengths = np.array(shard.lengths[first : first + READ_TOGETHER])
+                held.append(lengths)
+                documents, position = documents + len(lengths), position + int(lengths.sum(dtype=np.int64))
+                if documents >= BLOCK_DOCUMENTS or position - begin >= BLOCK_TOKENS:
+                    yield _starts(begin, np.concatenate(held))
+                    held, documents, begin = [], 0, position
+            if position != expected:
+                raise ShardError(
+                    f"{idx_path(shard.prefix)}: the lengths of its documents do not add up to the "
+                    f"{shard.num_tokens} tokens of the shard"
+                )
+        if held:
+            yield _starts(begin, np.concatenate(held))
+
     def check_ids(self, vocab_size: int) -> None:
         """As Shard.check_ids, for all shards."""
         for shard in self.shards:
@@ -370,3 +397,7 @@ class TokenStream:
 
     def _outside(self, start: int, length: int) -> IndexError:
         return IndexError(f"tokens {start} to {start + length} are not in a stream of {self.num_tokens}")
+
+
+def _starts(begin: int, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return begin + np.cumsum(lengths, dtype=np.int64) - lengths, lengths

@@ -2,6 +2,7 @@
 t, read but not a target.
 """
 
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -13,11 +14,14 @@ PADDING = ~0
 
 class Windows(Protocol):
     """The windows of one corpus by number, 0 to `num_rows` - 1; `padding` is the share of empty entries, 0 to
-    1.
+    1. No window reads tokens of more than `most_documents` documents, the padding at its end counted as one.
     """
 
     num_rows: int
     padding: float
+
+    @property
+    def most_documents(self) -> int: ...
 
     def read(self, numbers: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
         """Fills row rows[i] of `out` int64 [any, seq_len + 1] with window numbers[i]."""
@@ -41,6 +45,10 @@ class StridedWindows:
         self._stream, self._seq_len = stream, seq_len
         self.num_rows = max(0, stream.num_tokens - 1) // seq_len
 
+    @cached_property
+    def most_documents(self) -> int:
+        return most_documents(self._stream, self._seq_len)
+
     def read(self, numbers: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
         self._stream.gather(numbers * self._seq_len, out, rows)
 
@@ -48,3 +56,16 @@ class StridedWindows:
         return np.arange(
             max(0, (begin - 1) // self._seq_len), min((end - 1) // self._seq_len + 1, self.num_rows)
         )
+
+
+def most_documents(stream: TokenStream, seq_len: int) -> int:
+    """How many documents a window of seq_len tokens, cut at this stride, reads tokens of at most. Reads the
+    index of all shards: about 0.1 s for a million documents.
+    """
+    most, last, held = 0, -1, 0
+    for starts, _ in stream.documents():
+        windows, begun = np.unique(starts // seq_len, return_counts=True)
+        if windows[0] == last:  # the block before ended within this window
+            begun[0] += held
+        most, last, held = max(most, int(begun.max())), int(windows[-1]), int(begun[-1])
+    return most + 1  # and one that began before the window

@@ -11,14 +11,16 @@ ActivationCheckpointing = Literal["none", "selective", "full"]
 # The operations that cost most to recompute. Norms, rotations and activations take most of the memory and
 # cost little.
 _KEPT = {
-    torch.ops.aten.mm.default,
-    torch.ops.aten.addmm.default,
-    torch.ops.aten._scaled_mm.default,
-    torch.ops.aten._scaled_dot_product_flash_attention.default,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
-    torch.ops.aten._scaled_dot_product_efficient_attention.default,
-    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
-    torch.ops.higher_order.flex_attention,
+    "aten::mm",
+    "aten::addmm",
+    "aten::_scaled_mm",
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_cudnn_attention",
+    "flex_attention",
+    "torch_attn::_varlen_attn",
+    "flash_attn::_flash_attn_varlen_forward",
 }
 
 
@@ -46,4 +48,4 @@ def _keep_products() -> Any:
 
 
 def _policy(context: Any, operation: Any, *arguments: Any, **options: Any) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if operation in _KEPT else CheckpointPolicy.PREFER_RECOMPUTE
+    return CheckpointPolicy.MUST_SAVE if operation.name() in _KEPT else CheckpointPolicy.PREFER_RECOMPUTE

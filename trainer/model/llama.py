@@ -164,6 +164,7 @@ class Decoder(nn.Module):
         )
         self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.backend = backend
+        self.most_documents: int | None = None  # of a window, where the data tells
         cos, sin = rotary_tables(config, max_length)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
@@ -195,7 +196,8 @@ class Decoder(nn.Module):
         """
         if cache is not None:
             return self._through_with(cache, layers, x, length)
-        cos, sin, mask = self.cos[:length], self.sin[:length], document_mask(documents, length, self.backend)
+        cos, sin = self.cos[:length], self.sin[:length]
+        mask = document_mask(documents, length, self.backend, self.most_documents)
         for layer in cast(Iterable[Block], layers):
             x = layer(x, cos, sin, mask, None, layer.dropout_keys(dropout_keys))
         return x

@@ -5,6 +5,7 @@ from typing import Self
 
 import torch
 
+from trainer.data.windows import PADDING
 from trainer.model.attention import document_numbers
 from trainer.model.llama import Llama
 from trainer.model.loss import IGNORED
@@ -32,13 +33,14 @@ class Batch:
     ) -> "Batch":
         """From windows [rows, seq_len + 1] int64 as `trainer.data.windows` describes them.
 
-        With a `bot_id` documents are masked: one begins at each [BOT] and at each token that is not a target.
+        With a `bot_id` documents are masked: one begins at each [BOT] and at each token that is not a target,
+        but consecutive padding is one.
         """
         read, targets = windows[:, :-1], windows[:, 1:]
         return cls(
             torch.where(read < 0, ~read, read),
             torch.where(targets < 0, IGNORED, targets),
-            None if bot_id is None else document_numbers(torch.where(read < 0, bot_id, read), bot_id),
+            None if bot_id is None else _documents(read, bot_id),
             dropout_keys,
         )
 
@@ -77,3 +79,10 @@ class Batch:
             hidden, model.lm_head.weight, self.draws.flatten(), model.vocab_size, model.config.logit_soft_cap
         )
         return torch.where(targets == IGNORED, IGNORED, drawn)
+
+
+def _documents(read: torch.Tensor, bot_id: int) -> torch.Tensor:
+    padding = read == PADDING
+    continued = torch.zeros_like(padding)
+    continued[:, 1:] = padding[:, 1:] & padding[:, :-1]
+    return document_numbers(torch.where(read < 0, bot_id, read), bot_id) - continued.cumsum(dim=1)

@@ -10,13 +10,14 @@ from trainer.config import RunConfig, run_identity
 from trainer.data.loader import TrainingData
 from trainer.hf import Pretrained, load_weights
 from trainer.model import fp8
-from trainer.model.attention import Backend, choose, masks_documents
+from trainer.model.attention import Backend, masks_documents
 from trainer.model.llama import Llama
-from trainer.model.precision import AUTOCAST, LossScale, Precision, resolve
+from trainer.model.precision import LossScale, Precision, resolve
 from trainer.optim.build import build
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run import preflight
+from trainer.run.attention_choice import attention_of
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
 
@@ -39,18 +40,12 @@ def build_session(config: RunConfig, world: World) -> Session:
             " and ".join(training.model.not_stock),
         )
     precision = resolve(training.precision, world.device)
-    attention = choose(
-        training.attention,
-        world.device,
-        AUTOCAST.get(precision, torch.float32),
-        training.seq_len,
-        masked,
-        training.model.attention_sinks,
-    )
+    attention = attention_of(config, precision, world, data)
     pretrained = None
     if training.pretrained:
         pretrained = Pretrained.find(training.pretrained, training.model, config.data)
-    model = _model(config, world, precision, attention, pretrained)
+    model = _model(config, world, precision, attention.backend, pretrained)
+    model.model.most_documents = attention.most_documents
     identity = run_identity(config, precision, contents, pretrained.sha256 if pretrained else None)
     if longer := data.order.longer_cycles:
         # Earlier versions gave small corpora more turns, so their checkpoints are of another order.

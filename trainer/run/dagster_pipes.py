@@ -66,7 +66,7 @@ def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> No
         "device": str(session.world.device),
         "processes": session.world.size,
         "precision": session.precision,
-        "attention": session.attention,
+        "attention": session.attention.backend,
         "tokens_total": session.training.max_tokens,
         "epochs": session.epochs(),
         "padding": session.data.padding,

@@ -121,6 +121,8 @@ def _run(
             write_atomically(
                 directory.config, yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False)
             )
+            if (choice := session.attention.choice) is not None:
+                write_atomically(directory.attention, choice.to_json())
             recorder = Recorder(session, directory, reporter)
             stack.callback(recorder.close)
         saver = Saver(session, directory, recorder.metrics if recorder else None, reporter)

@@ -22,6 +22,7 @@ class RunDirectory:
         self.loss_curve = path / "loss.png"
         self.tensorboard = path / "tensorboard"
         self.sinks = path / "sinks.json"
+        self.attention = path / "attention.json"
         self.log = path / "log.txt"
         self.profile = path / "profile"
         self.checkpoints = path / "checkpoints"

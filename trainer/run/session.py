@@ -10,11 +10,11 @@ from trainer.checkpoint import state
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig, TrainingConfig
 from trainer.data.loader import TrainingData
-from trainer.model.attention import Backend
 from trainer.model.llama import Llama
 from trainer.model.precision import LossScale, Precision
 from trainer.optim import weight_averaging
 from trainer.parallel.world import World
+from trainer.run.attention_choice import RunAttention
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, StepResult, train_step
 
@@ -32,7 +32,7 @@ class Session:
     identity: dict[str, Any]
     world: World
     precision: Precision
-    attention: Backend
+    attention: RunAttention
     data: TrainingData
     model: Llama
     optimizers: list[Optimizer]

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from tests.trainer.steps import step
 from trainer.config import RunConfig
+from trainer.data import shards
+from trainer.data.held_out import held_out
 from trainer.data.loader import TrainingData
-from trainer.data.packing import index as packed_index
 from trainer.data.packing.bestfit import pack
 from trainer.data.packing.index import PackedRows
 from trainer.data.shards import ShardWriter, TokenStream, idx_path
@@ -99,8 +100,8 @@ def test_the_index_does_not_depend_on_where_shards_end_or_blocks_are_cut(
     other = PackedRows(TokenStream([tmp_path / "all"]), 64, BOT, tmp_path / "index")
     assert other.num_rows < whole.num_rows
 
-    monkeypatch.setattr(packed_index, "READ_TOGETHER", 7)
-    monkeypatch.setattr(packed_index, "BLOCK_DOCUMENTS", 50)
+    monkeypatch.setattr(shards, "READ_TOGETHER", 7)
+    monkeypatch.setattr(shards, "BLOCK_DOCUMENTS", 50)
     blocks = PackedRows(TokenStream([tmp_path / "a", tmp_path / "b"]), 32, BOT, tmp_path / "in-blocks")
     found = np.sort(np.concatenate([starts for starts, _ in map(blocks.pieces, range(blocks.num_rows))]))
     assert np.array_equal(
@@ -183,6 +184,41 @@ def test_the_loss_of_packed_rows_is_that_of_the_documents_alone(packed: RunConfi
     assert together == pytest.approx(alone, rel=1e-5)
 
 
+def test_padding_at_the_end_of_a_row_is_one_document() -> None:
+    window = torch.tensor([[BOT, 7, ~0, 9, BOT, 8, PADDING, PADDING, PADDING, PADDING]])
+    batch = Batch.of(window, BOT)
+    assert batch.documents is not None
+    assert batch.documents.tolist() == [[1, 1, 2, 2, 3, 3, 4, 4, 4]]
+
+
+@pytest.mark.parametrize("packing", ["windows", "best_fit"])
+def test_no_window_has_more_documents_than_the_index_promises(
+    settings: dict[str, Any], packing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "READ_TOGETHER", 3)
+    monkeypatch.setattr(shards, "BLOCK_DOCUMENTS", 5)
+    settings["training"] |= {"packing": packing, "seq_len": 128, "global_batch_tokens": 512}
+    settings["training"]["max_tokens"] = 4 * 512
+    if packing == "windows":
+        settings["training"]["stages"] = [
+            {"name": "short", "until_tokens": 1024, "seq_len": 64},
+            {"name": "long", "until_tokens": 2048},
+        ]
+    config = RunConfig.model_validate(settings)
+    data = TrainingData(config.data, config.training, config.run_dir)
+    read = []
+    for corpus in data.windows:
+        rows = np.empty((corpus.num_rows, 129), np.int64)
+        corpus.read(np.arange(corpus.num_rows), rows, np.arange(corpus.num_rows))
+        read.append(rows)
+    for part in held_out(config.data, 128):
+        read += part.batches(4, 0, 1)
+    numbers = [Batch.of(torch.from_numpy(rows), BOT).documents for rows in read]
+    found = max(int((row.max(dim=1).values - row[:, 0]).max()) + 1 for row in numbers if row is not None)
+    # One more for padding, or for the document before the window, that the fullest window may not have.
+    assert 3 < found <= data.most_documents() <= found + 2
+
+
 def test_the_loss_is_divided_by_the_tokens_predicted_however_the_batch_is_cut(
     settings: dict[str, Any],
 ) -> None:
@@ -218,5 +254,5 @@ def test_lengths_that_do_not_add_up_are_named(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[34:38] = (11).to_bytes(4, "little")
     path.write_bytes(content)
-    with pytest.raises(packed_index.ShardError, match=r"a\.idx: the lengths of its documents do not add up"):
+    with pytest.raises(shards.ShardError, match=r"a\.idx: the lengths of its documents do not add up"):
         PackedRows(TokenStream([tmp_path / "a"]), 32, BOT, tmp_path / "index")

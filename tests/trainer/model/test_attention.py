@@ -1,7 +1,6 @@
 """Each backend of attention against a plain float64 reference, forward and backward."""
 
 import math
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,16 +11,18 @@ from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 from trainer.model.attention import (
     Backend,
     attention,
+    candidates,
     choose,
     document_mask,
     document_numbers,
+    flash,
     masks_documents,
 )
 from trainer.system.errors import TrainerError
 
 GPU = torch.cuda.is_available()
 needs_gpu = pytest.mark.skipif(
-    not GPU, reason="no CUDA GPU: flex has no backward pass on a CPU, flash-attn no CPU kernel"
+    not GPU, reason="no CUDA GPU: flex has no backward pass on a CPU, FlashAttention no CPU kernel"
 )
 
 
@@ -76,7 +77,7 @@ def compare(
         torch.testing.assert_close(ours.grad.double().cpu(), theirs.grad, rtol=10 * tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("backend", ["math", "sdpa"])
+@pytest.mark.parametrize("backend", ["math", "sdpa", "flash"])
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 @pytest.mark.parametrize(("length", "total"), [(13, 13), (5, 13), (1, 8)])
 @pytest.mark.parametrize("masked", [False, True])
@@ -111,9 +112,10 @@ def test_the_blocks_of_flex_hide_what_the_reference_hides() -> None:
 @needs_gpu
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 @pytest.mark.parametrize(("length", "total"), [(13, 13), (131, 131), (5, 13)])
-def test_flash_attention_equals_the_reference(kv_heads: int, length: int, total: int) -> None:
-    pytest.importorskip("flash_attn", reason="no flash-attn: it is built for each GPU and PyTorch")
-    compare("flash", kv_heads, length, total, masked=False, dtype=torch.bfloat16, head_dim=16)
+@pytest.mark.parametrize("masked", [False, True])
+def test_flash_attention_equals_the_reference(kv_heads: int, length: int, total: int, masked: bool) -> None:
+    flash.activate(torch.device("cuda"), 16)
+    compare("flash", kv_heads, length, total, masked, dtype=torch.bfloat16, head_dim=16)
 
 
 def with_sinks(
@@ -178,20 +180,14 @@ def test_the_backend_follows_from_device_type_length_and_masking() -> None:
     assert choose("auto", gpu, bf16, 256, masked=True) == "flex"
 
 
-@pytest.mark.parametrize(
-    ("package", "backend"),
-    [("flash_attn", "flash"), ("flash_attn/cute", "sdpa"), ("other", "sdpa")],
-    ids=["flash-attn 2", "flash-attn 4", "neither"],
-)
-def test_flash_attention_is_chosen_where_the_package_has_it(
-    package: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / package).mkdir(parents=True)
-    (tmp_path / package / "__init__.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    gpu = torch.device("cuda")
-    assert choose("auto", gpu, torch.bfloat16, 256, masked=False) == backend
-    assert choose("auto", gpu, torch.float32, 256, masked=False) == "sdpa"
+def test_on_a_gpu_flash_competes_with_what_always_works() -> None:
+    gpu, bf16 = torch.device("cuda"), torch.bfloat16
+    assert candidates("auto", gpu, bf16, 256, masked=True) == ("flex", "flash")
+    assert candidates("auto", gpu, bf16, 256, masked=False) == ("sdpa", "flash")
+    assert candidates("auto", gpu, torch.float32, 256, masked=True) == ("flex",)
+    assert candidates("auto", gpu, bf16, 256, masked=True, sinks=True) == ("flex",)
+    assert candidates("auto", torch.device("cpu"), bf16, 256, masked=True) == ("math",)
+    assert candidates("flash", gpu, bf16, 256, masked=True) == ("flash",)
 
 
 def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:
@@ -199,8 +195,9 @@ def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:
         choose("flex", torch.device("cpu"), torch.float32, 64, masked=True)
     with pytest.raises(TrainerError, match="sdpa cannot be used with model"):
         choose("sdpa", torch.device("cpu"), torch.float32, 64, masked=True, sinks=True)
-    with pytest.raises(TrainerError, match="needs a GPU, bf16 or fp16, and document_masking: false"):
-        choose("flash", torch.device("cuda"), torch.bfloat16, 64, masked=True)
+    for device, dtype in (("cuda", torch.float32), ("cpu", torch.bfloat16)):
+        with pytest.raises(TrainerError, match="it needs a GPU, and bf16 or fp16"):
+            choose("flash", torch.device(device), dtype, 64, masked=True)
 
 
 def test_documents_are_kept_apart_on_a_gpu_unless_told_otherwise() -> None:

@@ -11,22 +11,17 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
 from trainer.data.memmap import map_file
-from trainer.data.shards import CHECKED_TOGETHER, ShardError, TokenStream, idx_path
+from trainer.data.shards import CHECKED_TOGETHER, ShardError, TokenStream
 from trainer.data.windows import PADDING
 from trainer.system.durable import atomic_directory
 
 VERSION = "best-fit-1"
-# Documents are packed in blocks of this size, to bound the memory.
-BLOCK_DOCUMENTS = 1 << 20
-BLOCK_TOKENS = 1 << 30
-READ_TOGETHER = 1 << 14  # documents
 FILES: dict[str, np.dtype] = {"starts": np.dtype("<i8"), "lengths": np.dtype("<i4"), "ends": np.dtype("<i8")}
 
 log = logging.getLogger("trainer")
@@ -55,6 +50,8 @@ class PackedRows:
         self._starts, self._lengths, self._ends = (
             map_file(path / f"{name}.{_suffix(dtype)}", dtype) for name, dtype in FILES.items()
         )
+        # What is left of a row is one more: padding.
+        self.most_documents = 1 + int(np.diff(self._ends, prepend=0).max(initial=0))
         if not self.num_rows:
             raise ShardError("no document has two or more tokens, so there is nothing to predict")
         if len(self._ends) != self.num_rows or not len(self._starts) == len(self._lengths) == facts["pieces"]:
@@ -108,7 +105,7 @@ def _make(stream: TokenStream, seq_len: int, path: Path) -> None:
                 name: opened.enter_context((temporary / f"{name}.{_suffix(dtype)}").open("wb"))
                 for name, dtype in FILES.items()
             }
-            for starts, lengths in _blocks(stream):
+            for starts, lengths in stream.documents():
                 packed = pack(starts, lengths, seq_len)
                 values: dict[str, np.ndarray] = {
                     "starts": packed.starts,
@@ -126,32 +123,6 @@ def _make(stream: TokenStream, seq_len: int, path: Path) -> None:
     log.info(
         "packed %s tokens into %s rows in %.1f s: %s", f"{stream.num_tokens:,}", f"{rows:,}", seconds, path
     )
-
-
-def _blocks(stream: TokenStream) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields the starts (int64) and lengths (int32) of documents in blocks, across shards."""
-    held: list[np.ndarray] = []
-    documents = begin = position = 0
-    for shard in stream.shards:
-        expected = position + shard.num_tokens
-        for first in range(0, shard.num_documents, READ_TOGETHER):
-            lengths = np.array(shard.lengths[first : first + READ_TOGETHER])
-            held.append(lengths)
-            documents, position = documents + len(lengths), position + int(lengths.sum(dtype=np.int64))
-            if documents >= BLOCK_DOCUMENTS or position - begin >= BLOCK_TOKENS:
-                yield _starts(begin, np.concatenate(held))
-                held, documents, begin = [], 0, position
-        if position != expected:
-            raise ShardError(
-                f"{idx_path(shard.prefix)}: the lengths of its documents do not add up to the "
-                f"{shard.num_tokens} tokens of the shard"
-            )
-    if held:
-        yield _starts(begin, np.concatenate(held))
-
-
-def _starts(begin: int, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return begin + np.cumsum(lengths, dtype=np.int64) - lengths, lengths
 
 
 def _suffix(dtype: np.dtype) -> str:

@@ -1,0 +1,155 @@
+"""FlashAttention's kernels on documents of any length: what they are given, and whose they are."""
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.attention import current_flash_attention_impl, restore_flash_attention_impl
+
+from trainer.model.attention import attention, document_mask, document_numbers, flash
+from trainer.model.attention.documents import Boundaries, boundaries
+from trainer.system.errors import TrainerError
+
+BOT = 1
+GPU = torch.device("cuda")
+# Rows of a micro-batch: 1 is where a document begins.
+ROWS = st.integers(1, 9).flatmap(
+    lambda length: st.lists(
+        st.lists(st.integers(0, 1), min_size=length, max_size=length), min_size=1, max_size=4
+    )
+)
+
+
+def listed(rows: list[list[int]], spare: int) -> list[int]:
+    """The boundaries, document by document, and `spare` empty documents behind them."""
+    length = len(rows[0])
+    begins = [
+        row * length + place
+        for row, tokens in enumerate(rows)
+        for place, token in enumerate(tokens)
+        if place == 0 or token == BOT
+    ]
+    return [*begins, *[len(rows) * length] * (spare + 1)]
+
+
+@given(rows=ROWS, more=st.integers(0, 3))
+def test_boundaries_are_those_of_the_documents_and_of_a_fixed_size(rows: list[list[int]], more: int) -> None:
+    documents = document_numbers(torch.tensor(rows), BOT)
+    most = more + max(sum(place == 0 or token == BOT for place, token in enumerate(row)) for row in rows)
+    found = boundaries(documents, most).starts
+    assert found.dtype == torch.int32 and len(found) == len(rows) * most + 1
+    assert found.tolist() == listed(rows, len(found) - len(listed(rows, 0)))
+
+
+def test_more_documents_than_the_index_says_are_not_left_out_in_silence() -> None:
+    with pytest.raises(RuntimeError, match="more documents than its corpus' index says"):
+        boundaries(document_numbers(torch.tensor([[1, 1, 1, 1]]), BOT), 3)
+
+
+def kernel(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    causal: bool = False,
+) -> torch.Tensor:
+    """flash_attn_varlen_func of flash-attn 2.8 on a CPU: a softmax for each of the sequences."""
+    assert causal and torch.equal(cu_seqlens_q, cu_seqlens_k) and max_seqlen_q == max_seqlen_k
+    mixed = torch.full_like(query, torch.nan)  # as the kernels leave what no sequence covers
+    key, value = (tensor.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for tensor in (key, value))
+    parts = []
+    for first, end in itertools.pairwise(cu_seqlens_q.tolist()):
+        assert end - first <= max_seqlen_q
+        one = (tensor[first:end].transpose(0, 1) for tensor in (query, key, value))
+        parts.append(torch.nn.functional.scaled_dot_product_attention(*one, is_causal=True).transpose(0, 1))
+    return mixed.index_copy(0, torch.arange(len(query)), torch.cat(parts))
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_kernels_are_given_what_products_compute(
+    kv_heads: int, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flash, "_of_package", kernel)
+    generator = torch.Generator().manual_seed(1)
+    query, key, value, gradient = (
+        torch.randn(3, heads, 33, 8, generator=generator, requires_grad=True)
+        for heads in (4, kv_heads, kv_heads, 4)
+    )
+    documents = document_numbers(torch.randint(0, 5, (3, 33), generator=generator), BOT) if masked else None
+    mask = document_mask(documents, 33, "flash", 20)
+    assert mask is None or isinstance(mask, Boundaries)
+    found = flash.attend(query, key, value, mask)
+    expected = attention(query, key, value, "math", document_mask(documents, 33, "math"))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    ours, theirs = (torch.autograd.grad(mixed, (query, key, value), gradient) for mixed in (found, expected))
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str], None]]:
+    """Puts a package on the path: its name, its module and the module's code."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(flash, "_of_package", None)
+    modules: list[str] = []
+
+    def put(package: str, module: str, code: str) -> None:
+        facts = tmp_path / f"{package.replace('-', '_')}-2.8.0.dist-info/METADATA"
+        facts.parent.mkdir()
+        facts.write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 2.8.0\n")
+        (tmp_path / f"{module}.py").write_text(code)
+        modules.append(module)
+
+    yield put
+    restore_flash_attention_impl(_raise_warn=False)
+    for module in modules:
+        sys.modules.pop(module, None)
+
+
+def on(monkeypatch: pytest.MonkeyPatch, *capability: int) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+
+
+KERNELS_OF_3 = """
+import torch
+library = torch.library.Library("flash_attn_3", "DEF")
+library.define("fwd(Tensor q) -> Tensor")
+library.define("bwd(Tensor q) -> Tensor")
+"""
+
+
+def test_the_newest_package_for_the_gpu_gives_the_kernels(
+    install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, 9, 0)
+    assert flash.activate(GPU, 64) == f"torch {torch.__version__}"
+    install("flash-attn", "flash_attn", "def flash_attn_varlen_func(): ...")
+    assert flash.activate(GPU, 64) == "flash-attn 2.8.0"
+    install("flash-attn-3", "flash_attn_interface", KERNELS_OF_3)
+    assert flash.activate(GPU, 64) == "flash-attn-3 2.8.0"
+    assert current_flash_attention_impl() == "FA3"
+    on(monkeypatch, 8, 9)  # flash-attn-3 is for Hopper alone
+    assert flash.activate(GPU, 64) == "flash-attn 2.8.0"
+
+
+def test_flash_says_why_it_cannot_run(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    on(monkeypatch, 7, 5)
+    with pytest.raises(TrainerError, match=r"needs compute capability 8\.0, and cuda has 7\.5"):
+        flash.activate(GPU, 64)
+    on(monkeypatch, 9, 0)
+    for head_dim in (260, 36):
+        with pytest.raises(TrainerError, match=f"a multiple of 8, and model.head_dim is {head_dim}"):
+            flash.activate(GPU, head_dim)
+    install("flash-attn-3", "flash_attn_interface", "raise ImportError('undefined symbol: _ZN3c10')")
+    with pytest.raises(TrainerError, match=r"flash-attn-3 cannot be loaded \(undefined symbol.*uninstall it"):
+        flash.activate(GPU, 64)
