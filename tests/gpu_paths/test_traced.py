@@ -71,6 +71,7 @@ def test_all_blocks_share_a_graph_and_nothing_is_compiled_anew_over_steps(
     assert found["attention"] == ("sdpa" if "document_masking" in changes else "flex")
     # The loss and the norm of the gradients are read together.
     assert max(found["synchronisations"]) == 1
+    assert max(found["when_logged"]) == 2
 
 
 def test_writing_tokens_compiles_one_block_once(library: Path) -> None:

@@ -27,6 +27,7 @@ from trainer.parallel.world import World
 from trainer.run.batch import Batch
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, loss_sum, train_step
+from trainer.run.update_ratio import UpdateProbe
 
 RECIPES = Path(__file__).parents[2] / "pipeline/recipes"
 GPU = torch.device("cuda", 0)
@@ -54,7 +55,7 @@ def steps(recipe: str, **changes: str) -> dict[str, Any]:
     settings["max_tokens"] = 8 * settings["global_batch_tokens"]
     settings["schedule"] |= {"warmup_tokens": 0}
     training = TrainingConfig.model_validate(settings)
-    found: dict[str, Any] = {"graphs": [], "synchronisations": []}
+    found: dict[str, Any] = {"graphs": [], "synchronisations": [], "when_logged": []}
     with pretend():
         precision = resolve(training.precision, GPU)
         masked = masks_documents(training.document_masking, GPU)
@@ -86,14 +87,18 @@ def steps(recipe: str, **changes: str) -> dict[str, Any]:
         )
         optimizers = build(model, training.optimizer)
         world, bot_id = World(0, 1, GPU), BOT if masked else None
+        probe = UpdateProbe(model, world)
         for step in range(4):
             context = StepContext(
                 step, training, precision, bot_id, world, LossScale.of(precision), SpikeDetector()
             )
             synchronisations.clear()
             windows = torch.zeros(2 * training.micro_batch_size, training.seq_len + 1, dtype=torch.int64)
+            probe.remember()
             train_step(model, optimizers, windows.to(GPU), context)
             found["synchronisations"].append(sum(synchronisations.values()))
+            probe.sizes()
+            found["when_logged"].append(sum(synchronisations.values()))
             if step in (1, 2):
                 with torch.no_grad():
                     loss_sum(model, Batch.of(windows.to(GPU)[: training.micro_batch_size], bot_id), precision)

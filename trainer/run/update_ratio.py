@@ -53,17 +53,15 @@ class UpdateProbe:
 
     def sizes(self) -> "WeightSizes":
         """Call after the step. A collective if the model is split."""
-        return WeightSizes(self._world.norm(self._parameters).item(), self._ratio())
-
-    def _ratio(self) -> float | None:
-        if self._before is None:
-            return None
-        before, self._before = self._before, None
-        change = torch.cat(self._samples()) - before
-        squares = torch.stack(
-            [(self._scales * change.square()).sum(), (self._scales * before.square()).sum()]
-        )
-        if self._world.mesh is not None:
-            self._world.sum_all(squares)
-        moved, size = squares.sqrt().tolist()
-        return moved / size if size else None
+        sizes = self._world.norm(self._parameters)[None]
+        if self._before is not None:
+            before, self._before = self._before, None
+            change = torch.cat(self._samples()) - before
+            squares = torch.stack(
+                [(self._scales * change.square()).sum(), (self._scales * before.square()).sum()]
+            )
+            if self._world.mesh is not None:
+                self._world.sum_all(squares)
+            sizes = torch.cat([sizes, squares.sqrt()])
+        norm, *sampled = sizes.tolist()  # together: on a GPU each read waits for all that was launched
+        return WeightSizes(norm, sampled[0] / sampled[1] if sampled and sampled[1] else None)
