@@ -16,7 +16,7 @@ import yaml
 from harness.sidebyside import ROOT
 from trainer.checkpoint import store
 from trainer.config import InitConfig, TrainingConfig
-from trainer.model.attention import attention, choose, document_mask, document_numbers
+from trainer.model.attention import attention, choose, document_mask, document_numbers, flash
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, LossScale, Precision
 from trainer.optim.build import build
@@ -27,7 +27,16 @@ from trainer.run.step import StepContext, train_step
 
 CPU = torch.device("cpu")
 VOCABULARY, BOT, STEPS = 2048, 2, 10
-PACKAGES = ("torch", "triton", "flash-attn", "flash-attn-4", "torchao", "transformers", "accelerate")
+PACKAGES = (
+    "torch",
+    "triton",
+    "flash-attn",
+    "flash-attn-3",
+    "flash-attn-4",
+    "torchao",
+    "transformers",
+    "accelerate",
+)
 # Shares of the reference. In bf16 a product keeps 8 bits, and ten steps add up.
 TOLERANCES: dict[str, float] = {"fp32": 1e-3, "bf16": 2e-2}
 
@@ -102,7 +111,7 @@ def _losses(device: torch.device, precision: Precision) -> list[float]:
 
 def backends(device: torch.device) -> Result:
     """The result and the gradients of each backend on masked documents, against plain products in fp32 on a
-    CPU: the largest difference as a share of the largest number.
+    CPU: the largest difference as a share of the largest number. `kernels` is where those of flash come from.
     """
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(2, heads, 512, 64, generator=generator) for heads in (8, 2, 2)]
@@ -111,7 +120,11 @@ def backends(device: torch.device) -> Result:
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     allowed = TOLERANCES["bf16" if device.type == "cuda" else "fp32"]
     found: Result = {"allowed": allowed, "passed": True}
-    for backend in ("math", "sdpa", *(["flex"] if device.type == "cuda" else [])):
+    on_gpu = []
+    if device.type == "cuda":
+        found["kernels"] = flash.activate(device, 64)
+        on_gpu = ["flex", "flash"]
+    for backend in ("math", "sdpa", *on_gpu):
         ours = _with_gradients(backend, device, dtype, inputs, tokens)
         found[backend] = max(
             ((a - b).abs().max() / b.abs().max()).item() for a, b in zip(ours, expected, strict=True)

@@ -35,7 +35,8 @@ def check(training: TrainingConfig, device: torch.device) -> None:
         raise TrainerError(
             f"training.compile {training.compile} and attention {training.attention} generate code for the "
             f"GPU, which needs {' and '.join(missing)}. Install them (build-essential and python3-dev on "
-            "Debian), or set training.compile to false and training.attention to sdpa"
+            "Debian), or set training.compile to false and training.attention to flash, "
+            "or sdpa in fp32"
         )
 
 

@@ -274,7 +274,8 @@ def explained(batch: str, setting: str) -> Iterator[None]:
         if _is_from_compiler(error):
             raise TrainerError(
                 f"the model cannot be compiled ({first_line(error)}); set training.compile to false, "
-                "and on a GPU training.attention to sdpa, because flex is compiled in any case. If a killed "
+                "and on a GPU training.attention to flash, or sdpa in fp32, because flex is compiled in any "
+                "case. If a killed "
                 "compiler left a broken file, delete torch's cache (TORCHINDUCTOR_CACHE_DIR, or "
                 "torchinductor_<user> in the temporary directory)"
             ) from error
