@@ -1,8 +1,9 @@
-"""How numba compiles kernels here: in 60% of its usual time.
+"""How numba compiles kernels here: in less than half of its usual time.
 
 - No machine code is made of inner functions. numba would optimise each one and emit its machine code, then do
   both again with each function that calls it.
 - Nothing is looked for that kernels do not have: closures, arithmetic on complete arrays.
+- What an inlined function calls is not inlined, unless it is marked so itself.
 - A constant argument makes no version of its own.
 - Garbage collection waits.
 
@@ -49,7 +50,7 @@ def borrowing(function: Callable[..., Any]) -> CPUDispatcher:
 
 def inlined(function: Callable[..., Any]) -> CPUDispatcher:
     """A borrowing function that becomes part of its callers."""
-    return _dispatcher(function, _InnerCompiler, no_cpython_wrapper=True, _nrt=False, forceinline=True)
+    return _dispatcher(function, _InlinedCompiler, no_cpython_wrapper=True, _nrt=False)
 
 
 def _dispatcher(function: Callable[..., Any], compiler: type[CompilerBase], **options: Any) -> CPUDispatcher:
@@ -97,6 +98,13 @@ class _KernelLibrary(JITCodeLibrary):
         self._linking_libraries[:] = reversed(found)
         super().finalize()
 
+    def _optimize_final_module(self) -> None:
+        # No other library calls these, so arguments that they do not read need not be passed.
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage.name == "linkonce_odr":
+                function.linkage = "internal"
+        super()._optimize_final_module()
+
 
 def _collect(library: CodeLibrary, found: dict[CodeLibrary, None]) -> None:
     """Adds the library after all that it calls."""
@@ -137,6 +145,16 @@ class _InnerLowering(NativeLowering):
         return changed
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _InlinedLowering(_InnerLowering):
+    _name = "inlined_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        # Not earlier: what it calls is compiled with the same flags.
+        state.flags.forceinline = True
+        return super().run_pass(state)
+
+
 class _KernelCompiler(CompilerBase):
     lowering: type[NativeLowering] = _KernelLowering
 
@@ -164,3 +182,7 @@ class _KernelCompiler(CompilerBase):
 
 class _InnerCompiler(_KernelCompiler):
     lowering = _InnerLowering
+
+
+class _InlinedCompiler(_KernelCompiler):
+    lowering = _InlinedLowering

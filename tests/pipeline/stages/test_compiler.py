@@ -49,6 +49,14 @@ def test_a_function_that_several_kernels_call_is_in_each_of_them() -> None:
     assert _sum(values) == 12
 
 
+def test_only_what_is_marked_becomes_part_of_its_callers() -> None:
+    _sum_of_twice.compile((numba.int16[::1],))
+    called = [compiled.library.get_llvm_str() for compiled in _twice.overloads.values()]
+    including = [compiled.library.get_llvm_str() for compiled in _sum_of_twice.overloads.values()]
+    assert not any("alwaysinline" in code for code in called)
+    assert all("alwaysinline" in code for code in including)
+
+
 def test_compiling_leaves_garbage_collection_as_it_was() -> None:
     assert gc.isenabled()
     _sum(np.array([1], np.uint8))
