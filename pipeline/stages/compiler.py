@@ -5,6 +5,7 @@
 - Nothing is looked for that kernels do not have: closures, arithmetic on complete arrays.
 - What an inlined function calls is not inlined, unless it is marked so itself.
 - A constant argument makes no version of its own.
+- What a built-in function means for types of arguments is looked up once.
 - Garbage collection waits.
 
 A kernel that is on disk is loaded without the rest of the compiler, and without SciPy, which that imports.
@@ -19,14 +20,20 @@ from typing import Any
 from numba import _dynfunc
 from numba.core.caching import FunctionCache
 from numba.core.codegen import CodeLibrary, JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites
+from numba.core.types import Function
 from numba.core.types.misc import unliteral
+from numba.core.typing.templates import Signature
 from numba.core.untyped_passes import InlineClosureLikes, InlineInlinables
 
+_Key = tuple[Function, Any, tuple[Any, ...], tuple[tuple[str, Any], ...]]
+_SIGNATURES: dict[Flags, dict[_Key, tuple[Function, Signature]]] = {}
+_builtin: Any = Function
+_resolve = Function.get_call_type
 _SKIPPED = (InlineClosureLikes, InlineInlinables, InlineOverloads, NopythonRewrites)
 
 
@@ -106,6 +113,26 @@ class _KernelLibrary(JITCodeLibrary):
         super()._optimize_final_module()
 
 
+def _remembering(flags: Flags) -> Callable[..., Signature]:
+    """numba's `Function.get_call_type`, which remembers its results under these flags.
+
+    For each addition numba tries a dozen templates, when it infers types and again when it lowers.
+    """
+    signatures = _SIGNATURES.setdefault(flags.copy(), {})
+
+    def get_call_type(
+        function: Function, context: Any, args: Sequence[Any], kws: Mapping[str, Any]
+    ) -> Signature:
+        key = function, context, tuple(args), tuple(kws.items())
+        known = signatures.get(key)
+        # A function keeps what implements its signatures, which one that is merely equal does not have.
+        if known is None or known[0] is not function:
+            known = signatures[key] = function, _resolve(function, context, key[2], kws)
+        return known[1]
+
+    return get_call_type
+
+
 def _collect(library: CodeLibrary, found: dict[CodeLibrary, None]) -> None:
     """Adds the library after all that it calls."""
     if library in found:
@@ -161,11 +188,13 @@ class _KernelCompiler(CompilerBase):
     def compile_extra(self, func: Callable[..., Any]) -> Any:
         # Compiling fills memory with objects that stay. Looking through them again and again takes a fifth of
         # the time.
-        enabled = gc.isenabled()
+        enabled, resolve = gc.isenabled(), _builtin.get_call_type
         gc.disable()
+        _builtin.get_call_type = _remembering(self.state.flags)
         try:
             return super().compile_extra(func)
         finally:
+            _builtin.get_call_type = resolve
             if enabled:
                 gc.enable()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from numba.core.types import Function
 
 from pipeline.stages import compiled
 from pipeline.stages.compiled import inlined, inner, kernel
@@ -61,6 +62,12 @@ def test_compiling_leaves_garbage_collection_as_it_was() -> None:
     assert gc.isenabled()
     _sum(np.array([1], np.uint8))
     assert gc.isenabled()
+
+
+def test_compiling_leaves_numba_as_it_was_for_the_code_of_others() -> None:
+    resolve = Function.get_call_type
+    _sum_of_twice.compile((numba.uint16[::1],))
+    assert Function.get_call_type is resolve
 
 
 def test_this_numba_is_the_one_whose_internals_the_compiler_knows() -> None:
