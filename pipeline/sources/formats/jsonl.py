@@ -82,7 +82,8 @@ def _together(first: int, lines: bytes, reader: RowReader) -> Generator[pa.Recor
     line of a run in which a document would be rejected.
     """
     column = reader.columns.text_column
-    for good, group in groupby(_objects(first, lines, column), key=lambda line: line.row is not None):
+    objects, newlines = _objects(first, lines, column)
+    for good, group in groupby(objects, key=lambda line: line.row is not None):
         run = list(group)
         if good:
             rows = [line.row for line in run if line.row is not None]
@@ -93,19 +94,20 @@ def _together(first: int, lines: bytes, reader: RowReader) -> Generator[pa.Recor
         for line in run:
             if not reader.batches.done:
                 yield from _alone(line.number, bytes(line.content), reader)
-    return lines.count(b"\n")
+    return newlines
 
 
-def _objects(first: int, lines: bytes, column: str) -> Iterator[_Line]:
-    """The lines that are not blank, parsed where they are."""
-    view, start, number = memoryview(lines), 0, first
+def _objects(first: int, lines: bytes, column: str) -> tuple[list[_Line], int]:
+    """The lines that are not blank, parsed where they are, and the number of newlines."""
+    view, start, number, found = memoryview(lines), 0, first, []
     while start < len(lines):
         end = lines.find(b"\n", start) % (len(lines) + 1)  # -1, at the last line, becomes its end
         content = view[start:end]
         row = _object_with_text(content, column)
         if row is not None or bytes(content).strip():
-            yield _Line(number, content, row)
+            found.append(_Line(number, content, row))
         start, number = end + 1, number + 1
+    return found, number - first - (start > len(lines))
 
 
 def _one_by_one(first: int, lines: bytes, reader: RowReader) -> Generator[pa.RecordBatch, None, int]:
