@@ -11,6 +11,7 @@ from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attent
 from trainer.model.attention import flash
 from trainer.model.attention.choice import Backend
 from trainer.model.attention.documents import Boundaries, Mask, causal, within
+from trainer.model.attention.products import SoftmaxProducts
 
 # Queries multiplied at a time, with the keys up to the last query: later keys, which the causal order hides
 # from all of these queries, are left out.
@@ -88,14 +89,13 @@ def _products(
     stacked = (batch * kv_heads, heads // kv_heads * length)
     key, value = key.reshape(stacked[0], total, head_dim), value.reshape(stacked[0], total, head_dim)
     bias = bias.expand(batch, heads, length, total).reshape(*stacked, total)
-    scores = torch.baddbmm(
-        bias, query.reshape(*stacked, head_dim), key.transpose(1, 2), alpha=1 / math.sqrt(head_dim)
-    )
-    if sinks is not None:
-        sink = sinks.to(scores.dtype)[:, None].expand(batch, heads, length).reshape(*stacked, 1)
-        weights = torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
-    else:
-        weights = scores.softmax(dim=-1)
+    query = query.reshape(*stacked, head_dim)
+    if sinks is None:
+        mixed: torch.Tensor = SoftmaxProducts.apply(query, key, value, bias)
+        return mixed.view(batch, heads, length, head_dim)
+    scores = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=1 / math.sqrt(head_dim))
+    sink = sinks.to(scores.dtype)[:, None].expand(batch, heads, length).reshape(*stacked, 1)
+    weights = torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
     return (weights @ value).view(batch, heads, length, head_dim)
 
 
