@@ -47,7 +47,7 @@ SMALL_WINDOWS = (1024, 4)  # their length, and how many at a time
 def steps(sizes: list[str]) -> list[Step]:
     """Right first, fast afterwards."""
     speed = [Step(f"speed {size}", SPEED_SECONDS) for size in sizes]
-    return [*CHECKS, *speed, Step("profile", PROFILE_SECONDS)]
+    return [*CHECKS, *speed, Step("CUDA graphs", 600), Step("profile", PROFILE_SECONDS)]
 
 
 def perform(name: str, device: torch.device, output: Path) -> dict[str, Any]:
@@ -62,6 +62,8 @@ def perform(name: str, device: torch.device, output: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         if name == "resume":
             return gpu_checks.resume(small_run(Path(folder)))
+        if name == "CUDA graphs":
+            return gpu_checks.cuda_graphs(small_run(Path(folder)))
         if name == "profile":
             return profile(small_run(Path(folder)), output)
         return speed(name.removeprefix("speed "), Path(folder))

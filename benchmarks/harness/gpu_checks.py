@@ -1,11 +1,14 @@
 """Whether training on this machine's device is right: what is installed, losses beside a CPU's in fp32,
-attention backends beside each other, and a resumed run beside one that was never stopped.
+attention backends beside each other, a resumed run beside one that was never stopped, and CUDA graphs.
 """
 
 import json
+import os
 import shutil
+import statistics
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -161,7 +164,39 @@ def resume(config: Path) -> Result:
     }
 
 
-def _trained(config: Path, run: Path) -> dict[int, float]:
-    subprocess.run([sys.executable, "-m", "trainer", str(config)], cwd=ROOT, check=True)
+def cuda_graphs(config: Path) -> Result:
+    """Trains by the configuration with one micro-batch a step, as it is and with CUDA graphs of each compiled
+    block (TORCHINDUCTOR_CUDAGRAPHS), which no setting turns on: how far the losses are apart, as a share,
+    and the tokens per second of both.
+
+    One micro-batch, because gradients that accumulate would lie in the memory of a graph, which its next
+    replay overwrites.
+    """
+    given = yaml.safe_load(config.read_text())
+    training = given["training"]
+    batch = training["micro_batch_size"] * training["seq_len"]
+    steps = training["max_tokens"] // training["global_batch_tokens"]
+    training |= {"global_batch_tokens": batch, "max_tokens": steps * batch}
+    losses: list[dict[int, float]] = []
+    found: Result = {}
+    for name, variables in {"as it is": {}, "CUDA graphs": {"TORCHINDUCTOR_CUDAGRAPHS": "1"}}.items():
+        folder = config.parent / name
+        folder.mkdir()
+        changed = folder / "config.yaml"
+        changed.write_text(yaml.safe_dump(given | {"run_dir": str(folder / "run")}))
+        losses.append(_trained(changed, folder / "run", variables))
+        speeds = [line["tokens_per_second"] for line in _steps(folder / "run").values()]
+        found[name] = {"tokens_per_s": round(statistics.median(speeds[steps // 2 :]))}
+    apart = max(abs(losses[1][step] - loss) / loss for step, loss in losses[0].items())
+    return found | {"steps": steps, "difference": apart, "passed": apart <= TOLERANCES["bf16"]}
+
+
+def _trained(config: Path, run: Path, variables: Mapping[str, str] | None = None) -> dict[int, float]:
+    command = [sys.executable, "-m", "trainer", str(config)]
+    subprocess.run(command, cwd=ROOT, check=True, env=os.environ | dict(variables or {}))
+    return {step: line["loss"] for step, line in _steps(run).items()}
+
+
+def _steps(run: Path) -> dict[int, dict[str, Any]]:
     lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return {line["step"]: line["loss"] for line in lines if line["kind"] == "train"}
+    return {line["step"]: line for line in lines if line["kind"] == "train"}

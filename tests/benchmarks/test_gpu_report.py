@@ -76,6 +76,9 @@ def test_losses_and_a_resumed_run_are_checked(
     monkeypatch.setattr(benchmark, "SMALL_WINDOWS", (32, 2))
     found = benchmark.perform("resume", CPU, Path())
     assert found == {"steps": 8, "difference": 0.0, "to_the_bit": True, "passed": True}
+    graphs = benchmark.perform("CUDA graphs", CPU, Path())  # a CPU has none: two equal runs
+    assert (graphs["steps"], graphs["difference"], graphs["passed"]) == (8, 0.0, True)
+    assert graphs["CUDA graphs"]["tokens_per_s"] > 0
 
 
 def test_without_a_gpu_it_says_so_in_one_sentence(tmp_path: Path) -> None:
