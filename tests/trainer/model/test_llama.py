@@ -15,7 +15,7 @@ from trainer.config import InitConfig, ModelConfig, RunConfig
 from trainer.config.model import SIZES
 from trainer.model.activation_checkpointing import ActivationCheckpointing
 from trainer.model.attention import document_numbers
-from trainer.model.llama import Llama
+from trainer.model.llama import Llama, joined
 from trainer.run.loop import DONE, run
 
 SHAPE = {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48}
@@ -164,3 +164,16 @@ def test_more_steps_evaluations_and_document_boundaries_compile_nothing_anew(
         assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / str(steps))})) == DONE
         graphs.append(counters["stats"]["unique_graphs"])
     assert graphs[0] == graphs[1] > 0
+
+
+def test_layers_joined_to_one_product_give_what_each_gives_and_their_gradients() -> None:
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(32, width, bias=False) for width in (32, 16, 8)]
+    x = torch.randn(2, 5, 32, requires_grad=True)
+    inputs = [x, *(layer.weight for layer in layers)]
+    apart, together = [layer(x) for layer in layers], joined(layers, x)
+    for one, other in zip(apart, together, strict=True):
+        torch.testing.assert_close(other, one)
+    sums = [sum(part.square().sum() for part in parts) for parts in (apart, together)]
+    expected, found = (torch.autograd.grad(total, inputs) for total in sums)
+    torch.testing.assert_close(found, expected)
