@@ -5,6 +5,7 @@ PRETENDED_CUDA. For processes of their own: what it replaces in torch stays repl
 
 import ctypes
 import importlib.util
+import itertools
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -94,14 +95,17 @@ def _always(value: Any) -> Callable[..., Any]:
 
 
 def _replace_reads() -> None:
-    """Reading a tensor's content gives ones, and is counted."""
-    ones = {
-        "item": lambda tensor: 1.0,
-        "tolist": lambda tensor: [1.0] * tensor.numel(),
+    """Reading a tensor's content is counted, and gives another number each time: what is compiled must not
+    depend on it.
+    """
+    numbers = itertools.count(1)
+    results = {
+        "item": lambda tensor: float(next(numbers)),
+        "tolist": lambda tensor: [float(next(numbers)) for _ in range(tensor.numel())],
         "__bool__": lambda tensor: True,
-        "__float__": lambda tensor: 1.0,
+        "__float__": lambda tensor: float(next(numbers)),
     }
-    for name, result in ones.items():
+    for name, result in results.items():
         setattr(torch.Tensor, name, _counted(name, getattr(torch.Tensor, name), result))
     # Its own would read element by element.
     FakeTensor.tolist = torch.Tensor.tolist

@@ -14,6 +14,8 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 SHARED_MEMORY = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024}
+# Bytes of a thread that may lie in memory because its 255 registers are full.
+MOST_SPILLED = 256
 
 pytestmark = [
     pytest.mark.slow,
@@ -56,15 +58,24 @@ def traced(library: Path, name: str, module: str = "traces", **settings: Any) ->
         ("gpu", {"optimizer": "{kind: muon}"}),
         ("gpu", {"document_masking": "false", "dropout": "0.1"}),
         ("gpu-1b", {"activation_checkpointing": "selective"}),
-        ("7b", {"activation_checkpointing": "full", "model.n_layers": "12"}),
-        ("gpu-1b", {"precision": "fp8", "model.n_layers": "10"}),
+        ("gpu-1b", {"precision": "fp8"}),
+        ("gpu-1b", {"optimizer": "{kind: muon}", "shards": 8}),
+        ("7b", {"activation_checkpointing": "full", "shards": 8}),
     ],
-    ids=["llama-171m", "gpu, Muon", "gpu, dropout", "gpu-1b, selective", "7b, full", "gpu-1b, fp8"],
+    ids=[
+        "llama-171m",
+        "gpu, Muon",
+        "gpu, dropout",
+        "gpu-1b, selective",
+        "gpu-1b, fp8",
+        "gpu-1b, Muon, FSDP2",
+        "7b, full, FSDP2",
+    ],
 )
 def test_all_blocks_share_a_graph_and_nothing_is_compiled_anew_over_steps(
-    library: Path, recipe: str, changes: dict[str, str]
+    library: Path, recipe: str, changes: dict[str, Any]
 ) -> None:
-    found = traced(library, "steps", recipe=recipe, **changes)
+    found = traced(library, "steps", recipe=recipe, **{"model.n_layers": 3}, **changes)
     assert found["breaks"] == 0
     # One graph of the blocks and one of the loss, and after step 2 one of each for evaluation.
     assert found["graphs"] == [2, 4, 4, 4]
@@ -82,11 +93,11 @@ def test_writing_tokens_compiles_one_block_once(library: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "most"),
     [
-        ({"model": "124m", "rows": 16, "length": 1024, "masked": "false"}, 117_000),
-        ({"model": "124m", "rows": 16, "length": 1024}, 137_000),
-        ({"model": "1b", "rows": 4, "length": 4096}, 401_000),
-        ({"model": "1b", "rows": 4, "length": 4096, "kind": "selective"}, 458_000),
-        ({"model": "1b", "rows": 4, "length": 4096, "kind": "full"}, 489_000),
+        ({"model": "124m", "rows": 16, "length": 1024, "masked": "false"}, 108_000),
+        ({"model": "124m", "rows": 16, "length": 1024}, 128_000),
+        ({"model": "1b", "rows": 4, "length": 4096}, 373_000),
+        ({"model": "1b", "rows": 4, "length": 4096, "kind": "selective"}, 479_000),
+        ({"model": "1b", "rows": 4, "length": 4096, "kind": "full"}, 501_000),
         ({"model": "1b", "rows": 4, "length": 4096, "precision": "fp8"}, 612_000),
     ],
     ids=lambda value: " ".join(map(str, value.values())) if isinstance(value, dict) else "",
@@ -111,27 +122,38 @@ def test_blocks_and_loss_of_124m_move_less_than_nanogpt(library: Path) -> None:
     block = traced(library, "block", model="124m", rows=16, length=1024, masked="false")
     loss = traced(library, "loss", rows=16_384)
     ours = 12 * block["bytes_a_token"] + loss["bytes_a_token"]
-    assert ours < traced(library, "nanogpt", rows=16, length=1024)["bytes_a_token"]
+    assert ours < 0.91 * traced(library, "nanogpt", rows=16, length=1024)["bytes_a_token"]
 
 
 @with_triton
 @pytest.mark.parametrize("capability", SHARED_MEMORY)
-@pytest.mark.parametrize("precision", ["bf16", "fp32"])
-@pytest.mark.parametrize("model", ["1b", "7b"])
-def test_the_kernels_of_attention_fit_into_shared_memory(
-    library: Path, capability: int, precision: str, model: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("traces", "only"),
+    [
+        ([("block", {"model": "1b", "rows": 4, "length": 4096}), ("loss", {"rows": 16_384})], ""),
+        ([("block", {"model": "7b", "rows": 1, "length": 1024})], "flex"),
+        ([("block", {"model": "1b", "rows": 1, "length": 1024, "precision": "fp32"})], "flex"),
+        ([("block", {"model": "7b", "rows": 1, "length": 1024, "precision": "fp32"})], "flex"),
+    ],
+    ids=["1b and loss", "attention of 7b", "attention of 1b in fp32", "attention of 7b in fp32"],
+)
+def test_kernels_compile_and_fit_into_shared_memory_and_registers(
+    library: Path, capability: int, traces: list[tuple[str, dict[str, Any]]], only: str, tmp_path: Path
 ) -> None:
-    found = traced(
-        library, "block", model=model, rows=1, length=1024, precision=precision, capability=capability
-    )
-    attention = {name: source for name, source in found["kernels"].items() if "flex" in name}
-    assert len(attention) >= 2
+    kernels = {}
+    for name, settings in traces:
+        found = traced(library, name, capability=capability, **settings)["kernels"]
+        kernels |= {f"{name}/{kernel}": source for kernel, source in found.items() if only in kernel}
+    assert len(kernels) >= (2 if only else 15)
     ended = subprocess.run(
-        [sys.executable, Path(__file__).with_name("shared_memory.py"), str(capability), str(tmp_path)],
+        [sys.executable, Path(__file__).with_name("machine_code.py"), str(capability), str(tmp_path)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        input=json.dumps(attention),
+        input=json.dumps(kernels),
         capture_output=True,
         text=True,
     )
     assert ended.returncode == 0, ended.stderr[-4000:]
-    assert max(json.loads(ended.stdout.splitlines()[-1]).values()) <= SHARED_MEMORY[capability]
+    taken = json.loads(ended.stdout.splitlines()[-1]).values()
+    assert max(kernel["shared"] for kernel in taken) <= SHARED_MEMORY[capability]
+    if not only:  # in fp32, which is for finding errors, attention spills 1 to 9 KB
+        assert max(kernel["spilled"] for kernel in taken) <= MOST_SPILLED

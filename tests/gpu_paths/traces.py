@@ -9,10 +9,14 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import torch
+import torch.distributed as dist
 import yaml
 from torch._dynamo.utils import counters
+from torch.distributed.device_mesh import init_device_mesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainer.config import ModelConfig, TrainingConfig
 from trainer.model import fp8
@@ -23,7 +27,9 @@ from trainer.model.compiled_loss import softmax_loss
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, LossScale, autocast, resolve
 from trainer.optim.build import build
-from trainer.parallel.world import World
+from trainer.parallel.gathering import release
+from trainer.parallel.parallelize import split
+from trainer.parallel.world import DIMENSIONS, World
 from trainer.run.batch import Batch
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, loss_sum, train_step
@@ -40,23 +46,28 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def steps(recipe: str, **changes: str) -> dict[str, Any]:
+def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
     """Four steps of a recipe's training, of two micro-batches each, and two evaluations between them. Graphs
-    are made by AOT, without code for kernels.
+    are made by AOT, without code for kernels. `shards`: the model is split over so many processes.
+
+    Windows have no content, and what reads it gets another number each time: code that depends on where
+    documents begin would be compiled anew, or fail.
     """
     settings = yaml.safe_load((RECIPES / f"{recipe}.yaml").read_text())["training"]
     for key, value in changes.items():
         section, _, name = key.rpartition(".")
         (settings.setdefault(section, {}) if section else settings)[name] = yaml.safe_load(value)
-    settings["parallel"] = {}
+    settings["parallel"] = {"dp_shard": int(shards)}
     if settings["micro_batch_size"] == "auto":  # no memory to look at
         settings["micro_batch_size"] = 8
-    settings["global_batch_tokens"] = 2 * settings["micro_batch_size"] * settings["seq_len"]
+    settings["global_batch_tokens"] = 2 * settings["micro_batch_size"] * settings["seq_len"] * int(shards)
     settings["max_tokens"] = 8 * settings["global_batch_tokens"]
     settings["schedule"] |= {"warmup_tokens": 0}
     training = TrainingConfig.model_validate(settings)
     found: dict[str, Any] = {"graphs": [], "synchronisations": [], "when_logged": []}
-    with pretend():
+    tensors_without_content = pretend()
+    world = _split_world(int(shards)) if training.parallel.splits_model else World(0, 1, GPU)
+    with tensors_without_content:
         precision = resolve(training.precision, GPU)
         masked = masks_documents(training.document_masking, GPU)
         attention = choose(
@@ -78,6 +89,9 @@ def steps(recipe: str, **changes: str) -> dict[str, Any]:
             )
         if precision == "fp8":
             fp8.convert(model.model.layers)
+        bot_id = BOT if masked else None
+        if world.mesh:
+            split(model, world.mesh, training.parallel, precision)
         torch._dynamo.config.recompile_limit += 1
         for block in model.model.layers:
             block.compile(fullgraph=True, dynamic=False, backend="aot_eager")
@@ -86,7 +100,6 @@ def steps(recipe: str, **changes: str) -> dict[str, Any]:
             softmax_loss, dynamic=False, backend="aot_eager"
         )
         optimizers = build(model, training.optimizer)
-        world, bot_id = World(0, 1, GPU), BOT if masked else None
         probe = UpdateProbe(model, world)
         for step in range(4):
             context = StepContext(
@@ -102,8 +115,18 @@ def steps(recipe: str, **changes: str) -> dict[str, Any]:
             if step in (1, 2):
                 with torch.no_grad():
                     loss_sum(model, Batch.of(windows.to(GPU)[: training.micro_batch_size], bot_id), precision)
+                release(model)
             found["graphs"].append(counters["stats"]["unique_graphs"])
     return found | {"attention": attention, "breaks": sum(counters["graph_break"].values())}
+
+
+def _split_world(processes: int) -> World:
+    """The first of so many processes, whose collectives and streams do nothing."""
+    for name in ("Stream", "Event", "stream", "current_stream"):
+        setattr(torch.cuda, name, MagicMock())
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=processes)
+    mesh = init_device_mesh("cuda", (1, processes, 1), mesh_dim_names=DIMENSIONS)
+    return World(0, processes, GPU, mesh)
 
 
 def block(
@@ -139,15 +162,20 @@ def block(
 
 
 def loss(
-    rows: str, d_model: str = "768", compiled: str = "true", z_loss: str = "0", soft_cap: str = ""
+    rows: str,
+    d_model: str = "768",
+    compiled: str = "true",
+    z_loss: str = "0",
+    soft_cap: str = "",
+    capability: str = "90",
 ) -> dict[str, Any]:
     """The bytes that the loss of so many tokens moves, forward and backward, and those of its softmax for
     each logit.
     """
     from tests.gpu_paths import generated_code
 
-    with pretend():
-        generated_code.prepare(90)
+    with pretend(int(capability)):
+        generated_code.prepare(int(capability))
         loss_module.compiled_softmax_loss = lambda: torch.compile(
             softmax_loss, dynamic=False, fullgraph=True, backend=generated_code.backend
         )
@@ -207,7 +235,11 @@ def _summary(generated_code: Any, tokens: int) -> dict[str, Any]:
         "graphs": len(graphs),
         "bytes_a_token": sum(graph.bytes_moved for graph in graphs) / tokens,
         "calls": sum(len(graph.calls) for graph in graphs),
-        "kernels": {name: source for graph in graphs for name, source in graph.kernels.items()},
+        "kernels": {
+            f"{number}/{name}": source
+            for number, graph in enumerate(graphs)
+            for name, source in graph.kernels.items()
+        },
     }
 
 

@@ -15,8 +15,8 @@ from trainer.model.llama import Llama
 from trainer.model.precision import autocast, multiplies_bf16
 from trainer.system.errors import TrainerError
 
-# A block takes 8 to 15 s to compile, and each call of a compiled one saves the host about 0.2 ms. Measured on a
-# Xeon with blocks so small that little else counts (4 of width 256: 325 tokens/s, compiled 465), not on a GPU.
+# A block takes 8 to 15 s to compile, and each call of a compiled one saves the host about 0.2 ms. Measured on
+# a Xeon with blocks so small that little else counts (4 of width 256: 325 and 465 tokens/s), not on a GPU.
 COMPILED_CALLS = 50_000
 
 
