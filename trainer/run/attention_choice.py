@@ -85,10 +85,10 @@ def attention_of(
     found = RunAttention(choice.backend if choice else possible[0], most, choice)
     if found.backend == "flash":
         kernels = flash.activate(world.device, training.model.head_dim)
-        if choice is not None and kernels != choice.kernels:
-            log.warning(
-                "flash was measured with the kernels of %s, and runs with %s", choice.kernels, kernels
-            )
+        if world.is_main:
+            log.info("attention flash runs with the kernels of %s", kernels)
+            if choice is not None and kernels != choice.kernels:
+                log.warning("it was measured with those of %s", choice.kernels)
     return found
 
 

@@ -96,6 +96,26 @@ def test_the_kernels_are_given_what_products_compute(
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
 
 
+class OfPackage(torch.autograd.Function):
+    """The form that flash-attn 2 has: a function with both boundaries among its inputs."""
+
+    @staticmethod
+    def forward(context: Any, query: torch.Tensor, *given: Any) -> torch.Tensor:
+        return query.clone()
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> Any:
+        return gradients[0], *[None] * 6
+
+
+def test_the_package_can_be_compiled_with_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flash, "_of_package", lambda *given, causal: OfPackage.apply(*given))
+    query = torch.randn(2, 4, 16, 8, requires_grad=True)
+    documents = boundaries(torch.zeros(2, 16, dtype=torch.int64), 2)
+    attend = torch.compile(flash.attend, fullgraph=True, backend="aot_eager")
+    assert torch.equal(attend(query, query * 2, query * 3, documents), query)
+
+
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str], None]]:
     """Puts a package on the path: its name, its module and the module's code."""

@@ -15,6 +15,8 @@ import torch
 from tests.trainer.runs import history
 from trainer.checkpoint import store
 from trainer.config import RunConfig
+from trainer.data.loader import TrainingData
+from trainer.parallel.world import World
 from trainer.run import attention_choice, build
 from trainer.run.attention_choice import Choice, attention_of, settled
 from trainer.run.attention_timing import Clock, Layer
@@ -105,6 +107,18 @@ def test_a_run_measures_once_and_its_resumed_parts_keep_the_choice(
     run(config)
     assert history(config.run_dir) == whole
     assert json.loads((config.run_dir / "attention.json").read_text()) == kept
+
+
+def test_other_processes_take_the_choice_of_the_main_one(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config.with_training(document_masking=True)
+    data = TrainingData(config.data, config.training, config.run_dir)
+    monkeypatch.setattr(attention_choice, "candidates", lambda *_: ("math", "sdpa"))
+    told = Choice("sdpa", "cpu", "", {"math": 2.0, "sdpa": 1.0}, None)
+    monkeypatch.setattr(World, "from_main", lambda world, make: told)
+    found = attention_of(config, "fp32", World(1, 2, CPU), data, never)
+    assert found.backend == "sdpa" and found.choice == told
 
 
 def test_on_a_cpu_nothing_is_measured_or_recorded(

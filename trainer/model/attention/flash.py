@@ -87,7 +87,8 @@ def attend(
     )
     query, key, value = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value))
     if _of_package is not None:
-        mixed = _of_package(query, key, value, starts, starts, length, length, causal=True)
+        # A copy, because torch.compile refuses an autograd function that gets one tensor twice.
+        mixed = _of_package(query, key, value, starts, starts.clone(), length, length, causal=True)
     else:
         mixed = _of_torch(query, key, value, starts, length)
     return mixed.view(batch, length, heads, head_dim).transpose(1, 2)
