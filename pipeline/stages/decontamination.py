@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.stages.compiled import borrowing, inner, kernel
+from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.characters import MARK, WORD
 from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.normalise import GROWTH, decode
@@ -162,10 +162,10 @@ def contamination(documents: pa.RecordBatch, against: Filter, names: list[str]) 
     )
 
 
-@inner
+@borrowing
 def _find_words(texts: Texts, size: int, starts: np.ndarray, ends: np.ndarray) -> None:
     """Writes where the words that `hash_words` hashes start and end."""
-    text, classes = texts.blocks.view(np.uint8), texts.classes
+    text, classes = texts.text, texts.classes
     count, i, within = 0, 0, False
     while i < size:
         code, width = decode(text, i, size)
@@ -184,7 +184,6 @@ def _find_words(texts: Texts, size: int, starts: np.ndarray, ends: np.ndarray) -
 @kernel
 def _index(texts: Texts, ngram: int, min_words: int, out: Ngrams) -> tuple[int, int, int]:
     """Writes the n-grams of all rows to `out`; returns the bytes of text, the words and the n-grams."""
-    text = texts.blocks.view(np.uint8)
     filled = words = grams = 0
     for row in range(len(texts.offsets) - 1):
         size = normalise_row(texts, row)
@@ -193,7 +192,7 @@ def _index(texts: Texts, ngram: int, min_words: int, out: Ngrams) -> tuple[int, 
         for word in range(words, words + count):
             out.starts[word] += filled
             out.ends[word] += filled
-        out.text[filled : filled + size] = text[:size]
+        out.text[filled : filled + size] = texts.text[:size]
         length = min(ngram, count)
         if length == ngram or length >= min_words:
             for first in range(count - length + 1):
@@ -224,7 +223,7 @@ def _same(
 @kernel
 def _scan(texts: Texts, against: Filter, starts: np.ndarray, ends: np.ndarray, hits: _Hits) -> None:
     """Fills `hits`. `starts` and `ends` are scratch for the words of one row."""
-    text, words, index = texts.blocks.view(np.uint8), texts.words, against.ngrams
+    text, words, index = texts.text, texts.words, against.ngrams
     for row in range(len(texts.offsets) - 1):
         size = normalise_row(texts, row)
         count, bounded = hash_words(texts, size), False

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.stages.compiled import borrowing, inner, kernel
+from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.characters import MARK, WORD, characters
 from pipeline.stages.dedup.hashing import mix64, murmur128
 from pipeline.stages.dedup.normalise import GROWTH, PADDING, decode, normal_form, normalise
@@ -35,6 +35,7 @@ class Texts(NamedTuple):
     folds: np.ndarray
     factors: np.ndarray  # uint64[128], what an ASCII byte multiplies the hash of its word by: 0 ends the word
     blocks: np.ndarray  # uint64, the row's normalised text
+    text: np.ndarray  # uint8, the same memory
     words: np.ndarray  # uint64, the hashes of the row's words or shingles
 
 
@@ -45,7 +46,8 @@ def texts(column: pa.Array) -> Texts:
     longest = int(np.diff(offsets).max(initial=0))
     factors = np.where(classes[:128] & WORD, _PRIME, _ZERO)
     blocks = np.empty((GROWTH * longest + PADDING) // 8 + 1, np.uint64)
-    return Texts(data, offsets, classes, folds, factors, blocks, np.empty(longest // 2 + 1, np.uint64))
+    words = np.empty(longest // 2 + 1, np.uint64)
+    return Texts(data, offsets, classes, folds, factors, blocks, blocks.view(np.uint8), words)
 
 
 def shingle_sets(documents: pa.RecordBatch, params: DedupParams) -> ShingleSets:
@@ -72,21 +74,21 @@ def concat_sets(parts: Sequence[ShingleSets]) -> ShingleSets:
     return ShingleSets(offsets, np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)]))
 
 
-@inner
+@borrowing
 def normalise_row(texts: Texts, row: int) -> int:
     """Writes the row's normalised text to `blocks`; returns its bytes."""
     start, end = texts.offsets[row], texts.offsets[row + 1]
-    return normalise(texts.data, start, end, texts.classes, texts.folds, texts.blocks.view(np.uint8))
+    return normalise(texts.data, start, end, texts.classes, texts.folds, texts.text)
 
 
-@inner
+@borrowing
 def hash_words(texts: Texts, size: int) -> int:
     """Writes one 64-bit hash for each word of the `size` bytes in `blocks` to `words`; returns how many.
 
     A word is `\\w+`; a combining mark continues it. A byte outside words has factor 0, so the hash ends there
     without a branch that the processor would mispredict.
     """
-    text, out = texts.blocks.view(np.uint8), texts.words
+    text, out = texts.text, texts.words
     count, i, value = 0, 0, _ZERO
     while i < size:
         out[count] = value

@@ -112,15 +112,14 @@ def minhash_row(shingles: np.ndarray, count: int, a: np.ndarray, b: np.ndarray, 
 def _hash_texts(
     texts: Texts, ngram: int, max_chars: int, a: np.ndarray, b: np.ndarray, out: _Signatures
 ) -> None:
-    text = texts.blocks.view(np.uint8)
     for row in range(len(texts.offsets) - 1):
         size = normalise_row(texts, row)
-        out.length[row] = count_characters(text, size)
+        out.length[row] = count_characters(texts.text, size)
         out.exact[row, 0], out.exact[row, 1] = murmur128(texts.blocks, size)
         out.truncated[row] = out.length[row] > max_chars
         if out.truncated[row]:
-            size = end_of_character(text, size, max_chars)
+            size = end_of_character(texts.text, size, max_chars)
             for i in range(size, size + 16):
-                text[i] = 0
+                texts.text[i] = 0
         out.num_shingles[row] = hash_shingles(texts, size, ngram)
         minhash_row(texts.words, out.num_shingles[row], a, b, out.minhash[row])
