@@ -72,7 +72,7 @@ def c4(
     """Fills the row `found` of the document whose `words` and lines with words are known."""
     for line in range(lines):
         first, last = words.line_words[line - 1] if line else 0, words.line_words[line]
-        start, stop = words.starts[first], words.stops[last - 1]
+        start, stop = np.int64(words.starts[first]), np.int64(words.stops[last - 1])
         uncited = _without_citations(data, start, stop, classes)
         if last - first >= MIN_LINE_WORDS and _ends_like_a_sentence(data, start, uncited):
             longest, sentences = _longest_word_and_sentences(data, classes, words, first, last, uncited)
@@ -142,7 +142,8 @@ def _longest_word_and_sentences(
             if ended and not words.symbols_only[word]:
                 sentences += 1
                 ended = False
-            ended = ended or _ends_a_sentence(data, classes, words.starts[word], words.stops[word], length)
+            start, stop = np.int64(words.starts[word]), np.int64(words.stops[word])
+            ended = ended or _ends_a_sentence(data, classes, start, stop, length)
     return longest, sentences
 
 
