@@ -121,7 +121,7 @@ def nanogpt(
     ]
     optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, beta2), fused=device == "cuda")
     forward = torch.compile(model) if compiled else model
-    inputs, targets = _batch(work, device)
+    inputs, targets = batch(work, device)
     for step in range(steps):
         before_step()
         ratio = (step - warmup) / max(1, steps - warmup)
@@ -131,7 +131,7 @@ def nanogpt(
         for _ in range(accumulate):
             with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
                 loss = forward(inputs, targets) / accumulate
-            inputs, targets = _batch(work, device)
+            inputs, targets = batch(work, device)
             loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -140,7 +140,8 @@ def nanogpt(
     return model
 
 
-def _batch(work: Work, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+def batch(work: Work, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random windows and the tokens that follow, on the device."""
     data = work.read()
     starts = torch.randint(len(data) - work.seq_len, (work.rows,)).tolist()
     inputs = torch.stack([torch.from_numpy(data[at : at + work.seq_len].astype(np.int64)) for at in starts])

@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,6 @@ import pytest
 import torch
 
 from tests.integration.project import ROOT
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -50,33 +49,55 @@ def test_a_step_that_hangs_or_fails_is_written_down_and_tried_again_and_the_othe
     assert "<h2>good: passed</h2>" in page and "GB &lt;1&gt;" in page and "no such kernel" in page
 
 
-def test_speeds_are_drawn_on_the_page(benchmark: Any) -> None:
-    speed = {"groundwork": {"tokens_per_s": 5, "mfu": 0.5}, "nanoGPT": {"failed": "out of memory"}}
-    assert "data:image/png;base64" in benchmark.page({"speed 124m": speed})
-    assert benchmark.plot({"installed": {"torch": "2.13"}}) is None
+def test_a_step_at_its_limit_ends_with_what_it_has_started(benchmark: Any, tmp_path: Path) -> None:
+    program = "import subprocess; subprocess.run(['sh', '-c', 'sleep 3; touch left'], cwd={!r})"
+    command = [sys.executable, "-c", program.format(str(tmp_path))]
+    found = benchmark.gather([benchmark.Step("slow", 1)], tmp_path, lambda step: command, lambda line: None)
+    assert found == {"slow": {"failed": "not done after 1 s"}}
+    time.sleep(3)
+    assert not (tmp_path / "left").exists()
 
 
-def test_the_checks_pass_on_a_cpu(benchmark: Any) -> None:
-    backends = benchmark.perform("backends", CPU, Path())
+def test_speeds_are_drawn_and_tabled_on_the_page(benchmark: Any) -> None:
+    ours = {"tokens_per_s": 5000, "mfu": 0.5, "mfu_causal": 0.45, "usd_per_billion_tokens": 12.5}
+    page = benchmark.page(
+        {
+            "speed 124m: groundwork": ours,
+            "speed 124m: nanoGPT": {"failed": "out of <memory>"},
+            "speed 124m: nanochat": {"skipped": "clone it"},
+        }
+    )
+    assert "data:image/png;base64" in page and "<td>0.5<td>0.45<td>12.5" in page
+    assert "failed: out of &lt;memory&gt;" in page and "skipped: clone it" in page
+    assert benchmark.plot({"nanoGPT": {"failed": "out of memory"}}) is None
+
+
+def test_the_checks_pass_on_a_cpu(benchmark: Any, tmp_path: Path) -> None:
+    settings = benchmark.Settings("cpu", ["tiny"], tmp_path)
+    backends = benchmark.perform("backends", settings)
     assert backends["passed"] and backends["sdpa"] < 1e-4
-    assert benchmark.perform("installed", CPU, Path())["torch"]
+    assert benchmark.perform("installed", settings)["torch"]
+
+
+def test_every_contender_has_a_step_of_its_own_and_the_price_reaches_it(
+    benchmark: Any, tmp_path: Path
+) -> None:
+    names = [step.name for step in benchmark.steps(["1b"], "cuda")]
+    assert "speed 1b: torchtitan, documents apart" in names and names[0] == "installed"
+    settings = benchmark.Settings("cuda", ["1b"], tmp_path, nanochat="/clone", price=3.5)
+    command = settings.command(benchmark.Step("speed 1b: nanochat", 1))
+    assert command[-6:] == ["--step", "speed 1b: nanochat", "--nanochat", "/clone", "--price", "3.5"]
 
 
 @pytest.mark.slow
-def test_losses_and_a_resumed_run_are_checked(
-    benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    losses = benchmark.perform("losses", CPU, Path())
+def test_losses_and_a_resumed_run_are_checked(benchmark: Any, tmp_path: Path) -> None:
+    settings = benchmark.Settings("cpu", ["tiny"], tmp_path)
+    losses = benchmark.perform("losses", settings)
     assert losses["passed"] and losses["fp32"]["difference"] == 0 < losses["bf16"]["difference"]
     assert losses["expected"][-1] < losses["expected"][0]
-    for name, value in {"VOCAB": 512, "TOKENS_A_STEP": 128, "STEPS": 8}.items():
-        monkeypatch.setattr(benchmark.train_gpu, name, value)
-    sizes = {"124m": {"n_layers": 2, "d_model": 32, "n_heads": 2}}
-    monkeypatch.setattr(benchmark.train_gpu, "SIZES", sizes)
-    monkeypatch.setattr(benchmark, "SMALL_WINDOWS", (32, 2))
-    found = benchmark.perform("resume", CPU, Path())
+    found = benchmark.perform("resume", settings)
     assert found == {"steps": 8, "difference": 0.0, "to_the_bit": True, "passed": True}
-    graphs = benchmark.perform("CUDA graphs", CPU, Path())  # a CPU has none: two equal runs
+    graphs = benchmark.perform("CUDA graphs", settings)  # a CPU has none: two equal runs
     assert (graphs["steps"], graphs["difference"], graphs["passed"]) == (8, 0.0, True)
     assert graphs["CUDA graphs"]["tokens_per_s"] > 0
 
@@ -88,6 +109,6 @@ def test_without_a_gpu_it_says_so_in_one_sentence(tmp_path: Path) -> None:
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr.strip()) == (
         1,
-        "there is no CUDA device, so there is nothing to report",
+        "there is no CUDA device, so there is nothing to report; --device cpu tries the way",
     )
     assert not (tmp_path / "report").exists()
