@@ -62,7 +62,9 @@ class _HeadLoss(torch.autograd.Function):
             weight = head.to(dtype)
             loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
             hidden_gradient = torch.empty_like(hidden) if with_gradient else None
-            head_gradient = torch.zeros_like(head) if with_gradient and not compiled else None
+            # FSDP gathers a head in half precision, in which the chunks' sum would lose digits.
+            wide = torch.promote_types(head.dtype, torch.float32)
+            head_gradient = torch.zeros_like(head, dtype=wide) if with_gradient and not compiled else None
             rows = max(MIN_CHUNK_ROWS, CHUNK_LOGITS[device] // head.shape[0])
             if compiled:
                 rows = equal_rows(len(hidden), max(MIN_CHUNK_ROWS, COMPILED_CHUNK_LOGITS // head.shape[0]))
@@ -82,7 +84,7 @@ class _HeadLoss(torch.autograd.Function):
                     head_gradient += products
                 else:
                     # That of a single chunk stays in the type of the products until it is scaled.
-                    head_gradient = products if rows >= len(hidden) else products.to(head.dtype)
+                    head_gradient = products if rows >= len(hidden) else products.to(wide)
         if hidden_gradient is not None and head_gradient is not None:
             ctx.save_for_backward(hidden_gradient, head_gradient)
         return loss

@@ -1,6 +1,10 @@
 """Splits a model over processes, in place: tensor parallel, then FSDP2. The model's code does not know."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import torch
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate, Shard
@@ -38,10 +42,29 @@ def split(model: Llama, mesh: DeviceMesh, parallel: ParallelConfig, precision: P
     )
     for block in model.model.layers:
         fully_shard(block, mesh=data, reshard_after_forward=parallel.reshard_after_forward, mp_policy=policy)
-    # The loss reads the head after the forward pass, so roots keep their weights until the backward pass
-    # ends.
+    for modules, its_policy in _around_blocks(model, policy):
+        # The backward pass does not read the embedding, and begins with the head.
+        fully_shard(modules, mesh=data, reshard_after_forward=False, mp_policy=its_policy)
     for root in roots(model):
         fully_shard(root, mesh=data)
+
+
+def _around_blocks(
+    model: Llama, policy: MixedPrecisionPolicy
+) -> Iterator[tuple[list[nn.Module], MixedPrecisionPolicy]]:
+    """What is gathered together around the blocks, as in torchtitan: the embedding, from which residuals are
+    in fp32, and the last norm with the head; all of it if they share a weight.
+    """
+    embedding: list[nn.Module] = [model.model.embed_tokens] if hasattr(model.model, "embed_tokens") else []
+    head: list[nn.Module] = [model.model.norm, model.lm_head] if hasattr(model, "lm_head") else []
+    starts = replace(policy, output_dtype=torch.float32)
+    if model.config.tie_embeddings:
+        yield [*embedding, *head], starts
+        return
+    if embedding:
+        yield embedding, starts
+    if head:
+        yield head, policy
 
 
 def _split_matrices(model: Llama, mesh: DeviceMesh) -> None:

@@ -24,8 +24,8 @@ GATHERED_BLOCKS = 2  # with FSDP: the block at work and the next one
 class GpuMemory:
     """Bytes on one GPU without compilation; CUDA's libraries (about 1 GB) and allocator gaps come on top.
 
-    `gathered`: with `dp_shard` the blocks in use, and embedding and head with their gradients, which FSDP
-    keeps unsplit until the backward pass ends. `logits`: one chunk with its probabilities. `total` is the
+    `gathered`: with `dp_shard` the blocks in use, and embedding and head in bf16 with their gradients, of
+    which one is reduced at a time, in fp32. `logits`: one chunk with its probabilities. `total` is the
     sum at the moment when all are in memory, with gradients of an earlier micro-batch.
     """
 
@@ -79,10 +79,12 @@ class Footprint:
         activations = one.activations + (micro_batch_size - 1) * (self.two.activations - one.activations)
         gathered = 0
         if shards > 1:
-            vocabulary = (1 if model.tie_embeddings else 2) * rows * model.d_model
+            head = rows * model.d_model
+            vocabulary = head if model.tie_embeddings else 2 * head
             blocks = one.weights // FP32 - vocabulary
             kept = GATHERED_BLOCKS if self.training.parallel.reshard_after_forward else model.n_layers
-            gathered = 2 * FP32 * vocabulary + BF16 * blocks * min(kept, model.n_layers) // model.n_layers
+            gathered = 2 * BF16 * vocabulary + FP32 * head
+            gathered += BF16 * blocks * min(kept, model.n_layers) // model.n_layers
             if self.training.activation_checkpointing == "none":
                 activations -= (
                     BF16 * blocks

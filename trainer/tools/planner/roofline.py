@@ -149,15 +149,17 @@ def _collectives(
     computing: float,
     rates: Rates,
 ) -> float:
-    """`dp_shard` gathers weights in bf16 for both passes and reduces gradients in fp32 in each micro-batch,
-    behind computing but for embedding and head. Copies add up their gradients once a step.
+    """`dp_shard` gathers weights in bf16, those of blocks for both passes, and reduces gradients in fp32 in
+    each micro-batch, behind computing but for the embedding. Copies add up their gradients once a step.
     """
     shards = training.parallel.dp_shard
     replicas = max(1, copies // shards)
     sent = 2 * (replicas - 1) / replicas * FP32 * (blocks + vocabulary) / shards
     if shards > 1:
         gathers = 2 if training.parallel.reshard_after_forward else 1
-        bytes_a_weight = (shards - 1) / shards * (gathers * BF16 + FP32)
-        behind = micro_batches * bytes_a_weight * blocks - computing * rates.link
-        sent += max(0.0, behind) + micro_batches * bytes_a_weight * vocabulary
+        embedding = vocabulary if training.model.tie_embeddings else vocabulary // 2
+        around, of_blocks = BF16 + FP32, gathers * BF16 + FP32
+        others = of_blocks * blocks + around * (vocabulary - embedding)
+        sent_once = micro_batches * (shards - 1) / shards
+        sent += max(0.0, sent_once * others - computing * rates.link) + sent_once * around * embedding
     return sent / rates.link
