@@ -7,6 +7,7 @@ from tests.gpu_paths.pretended_gpu import pretend, synchronisations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -16,7 +17,9 @@ import torch.distributed as dist
 import yaml
 from torch._dynamo.utils import counters
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group as fsdp_param_group
 from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import _disable_current_modes
 
 from trainer.config import ModelConfig, TrainingConfig
 from trainer.model import fp8
@@ -27,6 +30,7 @@ from trainer.model.compiled_loss import softmax_loss
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, LossScale, autocast, resolve
 from trainer.optim.build import build
+from trainer.parallel import dtensor
 from trainer.parallel.gathering import release
 from trainer.parallel.parallelize import split
 from trainer.parallel.world import DIMENSIONS, World
@@ -99,7 +103,7 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
         loss_module.compiled_softmax_loss = lambda: torch.compile(
             softmax_loss, dynamic=False, backend="aot_eager"
         )
-        optimizers = build(model, training.optimizer)
+        optimizers = build(model, training.optimizer, holders=world.group)
         probe = UpdateProbe(model, world)
         for step in range(4):
             context = StepContext(
@@ -120,13 +124,33 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
     return found | {"attention": attention, "breaks": sum(counters["graph_break"].values())}
 
 
+def _with_content(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*arguments: Any) -> Any:
+        with _disable_current_modes():
+            return function(*arguments)
+
+    return called
+
+
+class _Torch:
+    accelerator = MagicMock()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+
 def _split_world(processes: int) -> World:
     """The first of so many processes, whose collectives and streams do nothing."""
     for name in ("Stream", "Event", "stream", "current_stream"):
         setattr(torch.cuda, name, MagicMock())
+    # The compiler knows the function of this name: FSDP2 alone gets another.
+    fsdp_param_group.torch = _Torch()
+    # Computes a part's place by tensors, which must have content.
+    place = dtensor._slices_at
+    dtensor._slices_at = _with_content(place)
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=processes)
     mesh = init_device_mesh("cuda", (1, processes, 1), mesh_dim_names=DIMENSIONS)
-    return World(0, processes, GPU, mesh)
+    return World(0, processes, GPU, mesh, group=dist.group.WORLD)
 
 
 def block(
