@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +32,15 @@ class RayCluster:
             wait=False, num_cpus=1, node_name=name, object_store_memory=OBJECT_STORE_BYTES
         )
         self.workers.append((name, node))
+
+    def wait_for(self, workers: int) -> None:
+        """Until so many nodes besides the head have joined, for at most a minute. Raises TimeoutError."""
+        for _ in range(600):
+            alive = [node for node in self.cluster.global_state.node_table() if node["Alive"]]
+            if len(alive) > workers:
+                return
+            time.sleep(0.1)
+        raise TimeoutError(f"{len(alive) - 1} of {workers} nodes have joined the head at {self.address}")
 
     def kill_node(self) -> str:
         """Kills the newest node with all of its processes, and returns its name."""

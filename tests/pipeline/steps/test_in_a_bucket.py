@@ -66,6 +66,7 @@ def test_nodes_that_share_no_disk_write_what_one_machine_writes(tmp_path: Path) 
         machine(cluster, tmp_path / "disk-0", cache, "worker-0"),
         machine(cluster, tmp_path / "disk-1", cache, "worker-1"),
     ):
+        cluster.wait_for(workers=2)
         engine = engine_on(cluster.address)
         make(root, tmp_path / "source", engine)
         engine.close()
