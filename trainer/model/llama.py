@@ -89,10 +89,10 @@ class Attention(nn.Module):
     ) -> torch.Tensor:
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.head_dim)
-        queries, keys, values = applied((self.q_proj, self.k_proj, self.v_proj), x)
-        query = rotate(self.q_norm(queries.view(heads)), cos, sin)
-        key = rotate(self.k_norm(keys.view(heads)), cos, sin)
-        value = values.view(heads).transpose(1, 2)
+        query, key, value = applied((self.q_proj, self.k_proj, self.v_proj), x)
+        query = rotate(self.q_norm(query.view(heads)), cos, sin)
+        key = rotate(self.k_norm(key.view(heads)), cos, sin)
+        value = value.view(heads).transpose(1, 2)
         if cache is not None:
             key, value = cache.extend(key, value)
         mixed = attention(query, key, value, self.backend, mask, self.sinks)
@@ -110,7 +110,11 @@ class MLP(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         gate, up = applied((self.gate_proj, self.up_proj), x)
-        return self.down_proj(nn.functional.silu(gate) * up)
+        # Rebound, so that without gradients each is freed once it is used.
+        gate = nn.functional.silu(gate)
+        gate = gate * up
+        del up
+        return self.down_proj(gate)
 
 
 class Block(nn.Module):

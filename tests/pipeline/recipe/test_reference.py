@@ -251,4 +251,4 @@ def test_the_launchpad_describes_its_fields_as_the_recipe_does() -> None:
 
     fields = PipelineResources.model_fields
     shown = sum(compare(fields[name].annotation, name) for name in ("training", "dedup", "shards"))  # type: ignore[arg-type]
-    assert shown == 18
+    assert shown == 17
