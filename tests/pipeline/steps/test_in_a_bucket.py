@@ -39,13 +39,17 @@ def test_the_stages_write_into_a_bucket_what_they_write_here(tmp_path: Path) -> 
 
 
 @contextmanager
-def machine(cluster: RayCluster, disk: Path, cache: Path, name: str) -> Iterator[None]:
-    """A node whose cache is a disk of its own under the path that all machines use."""
+def machine(cluster: RayCluster, disk: Path, cache: Path, number: int) -> Iterator[None]:
+    """A node whose cache is a disk of its own under the path that all machines use. It has joined the others,
+    because of two that join at once Ray loses one.
+    """
     disk.mkdir()
+    name = f"worker-{number}"
     ray = str(Path(sys.executable).with_name("ray"))
     run = ["unshare", "--mount", "sh", "-c", NODE, "-", str(disk), str(cache), ray, cluster.address, name]
     node = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ)
     try:
+        cluster.wait_for(workers=number + 1)
         yield
     finally:
         node.terminate()
@@ -63,10 +67,9 @@ def test_nodes_that_share_no_disk_write_what_one_machine_writes(tmp_path: Path) 
     root = cached("s3://bucket/apart", cache)
     with (
         started(nodes=0) as cluster,
-        machine(cluster, tmp_path / "disk-0", cache, "worker-0"),
-        machine(cluster, tmp_path / "disk-1", cache, "worker-1"),
+        machine(cluster, tmp_path / "disk-0", cache, 0),
+        machine(cluster, tmp_path / "disk-1", cache, 1),
     ):
-        cluster.wait_for(workers=2)
         engine = engine_on(cluster.address)
         make(root, tmp_path / "source", engine)
         engine.close()
