@@ -24,15 +24,18 @@ def whole_parameters(model: Llama) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def release(model: Llama) -> None:
-    """Frees the full parameters that forward passes without a backward pass have gathered."""
+    """Frees the full parameters that forward passes without a backward pass have gathered.
+
+    Without it the next backward pass would also gather the last weights of those forward passes once more.
+    """
     # A gathered parameter does not tell that it is one. The module takes a second to import.
     fsdp = sys.modules.get("torch.distributed.fsdp")
     if fsdp is None:
         return
     for root in roots(model):
-        for module in root.modules():
-            if isinstance(module, fsdp.FSDPModule):
-                module.reshard()
+        if isinstance(root, fsdp.FSDPModule):
+            # Resharding alone would leave these passes in the order by which FSDP gathers ahead.
+            root.reset_iter_state()
 
 
 def roots(model: Llama) -> Sequence[nn.Module]:

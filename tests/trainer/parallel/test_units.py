@@ -80,3 +80,18 @@ def test_a_forward_pass_alone_leaves_nothing_gathered(two_processes: None) -> No
     release(model)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert {type(parameter.data).__name__ for parameter in model.parameters()} == {"DTensor"}
+
+
+def test_a_micro_batch_after_an_evaluation_gathers_what_any_other_does(two_processes: None) -> None:
+    model = Llama(ModelConfig.model_validate(SHAPE), VOCAB, 32, "math")
+    mesh = init_device_mesh("cpu", (1, 2, 1), mesh_dim_names=("dp_replicate", "dp_shard", "tp"))
+    split(model, mesh, ParallelConfig(dp_shard=2), "bf16")
+    batch = Batch.of(torch.zeros(1, 33, dtype=torch.int64), None)
+    with Collectives() as before:
+        loss_sum(model, batch, "bf16").backward()
+    with torch.no_grad():
+        loss_sum(model, batch, "bf16")
+    release(model)
+    with Collectives() as after:
+        loss_sum(model, batch, "bf16").backward()
+    assert after.seen == before.seen
