@@ -17,7 +17,6 @@ import torch.distributed as dist
 import yaml
 from torch._dynamo.utils import counters
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp._fully_shard import _fsdp_param_group as fsdp_param_group
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -132,19 +131,10 @@ def _with_content(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-class _Torch:
-    accelerator = MagicMock()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-
 def _split_world(processes: int) -> World:
     """The first of so many processes, whose collectives and streams do nothing."""
     for name in ("Stream", "Event", "stream", "current_stream"):
         setattr(torch.cuda, name, MagicMock())
-    # The compiler knows the function of this name: FSDP2 alone gets another.
-    fsdp_param_group.torch = _Torch()
     # Computes a part's place by tensors, which must have content.
     place = dtensor._slices_at
     dtensor._slices_at = _with_content(place)
