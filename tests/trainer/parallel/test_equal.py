@@ -18,6 +18,9 @@ STEPS = 50
 # Update ratios are of samples of the weights, which each process draws from its part.
 TOLERANCES = {"loss": 1e-5, "bits_per_byte": 1e-5, "grad_norm": 1e-4, "param_norm": 1e-5, "update_ratio": 0.2}
 WEIGHTS = 1e-4
+# An eps of this size does not blow up the rounding of gradients that are nearly zero.
+ADAMW = {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}
+SOPHIA = {"kind": "sophia", "lr": 3e-4, "sophia_interval": 3}
 WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "copies": (2, {}),
     "fsdp-2": (2, {"dp_shard": 2}),
@@ -34,12 +37,8 @@ WAYS: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 def spread(settings: dict[str, Any]) -> dict[str, Any]:
-    """A run that can be split: its update does not blow up the rounding of gradients that are nearly zero."""
-    training = {
-        "max_tokens": STEPS * 256,
-        "micro_batch_size": 2,
-        "optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4},
-    }
+    """A run that can be split."""
+    training = {"max_tokens": STEPS * 256, "micro_batch_size": 2, "optimizer": ADAMW}
     return {**settings, "training": {**settings["training"], **training}}
 
 
@@ -59,13 +58,21 @@ def test_a_run_in_several_processes_is_that_of_one(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("way", "precision"), [("fsdp-2", "bf16"), ("fsdp-2", "fp16"), ("pp-2 x fsdp-2", "bf16")]
+    ("way", "precision", "optimizer"),
+    [
+        ("fsdp-2", "bf16", ADAMW),
+        ("fsdp-2", "fp16", ADAMW),
+        ("pp-2 x fsdp-2", "bf16", ADAMW),
+        # Draws its targets with a head that is gathered in bf16.
+        ("fsdp-2", "bf16", SOPHIA),
+    ],
+    ids=["fsdp-2, bf16", "fsdp-2, fp16", "pp-2 x fsdp-2, bf16", "fsdp-2, bf16, Sophia"],
 )
 def test_in_half_precision_a_split_run_stays_near_that_of_one_process(
-    settings: dict[str, Any], tmp_path: Path, way: str, precision: str
+    settings: dict[str, Any], tmp_path: Path, way: str, precision: str, optimizer: dict[str, Any]
 ) -> None:
     settings = spread(settings)
-    settings["training"]["precision"] = precision
+    settings["training"] |= {"precision": precision, "optimizer": optimizer}
     run_both(settings, tmp_path, *WAYS[way])
     losses, others = ([record["loss"] for record in history(tmp_path / name)] for name in ("one", "many"))
     assert losses == pytest.approx(others, rel=5e-4)
@@ -76,11 +83,7 @@ def test_in_half_precision_a_split_run_stays_near_that_of_one_process(
 def test_compiled_blocks_of_a_split_model_compute_the_same(
     settings: dict[str, Any], tmp_path: Path, way: str
 ) -> None:
-    settings["training"] |= {
-        "micro_batch_size": 2,
-        "optimizer": {"kind": "adamw", "lr": 1e-3, "eps": 1e-4},
-        "compile": True,
-    }
+    settings["training"] |= {"micro_batch_size": 2, "optimizer": ADAMW, "compile": True}
     assert_is_that_of_one(settings, tmp_path, *WAYS[way])
 
 
@@ -103,10 +106,7 @@ def test_muon_orthogonalises_what_it_does_in_one_process(
 def test_sophias_draws_and_curvature_are_those_of_one_process(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    settings["training"] |= {
-        "micro_batch_size": 2,
-        "optimizer": {"kind": "sophia", "lr": 3e-4, "sophia_interval": 3},
-    }
+    settings["training"] |= {"micro_batch_size": 2, "optimizer": SOPHIA}
     assert_is_that_of_one(settings, tmp_path, *WAYS["fsdp-2"])
 
 
