@@ -13,12 +13,12 @@ from trainer.model.llama import padded_vocab_size
 
 FP32, BF16 = 4, 2
 # Bytes for each token and unit of width that a compiled block reads and writes, forward and backward.
-STREAM_BYTES, HEADS_BYTES, FEED_FORWARD_BYTES = 70, 20, 18
+STREAM_BYTES, HEADS_BYTES, FEED_FORWARD_BYTES = 50, 20, 18
 LOGIT_BYTES, UNCOMPILED_LOGIT_BYTES = 4.9, 45
 # For each weight and micro-batch: its cast to bf16 for each pass, and its gradient added to the last one.
 WEIGHT_BYTES = 16
-UNCOMPILED = 3.4  # times as many bytes: 23.1 GB against 6.7 for a block of 1B and 16,384 tokens
-RECOMPUTED_BYTES = {"none": 1.0, "selective": 468 / 411, "full": 516 / 411}
+UNCOMPILED = 3.8  # times as many bytes: 23.1 GB against 6.1 for a block of 1B and 16,384 tokens
+RECOMPUTED_BYTES = {"none": 1.0, "selective": 479 / 372, "full": 501 / 372}
 RECOMPUTED_PRODUCTS = {"none": 1.0, "selective": 1.0, "full": 4 / 3}
 # For each weight: weight, gradient and two moments are read, three are written, and the gradient is clipped.
 UPDATE_BYTES = 36
