@@ -1,7 +1,8 @@
 """Whether the laws behind `model: {depth: N}` hold in small runs: the learning rates, the batch and the
 weight decay that they give, against multiples of each.
 
-python benchmarks/depth_laws.py DIRECTORY [--depths 2 3 4] [--seeds 1 2] [--record]
+python benchmarks/depth_laws.py DIRECTORY [--depths 2 3 4] [--seeds 1 2] [--rates 1 2 4 8] [--batches 0.25 4]
+    [--decays 0 0.25 4] [--record]
 
 Needs the sample corpora in ../shared/corpora. Every run has one thread and goes through `python -m trainer`.
 Length and vocabulary are small, so that a run takes less than a minute on a core; the laws were tuned at
@@ -30,7 +31,6 @@ from trainer.system.durable import read_json_lines
 
 CORPORA, MEGABYTES, VOCAB = ("books", "enwiki", "techdocs"), 12, 2048
 SEQ_LEN, ROWS, BATCH, TOKENS = 256, 8, 8192, 2**19
-RATES, BATCHES, DECAYS = (0.5, 1, 2, 4), (0.25, 1, 4), (0, 0.25, 1, 4)
 HELD_OUT = 100  # one in so many texts
 
 
@@ -102,13 +102,13 @@ def loss(directory: Path, given: Path, trial: Trial) -> float:
     return found
 
 
-def trials(depths: list[int], seeds: list[int]) -> list[Trial]:
+def trials(chosen: argparse.Namespace) -> list[Trial]:
     """The rates at every depth; batch and decay at the middle one."""
-    middle = depths[len(depths) // 2]
-    settings = [{"depth": depth, "rate": rate} for depth in depths for rate in RATES]
-    settings += [{"depth": middle, "batch": batch} for batch in BATCHES if batch != 1]
-    settings += [{"depth": middle, "decay": decay} for decay in DECAYS if decay != 1]
-    return [Trial(seed=seed, **setting) for seed in seeds for setting in settings]  # type: ignore[arg-type]
+    middle = chosen.depths[len(chosen.depths) // 2]
+    settings = [{"depth": depth, "rate": rate} for depth in chosen.depths for rate in chosen.rates]
+    settings += [{"depth": middle, "batch": batch} for batch in chosen.batches]
+    settings += [{"depth": middle, "decay": decay} for decay in chosen.decays]
+    return [Trial(seed=seed, **setting) for seed in chosen.seeds for setting in settings]
 
 
 def summary(found: dict[Trial, float]) -> Report:
@@ -133,11 +133,14 @@ def main() -> None:
     options.add_argument("directory", type=Path)
     options.add_argument("--depths", type=int, nargs="+", default=[2, 3, 4])
     options.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
+    options.add_argument("--rates", type=float, nargs="+", default=[1, 2, 4, 8])
+    options.add_argument("--batches", type=float, nargs="*", default=[0.25, 4])
+    options.add_argument("--decays", type=float, nargs="*", default=[0, 0.25, 4])
     options.add_argument("--record", action="store_true", help="keep the report in results/")
     chosen = options.parse_args()
     directory = chosen.directory.absolute()
     given, found = prepare(directory), {}
-    for trial in trials(chosen.depths, chosen.seeds):
+    for trial in trials(chosen):
         found[trial] = loss(directory, given, trial)
         print(f"{trial.name}: {found[trial]:.4f}", flush=True)
     report = {"tokens": TOKENS, "tokens_a_step": BATCH, "vocabulary": VOCAB, "seeds": chosen.seeds}

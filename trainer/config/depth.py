@@ -2,8 +2,9 @@
 
 The laws and their reference values are those of nanochat (github.com/karpathy/nanochat at 92d63d4,
 scripts/base_train.py and nanochat/gpt.py), which were tuned at depth 12 and batches of 524,288 tokens with
-Muon. This trainer's model has no norm after the embedding. In short runs at depths 2 to 4 the best rates were
-at least four times as high (docs/trainer.md); at the depths they were tuned for nobody has checked them here.
+Muon. This trainer's model has no norm after the embedding. In short runs at depths 2 to 4 rates two to four
+times as high were better, and eight times little better than four (docs/trainer.md). At the depths that the
+laws were tuned for nobody has checked them here.
 """
 
 import math
