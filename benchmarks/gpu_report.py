@@ -2,6 +2,7 @@
 and where the time goes, on one page.
 
 python benchmarks/gpu_report.py [--output DIR] [--sizes 124m 1b] [--nanochat CLONE] [--price USD]
+    [--text FILE ...] [--minutes 10]
 
 Each step is a process of its own with a limit of time. What it found is in report.json as soon as it ends, so
 that a report that was stopped goes on with the steps that are missing. Nothing has to be prepared; peers that
@@ -19,12 +20,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 import train_gpu
+import train_nanochat
 import yaml
 from harness import gpu_checks
 from harness.sidebyside import RESULTS, ROOT
@@ -46,6 +48,10 @@ SPEED_SECONDS, PROFILE_SECONDS = 300, 300
 WINDOWS = {"tiny": (64, 2), "124m": (1024, 16), "1b": (4096, 4), "3b": (4096, 4)}
 REPORT = "report.json"
 SMALLEST = {"cpu": "tiny", "cuda": "124m"}
+QUALITY = "quality beside nanochat"
+DEPTHS, MINUTES = {"cpu": 2, "cuda": 12}, {"cpu": 0.2, "cuda": 10.0}
+# Both train twice, and before that text is made into tokens.
+PREPARING = 1800
 COLUMNS = {
     "tokens_per_s": "tokens/s",
     "mfu": "share of the measured rate, attention in full (PaLM, torchtitan)",
@@ -57,28 +63,34 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """`price`: USD for an hour of this machine. `nanochat`: where it was cloned to."""
+    """`price`: USD for an hour of this machine. `nanochat`: where it was cloned to. `text`: files that both
+    learn from for so many `minutes`.
+    """
 
     device: str
     sizes: list[str]
     output: Path
     nanochat: str | None = None
     price: float | None = None
+    text: list[str] = field(default_factory=list)
+    minutes: float = 10.0
 
     def command(self, step: Step) -> list[str]:
         """The step in a process of its own."""
         given = ["--device", self.device, "--output", str(self.output), "--step", step.name]
         given += ["--nanochat", self.nanochat] if self.nanochat else []
         given += ["--price", str(self.price)] if self.price else []
-        return [sys.executable, __file__, *given]
+        given += ["--text", *self.text] if self.text else []
+        return [sys.executable, __file__, *given, "--minutes", str(self.minutes)]
 
 
-def steps(sizes: list[str], device: str) -> list[Step]:
+def steps(sizes: list[str], device: str, minutes: float) -> list[Step]:
     """Right first, fast afterwards."""
     contenders = (*train_gpu.OURS, *train_gpu.PEERS)
     speed = [Step(f"speed {size}: {name}", SPEED_SECONDS) for size in sizes for name in contenders]
     graphs = [Step("CUDA graphs", 600)] if device == "cuda" else []
-    return [*CHECKS, Step("products", 60), *speed, *graphs, Step("profile", PROFILE_SECONDS)]
+    quality = Step(QUALITY, PREPARING + round(120 * minutes))
+    return [*CHECKS, Step("products", 60), *speed, *graphs, Step("profile", PROFILE_SECONDS), quality]
 
 
 def perform(name: str, settings: Settings) -> dict[str, Any]:
@@ -97,6 +109,8 @@ def perform(name: str, settings: Settings) -> dict[str, Any]:
             return gpu_checks.resume(small_run(Path(folder), settings.device))
         if name == "CUDA graphs":
             return gpu_checks.cuda_graphs(small_run(Path(folder), settings.device))
+        if name == QUALITY:
+            return quality(Path(folder), settings)
         if name == "profile":
             return profile(small_run(Path(folder), settings.device), settings.output)
         size, _, contender = name.removeprefix("speed ").partition(": ")
@@ -122,6 +136,18 @@ def profile(config: Path, output: Path) -> dict[str, Any]:
         (output / trace.name).write_bytes(trace.read_bytes())
         kept.append(trace.name)
     return {"traces": kept}
+
+
+def quality(folder: Path, settings: Settings) -> dict[str, Any]:
+    """Bits per byte of held-out text, ours and nanochat's, after the same time on the same text."""
+    text = settings.text or train_nanochat.samples()
+    if said := train_gpu.missing("nanochat", settings.nanochat):
+        return {"skipped": said}
+    if not text:
+        return {"skipped": "there is no text to learn from: give files with --text"}
+    assert settings.nanochat
+    depth = DEPTHS[settings.device]
+    return train_nanochat.compare(folder, settings.device, settings.nanochat, depth, settings.minutes, text)
 
 
 def speed(size: str, contender: str, folder: Path, settings: Settings) -> dict[str, Any]:
@@ -249,19 +275,26 @@ def main() -> None:
     options.add_argument("--device", choices=SMALLEST, default="cuda")
     options.add_argument("--nanochat", help="where nanochat was cloned to; default: $NANOCHAT")
     options.add_argument("--price", type=float, help="USD for an hour of this machine")
+    options.add_argument("--text", nargs="+", default=[], help="files to learn from; default: the samples")
+    options.add_argument("--minutes", type=float, help="of learning from them; default: 10, on a CPU 0.2")
     options.add_argument("--step", help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("there is no CUDA device, so there is nothing to report; --device cpu tries the way")
     sizes = chosen.sizes or (["tiny"] if chosen.device == "cpu" else ["124m", "1b"])
     nanochat = chosen.nanochat or os.environ.get("NANOCHAT")
-    settings = Settings(chosen.device, sizes, chosen.output.resolve(), nanochat, chosen.price)
+    minutes = chosen.minutes or MINUTES[chosen.device]
+    text = [str(Path(file).resolve()) for file in chosen.text]
+    settings = Settings(chosen.device, sizes, chosen.output.resolve(), nanochat, chosen.price, text, minutes)
     if chosen.step:
         print(json.dumps(perform(chosen.step, settings)))
         return
     settings.output.mkdir(parents=True, exist_ok=True)
     gather(
-        steps(sizes, chosen.device), settings.output, settings.command, lambda line: print(line, flush=True)
+        steps(sizes, chosen.device, minutes),
+        settings.output,
+        settings.command,
+        lambda line: print(line, flush=True),
     )
     print(settings.output / "index.html")
 

@@ -156,13 +156,15 @@ def batch(work: Work, device: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @torch.no_grad()
-def validation_loss(model: nn.Module, path: Path, seq_len: int) -> float:
-    """Nats per token over a whole file of tokens, in windows that do not overlap, each token once."""
-    tokens = torch.from_numpy(np.fromfile(path, np.uint16).astype(np.int64))
+def validation_loss(model: nn.Module, path: Path, seq_len: int, device: str = "cpu", rows: int = 64) -> float:
+    """Nats per token over a whole file of tokens, in windows that do not overlap, each token once. `rows`:
+    windows at a time.
+    """
+    tokens = torch.from_numpy(np.fromfile(path, np.uint16).astype(np.int64)).to(device)
     whole = (len(tokens) - 1) // seq_len * seq_len
     total, at = 0.0, 0
     while at < len(tokens) - 1:
-        size = min(64 * seq_len, whole - at) or len(tokens) - 1 - at
+        size = min(rows * seq_len, whole - at) or len(tokens) - 1 - at
         shape = (-1, min(seq_len, size))
         total += (
             model(tokens[at : at + size].view(shape), tokens[at + 1 : at + 1 + size].view(shape)).item()

@@ -4,10 +4,12 @@ checks have to find what is wrong.
 
 import importlib
 import json
+import math
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -82,11 +84,35 @@ def test_the_checks_pass_on_a_cpu(benchmark: Any, tmp_path: Path) -> None:
 def test_every_contender_has_a_step_of_its_own_and_the_price_reaches_it(
     benchmark: Any, tmp_path: Path
 ) -> None:
-    names = [step.name for step in benchmark.steps(["1b"], "cuda")]
+    names = [step.name for step in benchmark.steps(["1b"], "cuda", 10)]
     assert "speed 1b: torchtitan, documents apart" in names and names[0] == "installed"
     settings = benchmark.Settings("cuda", ["1b"], tmp_path, nanochat="/clone", price=3.5)
     command = settings.command(benchmark.Step("speed 1b: nanochat", 1))
-    assert command[-6:] == ["--step", "speed 1b: nanochat", "--nanochat", "/clone", "--price", "3.5"]
+    asked = ["--step", "speed 1b: nanochat", "--nanochat", "/clone", "--price", "3.5", "--minutes", "10.0"]
+    assert command[-8:] == asked
+
+
+def test_quality_beside_nanochat_is_skipped_in_a_sentence_where_it_is_not_cloned(
+    benchmark: Any, tmp_path: Path
+) -> None:
+    settings = benchmark.Settings("cpu", ["tiny"], tmp_path, nanochat=str(tmp_path))
+    found = benchmark.perform("quality beside nanochat", settings)
+    assert "git clone https://github.com/karpathy/nanochat" in found["skipped"]
+
+
+def test_nanochats_rate_rises_stays_and_falls_over_the_steps_that_fit(benchmark: Any) -> None:
+    train_nanochat = importlib.import_module("train_nanochat")
+    groups = [{"kind": "muon", "initial_lr": 1.0}, {"kind": "adamw", "initial_lr": 10.0}]
+    optimizer, steps = SimpleNamespace(param_groups=groups), 1000
+    found = []
+    for step in (0, 39, 350, 675, 999):
+        train_nanochat.schedule(optimizer, step, steps, 0.28)
+        assert groups[1]["lr"] == pytest.approx(10 * groups[0]["lr"])
+        found.append([groups[0][name] for name in ("lr", "momentum", "weight_decay")])
+    # By hand from base_train.py at 92d63d4: 40 steps of warmup, a fall over the last 650 to a twentieth.
+    assert [rate for rate, *_ in found] == pytest.approx([1 / 40, 1, 1, 0.525, 0.05 + 0.95 / 650])
+    assert [momentum for _, momentum, _ in found[:1]] == [0.85]
+    assert found[3][1:] == pytest.approx([0.935, 0.14 * (1 + math.cos(0.675 * math.pi))])
 
 
 @pytest.mark.slow
