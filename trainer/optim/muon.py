@@ -19,6 +19,8 @@ from trainer.model.precision import multiplies_bf16
 from trainer.parallel.dtensor import local_tensor
 from trainer.parallel.owners import Pairs, dealt, owners
 
+# Those of Polar Express (arXiv 2505.16932) are nearer to orthogonal but train no better: in 100 steps of the
+# default recipe 0.014 nats better at a rate of 0.01 (3 seeds), 0.014 worse at 0.02 (one), best for both.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 # The most elements that are orthogonalised together: one small matrix does not keep a device busy, several
 # large ones take memory for nothing.
