@@ -1,6 +1,7 @@
 """Reads batches from token shards: each process its own part of each global batch, one step ahead."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ class TrainingData:
         """How many documents a window of the training or of a validation reads tokens of at most."""
         trained = (windows.most_documents for corpora in self._cut.values() for windows in corpora)
         validated = (part.most_documents for part in held_out(self._data, self.order.seq_len))
-        return max(*trained, *validated)
+        return max(chain(trained, validated))
 
     def batch(self, step: int, rank: int, world_size: int) -> np.ndarray:
         """This process's windows of the global batch of step `step` (from 0), int64 [global_batch_size /

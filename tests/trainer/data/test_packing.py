@@ -219,6 +219,16 @@ def test_no_window_has_more_documents_than_the_index_promises(
     assert 3 < found <= data.most_documents() <= found + 2
 
 
+def test_a_single_corpus_without_held_out_text_promises_a_number_of_documents_too(
+    settings: dict[str, Any],
+) -> None:
+    corpus = settings["data"]["corpora"][0]
+    settings["data"]["corpora"] = [corpus | {"validation": [], "validation_bytes": 0}]
+    config = RunConfig.model_validate(settings)
+    data = TrainingData(config.data, config.training, config.run_dir)
+    assert data.most_documents() == data.windows[0].most_documents
+
+
 def test_the_loss_is_divided_by_the_tokens_predicted_however_the_batch_is_cut(
     settings: dict[str, Any],
 ) -> None:
