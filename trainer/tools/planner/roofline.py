@@ -22,7 +22,6 @@ RECOMPUTED_BYTES = {"none": 1.0, "selective": 479 / 372, "full": 501 / 372}
 RECOMPUTED_PRODUCTS = {"none": 1.0, "selective": 1.0, "full": 4 / 3}
 # For each weight: weight, gradient and two moments are read, three are written, and the gradient is clipped.
 UPDATE_BYTES = 36
-MUON_ITERATIONS = 5
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def _optimizer(
     for width, count in ((query, 2), (key, 2), (model.d_ff, 3)):
         short, long = sorted((model.d_model, width))
         # The Gram matrix, its square, and their product with the matrix.
-        operations += count * MUON_ITERATIONS * (4 * short**2 * long + 2 * short**3)
+        operations += count * training.optimizer.muon_steps * (4 * short**2 * long + 2 * short**3)
     return seconds + model.n_layers * operations / copies / rates.products
 
 
