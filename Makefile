@@ -39,7 +39,7 @@ test-gpu-paths: .venv/.triton
 	$(BIN)/pytest --no-skips -n 0 tests/gpu_paths
 
 gpu-report: .venv/.test
-	$(BIN)/python benchmarks/gpu_report.py
+	$(BIN)/python performance/gpu_report.py
 
 format: .venv/.test
 	$(BIN)/ruff check --fix .

@@ -10,9 +10,6 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 from pipeline.assets.benchmarks import benchmarks_check, benchmarks_spec
 from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_spec, evaluate_job
 from pipeline.assets.checkpoints import checkpoint_spec
-from pipeline.assets.corpora import corpus_assets
-from pipeline.assets.decontamination import decontamination_assets
-from pipeline.assets.dedup import dedup_asset
 from pipeline.assets.evaluation import evaluation_asset
 from pipeline.assets.exported_model import exported_model_asset
 from pipeline.assets.metadata import with_code_reference
@@ -30,14 +27,14 @@ from pipeline.assets.operations.sensors import (
 from pipeline.assets.operations.verification import verify_job, weekly_schedule
 from pipeline.assets.pretrained_model import pretrained_model_asset
 from pipeline.assets.sources import source_asset
-from pipeline.assets.token_shards import token_shards_asset
+from pipeline.assets.stages import stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.assets.training_runs import training_runs_asset
 from pipeline.assets.variant_comparison import variant_comparison_asset
 from pipeline.assets.variants import VariantPartitions
 from pipeline.recipe.recipe import BASE, recipe_path
 from pipeline.recipe.variants import load_all
-from pipeline.store.versions import default_store
+from pipeline.store.store import default_store
 
 explain_on_exit()
 use_by_default()
@@ -46,17 +43,14 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 recipes = load_all(recipe_path())
 recipe = recipes[BASE]
 # In the description of each job: which experiment these pages are about.
-SHOWN = f"Recipe `{recipe.name}` ({recipe_path().absolute()}), store {default_store(recipe.store).place}."
+SHOWN = (
+    f"Recipe `{recipe.name}` ({recipe_path().absolute()}), store {default_store(recipe.store).files.place}."
+)
 
 Asset = dg.AssetsDefinition | dg.SourceAsset
 sources = [source_asset(corpus) for corpus in recipe.corpora]
-chains = [asset for corpus in recipe.corpora for asset in corpus_assets(corpus, recipe)]
-to_dedup: list[Asset] = [*sources, *chains, *decontamination_assets(recipe), dedup_asset(recipe)]
-to_shards: list[Asset] = [
-    *to_dedup,
-    tokenizer_asset(recipe),
-    *(token_shards_asset(corpus) for corpus in recipe.corpora),
-]
+to_dedup: list[Asset] = [*sources, *stage_assets(recipe, "corpus")]
+to_shards: list[Asset] = [*to_dedup, tokenizer_asset(recipe), *stage_assets(recipe, "retokenize")]
 model: list[Asset] = [
     pretrained_model_asset(recipe),
     evaluation_asset(),

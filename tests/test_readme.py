@@ -13,7 +13,7 @@ from pipeline.recipe.recipe import RECIPES, load_recipe
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+BENCHMARKS = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
 
 
 def yaml_blocks(page: str) -> list[dict[str, Any]]:

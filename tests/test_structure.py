@@ -156,7 +156,7 @@ def test_two_modules_know_the_cluster() -> None:
         for module, path in modules("pipeline").items()
         if any(is_below(imported, "ray") for imported in imports(path))
     }
-    assert for_a_cluster == {"pipeline.store.ray_engine", "pipeline.steps.training.ray_nodes"}
+    assert for_a_cluster == {"pipeline.store.engines.ray", "pipeline.steps.training.ray_nodes"}
 
 
 def test_only_the_store_joins_paths_below_a_version() -> None:

@@ -23,7 +23,7 @@ from trainer.config import (
     load_to_train,
 )
 from trainer.data.memmap import explain_cut_files
-from trainer.run.progress import PROGRESS
+from trainer.run.records.progress import PROGRESS
 from trainer.system import launch
 from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
 from trainer.system.signals import stop_with_parent
@@ -128,7 +128,7 @@ def _evaluate(arguments: list[str]) -> int:
 
     checkpoint = checkpoint_named(options.checkpoint)
     config = load_run_config(options.config or checkpoint.resolve().parent.parent / "config.yaml")
-    from trainer.run.evaluate import evaluate_checkpoint
+    from trainer.run.evaluation.held_out import evaluate_checkpoint
 
     print(json.dumps(evaluate_checkpoint(checkpoint, config, samples)))
     return 0
@@ -150,7 +150,7 @@ def _benchmark(arguments: list[str]) -> int:
     from trainer.tools.named import model_named
 
     directory = model_named(options.model)
-    from trainer.run.benchmark import benchmark
+    from trainer.run.evaluation.benchmarks import benchmark
 
     for name, scores in benchmark(directory, options.files, options.precision, options.output):
         print(json.dumps({"benchmark": name, **scores}), flush=True)
@@ -178,7 +178,7 @@ def _generate(arguments: list[str]) -> int:
     from trainer.tools.named import model_named
 
     directory = model_named(options.model)
-    from trainer.run.generate import complete_with_model_of
+    from trainer.run.evaluation.generate import complete_with_model_of
 
     (completion,) = complete_with_model_of(directory, samples, options.seed)
     print(completion["text"])
@@ -226,22 +226,10 @@ def _speed(arguments: list[str]) -> int:
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     options = parser.parse_intermixed_args(arguments)
     config = load_to_train(options.config, options.overrides)
-    from trainer.run.speed import tokens_per_second
+    from trainer.run.fit.speed import tokens_per_second
 
     print(json.dumps({"tokens_per_second": tokens_per_second(config)}))
     return 0
-
-
-def _compare(arguments: list[str]) -> int:
-    from trainer.tools.compare import main
-
-    return main(arguments)
-
-
-def _sweep(arguments: list[str]) -> int:
-    from trainer.tools.sweep import main
-
-    return main(arguments)
 
 
 COMMANDS = {
@@ -251,8 +239,6 @@ COMMANDS = {
     "check": _check,
     "plan": _plan,
     "speed": _speed,
-    "compare": _compare,
-    "sweep": _sweep,
 }
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.manifest import Version
+from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
-from pipeline.store.versions import Store
 from trainer.system.perplexity import perplexity
 
 CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")  # every step that was ever saved

@@ -9,7 +9,8 @@ from pipeline.assets.metadata import materialized, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports.images import encoded
 from pipeline.steps.model import export
-from pipeline.store import keys, retention
+from pipeline.store import keys
+from pipeline.store.cleanup import retention
 
 log = logging.getLogger(__name__)
 

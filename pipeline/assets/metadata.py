@@ -80,11 +80,16 @@ def chart(version: Version, prefix: str, title: str) -> dict[str, dg.MarkdownMet
     return {title: inline(png, title)} if png else {}
 
 
-def with_code_reference(asset: dg.AssetsDefinition) -> dg.AssetsDefinition:
-    """Names the file and line of the asset's function, to which the UI links. Dagster's own
-    `with_source_code_references` would name the file of the function's decorator.
+def with_code_reference(
+    asset: dg.AssetsDefinition, made_by: Callable[..., Any] | None = None
+) -> dg.AssetsDefinition:
+    """Names the file and line of the function `made_by`, to which the UI links; else those of the asset's own
+    function, unless others are named. Dagster's own `with_source_code_references` would name the file of the
+    function's decorator.
     """
-    function = inspect.unwrap(asset.op.compute_fn.decorated_fn)  # type: ignore[union-attr]
+    if not made_by and any("dagster/code_references" in spec.metadata for spec in asset.specs):
+        return asset
+    function = made_by or inspect.unwrap(asset.op.compute_fn.decorated_fn)  # type: ignore[union-attr]
     code = function.__code__
     place = dg.LocalFileCodeReference(file_path=code.co_filename, line_number=code.co_firstlineno)
     found = {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[place])}

@@ -15,7 +15,8 @@ from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.training import duration, plan
 from pipeline.steps.training.effort import Effort
 from pipeline.steps.training.launcher import Launcher
-from pipeline.store import disk, keys
+from pipeline.store import keys
+from pipeline.store.cleanup import disk
 from pipeline.store.manifest import Version
 from trainer.system.durable import read_json_lines
 

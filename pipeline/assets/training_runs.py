@@ -5,8 +5,9 @@ import dagster as dg
 from pipeline.assets import checkpoints
 from pipeline.assets.metadata import user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.steps.training import runs
+from pipeline.reports import comparison
 from pipeline.store import keys
+from trainer.system.history import RunFigures
 
 # The page of an asset shows about the first six; the others come into view by scrolling.
 COLUMNS = {
@@ -39,8 +40,9 @@ def training_runs_asset() -> dg.AssetsDefinition:
     @user_errors_as_failures
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         checkpoints.update_weights(context.instance, workshop.store)
-        found = runs.training_runs(workshop.store)
-        differing, on_disk = runs.differences(found), runs.checkpoints_on_disk(workshop.store)
+        found = comparison.training_runs(workshop.store)
+        differing = comparison.differences_by_recipe(found)
+        on_disk = comparison.checkpoints_on_disk(workshop.store)
         rows = [_row(run, differing[run.name], on_disk.get(run.name, 0)) for run in found]
         schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in COLUMNS.items()])
         return dg.MaterializeResult(metadata={"runs": dg.MetadataValue.table(rows, schema)})
@@ -48,7 +50,7 @@ def training_runs_asset() -> dg.AssetsDefinition:
     return _asset
 
 
-def _row(run: runs.TrainingRun, differing: str, on_disk: int) -> dg.TableRecord:
+def _row(run: RunFigures, differing: str, on_disk: int) -> dg.TableRecord:
     scores = (run.bits_per_byte, run.validation_loss)
     values = (
         run.name,
@@ -58,7 +60,7 @@ def _row(run: runs.TrainingRun, differing: str, on_disk: int) -> dg.TableRecord:
         run.tokens,
         f"{run.tokens / run.planned_tokens:.0%}",
         round(run.tokens_per_second, 1),
-        round(run.hours, 4),
+        round(run.seconds / 3600, 4),
         on_disk,
     )
     return dg.TableRecord(dict(zip(COLUMNS, values, strict=True)))

@@ -7,9 +7,9 @@ import dagster as dg
 from pipeline.assets.metadata import user_errors_as_failures
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import recipe_path
+from pipeline.reports import comparison
 from pipeline.reports import variants as report
 from pipeline.reports.images import inline
-from pipeline.steps.training import comparison
 from pipeline.store import keys
 
 

@@ -6,11 +6,8 @@ import dagster as dg
 
 from pipeline.assets.operations.resources import PARTITION_TAG
 from pipeline.recipe.recipe import BASE, Recipe
-from pipeline.recipe.variants import STAGES, first_stage
-from pipeline.store import keys
+from pipeline.steps.recipe_versions import differing, stage_of
 
-# Where an asset that is no stage of its own stands among the STAGES.
-LIKE = {keys.EVALUATION_NGRAMS: "contamination", keys.EXPORTED_MODEL: "evaluation"}
 Asset = dg.AssetsDefinition | dg.SourceAsset
 
 
@@ -20,9 +17,8 @@ class VariantPartitions:
     """
 
     def __init__(self, recipes: Mapping[str, Recipe]):
-        order, first = list(STAGES), first_stage(recipes)
         self._partitions = dg.StaticPartitionsDefinition(list(recipes))
-        self._stages = set(order[order.index(first) :] if first else ())
+        self._stages = differing(recipes)
 
     def partitioned(self, assets: Sequence[Asset]) -> list[Asset]:
         """The assets of a job, or a part of them."""
@@ -33,8 +29,7 @@ class VariantPartitions:
         return {PARTITION_TAG: BASE} if any(map(self._differs, assets)) else {}
 
     def _differs(self, asset: Asset) -> bool:
-        stage = keys.stage("/".join(asset.key.path))
-        return isinstance(asset, dg.AssetsDefinition) and LIKE.get(stage, stage) in self._stages
+        return isinstance(asset, dg.AssetsDefinition) and stage_of("/".join(asset.key.path)) in self._stages
 
     def _with_partitions(self, asset: Asset) -> Asset:
         assert isinstance(asset, dg.AssetsDefinition)

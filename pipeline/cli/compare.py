@@ -1,4 +1,4 @@
-"""compare: shows the variants of a recipe side by side."""
+"""compare: shows variants of a recipe, or runs, side by side."""
 
 import argparse
 import json
@@ -9,33 +9,39 @@ from pathlib import Path
 
 from pipeline.cli.plain_files import UsageError
 
-HELP = "Compare the variants of the recipe: settings, loss, bits per byte, benchmarks, cost, and curves."
+HELP = "Compare variants of the recipe, or runs: settings, loss, bits per byte, benchmarks, cost, and curves."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "names", metavar="NAME", nargs="*", help="variants, or `base` for the recipe itself; default: all"
+        "names",
+        metavar="NAME",
+        nargs="*",
+        help="variants, `base` for the recipe itself; or runs: directories or names in the UI (6ddca120), "
+        "of a checkpoint (6ddca120-00000020) the run up to its step; default: all variants",
     )
     parser.add_argument(
-        "--plot", type=Path, default=Path("variants.png"), metavar="FILE.png", help="default: %(default)s"
+        "--plot", type=Path, default=Path("compare.png"), metavar="FILE.png", help="default: %(default)s"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, with the curves, and draw nothing")
 
 
 def run(options: argparse.Namespace) -> None:
     from pipeline.recipe import variants
-    from pipeline.recipe.recipe import recipe_path
+    from pipeline.recipe.recipe import BASE, recipe_path
+    from pipeline.reports import comparison
     from pipeline.reports import variants as report
-    from pipeline.steps.training import comparison
+    from pipeline.steps.recipe_versions import store_of
     from trainer.system.durable import write_atomically
 
     if options.plot.suffix != ".png":
         raise UsageError(f"--plot {options.plot}: the curves are a PNG picture, name a .png file")
     recipes = variants.load_all(recipe_path())
-    if unknown := [name for name in options.names if name not in recipes]:
-        raise UsageError(f"no variant is named {unknown[0]!r}; choose from {', '.join(recipes)}")
-    found = comparison.outcomes(recipes)
-    shown = [one for one in found if one.variant in (options.names or recipes)]
+    if recipes.keys() >= set(options.names):
+        wanted = options.names or recipes
+        shown = [one for one in comparison.outcomes(recipes) if one.name in wanted]
+    else:
+        shown = comparison.of_runs(store_of(recipes[BASE]), options.names)
     if options.json:
         print(json.dumps([asdict(one) for one in shown], indent=1))
         return

@@ -13,8 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     from pipeline.recipe.recipe import stored_at
-    from pipeline.store import disk
-    from pipeline.store.versions import default_store
+    from pipeline.store.cleanup import disk
+    from pipeline.store.store import default_store
 
     store = default_store(stored_at())
     uses = disk.table(store)

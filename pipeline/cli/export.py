@@ -10,8 +10,6 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.keys import SPLITS
 
 PARQUET, MEGATRON, GGUF = "parquet", "megatron", "gguf"
-MOVED = ("datatrove", "llmc", "nanogpt")
-EXAMPLE = "examples/other_token_formats.py"
 # How to open each format: printed after the export.
 READERS = {
     PARQUET: 'datasets.load_dataset("{out}"), or load_dataset("{out}", "<corpus>") for one corpus',
@@ -38,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="F",
         required=True,
         help="parquet: the kept documents; megatron: the token shards; gguf: the exported model. "
-        f"For {', '.join(MOVED)} see {EXAMPLE}",
+        "For datatrove, llm.c and nanoGPT see examples/other_token_formats.py",
     )
     parser.add_argument(
         "-o", "--out", metavar="OUT", type=Path, required=True, help="the directory to create"
@@ -54,11 +52,6 @@ def run(options: argparse.Namespace) -> None:
     from pipeline.steps.export.tokens import export_tokens
     from pipeline.steps.recipe_versions import store_of
 
-    if options.format in MOVED:
-        raise UnknownFormatError(
-            f"--format {options.format}: {EXAMPLE} writes this format from Megatron shards. Export them with "
-            f"`--format megatron -o SHARDS`, then run `python {EXAMPLE} {options.format} SHARDS OUT`"
-        )
     if options.format not in READERS:
         raise UnknownFormatError(f"--format: unknown {options.format!r}; choose from {', '.join(READERS)}")
     recipe = recipe_of(options)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pipeline.store.errors import PipelineError
 
 if TYPE_CHECKING:
-    from pipeline.store.gc import Garbage
-    from pipeline.store.versions import Store
+    from pipeline.store.cleanup.gc import Garbage
+    from pipeline.store.store import Store
 
 
 class UnboundedError(PipelineError):
@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     from pipeline.recipe.recipe import stored_at
-    from pipeline.store import gc as garbage
-    from pipeline.store.versions import default_store
+    from pipeline.store.cleanup import gc as garbage
+    from pipeline.store.store import default_store
 
     store = default_store(stored_at())
     if options.runs:
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _runs(store: "Store", keep: int | None, delete: bool) -> None:
     from pipeline.recipe.recipe import load_recipe, recipe_path
-    from pipeline.store import disk, retention
+    from pipeline.store.cleanup import disk, retention
 
     recipe = load_recipe(recipe_path())
     # The recipe's own limit is for its own runs.

@@ -15,7 +15,7 @@ from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import batches, read_table
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 
 DUPLICATES = ("exact", "near")
 CONTAMINATED = "contaminated"

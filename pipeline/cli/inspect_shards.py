@@ -1,4 +1,4 @@
-"""inspect-shards: shows what token shards contain, or checks them for damage."""
+"""inspect-shards: counts what token shards contain, shows their first documents, or checks for damage."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -16,17 +16,15 @@ from pipeline.store.keys import SPLITS
 if TYPE_CHECKING:
     from pipeline.recipe.recipe import Recipe
     from pipeline.steps.tokens.shard_sets import ShardSet, Vocabulary
-    from pipeline.steps.tokens.statistics import Statistics
 
 SHOWN_TOKENS = 256  # of one document
-FREQUENT = 8
 
 
 class ShardsError(PipelineError):
     """The shards do not exist or are damaged."""
 
 
-HELP = "Show statistics of token shards and their first documents, decoded, or check them for damage."
+HELP = "Count the documents and tokens of token shards, show the first documents, or check for damage."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,34 +126,21 @@ def _verify(shards: "ShardSet", known: "Vocabulary | None") -> int:
 
 
 def _describe(shards: "ShardSet", known: "Vocabulary | None", documents: int) -> None:
-    from pipeline.steps.tokens.statistics import measure
+    from trainer.data.shards import TokenStream
 
-    stats = measure(shards.prefixes)
+    stream = TokenStream(shards.prefixes)
+    types = "/".join(sorted({shard.dtype.name for shard in stream.shards}))
     rows = [
-        ("shards", f"{stats.shards:,}"),
-        ("documents", f"{stats.documents:,}"),
-        ("tokens", f"{stats.tokens:,} {stats.dtype}"),
+        ("shards", f"{len(stream.shards):,}"),
+        ("documents", f"{sum(shard.num_documents for shard in stream.shards):,}"),
+        ("tokens", f"{stream.num_tokens:,} {types}"),
     ]
     if shards.text_bytes:
-        rows.append(("bytes per token", f"{shards.text_bytes / max(stats.tokens, 1):.3f}"))
-    rows.append(("tokens per document", f"{stats.shortest:,} to {stats.longest:,}, median {stats.median:,}"))
-    for name, value in [*rows, *(_frequencies(stats, known) if known else [])]:
+        rows.append(("bytes per token", f"{shards.text_bytes / max(stream.num_tokens, 1):.3f}"))
+    for name, value in rows:
         print(f"  {name:<22}{value}")
     for number, text in _first_documents(shards, known, documents):
         print(f"\n  document {number}\n{text}")
-
-
-def _frequencies(stats: "Statistics", known: "Vocabulary") -> list[tuple[str, str]]:
-    counts = stats.occurrences
-    sampled = f", in a sample of {stats.sampled:,} tokens" if stats.sampled < stats.tokens else ""
-    special = sum(int(counts[number]) for number in known.special_ids if number < len(counts))
-    order = (-counts).argsort(kind="stable")[:FREQUENT].tolist()
-    frequent = ", ".join(f"{known.text([number])!r} {counts[number] / stats.sampled:.1%}" for number in order)
-    return [
-        ("vocabulary used", f"{(counts > 0).sum():,} of {known.size:,}{sampled}"),
-        ("special tokens", f"{special / stats.sampled:.2%}{sampled}"),
-        ("most frequent", frequent + sampled),
-    ]
 
 
 def _first_documents(

@@ -11,7 +11,7 @@ from pipeline.cli import lineage_sightings as sightings
 from pipeline.cli.variant_option import last_checkpoint
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
-from pipeline.store.versions import default_store
+from pipeline.store.store import default_store
 
 if TYPE_CHECKING:
     from pipeline.steps.lineage.checkpoints import Checkpoint

@@ -7,16 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tqdm import tqdm
 
-from pipeline.store.engine import LocalEngine
+from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.errors import PipelineError
 
 if TYPE_CHECKING:
     from pipeline.sources.files import FilesConfig
     from pipeline.steps.files.documents import Outcome
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 # Bytes of text. Each worker loads the kernels again, and reading, half of the work, is not parallel.
 PROCESSES_PAY_ABOVE = 200_000_000
@@ -134,24 +137,32 @@ def directory_only(options: argparse.Namespace) -> None:
 
 
 @contextmanager
-def worker_processes() -> Iterator[LocalEngine]:
+def worker_processes() -> Iterator[Engine]:
+    """An engine that shows a progress bar for each map in a terminal."""
     engine = LocalEngine(processes_pay_above=PROCESSES_PAY_ABOVE)
     try:
-        yield engine
+        yield _WithBars(engine)
     finally:
         engine.close()
 
 
+class _WithBars:
+    def __init__(self, engine: LocalEngine):
+        self._engine = engine
+        self.apart = engine.apart
+
+    def map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
+    ) -> Iterator[Result]:
+        results = self._engine.map(function, tasks, input_bytes=input_bytes, what=what)
+        return iter(tqdm(results, desc=what.rpartition("/")[2], total=len(tasks), unit="part", disable=None))
+
+
 @contextmanager
-def progress_bar(name: str) -> Iterator[Callable[[int, int], object]]:
-    """A progress bar in bytes of the input files; call the function with the bytes read and the total."""
-    with tqdm(desc=name, unit="B", unit_scale=True, disable=None) as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield show
+def progress_bar() -> Iterator[Callable[[int], object]]:
+    """A progress bar in bytes of text; call the function with the bytes of what was read."""
+    with tqdm(desc="reading", unit="B", unit_scale=True, disable=None) as bar:
+        yield bar.update
 
 
 def report(rows: Sequence[tuple[str, int]], outcome: "Outcome", out: Path) -> None:

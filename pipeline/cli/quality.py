@@ -43,6 +43,6 @@ def run(options: argparse.Namespace) -> None:
         )
     params = PROFILES[options.profile].model_copy(update={"languages": languages})
     with input_files(options) as files, output(options, "documents", "verdicts") as out:
-        with worker_processes() as engine, progress_bar("quality") as progress:
+        with worker_processes() as engine, progress_bar() as progress:
             outcome = tables.judge(files, out, params, engine, progress, options.documents)
         report_removed(outcome, "rejected", options.out)

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
     from pipeline.recipe.recipe import recipe_path, stored_at
     from pipeline.steps.lineage import reproduce
     from pipeline.steps.lineage.checkpoints import checkpoint
-    from pipeline.store.versions import default_store
+    from pipeline.store.store import default_store
 
     store = default_store(stored_at())
     if (options.checkpoint is None) == (options.variant is None):

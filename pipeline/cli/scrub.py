@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(f"--kinds: unknown kind {unknown[0]!r}; choose from {', '.join(PiiKind)}")
     params = PiiParams(kinds=tuple(PiiKind(name) for name in names), replacement=options.replacement)
     with input_files(options) as files, output(options, "documents") as out:
-        with worker_processes() as engine, progress_bar("scrub") as progress:
+        with worker_processes() as engine, progress_bar() as progress:
             outcome = tables.scrub(files, out, params, engine, progress)
         counts = outcome.counts
         rows = [("documents", counts["documents"]), ("with PII", counts["documents_with_pii"])]

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
             source=options.tokenizer, begin_of_text=options.begin_of_text, end_of_text=options.end_of_text
         )
     directory_only(options)
-    with input_files(options) as files, progress_bar("tokenize") as progress:
+    with input_files(options) as files, progress_bar() as progress:
         outcome = tokens.tokenize(
             files, options.out, tokenizer, options.validation_fraction, options.shard_tokens, progress
         )

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     with settings_are_options():
         params = TokenizerParams.model_validate({name: getattr(options, name) for name in names})
     directory_only(options)
-    with input_files(options) as files, progress_bar("reading") as progress:
+    with input_files(options) as files, progress_bar() as progress:
         outcome = tokens.train_tokenizer(files, options.out, params, progress)
     rows = [("entries", params.vocab_size), ("documents", outcome.counts["documents"])]
     report(rows, outcome, options.out)

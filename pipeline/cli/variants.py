@@ -41,15 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     from pipeline.recipe import variants
     from pipeline.recipe.recipe import recipe_path
+    from pipeline.steps.recipe_versions import differing
+    from pipeline.store import keys
 
     recipes = variants.load_all(recipe_path())
     if options.action == "run":
         _run(list(recipes), options.names, options.job, options.at_once)
         return
-    stage = variants.first_stage(recipes)
-    if stage is None:
+    stages = differing(recipes)
+    if not stages:
         raise VariantsError(f"{recipe_path()}: the recipe has no `variants`: docs/variants.md")
-    print(f"shared by all: everything before {stage}")
+    print(f"shared by all: everything before {keys.stage(stages[0].key)}")
     for name, recipe in recipes.items():
         print(f"{name:<20}{_settings(recipe, recipes)}")
 
@@ -58,7 +60,7 @@ def _settings(recipe: "Recipe", recipes: "dict[str, Recipe]") -> str:
     from pipeline.recipe.overrides import leaves
     from pipeline.recipe.recipe import BASE
 
-    given = recipes[BASE].variants.get(recipe.variant, {})
+    given = recipes[BASE].all_variants.get(recipe.variant, {})
     return (
         ", ".join(f"{setting} {value}" for setting, value in leaves(given)) or "the recipe as it is written"
     )

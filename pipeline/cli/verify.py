@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> None:
 
     from pipeline.recipe.recipe import stored_at
     from pipeline.steps.lineage.verification import VerificationError, stored, verify
-    from pipeline.store.versions import default_store
+    from pipeline.store.store import default_store
 
     store = default_store(stored_at())
     places = tqdm(stored(store), desc="verifying", unit="version", disable=None, leave=False)

@@ -1,10 +1,10 @@
 """`launch:` of a recipe."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipeline.store.engine import RAY_ADDRESS
+from pipeline.store.engines.local import RAY_ADDRESS
 from pipeline.store.params import Params
 
 
@@ -27,20 +27,17 @@ class LaunchParams(Params):
         1,
         ge=1,
         le=100_000,
-        exclude_if=lambda nodes: nodes == 1,
         description="For kind `ray`: nodes of the cluster to train on. They need the store and this "
         "environment under the same paths: docs/cluster.md.",
     )
     address: str = Field(
         "auto",
         pattern=RAY_ADDRESS,
-        exclude_if=lambda address: address == "auto",
         description="For kind `ray`: host and port of the cluster's head node, such as `10.0.0.1:6379`. "
         "`auto` takes RAY_ADDRESS, else the cluster of this machine.",
     )
     command: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         (),
-        exclude_if=lambda command: not command,
         description="For kind `command`: a program and its arguments, which end in torchrun and its options, "
         "or in python. The pipeline appends `-m trainer CONFIG`. No shell reads it.",
     )
@@ -48,24 +45,9 @@ class LaunchParams(Params):
     usd_per_hour: float | None = Field(
         None,
         gt=0,
-        exclude_if=lambda price: price is None,
         description="Price in USD of an hour of training, on all machines together. When it is set, the UI, "
         "`summary` and the model card say what the training cost.",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _hosts_became_a_command(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or "hosts" not in values:
-            return values
-        if values["hosts"]:
-            raise ValueError(
-                "hosts is no longer supported: start torchrun on the machines with a command, for example "
-                "{kind: command, command: [srun, --nodes=2, --ntasks-per-node=1, torchrun, ...]}; "
-                "docs/nodes.md has the full command"
-            )
-        # a recipe that an earlier version pinned has the default, an empty list
-        return {key: value for key, value in values.items() if key != "hosts"}
 
     @model_validator(mode="after")
     def _kind_has_what_it_needs(self) -> Self:
@@ -81,6 +63,6 @@ class LaunchParams(Params):
         if self.nproc_per_node > 1 and self.kind == "subprocess":
             raise ValueError(f"nproc_per_node {self.nproc_per_node} needs kind: torchrun")
         for name in ("nodes", "address"):
-            if self.kind != "ray" and name in self.model_dump():
+            if self.kind != "ray" and getattr(self, name) != LaunchParams.model_fields[name].default:
                 raise ValueError(f"{name} needs kind: ray; set the kind, or leave out {name}")
         return self

@@ -47,7 +47,6 @@ class MixtureParams(Params):
     )
     search: SearchParams | None = Field(
         None,
-        exclude_if=lambda search: search is None,
         description="Small runs that look for a better mixture: docs/variants.md. When not set, there is no "
         "search.",
     )

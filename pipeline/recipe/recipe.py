@@ -31,9 +31,9 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerChoice, TokenizerParams
-from pipeline.store import keys
-from pipeline.store.engine import EngineParams
+from pipeline.store.engines.local import EngineParams
 from pipeline.store.errors import PipelineError
+from pipeline.store.grid import expanded
 from pipeline.store.params import Params
 from trainer.config import TrainingConfig, unused, yaml_file
 from trainer.config.length import with_length
@@ -67,7 +67,6 @@ class Recipe(Params):
     raw: RawParams = Field(RawParams(), description="How a corpus is cut into parts.")
     transforms: tuple[TransformParams, ...] = Field(
         (),
-        exclude_if=lambda transforms: not transforms,
         description="Functions of your own that rewrite texts before they are scrubbed, in this order: "
         "docs/your-own-code.md.",
     )
@@ -96,13 +95,11 @@ class Recipe(Params):
     training: TrainingConfig = Field(description="The model and how it is trained.")
     duration: DurationParams | None = Field(
         None,
-        exclude_if=lambda duration: duration is None,
         description="The length of training in minutes, instead of `training.max_tokens`. Has no effect when "
         "that is set.",
     )
     evaluation: EvaluationParams = Field(
         EvaluationParams(),
-        exclude_if=lambda evaluation: evaluation == EvaluationParams(),
         description="What a trained model is measured by, besides the loss on held-out text.",
     )
     store: str | None = Field(
@@ -116,16 +113,15 @@ class Recipe(Params):
     engine: EngineParams = Field(EngineParams(), description="How many processes prepare the data.")
     launch: LaunchParams = Field(LaunchParams(), description="How the trainer is started.")
     retention: RetentionParams = Field(
-        RetentionParams(),
-        exclude_if=lambda retention: retention == RetentionParams(),
-        description="How many training runs and checkpoints stay on disk.",
+        RetentionParams(), description="How many training runs and checkpoints stay on disk."
     )
     variants: dict[VariantName, dict[str, Any]] = Field(
         {},
         exclude=True,  # the content of each variant is that of its own recipe
         description="Experiments beside this recipe: a name, and the settings that differ, nested as in a "
-        "recipe; corpora by name, `corpora: {books: {weight: 2}}`. Each is a partition of the assets that "
-        "depend on what it changes, and shares all others: docs/variants.md.",
+        "recipe; corpora by name, `corpora: {books: {weight: 2}}`. With several values for settings, "
+        "`lr: {each: [1e-3, 3e-3]}`, a name stands for a variant with each combination. Each variant is a "
+        "partition of the assets that depend on what it changes, and shares all others: docs/variants.md.",
     )
     # private, because neither the path of a recipe nor the name of a variant is part of its content
     _file: Path = PrivateAttr(default_factory=Path)
@@ -232,7 +228,13 @@ class Recipe(Params):
     def _base_is_the_recipe_itself(cls, variants: dict[str, Any]) -> dict[str, Any]:
         if BASE in variants:
             raise ValueError(f"{BASE!r} names the recipe as it is written: rename the variant")
+        expanded(variants)
         return variants
+
+    @property
+    def all_variants(self) -> dict[str, dict[str, Any]]:
+        """The settings of each variant by name, also of those that grids stand for."""
+        return expanded(self.variants)
 
     @property
     def weights(self) -> dict[str, float | None]:
@@ -255,12 +257,6 @@ class Recipe(Params):
             if chain and chain not in chains:
                 chains.append(chain)
         return chains
-
-    def made_before_dedup(self, corpus: str) -> list[str]:
-        """The keys of the stages of a corpus before dedup, in order."""
-        optional = {"transformed": self.is_transformed(corpus), "languages": bool(self.quality.languages)}
-        filters = [entry.name for entry in self.quality.filters]
-        return keys.before_dedup(corpus, [name for name, wanted in optional.items() if wanted], filters)
 
     @property
     def removes_contaminated(self) -> bool:

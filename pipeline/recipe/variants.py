@@ -1,4 +1,4 @@
-"""The variants of a recipe: the recipe with the overrides of each, and which stages they have in common."""
+"""The variants of a recipe: the recipe with the overrides of each."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,19 +9,8 @@ from pipeline.recipe.overrides import CORPORA, PRESETS, leaves, merged
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe
 from trainer.config import OPERATIONAL
 
-# What decides each stage, in the order of the stages.
-STAGES = {
-    "raw": ("corpora.source", "raw"),
-    "transformed": ("transforms",),
-    "scrubbed": ("scrub",),
-    "quality": ("quality",),
-    "contamination": ("decontamination",),
-    "dedup": ("dedup",),
-    "tokenizer": ("tokenizer",),
-    "token_shards": ("shards",),
-    "pretrained_model": ("corpora.weight", "mixture", "training", "duration"),
-    "evaluation": ("evaluation",),
-}
+# The sections that do not change what is made.
+WITHOUT_EFFECT = ("name", "dedup_guard", "checks", "store", "engine", "launch", "retention", "variants")
 
 
 def load(path: Path, variant: str, overrides: dict[str, Any] | None = None) -> Recipe:
@@ -31,22 +20,25 @@ def load(path: Path, variant: str, overrides: dict[str, Any] | None = None) -> R
     if variant == BASE:
         return load_recipe(path, overrides)
     written = load_recipe(path)
-    if variant not in written.variants:
-        known = ", ".join([BASE, *written.variants])
+    if variant not in written.all_variants:
+        known = ", ".join([BASE, *written.all_variants])
         raise RecipeError(f"{path}: no variant is named {variant!r}; choose from {known}")
     return _loaded(path, written, variant, overrides or {})
 
 
 def load_all(path: Path) -> dict[str, Recipe]:
     """The recipe as BASE, and each of its variants by name. Raises RecipeError for a variant that is invalid,
-    changes the graph, or makes the same as the recipe or another variant.
+    changes the graph, or makes the same as the recipe or another variant. Of a grid, the combination that
+    is the recipe itself is left out.
     """
     written = load_recipe(path)
     found = {BASE: written}
     made = {_decisive(written): "the recipe"}
-    for name in written.variants:
+    for name in written.all_variants:
         variant = _loaded(path, written, name, {})
         same = made.setdefault(_decisive(variant), f"variants.{name}")
+        if same == "the recipe" and name not in written.variants:
+            continue
         if same != f"variants.{name}":
             raise RecipeError(
                 f"{path}: variants.{name}: makes the same as {same}: change a setting that decides what is "
@@ -56,18 +48,8 @@ def load_all(path: Path) -> dict[str, Recipe]:
     return found
 
 
-def first_stage(recipes: Mapping[str, Recipe]) -> str | None:
-    """The first of the STAGES that is not the same in all recipes. None without a variant."""
-    settings = [_settings(recipe) for recipe in recipes.values()]
-    for stage, sections in STAGES.items():
-        for section in sections:
-            if any(one.get(section) != settings[0].get(section) for one in settings):
-                return stage
-    return None
-
-
 def _loaded(path: Path, written: Recipe, name: str, overrides: dict[str, Any]) -> Recipe:
-    place, given = f"{path}: variants.{name}", written.variants[name]
+    place, given = f"{path}: variants.{name}", written.all_variants[name]
     try:
         recipe = load_recipe(path, merged(given, overrides))
     except RecipeError as error:
@@ -75,7 +57,7 @@ def _loaded(path: Path, written: Recipe, name: str, overrides: dict[str, Any]) -
     recipe = recipe.model_copy(update={"variants": {}})
     recipe._variant = name
     check_graph(recipe, written, place)
-    if not overrides:
+    if not overrides and name in written.variants:  # a grid may have values of the recipe, too
         for setting, value in _without_effect(given, recipe, written):
             raise RecipeError(
                 f"{place}.{setting}: is {value!r} without the variant, too, so that it has no effect: leave "
@@ -124,18 +106,10 @@ def _by_corpus(settings: dict[str, Any]) -> dict[str, Any]:
     return settings | {CORPORA: {corpus["name"]: corpus for corpus in settings[CORPORA]}}
 
 
-def _settings(recipe: Recipe) -> dict[str, Any]:
-    """What the STAGES are decided by."""
-    settings = recipe.model_dump(mode="json")
-    corpora = settings.pop(CORPORA)
-    for setting in ("source", "weight"):
-        settings[f"{CORPORA}.{setting}"] = [corpus[setting] for corpus in corpora]
-    settings["mixture"].pop("search", None)  # which no stage here depends on
-    settings["training"] = {
-        name: value for name, value in settings["training"].items() if name not in OPERATIONAL
-    }
-    return {name: settings.get(name) for sections in STAGES.values() for name in sections}
-
-
 def _decisive(recipe: Recipe) -> str:
-    return json.dumps(_settings(recipe), sort_keys=True)
+    """The settings that change what is made, but for the search of a mixture, which no variant has."""
+    settings = recipe.model_dump(mode="json", exclude={*WITHOUT_EFFECT})
+    settings["mixture"].pop("search", None)
+    for name in OPERATIONAL:
+        settings["training"].pop(name, None)
+    return json.dumps(settings, sort_keys=True)

@@ -14,7 +14,7 @@ from pipeline.steps.dedup.limits import by_corpus, largest_clusters
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import batches, read_table
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from trainer.system import figures
 
 REPORT = "dedup-1"

@@ -8,8 +8,8 @@ from pipeline.recipe.recipe import RECIPE_VARIABLE, recipe_path
 from pipeline.steps.model import benchmark, evaluate
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
-from pipeline.store.training_runs import RUNS
-from pipeline.store.versions import STORE_VARIABLE, Store
+from pipeline.store.keys import RUNS
+from pipeline.store.store import STORE_VARIABLE, Store
 
 CHECKOUT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ from pipeline.reports.images import as_text
 from pipeline.steps.tokens.tokenizer import input_keys
 from pipeline.steps.tokens.tokenizer_fit import Usage, longest_tokens, usage
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from trainer.system import figures
 
 REPORT = "fit-1"

@@ -1,14 +1,13 @@
-"""The table and the curves of the variants of a recipe."""
+"""The table and the curves of runs side by side."""
 
 import math
 from collections.abc import Iterator, Sequence
 
-from pipeline.steps.training.comparison import Outcome
+from pipeline.reports.comparison import Outcome
 from trainer.system import figures
 
-HELD_OUT = "held-out text"
+HELD_OUT, SETTINGS = "held-out text", "settings that differ"
 WIDTH, HEIGHT = 10, 4.6  # inches: as wide as a dialog of the UI
-SMOOTHED = 40  # the line is a running mean over a fortieth of the steps
 EXPLAINED = (
     "Loss (nats per token) and bits per byte are those on all held-out text, of a training under way those "
     "of its last validation. Benchmarks in percent with their 95% intervals (Wilson)."
@@ -17,7 +16,7 @@ OTHER_TEXT = "Losses and bits per byte can be compared where the letter in `held
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
-    """A row for each variant, all with the same columns. Columns that say nothing are left out: held-out text
+    """A row for each run, all with the same columns. Columns that say nothing are left out: held-out text
     that is the same for all, and a cost that is not known.
     """
     benchmarks = list(dict.fromkeys(name for one in outcomes for name in one.benchmarks))
@@ -33,8 +32,8 @@ def texts_differ(outcomes: Sequence[Outcome]) -> bool:
 
 def _row(one: Outcome, benchmarks: Sequence[str]) -> dict[str, str]:
     return {
-        "variant": one.variant,
-        "settings that differ": one.settings or "-",
+        "run": one.name,
+        SETTINGS: one.settings or "-",
         "done": f"{one.done:.0%}",
         "tokens": f"{one.tokens:,}",
         "loss": _figure(one.loss, ".4f"),
@@ -60,15 +59,17 @@ def _accuracy(one: Outcome, benchmark: str) -> str:
 
 
 def lines(outcomes: Sequence[Outcome], columns: int) -> Iterator[str]:
-    """The table for a terminal of so many `columns`. Benchmarks that do not fit have tables of their own."""
+    """The table for a terminal of so many `columns`. What does not fit has a table of its own:
+    benchmarks and settings."""
     table = rows(outcomes)
-    own = {name for one in outcomes for name in one.benchmarks}
     whole = list(table[0])
-    if own and _width(table, whole) > columns:
+    own = {name for one in outcomes for name in one.benchmarks}
+    if _width(table, whole) > columns:
+        own.add(SETTINGS)
         yield from _drawn(table, [name for name in whole if name not in own])
         for name in (name for name in whole if name in own):
             yield ""
-            yield from _drawn(table, ["variant", name])
+            yield from _drawn(table, ["run", name])
     else:
         yield from _drawn(table, whole)
     if texts_differ(outcomes):
@@ -91,7 +92,7 @@ def draw(outcomes: Sequence[Outcome]) -> bytes:
     """
     drawing = figures.figure(WIDTH, HEIGHT)
     over_tokens, over_time = drawing.subplots(1, 2, sharey=True)
-    begun = [(one.variant, one.curve) for one in outcomes if one.curve]
+    begun = [(one.name, one.curve) for one in outcomes if one.curve]
     for number, (variant, curve) in enumerate(begun):
         colour = figures.COLOURS[number % len(figures.COLOURS)]
         style = ("-", "--", ":", "-.")[number // len(figures.COLOURS) % 4]
@@ -101,7 +102,7 @@ def draw(outcomes: Sequence[Outcome]) -> bytes:
             (over_time, curve.seconds, [time_at.get(one, math.nan) for one in curve.validated]),
         )
         for axes, steps, validated in scales:
-            axes.plot(steps, _smooth(curve.losses), style, color=colour, linewidth=1.4, label=variant)
+            axes.plot(steps, curve.losses, style, color=colour, linewidth=1.4, label=variant)
             axes.plot(validated, curve.validation_losses, "o", color=colour, markersize=4)
     for axes in drawing.axes:
         axes.grid(alpha=0.25)
@@ -111,16 +112,3 @@ def draw(outcomes: Sequence[Outcome]) -> bytes:
     if begun:
         over_time.legend(frameon=False, fontsize=8)
     return figures.png(drawing)
-
-
-def _smooth(losses: Sequence[float]) -> list[float]:
-    """The exponential running mean, corrected for its start as in Adam. Losses that are not finite, of steps
-    that fp16 skipped, are passed over.
-    """
-    decay = 1 - 1 / max(1.0, len(losses) / SMOOTHED)
-    total, weight, means = 0.0, 0.0, []
-    for loss in losses:
-        if math.isfinite(loss):
-            total, weight = decay * total + loss, decay * weight + 1
-        means.append(total / weight if weight else math.nan)
-    return means

@@ -1,6 +1,6 @@
 """Errors that stop a source from being read at all."""
 
-from pipeline.sources.redaction import without_queries
+from pipeline.sources.signed_urls import without_queries
 from pipeline.store.errors import PipelineError
 
 

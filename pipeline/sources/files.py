@@ -84,10 +84,6 @@ class FilesSource:
         """
         return self._read(list(self._known), rejects)
 
-    def sizes(self) -> dict[str, int]:
-        """The bytes of each file on disk, 0 for an inaccessible file, in the order of `read_all`."""
-        return {name: size_of(file) for name, file in self._known.items()}
-
     def _read(self, names: list[str], rejects: Rejects) -> Iterator[pa.RecordBatch]:
         files = self._known
         batches = Batches(self.corpus, rejects, self.config.max_documents, self.keep_ids)

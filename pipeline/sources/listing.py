@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, PrivateAttr, field_serializer
 
 from pipeline.sources.errors import SourceError
-from pipeline.sources.redaction import without_queries
+from pipeline.sources.signed_urls import without_queries
 from pipeline.sources.source import Unit
 from pipeline.sources.source_file import Hash, LocalFile, RemoteFile, SourceFile, may_list
 from pipeline.store.params import Params

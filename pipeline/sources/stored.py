@@ -14,7 +14,7 @@ from pipeline.sources.source import Unit
 from pipeline.store.manifest import Part, Version
 from pipeline.store.params import Params
 from pipeline.store.parquet import batches
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 
 
 class StoredConfig(Params):

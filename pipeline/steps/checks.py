@@ -24,7 +24,7 @@ from pipeline.store import keys
 from pipeline.store.damage import Look, described, inspect, remedy
 from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from trainer.data.shards import Shard, ShardError, TokenStream
 
 BIGRAM_TOKENS = {TRAIN: 50_000_000, VALIDATION: 10_000_000}  # of each corpus at most

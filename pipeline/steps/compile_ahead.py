@@ -21,7 +21,7 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages import dedup, pii, quality
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.files import tables
-from pipeline.store.engine import LocalEngine
+from pipeline.store.engines.local import LocalEngine
 from trainer.system.signals import stop_with_parent
 
 STAGES = Path(pipeline.stages.__file__).parent
@@ -69,7 +69,7 @@ def main(kernels: str) -> None:
     bpe.train([pa.array(documents)], bpe.TokenizerParams(vocab_size=270))
 
 
-def _no_progress(done: int, total: int) -> None:
+def _no_progress(read: int) -> None:
     pass
 
 

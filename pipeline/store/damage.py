@@ -12,8 +12,8 @@ from pathlib import Path
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import NAME, FileHashes
-from pipeline.store.manifest import MANIFEST, File, Version
-from pipeline.store.mirror import FetchError, Mirror, of
+from pipeline.store.files import MANIFEST, StoredFile
+from pipeline.store.manifest import File, Version
 
 OTHER_HASH = "is not what was written: its sha256 is another"
 SHOWN = 3
@@ -59,34 +59,15 @@ def inspect(version: Version, hashes: FileHashes, look: Look) -> Inspection:
     """Looks at every file of a version. What is hashed is remembered, so damage that was found once is known
     to the next run.
     """
-    files = [file for part in version.parts for file in part.files.values()]
-    if mirror := of(version.path):
-        return _inspect_cached(version, files, mirror, hashes, look)
-    return _inspect(version, files, hashes, look)
-
-
-def _inspect_cached(
-    version: Version, files: Sequence[File], mirror: Mirror, hashes: FileHashes, look: Look
-) -> Inspection:
-    """As `_inspect`, where files are missing that the bucket has, and damaged ones are fetched again."""
-    here = [file for file in files if (version.path / file.path).exists()]
-    found = _inspect(version, here, hashes, look)
-    for one in found.damage:
-        mirror.drop(one.path)
-    checked = files if look == Look.ALL else ()
-    damage = [wrong for file in checked if (wrong := _not_stored(version, file, mirror))]
-    return replace(found, damage=damage, files=len(files))
-
-
-def _not_stored(version: Version, file: File, mirror: Mirror) -> Damage | None:
-    path = version.path / file.path
-    if not mirror.holds(path, file.sha256):
-        return Damage(path, f"is missing or another in {mirror.bucket.url}")
-    try:
-        mirror.fetch(path)
-    except FetchError as error:
-        return Damage(path, f"cannot be fetched ({first_line(error)})")
-    return None
+    stored = version.store_files
+    listed = [file for part in version.parts for file in part.files.values()]
+    found = _inspect(version, listed, hashes, look)
+    damage = [one for one in found.damage if not stored.drop(one.path)]
+    for file in listed if look == Look.ALL else ():
+        path = version.path / file.path
+        if fault := stored.fault(path, file.sha256):
+            damage.append(Damage(path, fault))
+    return replace(found, damage=damage)
 
 
 def _inspect(version: Version, files: Sequence[File], hashes: FileHashes, look: Look) -> Inspection:
@@ -135,18 +116,18 @@ def remedy(key: str) -> str:
     return f"materialize {keys.made_with(key)}, which moves the damaged version aside and makes it again"
 
 
-def unreadable(path: Path, error: Exception) -> DamageError:
+def unreadable(source: Path | StoredFile, error: Exception) -> DamageError:
     """The error for a stored file that a library could not read. Remembers its hash, so that the next run
     knows of the damage.
     """
+    path = source.path if isinstance(source, StoredFile) else source
     what = f"is damaged ({first_line(error)})"
     if not path.exists():
         what = "is missing"
     elif isinstance(error, OSError) and error.errno:
         what = f"cannot be read ({error.strerror})"
-    if mirror := of(path):
-        mirror.drop(path)
-        return DamageError(f"{path} {what}: run again, which fetches it from {mirror.bucket.url} again")
+    if isinstance(source, StoredFile) and source.files.drop(path):
+        return DamageError(f"{path} {what}: run again, which fetches it from {source.files.place} again")
     root = next((parent for parent in path.parents if (parent / NAME).exists()), None)
     version = next((parent for parent in path.parents if (parent / MANIFEST).exists()), None)
     if root is None or version is None or not version.is_relative_to(root):

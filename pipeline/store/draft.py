@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from pipeline.store.file_hashes import FileHashes
+from pipeline.store.files import Files, Scratch, StoredFile
 from pipeline.store.fingerprint import canonical_json, combined
 from pipeline.store.manifest import Part, Version, move_aside, tool_versions, total_counts, write_manifest
-from pipeline.store.mirror import temporary_objects
 from pipeline.store.work import Work
 from trainer.system.durable import rename_directory, write_atomically
 
@@ -25,7 +25,7 @@ RECORDS = ".parts"
 class Versions(Protocol):
     """What a draft needs of its store."""
 
-    root: Path
+    files: Files
 
     @property
     def hashes(self) -> FileHashes: ...
@@ -52,9 +52,9 @@ class Draft:
     def _directory(self) -> Path:
         return self.store.directory(self.work.key) / f".{self.work.name}.partial"
 
-    def file(self, part: Part, table: str) -> Path:
-        """The path of a file of a finished part."""
-        return self.path / part.files[table].path
+    def file(self, part: Part, table: str) -> StoredFile:
+        """A file of a finished part."""
+        return StoredFile(self.path / part.files[table].path, self.store.files)
 
     def finished(self, name: str, part_fingerprint: str) -> Part | None:
         """The part if an interrupted attempt finished it, or if the version before holds the same part, which
@@ -70,7 +70,7 @@ class Draft:
             return None
         version, part = previous
         for table in part.files:
-            self._take(version.file(part, table), self.file(part, table))
+            self._take(version.file(part, table).path, self.file(part, table).path)
         self.keep(part)
         return part
 
@@ -126,13 +126,17 @@ class Draft:
         rename_directory(self.path, final)
         # Deleted only now, so that a kill just before the rename loses no part.
         shutil.rmtree(final / RECORDS, ignore_errors=True)
-        return Version(self.work.key, final, manifest)
+        return Version(self.work.key, final, manifest, self.store.files)
 
     @contextmanager
-    def scratch(self) -> Iterator[Path]:
-        """A directory for what this work needs for a while."""
-        with TemporaryDirectory(prefix="scratch-", dir=self.path) as name, temporary_objects(Path(name)):
-            yield Path(name)
+    def scratch(self, apart: bool) -> Iterator[Scratch]:
+        """A directory for what this work needs for a while. `apart`: the tasks may run on other machines."""
+        with TemporaryDirectory(prefix="scratch-", dir=self.path) as name:
+            try:
+                yield Scratch(Path(name), self.store.files, apart)
+            finally:
+                if apart:
+                    self.store.files.unshare(Path(name))
 
     @cached_property
     def _previous(self) -> dict[str, tuple[Version, Part]]:

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from pipeline.store import keys
 from pipeline.store.parquet import kept_batches
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 
 
 def kept_documents(

@@ -16,28 +16,19 @@ CHECKPOINT_EVALUATION = "checkpoint_evaluation"
 BENCHMARKS = "benchmarks"
 EXPORTED_MODEL = "exported_model"
 
+# Beside the keys in a store: training runs, and which versions each recipe used last
+RUNS = "runs"
+RECIPES = "recipes"
+
 CORPORA = "corpora"
 TOKEN_SHARDS = "token_shards"
 TRAIN, VALIDATION = SPLITS = ("train", "validation")  # directories in a version of token shards
 
-# The stages of a corpus with a key of their own, in the order in which they are made. A recipe has the
-# optional stages only on request, and one key below `filters` for each of its own filters.
-CORPUS_STAGES = (
-    "raw",
-    "transformed",
-    "scrubbed",
-    "signals",
-    "languages",
-    "quality",
-    "contamination",
-    "signatures",
-)
-OPTIONAL_STAGES = ("transformed", "languages", "contamination")
 FILTERS = "filters"
 
 
 def of_corpus(corpus: str, stage: str) -> str:
-    """The key of one of the CORPUS_STAGES."""
+    """The key of a stage of a corpus."""
     return f"{CORPORA}/{corpus}/{stage}"
 
 
@@ -100,29 +91,18 @@ def judged(corpus: str) -> tuple[str, str]:
     return scrubbed(corpus), quality(corpus)
 
 
-def before_dedup(corpus: str, optional: Iterable[str] = (), filters: Iterable[str] = ()) -> list[str]:
-    """The keys of a corpus that a recipe makes before dedup, in order: the stages of every recipe, the given
-    `optional` ones, and the recipe's own filters by name.
-    """
-    left_out = {*OPTIONAL_STAGES} - {*optional}
-    stages = [of_corpus(corpus, stage) for stage in CORPUS_STAGES if stage not in left_out]
-    before_quality = stages.index(quality(corpus))
-    stages[before_quality:before_quality] = [filtered(corpus, name) for name in filters]
-    return stages
-
-
 def is_of_corpus(key: str, corpus: str) -> bool:
     """Whether a key is of a stage of the corpus, or of one of the recipe's own filters on it."""
     return key.startswith(of_corpus(corpus, ""))
 
 
 def corpus(key: str) -> str:
-    """The corpus of a key of one of the CORPUS_STAGES or of token shards."""
+    """The corpus of a key of a stage of a corpus, or of token shards."""
     return key.split("/")[1]
 
 
 def stage(key: str) -> str:
-    """The stage of a key: one of the CORPUS_STAGES, a filter's `filters/<name>`, TOKEN_SHARDS, or the key
+    """The stage of a key: that of a corpus, a filter's `filters/<name>`, TOKEN_SHARDS, or the key
     itself.
     """
     family, _, rest = key.partition("/")
@@ -158,7 +138,7 @@ def is_dedup_part(name: str) -> bool:
 
 
 def corpus_of(key: str) -> str:
-    """The corpus of a key of one of the CORPUS_STAGES."""
+    """The corpus of a key of one of its stages."""
     return key.split("/")[1]
 
 

@@ -15,15 +15,15 @@ from typing import Any
 
 import yaml
 
-from pipeline.store.bucket import NONE_YET
+from pipeline.store.bucket.s3 import NONE_YET
 from pipeline.store.errors import PipelineError
-from pipeline.store.keys import TOKENIZER
-from pipeline.store.mirror import Mirror, of
+from pipeline.store.files import Files
+from pipeline.store.grid import expanded
+from pipeline.store.keys import RECIPES, TOKENIZER
 from trainer.system.durable import write_atomically
 
-RECIPES = "recipes"
 DESCRIPTION = "recipe.json"
-# Of a recipe with runs that changed its settings, so many of the changes keep their data in the store.
+# Runs that changed settings of a recipe: the data of so many different changes stays in the store.
 CHANGES_KEPT = 10
 VERSION_NAME = re.compile(r"[0-9a-f]{16}")
 REMEDY = "run a job of the recipe again, which writes it anew; if the recipe is gone, delete the directory"
@@ -50,21 +50,19 @@ class LastVersions:
     wins.
     """
 
-    def __init__(self, root: Path, recipe: RecipeName):
+    def __init__(self, files: Files, recipe: RecipeName):
         self.recipe = recipe
-        self._root = root
+        self._files = files
         self._seen: dict[Path, str] = {}  # ETags, where the store is in a bucket
 
     @cached_property
     def _path(self) -> Path:
-        if mirror := of(self._root):
-            self._seen = mirror.sync(self._root / RECIPES)
-        return self._root / RECIPES / self.recipe.directory
+        self._seen = self._files.pull_folder(self._files.root / RECIPES)
+        return self._files.root / RECIPES / self.recipe.directory
 
     def _write(self, path: Path, text: str) -> None:
         write_atomically(path, text)
-        if mirror := of(path):
-            mirror.push(path)
+        self._files.push(path)
 
     def get(self, key: str) -> str | None:
         """The name of the version of `key`, if the recipe has used one and the record is not damaged."""
@@ -79,23 +77,22 @@ class LastVersions:
         if self.get(key) != name:
             if not (self._path / DESCRIPTION).exists():
                 self.describe()
-            path = self._path / key
-            if key == TOKENIZER and (mirror := of(path)):
-                self._freeze(mirror, path, name)
+            if key == TOKENIZER:
+                self._freeze(self._path / key, name)
             else:
-                self._write(path, name + "\n")
+                self._write(self._path / key, name + "\n")
 
-    def _freeze(self, mirror: Mirror, path: Path, name: str) -> None:
-        """Records a tokenizer. Of two machines that make one at once, the second to end fails."""
+    def _freeze(self, path: Path, name: str) -> None:
+        """Records a tokenizer. When two machines make one at once, the second to end fails."""
         write_atomically(path, name + "\n")
-        replaced = mirror.push(path, self._seen.get(path, NONE_YET))
-        stored = mirror.pull(path)
+        replaced = self._files.push(path, self._seen.get(path, NONE_YET))
+        etag = self._files.pull(path)
         if not replaced and _name_in(path) != name:
             raise RecordError(
-                f"{mirror.url(path)}: another run has made the tokenizer of this recipe meanwhile: run "
-                "again, which uses that one"
+                f"{path}: another run has made the tokenizer of this recipe meanwhile: run again, which uses "
+                "that one"
             )
-        self._seen[path] = stored.etag if stored else NONE_YET
+        self._seen[path] = etag or NONE_YET
 
     def fact(self, name: str) -> str | None:
         """What was recorded under this name for all runs of the recipe, if anything was."""
@@ -124,26 +121,26 @@ class LastVersions:
         self._write(path, json.dumps(described, indent=1, sort_keys=True))
 
 
-def recorded(root: Path, changes_kept: int = CHANGES_KEPT) -> Iterator[tuple[str, str]]:
+def recorded(files: Files, changes_kept: int = CHANGES_KEPT) -> Iterator[tuple[str, str]]:
     """Key and version name of everything that a recipe used last. Leaves out recipes whose file is gone,
     variants that their file no longer has and, of the runs with changed settings, all but the newest of each
     recipe.
 
     Raises RecordError when a record is damaged.
     """
-    if mirror := of(root):
-        mirror.sync(root / RECIPES)
+    root = files.root
+    files.pull_folder(root / RECIPES)
     for path in damaged(root):
         raise RecordError(f"{path} is damaged, so it cannot be told which versions a recipe uses: {REMEDY}")
-    for recipe in _in_effect(root, changes_kept):
+    for recipe in _in_effect(files, changes_kept):
         yield from _used(root / RECIPES / recipe.directory)
 
 
-def users(root: Path) -> dict[tuple[str, str], RecipeName]:
-    """Of each key and version name that a recipe used last, one such recipe, preferably without changes."""
+def users(files: Files) -> dict[tuple[str, str], RecipeName]:
+    """Maps each key and version name to a recipe that used it last, preferably one without changes."""
     found: dict[tuple[str, str], RecipeName] = {}
-    for recipe in _in_effect(root, CHANGES_KEPT):
-        found = dict.fromkeys(_used(root / RECIPES / recipe.directory), recipe) | found
+    for recipe in _in_effect(files, CHANGES_KEPT):
+        found = dict.fromkeys(_used(files.root / RECIPES / recipe.directory), recipe) | found
     return found
 
 
@@ -167,12 +164,12 @@ def _used(directory: Path) -> Iterator[tuple[str, str]]:
             yield path.relative_to(directory).as_posix(), name
 
 
-def _in_effect(root: Path, changes_kept: int) -> Iterator[RecipeName]:
+def _in_effect(files: Files, changes_kept: int) -> Iterator[RecipeName]:
     changed: dict[str, list[tuple[int, RecipeName]]] = {}
-    for path in sorted((root / RECIPES).glob(f"*/{DESCRIPTION}")):
+    for path in sorted((files.root / RECIPES).glob(f"*/{DESCRIPTION}")):
         recipe = _described_in(path)
-        # of a recipe in a bucket, only the machine that it is on can tell
-        if recipe is None or (_is_gone(recipe) and not of(root)):
+        # where machines share a store, a recipe may be on another of them
+        if recipe is None or (_is_gone(recipe) and not files.shared):
             continue
         if recipe.changes:
             changed.setdefault(recipe.file, []).append((-path.stat().st_mtime_ns, recipe))
@@ -192,7 +189,7 @@ def _is_gone(recipe: RecipeName) -> bool:
         return not file.exists()
     try:
         settings = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-        return recipe.variant not in (settings.get("variants") or {})
+        return recipe.variant not in expanded(settings.get("variants") or {})
     except (OSError, ValueError, yaml.YAMLError, AttributeError, TypeError):
         return False  # somebody is editing it
 

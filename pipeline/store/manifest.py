@@ -13,13 +13,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from pipeline.store.files import MANIFEST, Files, StoredFile
 from pipeline.store.fingerprint import combined, file_sha256, fingerprint
-from pipeline.store.mirror import MANIFEST, of, present
 from trainer.system.durable import rename_directory, write_atomically
 
 DAMAGED = "damaged"
 RECORDED_TOOLS = ("groundwork", "numpy", "numba", "pyarrow", "tokenizers", "torch")
-CHECKSUM = "checksum"  # of the rest of the manifest; versions made before 2026-11-22 have none
+CHECKSUM = "checksum"  # of the rest of the manifest
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class Version:
     key: str
     path: Path
     manifest: dict[str, Any]
+    store_files: Files = field(compare=False, repr=False)
     reused: bool = False
 
     @property
@@ -102,14 +103,14 @@ class Version:
     def bytes(self) -> int:
         return sum(file.bytes for part in self.parts for file in part.files.values())
 
-    def file(self, part: Part, table: str) -> Path:
-        """The path of a file. Nobody else joins paths below a version."""
-        return self.path / part.files[table].path
+    def file(self, part: Part, table: str) -> StoredFile:
+        """A file. Nobody else joins paths below a version."""
+        return StoredFile(self.path / part.files[table].path, self.store_files)
 
-    def only(self, table: str) -> Path:
-        """The file of a version that consists of one part, to be opened now."""
+    def only(self, table: str) -> StoredFile:
+        """The file of a version that consists of one part."""
         (part,) = self.parts
-        return present(self.file(part, table))
+        return self.file(part, table)
 
     def directory(self) -> Path:
         """The directory with all files of the version, for whoever opens them by names of their own."""
@@ -118,12 +119,11 @@ class Version:
 
     def opened(self) -> list[Path]:
         """The paths of all files, which are about to be opened."""
-        paths = [self.file(part, table) for part in self.parts for table in part.files]
-        if mirror := of(self.path):
-            mirror.fetch_all(paths)
+        paths = [self.path / file.path for part in self.parts for file in part.files.values()]
+        self.store_files.fetch_all(paths)
         return paths
 
-    def files(self, table: str) -> list[Path]:
+    def files(self, table: str) -> list[StoredFile]:
         return [self.file(part, table) for part in self.parts if table in part.files]
 
     def report(self, name: str, made_from: Any, make: Callable[[], Any]) -> Any:
@@ -131,9 +131,8 @@ class Version:
         changes.
         """
         path, wanted = reports_on(self.path) / f"{name}.json", fingerprint(made_from)
-        mirror = of(path)
-        if mirror and not path.exists():
-            mirror.pull(path)
+        if not path.exists():
+            self.store_files.pull(path)
         with suppress(OSError, ValueError, KeyError, TypeError):  # missing or damaged: made again
             stored = json.loads(path.read_text(encoding="utf-8"))
             if stored["fingerprint"] == wanted:
@@ -141,8 +140,7 @@ class Version:
         content = json.dumps({"fingerprint": wanted, "report": make()})
         with suppress(OSError):  # of a store that may only be read, the report is made each time
             write_atomically(path, content)
-            if mirror:
-                mirror.push(path)
+            self.store_files.push(path)
         return json.loads(content)["report"]
 
 
@@ -156,7 +154,7 @@ def manifest_text(manifest: Mapping[str, Any]) -> str:
     return json.dumps({**manifest, CHECKSUM: _checksum(manifest)}, indent=1)
 
 
-def read_version(key: str, path: Path) -> Version:
+def read_version(key: str, path: Path, files: Files) -> Version:
     """The version in a directory. Raises OSError without a manifest, ValueError when the manifest is not what
     was written.
     """
@@ -164,9 +162,9 @@ def read_version(key: str, path: Path) -> Version:
     if not isinstance(manifest, dict):
         raise ValueError("it is not a JSON object")
     checksum = manifest.pop(CHECKSUM, None)
-    if checksum not in (None, _checksum(manifest)):
+    if checksum != _checksum(manifest):
         raise ValueError("it was changed after it was written")
-    version = Version(key, path, manifest)
+    version = Version(key, path, manifest, files)
     try:
         is_consistent = version.data_version == combined(part.data_version for part in version.parts)
     except (KeyError, TypeError, AttributeError) as error:

@@ -11,11 +11,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.store.engine import Engine
+from pipeline.store.draft import Draft
+from pipeline.store.engines.local import Engine
+from pipeline.store.files import Files, StoredFile
 from pipeline.store.manifest import Part, Version
-from pipeline.store.mirror import put_files
 from pipeline.store.parquet import PartWriter, batches
-from pipeline.store.versions import Draft, Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 Counts = dict[str, int]
@@ -28,7 +29,7 @@ class PartTask:
 
     name: str
     fingerprint: str
-    inputs: tuple[Path, ...]
+    inputs: tuple[StoredFile, ...]
     bytes: int
 
 
@@ -83,7 +84,7 @@ def derive(
         finished = {task.name: draft.finished(task.name, task.fingerprint) for task in tasks}
         todo = [task for task in tasks if finished[task.name] is None]
         made = [part for part in finished.values() if part is not None]
-        write = partial(put_parts, function=function, directory=draft.path)
+        write = partial(put_parts, function=function, directory=draft.path, files=store.files)
         input_bytes = slower * sum(task.bytes for task in todo)
         for part in engine.map(write, todo, input_bytes=input_bytes, what=work.key):
             draft.keep(part)
@@ -94,10 +95,11 @@ def derive(
         return draft.publish([by_name[task.name] for task in tasks])
 
 
-def put_parts(task: Any, function: Callable[..., Part], directory: Path) -> Part:
-    """`function(task, directory)`. For a store in a bucket, the worker that wrote a part puts it there."""
+def put_parts(task: Any, function: Callable[..., Part], directory: Path, files: Files) -> Part:
+    """`function(task, directory)`. The worker that wrote a part puts it where others read it."""
     part = function(task, directory=directory)
-    put_files(directory, [(file.path, file.sha256) for file in part.files.values()])
+    for file in part.files.values():
+        files.put_file(directory, file.path, file.sha256)
     return part
 
 

@@ -1,18 +1,43 @@
-"""Finds checkpoints by their name in the UI: `<training run>-<step>`."""
+"""Finds training runs and checkpoints of a store by their names in the UI: `<training run>-<step>`."""
 
 from pathlib import Path
 
-from pipeline.store.bucket_runs import RUNS, bring_checkpoint, bring_names
 from pipeline.store.errors import PipelineError
-from pipeline.store.mirror import of
-from pipeline.store.versions import Store
+from pipeline.store.keys import RUNS
+from pipeline.store.store import Store
+from trainer.system import history
+from trainer.system.errors import TrainerError
+from trainer.system.history import NAME_LENGTH, RunHistory
 
 RECORDS = "deleted_runs"  # the configurations of those that were removed
-NAME_LENGTH = 8  # hex digits of a training run's fingerprint in the name
 
 
 class CheckpointGoneError(PipelineError):
     """The checkpoint is not on disk."""
+
+
+class UnknownRunError(PipelineError):
+    """No training run has the name, or several have."""
+
+
+def run_histories(store: Store) -> list[RunHistory]:
+    """The training runs of a store, by their names."""
+    store.files.pull_runs()
+    return history.histories(store.root / RUNS)
+
+
+def run_named(store: Store, text: str) -> RunHistory:
+    """A training run by a path, or by its name in the UI; of a checkpoint, the run up to its step. Raises
+    UnknownRunError.
+    """
+    try:
+        path = history.path_of(text)
+        if path.exists() or not history.NAME.fullmatch(text):
+            return history.at(path) or RunHistory(path)
+        store.files.pull_runs()
+        return history.find(store.root / RUNS, text)
+    except TrainerError as error:
+        raise UnknownRunError(str(error)) from None
 
 
 def saved_steps(store: Store) -> list[str]:
@@ -39,7 +64,7 @@ def checkpoint_path(store: Store, name: str) -> Path:
         raise CheckpointGoneError(
             f"checkpoint {name!r} is not on disk: `checkpoint.keep_last` sets how many stay. On disk: {kept}"
         )
-    return bring_checkpoint(paths[0])
+    return store.files.fetch_folder(paths[0])
 
 
 def checkpoint_name(checkpoint: Path) -> str:
@@ -51,12 +76,11 @@ def deleted_run(store: Store, name: str) -> Path | None:
     """The configuration of a removed training run, by the first digits of its fingerprint."""
     if not name.isalnum():
         return None
-    if mirror := of(store.root):
-        mirror.sync(store.root / RECORDS)
+    store.files.pull_folder(store.root / RECORDS)
     return next(iter(sorted((store.root / RECORDS).glob(f"{name}*.yaml"))), None)
 
 
 def _complete(store: Store, run: str, step: str) -> list[Path]:
-    bring_names(store.root)
+    store.files.pull_runs()
     manifests = (store.root / RUNS).glob(f"{run}/checkpoints/step-{step}/manifest.json")
     return sorted(manifest.parent for manifest in manifests)

@@ -17,9 +17,9 @@ from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.corpus.transform import transform
-from pipeline.store.engine import LocalEngine
+from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.integration.project import ROOT, Project
 
 EXAMPLES = ROOT / "examples"

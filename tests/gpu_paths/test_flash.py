@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.gpu_paths.test_traced import library, pytestmark, traced, with_triton
 
@@ -43,9 +42,3 @@ def test_a_block_moves_fewer_bytes_than_with_flex(library: Path, kind: str, most
 def test_selective_recomputation_does_not_attend_twice(library: Path) -> None:
     found = traced(library, "passes", module="traced_flash")
     assert found == {"_varlen_attn": [1, 0], "_varlen_attn_backward": [0, 1]}
-
-
-@pytest.mark.parametrize("masked", ["true", "false"])
-def test_measuring_the_candidates_runs_each_of_them(library: Path, masked: str) -> None:
-    found = traced(library, "choice", module="traced_flash", masked=masked)
-    assert found == {"waits": {"sdpa": 0, "flash": 0}, "failed": {}, "kernels": f"torch {torch.__version__}"}

@@ -36,7 +36,7 @@ from trainer.parallel.world import DIMENSIONS, World
 from trainer.run.batch import Batch
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, loss_sum, train_step
-from trainer.run.update_ratio import UpdateProbe
+from trainer.run.records.update_ratio import UpdateProbe
 
 RECIPES = Path(__file__).parents[2] / "pipeline/recipes"
 GPU = torch.device("cuda", 0)
@@ -78,6 +78,7 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
             GPU,
             AUTOCAST[precision],
             training.seq_len,
+            training.model.head_dim,
             masked,
             training.model.attention_sinks,
         )
@@ -89,6 +90,7 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
                 attention,
                 training.activation_checkpointing,
                 training.dropout,
+                precision,
             )
         if precision == "fp8":
             fp8.convert(model.model.layers)
@@ -105,9 +107,7 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
         optimizers = build(model, training.optimizer, holders=world.group)
         probe = UpdateProbe(model, world)
         for step in range(4):
-            context = StepContext(
-                step, training, precision, bot_id, world, LossScale.of(precision), SpikeDetector()
-            )
+            context = StepContext(step, training, bot_id, world, LossScale.of(precision), SpikeDetector())
             synchronisations.clear()
             windows = torch.zeros(2 * training.micro_batch_size, training.seq_len + 1, dtype=torch.int64)
             probe.remember()
@@ -160,7 +160,7 @@ def block(
     with pretend(int(capability)):
         generated_code.prepare(int(capability))
         dtype = AUTOCAST.get(precision, torch.float32)
-        attention = choose(wanted, GPU, dtype, int(length), masked == "true")  # type: ignore[arg-type]
+        attention = choose(wanted, GPU, dtype, int(length), shape.head_dim, masked == "true")  # type: ignore[arg-type]
         with GPU:
             whole = Llama(shape, VOCABULARY, int(length), attention, kind)  # type: ignore[arg-type]
         if precision == "fp8":
@@ -176,12 +176,7 @@ def block(
 
 
 def loss(
-    rows: str,
-    d_model: str = "768",
-    compiled: str = "true",
-    z_loss: str = "0",
-    soft_cap: str = "",
-    capability: str = "90",
+    rows: str, d_model: str = "768", compiled: str = "true", z_loss: str = "0", capability: str = "90"
 ) -> dict[str, Any]:
     """The bytes that the loss of so many tokens moves, forward and backward, and those of its softmax for
     each logit.
@@ -197,7 +192,7 @@ def loss(
         hidden = torch.zeros(int(rows), int(d_model), dtype=torch.bfloat16, device=GPU, requires_grad=True)
         head = torch.zeros(VOCABULARY, int(d_model), device=GPU, requires_grad=True)
         targets = torch.zeros(int(rows), dtype=torch.int64, device=GPU)
-        given = (VOCABULARY - 4, float(z_loss), float(soft_cap) if soft_cap else None, compiled == "true")
+        given = (VOCABULARY - 4, float(z_loss), compiled == "true")
         with autocast("bf16", GPU), generated_code.Moved() as moved:
             loss_module.summed_cross_entropy(hidden, head, targets, *given).backward()
     return {

@@ -19,7 +19,7 @@ import yaml
 
 from pipeline.recipe.recipe import load_recipe
 from pipeline.steps.recipe_versions import RecipeVersions
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 
 ROOT = Path(__file__).parents[2]
 TRAINING = {

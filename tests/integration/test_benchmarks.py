@@ -13,8 +13,8 @@ from pipeline.reports.summary import summary
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.model.benchmark import benchmark_checkpoint
 from pipeline.store import keys
+from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
-from pipeline.store.versions import Store
 from tests.integration.project import Project, until
 
 KEY = dg.AssetKey("benchmarks")

@@ -15,9 +15,9 @@ import pytest
 
 from pipeline.recipe.recipe import load_recipe
 from pipeline.steps.recipe_versions import RecipeVersions
-from pipeline.store.manifest import MANIFEST
-from pipeline.store.mirror import cached
-from pipeline.store.versions import Store
+from pipeline.store.bucket.files import cache_of
+from pipeline.store.files import MANIFEST
+from pipeline.store.store import Store
 from tests.integration.project import Project
 from tests.s3_server import S3, proxied
 
@@ -56,7 +56,7 @@ class BucketProject(Project):
 
     def store_of(self, overrides: Any) -> Store:
         written, changed = load_recipe(self.write_recipe()), load_recipe(self.write_recipe(), dict(overrides))
-        root = cached(self.address, self.directory / self.cache)
+        root = cache_of(self.address, self.directory / self.cache)
         return Store(root, RecipeVersions(changed, written))
 
     def command(self, *arguments: str) -> str:

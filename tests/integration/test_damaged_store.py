@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.store.manifest import MANIFEST
+from pipeline.store.files import MANIFEST
 from tests.integration.project import ROOT, Project
 from tests.pipeline.store.test_damage import flip
 
@@ -30,10 +30,10 @@ def test_one_run_mends_a_store_that_is_damaged_in_many_places(
     project = make_project(tmp_path / "project")
     assert project.run()[0] == 0
     before, store = project.content(), project.store
-    flip(store.current("corpora/topics/raw").files("documents")[0], 500)
+    flip(store.current("corpora/topics/raw").files("documents")[0].path, 500)
     shutil.rmtree(store.current("corpora/stdlib/scrubbed").path)
     (store.current("corpora/topics/quality").path / MANIFEST).write_text("")
-    flip(store.current("corpora/topics/signatures").files("runs")[0], 3000)
+    flip(store.current("corpora/topics/signatures").files("runs")[0].path, 3000)
     (store.current("dedup").path / MANIFEST).unlink()
     shard = next(store.current("token_shards/topics").path.rglob("train/*.bin"))
     os.truncate(shard, 100)

@@ -51,7 +51,7 @@ class Watched:
 
     def fingerprints(self) -> dict[str, str]:
         """The version of each asset that the recipe used last."""
-        return dict(last_versions.recorded(self.project.store.root))
+        return dict(last_versions.recorded(self.project.store.files))
 
 
 def publish(

@@ -19,7 +19,7 @@ from pipeline.assets.operations.orphaned_runs import Process, process_of
 from pipeline.store import last_versions
 from tests.integration.project import ROOT, Project, until
 from tests.integration.test_interrupted import same_recipe, trainers
-from trainer.checkpoint import store as checkpoint_store
+from trainer.checkpoint import publish as checkpoint_store
 
 KILLS = ["run"] * 12 + ["trainer"] * 4 + ["daemon"] * 3 + ["launched run"]
 
@@ -42,7 +42,7 @@ def processes(project: Project) -> dict[int, str]:
 
 def check_nothing_is_half_published(project: Project) -> None:
     store = project.store
-    for key, name in last_versions.recorded(store.root):
+    for key, name in last_versions.recorded(store.files):
         version = store.open(key, name)
         assert all(part.is_whole(version.path) for part in version.parts), version.path
     for directory in store.root.glob("runs/*/checkpoints"):

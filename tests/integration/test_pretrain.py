@@ -16,7 +16,7 @@ from pipeline.steps.tokens.shards import prefixes
 from tests.integration.project import ROOT, Project
 from trainer.config import SamplesConfig
 from trainer.hf import load_model
-from trainer.run.generate import complete_with_model_of
+from trainer.run.evaluation.generate import complete_with_model_of
 
 
 def materializations(project: Project, key: list[str]) -> list[dg.AssetMaterialization]:

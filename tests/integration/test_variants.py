@@ -15,8 +15,10 @@ import yaml
 
 from pipeline.recipe.variants import load
 from pipeline.steps.recipe_versions import RecipeVersions
-from pipeline.store import disk, gc, keys
-from pipeline.store.versions import Store
+from pipeline.store import keys
+from pipeline.store.cleanup import disk, gc
+from pipeline.store.files import Files
+from pipeline.store.store import Store
 from tests.integration.project import Project
 
 STRICT, EVEN, FAST = (
@@ -61,7 +63,7 @@ def command(project: Project, *arguments: str) -> subprocess.CompletedProcess[st
 def versions(project: Project) -> set[str]:
     """Every version in the store, by key and name, without the evidence of dedup."""
     root = project.home / "store"
-    found = {str(path.relative_to(root)) for path in gc.published(root)}
+    found = {str(path.relative_to(root)) for path in gc.published(Files(root))}
     return {one for one in found if not one.startswith(keys.DEDUP_EVIDENCE)}
 
 
@@ -113,7 +115,7 @@ def test_a_variant_shares_what_it_does_not_change_and_is_found_by_name(project: 
     assert pinned["training"]["optimizer"]["lr"] == 0.01 and "variants" not in pinned
 
     compared = command(project, "compare", "--json")
-    found = {one["variant"]: one for one in json.loads(compared.stdout)}
+    found = {one["name"]: one for one in json.loads(compared.stdout)}
     assert (found["base"]["done"], found["fast"]["done"], found["strict"]["tokens"]) == (1, 1, 0)
     assert found["fast"]["settings"] == "training.optimizer.lr 0.01"
     assert found["fast"]["held_out"] == found["base"]["held_out"]
@@ -123,7 +125,7 @@ def test_a_variant_shares_what_it_does_not_change_and_is_found_by_name(project: 
         event = instance.get_latest_materialization_event(dg.AssetKey("variants"))
     assert event and event.asset_materialization
     shown = event.asset_materialization.metadata["variants"].value
-    assert [record.data["variant"] for record in shown.records] == ["base", "fast", "strict"]  # type: ignore[union-attr]
+    assert [record.data["run"] for record in shown.records] == ["base", "fast", "strict"]  # type: ignore[union-attr]
 
     del project.recipe["variants"]["fast"]  # its model stays, and the data that its lineage names
     project.write_recipe()
@@ -136,6 +138,21 @@ def test_a_partition_that_is_no_variant_is_refused_before_anything_runs(project:
     assert status != 0
     assert "no variant is named 'fsat'; choose from base, fast, strict" in said
     assert versions(project) == set()
+
+
+@pytest.mark.slow
+def test_a_grid_shares_everything_before_training_and_is_compared(project: Project) -> None:
+    project.recipe["variants"] = {"lr": {"training": {"optimizer": {"lr": {"each": [0.01, 0.02]}}}}}
+    done = command(project, "variants", "run")
+    assert done.returncode == 0, done.stderr
+    for key in (keys.DEDUP, keys.TOKENIZER, keys.token_shards("topics"), keys.token_shards("stdlib")):
+        assert sum(one.startswith(f"{key}/") for one in versions(project)) == 1, key
+    assert sum(one.startswith(f"{keys.PRETRAINED_MODEL}/") for one in versions(project)) == 3
+    found = {one["name"]: one for one in json.loads(command(project, "compare", "--json").stdout)}
+    assert found.keys() == {"base", "lr_0_01", "lr_0_02"} and {one["done"] for one in found.values()} == {1}
+    assert found["lr_0_02"]["settings"] == "training.optimizer.lr 0.02"
+    assert len({one["loss"] for one in found.values()}) == 3
+    assert gc.find(store_of(project, "base")) == []
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ from examples import other_token_formats
 from pipeline.steps.export.tokens import write
 from pipeline.steps.tokens.shard_sets import ShardSet
 from tests.s3_server import serving, use
-from trainer.data.shards import ShardWriter, TokenStream, bin_path, idx_path
+from trainer.data.shard_writer import ShardWriter
+from trainer.data.shards import TokenStream, bin_path, idx_path
 
 BOT, EOT, SEQ_LEN = 2, 3, 31
 

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from trainer.config import RunConfig
-from trainer.data.shards import ShardWriter, token_dtype
+from trainer.data.shard_writer import ShardWriter, token_dtype
 
 BOT, EOT, VOCAB = 2, 3, 300
 WORDS = [

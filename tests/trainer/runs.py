@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from trainer.checkpoint import store
-from trainer.run import metrics
+from trainer.checkpoint import publish as store
+from trainer.run.records import metrics
 from trainer.system import launch
 from trainer.system.durable import read_json_lines
 

@@ -14,7 +14,7 @@ No random state is stored: initialisation is keyed by parameter, the order and d
 
 import json
 import platform
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
@@ -24,23 +24,19 @@ import torch
 from torch.optim import Optimizer
 
 from trainer import hf
-from trainer.checkpoint import store
+from trainer.checkpoint import publish as store
+from trainer.checkpoint.publish import CheckpointError
 from trainer.checkpoint.sharded_safetensors import Part, SavedTensors, save_parts
 from trainer.checkpoint.staging import Staging
-from trainer.checkpoint.store import CheckpointError
 from trainer.config import RunConfig, config_hash
 from trainer.model.llama import Llama
 from trainer.model.precision import LossScale
 from trainer.optim.state import load_state_tensors, state_tensors
 from trainer.parallel.dtensor import is_first_holder, local_slices, local_tensor
 from trainer.parallel.world import World
-from trainer.system.errors import TrainerError
 
 LIBRARIES = ("torch", "numpy", "safetensors", "tokenizers")
 OPTIMIZER_FILES = "optimizer*.safetensors"
-# Versions that went back to a checkpoint after a spike read these from state.json, and `jumps` from
-# lineage.json.
-NO_ROLLBACKS: dict[str, Any] = {"jumps": [], "rollbacks": 0}
 
 
 @dataclass(frozen=True)
@@ -129,15 +125,13 @@ class Snapshot:
             hf.check_export(self.model, directory / "hf")
         identity = {"config_hash": config_hash(self.identity), "meaning": self.identity}
         _write_json(
-            directory / "state.json",
-            {**asdict(progress), **NO_ROLLBACKS, **identity, "model_only": self.optimizer is None},
+            directory / "state.json", {**asdict(progress), **identity, "model_only": self.optimizer is None}
         )
         training: dict[str, Any] = {
             "step": progress.step,
             "tokens": progress.tokens,
             "corpus_tokens": progress.corpus_tokens,
             "changes": progress.changes,
-            "jumps": NO_ROLLBACKS["jumps"],
             "config_hash": config_hash(self.identity),
             "config": self.config.training.model_dump(mode="json"),
             "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
@@ -148,27 +142,11 @@ class Snapshot:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """The contents of a checkpoint's state.json.
-
-    Raises CheckpointError if the file is damaged, and TrainerError if an earlier version wrote it and either
-    left out what is needed now or had rolled the run back after a spike.
-    """
+    """The contents of a checkpoint's state.json. Raises CheckpointError if the file is damaged."""
     try:
         state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{checkpoint / 'state.json'}: cannot be read ({error})") from error
-    missing = sorted({"meaning", "model_only", *(entry.name for entry in fields(Progress))} - state.keys())
-    if missing:
-        raise TrainerError(
-            f"{checkpoint}: cannot be resumed: an earlier version of the trainer wrote it, without "
-            f"{', '.join(missing)}. Use another run_dir, or resume with the version that started the run"
-        )
-    if state.get("rollbacks"):
-        raise TrainerError(
-            f"{checkpoint}: cannot be resumed: an earlier version rolled this run back after a spike and "
-            "left out samples, which this version does not support. Use another run_dir, or resume with the "
-            "version that started the run"
-        )
     return state
 
 

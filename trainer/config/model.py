@@ -69,12 +69,6 @@ class ModelConfig(Config):
         "stable at high learning rates. The weights of a Llama have no such norms: set it to false to start "
         "from them.",
     )
-    logit_soft_cap: float | None = Field(
-        default=None,
-        gt=0,
-        description="Limits the output logits to c tanh(logits / c) (Gemma 2, where c is 30). When not set, "
-        "no limit. With it, only this trainer can read the model.",
-    )
     attention_sinks: bool = Field(
         default=False,
         description="Whether each head has a learned logit that takes part in its softmax and is then "
@@ -120,7 +114,7 @@ class ModelConfig(Config):
     @property
     def not_stock(self) -> list[str]:
         """The settings in use that Llama and Qwen3 in `transformers` do not have."""
-        return [name for name in ("logit_soft_cap", "attention_sinks") if getattr(self, name)]
+        return ["attention_sinks"] if self.attention_sinks else []
 
     def parameters(self, vocab_size: int) -> int:
         """Trainable parameters, without the padding of the vocabulary."""
@@ -159,18 +153,15 @@ class InitConfig(Config):
     embedding_std: float | None = Field(
         default=None,
         gt=0,
-        exclude_if=lambda std: std is None,
         description="Standard deviation of the embedding. When not set, `std`; 1.0 in torchtitan's Llama 3.",
     )
     head_by_width: bool = Field(
         default=False,
-        exclude_if=lambda by_width: not by_width,
         description="Whether the head, or the embedding that is also the head, is drawn with 1 / "
         "sqrt(d_model), cut off at three standard deviations, as in torchtitan's Llama 3.",
     )
     std_by_depth: bool = Field(
         default=False,
-        exclude_if=lambda by_depth: not by_depth,
         description="Whether o_proj, up_proj and down_proj of block l, from 1, are drawn with `std` / "
         "sqrt(2 l), as in torchtitan's Llama 3. `zero_output` comes first.",
     )

@@ -23,9 +23,7 @@ class RunConfig(Config):
     data: DataConfig = Field(description="What the run learns from.")
     training: TrainingConfig = Field(description="The model and how it is trained.")
     project: str | None = Field(
-        default=None,
-        exclude_if=lambda project: project is None,
-        description="Project or experiment under which trackers list the run.",
+        default=None, description="Project or experiment under which trackers list the run."
     )
     lineage: dict[str, Any] = Field(
         default={}, description="Copied into each checkpoint and not interpreted."
@@ -123,9 +121,7 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
 
 
 def load_to_train(path: Path, overrides: list[str] | None = None) -> RunConfig:
-    """As `load_run_config`, for a run that is to be trained: refuses settings that have no effect, which a
-    run of an earlier version may have.
-    """
+    """As `load_run_config`, for a run that is to be trained: refuses settings that have no effect."""
     config = load_run_config(path, overrides)
     try:
         unused.check(config.training)

@@ -12,7 +12,7 @@ RECORDED = ("tokenizer_sha256", "vocab_size", "bot_id", "eot_id")
 def filled_in(data: dict[str, Any]) -> dict[str, Any]:
     """`data` with what the record under the key `shards` says, and without that key. What is set stays.
 
-    Raises TrainerError when the record cannot be read or an earlier version wrote it.
+    Raises TrainerError when the record cannot be read.
     """
     record = Path(str(data["shards"])).expanduser()
     written = {key: value for key, value in data.items() if key != "shards"}
@@ -21,16 +21,12 @@ def filled_in(data: dict[str, Any]) -> dict[str, Any]:
         shards = [
             (record.parent / next(iter(entry["files"])), entry["text_bytes"]) for entry in facts["shards"]
         ]
+        recorded = {key: facts[key] for key in RECORDED}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise TrainerError(
             f"data.shards: {record} cannot be read as a record of token shards ({error!r}): name the "
             "shards.json that `python -m pipeline tokenize` writes"
         ) from error
-    if missing := [key for key in RECORDED if key not in facts and key not in written]:
-        raise TrainerError(
-            f"data.shards: {record} does not say {', '.join(missing)}, since an earlier version wrote it: "
-            "set them under `data`, or tokenize again"
-        )
     prefixes: dict[str, list[str]] = {"train": [], "validation": []}
     sizes = dict.fromkeys(prefixes, 0)
     for file, size in shards:
@@ -39,9 +35,5 @@ def filled_in(data: dict[str, Any]) -> dict[str, Any]:
             prefixes[split].append(str(file.with_suffix("")))
             sizes[split] += size
     corpus = {"name": record.absolute().parent.name or "shards", "weight": 1, **prefixes}
-    recorded = {
-        "tokenizer": str(record.parent),
-        **{key: facts[key] for key in RECORDED if key in facts},
-        "corpora": [corpus | {"validation_bytes": sizes["validation"]}],
-    }
-    return recorded | written
+    corpora = [corpus | {"validation_bytes": sizes["validation"]}]
+    return {"tokenizer": str(record.parent), **recorded, "corpora": corpora, **written}

@@ -1,14 +1,10 @@
 """Loss spikes, and averages of the weights."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field
 
 from trainer.config.base import Config
-
-# Settings of the removed action `rollback`, at their defaults. They stay in the dump because the fingerprints
-# and identities of earlier runs contain them.
-REMOVED_KEYS = {"rollback_steps": 100, "max_rollbacks": 5}
 
 
 class SpikesConfig(Config):
@@ -21,24 +17,6 @@ class SpikesConfig(Config):
         description="`log`: the spike is recorded. `skip`: the step's update is left out as well; its "
         "tokens count as seen and the schedule continues.",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _ignore_removed_keys(cls, values: Any) -> Any:
-        if isinstance(values, dict):
-            return {key: value for key, value in values.items() if key not in REMOVED_KEYS}
-        return values
-
-    @field_validator("action", mode="before")
-    @classmethod
-    def _rollback_was_removed(cls, action: Any) -> Any:
-        if action == "rollback":
-            raise ValueError("rollback was removed: set it to skip, which leaves out the update of a spike")
-        return action
-
-    @model_serializer(mode="wrap")
-    def _with_removed_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {**serialize(self), **REMOVED_KEYS}
 
 
 class ExponentialAverage(Config):

@@ -57,7 +57,6 @@ class EvaluationConfig(Config):
     max_tokens: int | None = Field(
         default=None,
         ge=1,
-        exclude_if=lambda tokens: tokens is None,
         description="Held-out tokens that an evaluation during training reads at most: windows spread evenly "
         "over each corpus, the same at every evaluation. Set it when evaluations take too much of the "
         "time. When not set, all. The final evaluation and those of single checkpoints read all in any case.",
@@ -141,11 +140,11 @@ class TrainingConfig(Config):
     )
     attention: Literal["auto", "math", "sdpa", "flex", "flash"] = Field(
         default="auto",
-        description="Implementation of attention. `auto`: on a CPU chosen by precision, `seq_len` and "
-        "masking; on a GPU the fastest, measured at the start of the run and kept when it resumes. `math`: "
-        "plain matrix products. `sdpa`: PyTorch's scaled_dot_product_attention. `flex`: FlexAttention, on a "
-        "GPU. `flash`: FlashAttention's kernels for documents of variable length, on a GPU from A100 on, in "
-        "bf16 or fp16; docs/trainer.md says which packages make them faster.",
+        description="Implementation of attention. `auto`: on a CPU chosen by precision and `seq_len`; on a "
+        "GPU `flash` if a package for it is installed, else `flex` or `sdpa`. `math`: plain "
+        "matrix products. `sdpa`: PyTorch's scaled_dot_product_attention. `flex`: FlexAttention, on a GPU. "
+        "`flash`: FlashAttention's kernels for documents of variable length, on a GPU from A100 on, in bf16 "
+        "or fp16; docs/trainer.md says which packages make them faster.",
     )
     activation_checkpointing: Literal["none", "selective", "full"] = Field(
         default="none",
@@ -209,7 +208,6 @@ class TrainingConfig(Config):
     log_every_steps: int = Field(default=1, ge=1, description="Steps between lines of metrics.")
     sinks: list[Literal["mlflow", "trackio", "wandb"]] = Field(
         default=[],
-        exclude_if=lambda sinks: not sinks,
         description="Trackers that metrics and settings are sent to as well: MLflow, trackio or Weights & "
         "Biases. Each needs the extra of its name. docs/trainer.md says how each is configured. "
         "metrics.jsonl and TensorBoard are always written.",

@@ -175,12 +175,6 @@ class SampleOrder:
             end = self._begins[-1] + self._tokens(number, segment.first_sample)
             self._begins.append(-(-end // segment.seq_len) * segment.seq_len)
 
-    @property
-    def longer_cycles(self) -> list[int]:
-        """The lengths of the segments' cycles, if one is longer than CYCLE; else nothing."""
-        lengths = [cycle.length for cycle in self._cycles]
-        return lengths if max(lengths) > CYCLE else []
-
     def tokens(self, samples: int) -> np.ndarray:
         """The tokens of each corpus in the first `samples` samples, int64 [corpora]."""
         return np.sum([self._tokens(number, samples) for number in range(len(self._segments))], axis=0)

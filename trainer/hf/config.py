@@ -12,11 +12,7 @@ from trainer.system.errors import TrainerError
 # The model_type for what no architecture in transformers computes, so that transformers refuses it, and the
 # keys that config.json has for it only.
 OWN = "groundwork"
-_OWN_KEYS = {
-    "final_logit_softcapping": "logit_soft_cap",
-    "attention_sinks": "attention_sinks",
-    "qk_norm": "qk_norm",
-}
+_OWN_KEYS = ("attention_sinks", "qk_norm")
 LARGEST_SIZE = 2**31 - 1
 # The defaults of transformers where config.json has no value.
 _DEFAULTS = {"llama": {"rms_norm_eps": 1e-6}, "qwen3": {"rms_norm_eps": 1e-6, "head_dim": 128}, OWN: {}}
@@ -39,7 +35,7 @@ def config_json(
     own: dict[str, Any] = {}
     if config.not_stock:
         architecture, family = "GroundworkForCausalLM", OWN
-        own = {key: getattr(config, field) for key, field in _OWN_KEYS.items()}
+        own = {key: getattr(config, key) for key in _OWN_KEYS}
     scaling = config.rope_scaling.model_dump(exclude_none=True) if config.rope_scaling else None
     return {
         "architectures": [architecture],
@@ -100,7 +96,7 @@ def model_config(directory: Path) -> ModelConfig:
             f"{path}: model_type {family!r} is not supported; use one of {', '.join(_DEFAULTS)}"
         )
     values = {**_DEFAULTS[family], **values}
-    own = {field: values.get(key) for key, field in _OWN_KEYS.items()} if family == OWN else {}
+    own = {key: values.get(key) for key in _OWN_KEYS} if family == OWN else {}
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
     if not isinstance(rope, dict):
         raise TrainerError(f"{path}: the rotary embeddings are described by {rope!r}, not by a JSON object")

@@ -9,9 +9,7 @@ import torch
 
 # Logits of one chunk, which take 4 bytes each: few sums over the gradient of the head.
 COMPILED_CHUNK_LOGITS = 1024 * 1024 * 1024
-Softmax = Callable[
-    [torch.Tensor, torch.Tensor, int, float, float | None, bool], tuple[torch.Tensor, torch.Tensor]
-]
+Softmax = Callable[[torch.Tensor, torch.Tensor, int, float, bool], tuple[torch.Tensor, torch.Tensor]]
 
 
 @functools.cache
@@ -20,12 +18,7 @@ def compiled_softmax_loss() -> Softmax:
 
 
 def softmax_loss(
-    products: torch.Tensor,
-    targets: torch.Tensor,
-    vocab_size: int,
-    z_loss: float,
-    soft_cap: float | None,
-    with_gradient: bool,
+    products: torch.Tensor, targets: torch.Tensor, vocab_size: int, z_loss: float, with_gradient: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The summed loss of rows with these `products` [rows, padded vocabulary] of the head, and its gradient
     with respect to them, in their type. Without gradient the second is `products`.
@@ -33,11 +26,8 @@ def softmax_loss(
     The arguments are those of summed_cross_entropy; a row with a negative target counts nothing, but its
     gradient is not zero.
     """
-    capped = products.float()
-    if soft_cap is not None:
-        capped = soft_cap * torch.tanh(capped / soft_cap)
     column = torch.arange(products.shape[1], device=products.device)
-    logits = capped.masked_fill(column >= vocab_size, -torch.inf)
+    logits = products.float().masked_fill(column >= vocab_size, -torch.inf)
     index = targets.clamp(min=0)[:, None]
     log_sum = logits.logsumexp(dim=-1, keepdim=True)
     loss = (log_sum - logits.gather(1, index))[:, 0].where(targets >= 0, 0.0).sum()
@@ -48,8 +38,6 @@ def softmax_loss(
         probabilities = probabilities * (1 + 2 * z_loss * log_sum)
     # A comparison, where a scatter would be a pass of its own.
     gradient = probabilities - (column == index).float()
-    if soft_cap is not None:
-        gradient = gradient * (1 - (capped / soft_cap).square())
     return loss, gradient.to(products.dtype)
 
 

@@ -4,7 +4,8 @@ import copy tensors unchanged.
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -16,12 +17,14 @@ from trainer.model.activation_checkpointing import ActivationCheckpointing, acti
 from trainer.model.attention import Backend, Mask, attention, document_mask
 from trainer.model.cache import Cache, LayerCache, RowsCache
 from trainer.model.dropout import Dropout, keys_at
-from trainer.model.loss import soft_capped
+from trainer.model.precision import Precision, autocast
 from trainer.model.rope import rotary_tables, rotate
 
 VOCAB_MULTIPLE = 64
 HEAD = "lm_head.weight"
 DropoutKeys = tuple[torch.Tensor | None, torch.Tensor | None]
+# (final hidden states of a micro-batch, its rows in the batch) -> the loss to differentiate.
+MicroBatchLoss = Callable[[torch.Tensor, slice | torch.Tensor], torch.Tensor]
 # Parameters with a row for each token of the vocabulary.
 EMBEDDING = "model.embed_tokens.weight"
 WITH_VOCABULARY = (EMBEDDING, HEAD)
@@ -188,22 +191,29 @@ class Decoder(nn.Module):
         self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.backend = backend
         self.most_documents: int | None = None  # of a window, where the data tells
+        self._dropout_keys: torch.Tensor | None = None
         cos, sin = rotary_tables(config, max_length)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
-    def forward(
-        self,
-        tokens: torch.Tensor,
-        documents: torch.Tensor | None = None,
-        cache: Cache | None = None,
-        dropout_keys: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        x = self.embed(tokens, dropout_keys)
-        return self.norm(self.through(self.layers, x, tokens.shape[1], documents, cache, dropout_keys))
+    @contextmanager
+    def dropping(self, keys: torch.Tensor | None) -> Iterator[None]:
+        """Forward passes in this context drop what `keys` [batch, 2] of sample_keys say; others drop nothing.
+        A block that is recomputed later has its keys among its inputs.
+        """
+        self._dropout_keys = keys
+        try:
+            yield
+        finally:
+            self._dropout_keys = None
 
-    def embed(self, tokens: torch.Tensor, dropout_keys: torch.Tensor | None) -> torch.Tensor:
-        return self.embed_dropout(self.embed_tokens(tokens), keys_at(0, dropout_keys))
+    def forward(
+        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None
+    ) -> torch.Tensor:
+        return self.norm(self.through(self.layers, self.embed(tokens), tokens.shape[1], documents, cache))
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.embed_dropout(self.embed_tokens(tokens), keys_at(0, self._dropout_keys))
 
     def through(
         self,
@@ -211,8 +221,7 @@ class Decoder(nn.Module):
         x: torch.Tensor,
         length: int,
         documents: torch.Tensor | None,
-        cache: Cache | None,
-        dropout_keys: torch.Tensor | None,
+        cache: Cache | None = None,
     ) -> torch.Tensor:
         """The hidden states `x` after `layers`. `length` counts all tokens, of which `x` holds a part under
         tensor parallelism.
@@ -222,7 +231,7 @@ class Decoder(nn.Module):
         cos, sin = self.cos[:length], self.sin[:length]
         mask = document_mask(documents, length, self.backend, self.most_documents)
         for layer in cast(Iterable[Block], layers):
-            x = layer(x, cos, sin, mask, None, layer.dropout_keys(dropout_keys))
+            x = layer(x, cos, sin, mask, None, layer.dropout_keys(self._dropout_keys))
         return x
 
     def _through_with(
@@ -243,8 +252,8 @@ class Llama(nn.Module):
     applies the head itself.
 
     `shapes` has the full shape of each parameter by name, also of those that other processes hold. `context`
-    is what an export names: `max_length`, or more if earlier training knew longer texts. Built under
-    `torch.device("meta")`, the model takes no memory until `materialise`.
+    is what an export names: `max_length`, or more if earlier training knew longer texts. `precision` is that
+    of `add_gradients`. Built under `torch.device("meta")`, the model takes no memory until `materialise`.
     """
 
     def __init__(
@@ -255,9 +264,11 @@ class Llama(nn.Module):
         backend: Backend,
         activation_checkpointing: ActivationCheckpointing = "none",
         dropout: float = 0.0,
+        precision: Precision = "fp32",
     ) -> None:
         super().__init__()
         self.config, self.vocab_size, self.max_length = config, vocab_size, max_length
+        self.precision = precision
         self.context, self.loss_is_compiled = max_length, False
         self.model = Decoder(config, vocab_size, max_length, backend, activation_checkpointing, dropout)
         self.lm_head = nn.Linear(config.d_model, padded_vocab_size(vocab_size), bias=False)
@@ -276,20 +287,38 @@ class Llama(nn.Module):
         self.model.cos, self.model.sin = cos.to(device), sin.to(device)
 
     def forward(
-        self,
-        tokens: torch.Tensor,
-        documents: torch.Tensor | None = None,
-        cache: Cache | None = None,
-        dropout_keys: torch.Tensor | None = None,
+        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None
     ) -> torch.Tensor:
         """`tokens` [batch, length] int64; `documents` [batch, length] numbers the documents to keep apart;
-        `cache` holds earlier positions; `dropout_keys` [batch, 2] from sample_keys, or None to drop nothing.
+        `cache` holds earlier positions.
         """
-        return self.model(tokens, documents, cache, dropout_keys)
+        return self.model(tokens, documents, cache)
+
+    def add_gradients(
+        self,
+        tokens: torch.Tensor,
+        documents: torch.Tensor | None,
+        dropout_keys: torch.Tensor | None,
+        micro_batches: int,
+        loss: MicroBatchLoss,
+    ) -> None:
+        """Adds the gradients of `loss`, summed over `micro_batches` of a batch."""
+        size = len(tokens) // micro_batches
+        for start in range(0, len(tokens), size):
+            rows = slice(start, start + size)
+            keys = None if dropout_keys is None else dropout_keys[rows]
+            with autocast(self.precision, tokens.device), self.model.dropping(keys):
+                hidden = self(tokens[rows], None if documents is None else documents[rows])
+            loss(hidden, rows).backward()
+
+    @property
+    def has_head(self) -> bool:
+        """Whether this process holds the end of the model, as only one of a pipeline does."""
+        return True
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """[..., d_model] to [..., vocab_size], without the padding."""
-        return soft_capped(self.lm_head(hidden)[..., : self.vocab_size], self.config.logit_soft_cap)
+        return self.lm_head(hidden)[..., : self.vocab_size]
 
     def _drawn(
         self, config: InitConfig, name: str, shape: torch.Size, generator: torch.Generator

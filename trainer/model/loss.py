@@ -14,18 +14,12 @@ MIN_CHUNK_ROWS = 128
 CACHED_LOGITS = 256 * 1024
 
 
-def soft_capped(logits: torch.Tensor, cap: float | None) -> torch.Tensor:
-    """cap * tanh(logits / cap), within -cap and cap (Gemma 2, section 2). Without a cap, `logits`."""
-    return logits if cap is None else cap * torch.tanh(logits / cap)
-
-
 def summed_cross_entropy(
     hidden: torch.Tensor,
     head: torch.Tensor,
     targets: torch.Tensor,
     vocab_size: int,
     z_loss: float = 0.0,
-    soft_cap: float | None = None,
     compiled: bool = False,
 ) -> torch.Tensor:
     """The sum over all positions of -log p(target), in nats, fp32. Divide it by the number of targets in the
@@ -36,11 +30,10 @@ def summed_cross_entropy(
     computes the gradients, chunk by chunk, so that logits are computed once.
 
     `z_loss` adds the gradients of z_loss * log(Z)^2, but not its value; Z is the sum of exp(logits). It keeps
-    logits from drifting (PaLM, section 5). `soft_cap` caps the logits first. `compiled`: by torch.compile,
-    for a GPU.
+    logits from drifting (PaLM, section 5). `compiled`: by torch.compile, for a GPU.
     """
     with_gradient = torch.is_grad_enabled()
-    return _HeadLoss.apply(hidden, head, targets, vocab_size, z_loss, soft_cap, with_gradient, compiled)
+    return _HeadLoss.apply(hidden, head, targets, vocab_size, z_loss, with_gradient, compiled)
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -52,7 +45,6 @@ class _HeadLoss(torch.autograd.Function):
         targets: torch.Tensor,
         vocab_size: int,
         z_loss: float,
-        soft_cap: float | None,
         with_gradient: bool,
         compiled: bool,
     ) -> torch.Tensor:
@@ -73,7 +65,7 @@ class _HeadLoss(torch.autograd.Function):
                 counted = (targets[start : start + rows] != IGNORED)[:, None].to(dtype)
                 inputs = hidden[start : start + rows].to(dtype)
                 chunk_loss, logits_gradient = chunk(
-                    inputs, weight, targets[start : start + rows], vocab_size, z_loss, soft_cap, with_gradient
+                    inputs, weight, targets[start : start + rows], vocab_size, z_loss, with_gradient
                 )
                 loss += chunk_loss
                 if hidden_gradient is None:
@@ -92,11 +84,11 @@ class _HeadLoss(torch.autograd.Function):
     @staticmethod
     def backward(
         ctx: Any, *gradients: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, None, None, None, None, None, None]:
+    ) -> tuple[torch.Tensor, torch.Tensor, None, None, None, None, None]:
         hidden_gradient, head_gradient = ctx.saved_tensors
         # With one dimension the factor, in fp32, decides the type: scaled and widened in one pass.
         scaled = hidden_gradient * gradients[0], head_gradient * gradients[0][None]
-        return *scaled, None, None, None, None, None, None
+        return *scaled, None, None, None, None, None
 
 
 def _chunk(
@@ -105,7 +97,6 @@ def _chunk(
     targets: torch.Tensor,
     vocab_size: int,
     z_loss: float,
-    soft_cap: float | None,
     with_gradient: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The loss of some rows and, `with_gradient`, its gradient with respect to their logits (softmax minus
@@ -116,7 +107,7 @@ def _chunk(
         rows = max(1, CACHED_LOGITS * torch.get_num_threads() // len(weight))
     loss = torch.zeros((), dtype=torch.float32, device=inputs.device)
     for part, aims in zip(products.split(rows), targets.split(rows), strict=True):
-        loss += _softmax_loss(part, aims, vocab_size, z_loss, soft_cap, with_gradient)
+        loss += _softmax_loss(part, aims, vocab_size, z_loss, with_gradient)
     return loss, products
 
 
@@ -127,16 +118,10 @@ def _compiled_chunk(
 
 
 def _softmax_loss(
-    products: torch.Tensor,
-    targets: torch.Tensor,
-    vocab_size: int,
-    z_loss: float,
-    soft_cap: float | None,
-    with_gradient: bool,
+    products: torch.Tensor, targets: torch.Tensor, vocab_size: int, z_loss: float, with_gradient: bool
 ) -> torch.Tensor:
     """The loss of the rows with these `products`, which `with_gradient` are overwritten by the gradient."""
-    logits = soft_capped(products.float(), soft_cap)
-    slope = None if soft_cap is None else 1 - (logits / soft_cap).square()
+    logits = products.float()
     logits[:, vocab_size:] = -torch.inf
     index = targets.clamp(min=0)[:, None]
     largest, aimed = logits.amax(dim=-1, keepdim=True), logits.gather(1, index)
@@ -148,5 +133,5 @@ def _softmax_loss(
         if z_loss:
             probabilities *= 1 + 2 * z_loss * (largest - log_likeliest)
         probabilities.scatter_add_(1, index, torch.full_like(largest, -1.0))
-        products.copy_(probabilities if slope is None else probabilities.mul_(slope))
+        products.copy_(probabilities)
     return (largest - aimed - log_likeliest)[:, 0].where(targets != IGNORED, 0.0).sum()

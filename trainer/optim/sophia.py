@@ -7,13 +7,12 @@ draws itself.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
 
-from trainer.model.loss import soft_capped
 from trainer.optim.trained import trained
 
 EPS = 1e-15
@@ -22,8 +21,8 @@ CHUNK_LOGITS = {"cpu": 2 * 1024 * 1024, "cuda": 32 * 1024 * 1024}
 
 
 class SophiaG(Optimizer):
-    """Call `update_curvature` every `interval` steps, before `step`. Decoupled weight decay; two tensors of
-    state per parameter.
+    """Call `update_curvature` every `interval` steps, before `step` (see `estimating`). Decoupled weight
+    decay; two tensors of state per parameter.
     """
 
     def __init__(
@@ -49,6 +48,15 @@ class SophiaG(Optimizer):
             parameter.addcmul_(momentum.sign(), ratio, value=-group["lr"])
 
 
+def estimating(optimizers: Iterable[Optimizer], step: int) -> list[SophiaG]:
+    """Those of the optimizers that estimate the curvature before step `step` (from 0)."""
+    return [
+        optimizer
+        for optimizer in optimizers
+        if isinstance(optimizer, SophiaG) and step % optimizer.interval == 0
+    ]
+
+
 def _prepare(state: dict[str, torch.Tensor], parameter: torch.Tensor) -> None:
     if not state:
         state["exp_avg"], state["curvature"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
@@ -69,14 +77,10 @@ def draws(seed: int, first_sample: int, samples: int, length: int) -> torch.Tens
 
 @torch.no_grad()
 def draw_tokens(
-    hidden: torch.Tensor,
-    head: torch.Tensor,
-    uniform: torch.Tensor,
-    vocab_size: int,
-    soft_cap: float | None = None,
+    hidden: torch.Tensor, head: torch.Tensor, uniform: torch.Tensor, vocab_size: int
 ) -> torch.Tensor:
-    """Draws a token for each position from the softmax of the logits hidden head', soft-capped if `soft_cap`
-    is given, by inverse transform sampling.
+    """Draws a token for each position from the softmax of the logits hidden head', by inverse transform
+    sampling.
 
     `hidden` [n, d_model], `head` [padded vocabulary, d_model], `uniform` [n]; returns int64 [n].
     """
@@ -85,7 +89,7 @@ def draw_tokens(
     weight = head[:vocab_size].to(hidden.dtype).T
     for start in range(0, len(hidden), rows):
         logits = hidden[start : start + rows] @ weight
-        cumulative = soft_capped(logits.float(), soft_cap).softmax(dim=-1).cumsum(dim=-1)
+        cumulative = logits.float().softmax(dim=-1).cumsum(dim=-1)
         below = uniform[start : start + rows, None] * cumulative[:, -1:]
         drawn[start : start + rows] = torch.searchsorted(cumulative, below, right=True)[:, 0].clamp(
             max=vocab_size - 1

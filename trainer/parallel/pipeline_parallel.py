@@ -1,10 +1,8 @@
 """Pipeline parallelism: each process has some stages of the model, and micro-batches pass through all of
 them.
-
-A stage here is a pipeline stage: consecutive blocks of the model.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,12 +12,9 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from trainer.config import ParallelConfig
 from trainer.model.cache import Cache
-from trainer.model.llama import Llama
-from trainer.model.precision import Precision, autocast
+from trainer.model.llama import Llama, MicroBatchLoss
+from trainer.model.precision import autocast
 from trainer.parallel.dtensor import full_tensor
-
-# (final hidden states of a micro-batch, the indices of its rows in the batch) -> the loss to differentiate.
-MicroBatchLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def divided(n_layers: int, stages: int, head: float) -> list[range]:
@@ -31,21 +26,20 @@ def divided(n_layers: int, stages: int, head: float) -> list[range]:
     return [range(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-class Stage(nn.Module):
-    """Consecutive blocks of a model. The first stage starts with the embedding, the last one ends with the
-    norm and the head.
+class Blocks(nn.Module):
+    """One stage of the pipeline: consecutive blocks of a model. The first stage starts with the
+    embedding, the last one ends with the norm and the head.
     """
 
-    def __init__(
-        self, number: int, model: Llama, parts: list[str], parallel: ParallelConfig, precision: Precision
-    ) -> None:
+    def __init__(self, number: int, model: Llama, parts: list[str], parallel: ParallelConfig) -> None:
         super().__init__()
         self.number, self.is_last = number, "lm_head" in parts
         self.blocks = nn.ModuleList(model.get_submodule(part) for part in parts if ".layers." in part)
         self.around = nn.ModuleList(model.get_submodule(part) for part in parts if ".layers." not in part)
-        self._embed, self._through = model.model.embed, model.model.through
+        decoder = model.model
+        self._embed, self._through, self._dropping = decoder.embed, decoder.through, decoder.dropping
         self._norm = model.model.norm if self.is_last else nn.Identity()
-        self._precision, self._sequence_parts = precision, 1 if number == 0 else parallel.tp
+        self._precision, self._sequence_parts = model.precision, 1 if number == 0 else parallel.tp
 
     def forward(
         self, x: torch.Tensor, documents: torch.Tensor | None = None, dropout_keys: torch.Tensor | None = None
@@ -55,10 +49,10 @@ class Stage(nn.Module):
         `x` is tokens [batch, length] in the first stage, else the output of the stage before.
         """
         length = x.shape[1] * self._sequence_parts
-        with autocast(self._precision, x.device):
+        with autocast(self._precision, x.device), self._dropping(dropout_keys):
             if self.number == 0:
-                x = self._embed(x, dropout_keys)
-            return self._norm(self._through(self.blocks, x, length, documents, None, dropout_keys))
+                x = self._embed(x)
+            return self._norm(self._through(self.blocks, x, length, documents))
 
 
 class PipelineModel(Llama):
@@ -68,16 +62,14 @@ class PipelineModel(Llama):
     Process s % processes holds stage s, so with several stages in each process a micro-batch goes round.
     """
 
-    def __init__(
-        self, processes: DeviceMesh, parallel: ParallelConfig, precision: Precision, *wanted: Any
-    ) -> None:
+    def __init__(self, processes: DeviceMesh, parallel: ParallelConfig, *wanted: Any) -> None:
         """`wanted` are the arguments of Llama, on the meta device: absent stages never take memory."""
         super().__init__(*wanted)
         self._group, self._here = processes.get_group(), processes.get_local_rank()
         self._parallel, self._count = parallel, parallel.pp * parallel.pp_stages
         self._schedules: dict[tuple[int, ...], Any] = {}
         self._process_of: dict[str, int] = {}
-        self.stages: list[Stage] = []
+        self.stages: list[Blocks] = []
         elsewhere: list[str] = []
         for number, parts in enumerate(self._parts()):
             process = number % parallel.pp
@@ -87,7 +79,7 @@ class PipelineModel(Llama):
                 for name, _ in self.get_submodule(part).named_parameters()
             }
             if process == self._here:
-                self.stages.append(Stage(number, self, parts, parallel, precision))
+                self.stages.append(Blocks(number, self, parts, parallel))
             else:
                 elsewhere += parts
         for parent, _, name in (part.rpartition(".") for part in elsewhere):
@@ -105,13 +97,9 @@ class PipelineModel(Llama):
         return self._here == self._parallel.pp - 1
 
     def forward(
-        self,
-        tokens: torch.Tensor,
-        documents: torch.Tensor | None = None,
-        cache: Cache | None = None,
-        dropout_keys: torch.Tensor | None = None,
+        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None
     ) -> torch.Tensor:
-        """Like `Llama.forward`, without gradients. A collective.
+        """Like `Llama.forward`, without gradients or dropout. A collective.
 
         Only the process that `has_head` returns the final hidden states.
         """
@@ -121,7 +109,7 @@ class PipelineModel(Llama):
             if stage.number:
                 x = torch.empty(self._hidden_shape(*tokens.shape), device=tokens.device)
                 dist.recv(x, group=self._group, group_src=before)
-            x = stage(x, documents, dropout_keys)
+            x = stage(x, documents)
             if not stage.is_last:
                 dist.send(x, group=self._group, group_dst=after)
         return x
@@ -134,10 +122,7 @@ class PipelineModel(Llama):
         micro_batches: int,
         loss: MicroBatchLoss,
     ) -> None:
-        """Adds the gradients of `loss`, summed over `micro_batches` of a batch. A collective.
-
-        `loss` is called only in the process that `has_head`.
-        """
+        """As `Llama.add_gradients`. A collective; `loss` is called only in the process that `has_head`."""
         rows, length = tokens.shape
         schedule = self._schedule(micro_batches, rows // micro_batches, length, tokens.device)
         read = {"documents": documents, "dropout_keys": dropout_keys}

@@ -75,9 +75,7 @@ class Batch:
         targets = self.targets.flatten()
         if self.draws is None:
             return targets
-        drawn = draw_tokens(
-            hidden, model.lm_head.weight, self.draws.flatten(), model.vocab_size, model.config.logit_soft_cap
-        )
+        drawn = draw_tokens(hidden, model.lm_head.weight, self.draws.flatten(), model.vocab_size)
         return torch.where(targets == IGNORED, IGNORED, drawn)
 
 

@@ -2,22 +2,21 @@
 
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from trainer.config import RunConfig, run_identity
+from trainer.config import RunConfig, TrainingConfig, run_identity
 from trainer.data.loader import TrainingData
 from trainer.hf import Pretrained, load_weights
 from trainer.model import fp8
-from trainer.model.attention import Backend, masks_documents
+from trainer.model.attention import Backend, choose, flash, masks_documents
 from trainer.model.llama import Llama
-from trainer.model.precision import LossScale, Precision, resolve
+from trainer.model.precision import AUTOCAST, LossScale, Precision, resolve
 from trainer.optim.build import build
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
-from trainer.run import preflight
-from trainer.run.attention_choice import attention_of
+from trainer.run.fit import preflight
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
 
@@ -40,20 +39,39 @@ def build_session(config: RunConfig, world: World) -> Session:
             " and ".join(training.model.not_stock),
         )
     precision = resolve(training.precision, world.device)
-    attention = attention_of(config, precision, world, data)
+    attention = _attention(training, precision, world)
     pretrained = None
     if training.pretrained:
         pretrained = Pretrained.find(training.pretrained, training.model, config.data)
-    model = _model(config, world, precision, attention.backend, pretrained)
-    model.model.most_documents = attention.most_documents
+    model = _model(config, world, precision, attention, pretrained)
+    if masked and attention == "flash":
+        model.model.most_documents = data.most_documents()
     identity = run_identity(config, precision, contents, pretrained.sha256 if pretrained else None)
-    if longer := data.order.longer_cycles:
-        # Earlier versions gave small corpora more turns, so their checkpoints are of another order.
-        identity["data"]["mixture_cycles"] = longer
     optimizers = build(model, training.optimizer, model.shapes, world.group)
     return Session(
         config, identity, world, precision, attention, data, model, optimizers, LossScale.of(precision)
     )
+
+
+def _attention(training: TrainingConfig, precision: Precision, world: World) -> Backend:
+    """The backend that the main process chooses, ready for use in every process. A collective."""
+    model, dtype, masked = training.model, AUTOCAST.get(precision, torch.float32), training.document_masking
+    chosen = world.from_main(
+        lambda: choose(
+            training.attention,
+            world.device,
+            dtype,
+            training.seq_len,
+            model.head_dim,
+            bool(masked),
+            model.attention_sinks,
+        )
+    )
+    if chosen == "flash":
+        kernels = flash.activate(world.device, model.head_dim)
+        if world.is_main:
+            log.info("attention flash runs with the kernels of %s", kernels)
+    return cast(Backend, chosen)
 
 
 def _model(
@@ -68,12 +86,13 @@ def _model(
         attention,
         training.activation_checkpointing,
         training.dropout,
+        precision,
     )
     with torch.device("meta"):
         model = (
             Llama(*arguments)
             if world.pipeline is None
-            else PipelineModel(world.pipeline, training.parallel, precision, *arguments)
+            else PipelineModel(world.pipeline, training.parallel, *arguments)
         )
     model.materialise(world.device)
     if pretrained:

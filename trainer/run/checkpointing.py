@@ -5,15 +5,15 @@ import time
 from functools import partial
 from pathlib import Path
 
-from trainer.checkpoint import store
+from trainer.checkpoint import publish as store
+from trainer.checkpoint.background_writer import CheckpointWriter
+from trainer.checkpoint.publish import CheckpointError
 from trainer.checkpoint.staging import Staging
-from trainer.checkpoint.store import CheckpointError
-from trainer.checkpoint.writer import CheckpointWriter
-from trainer.run.dagster_pipes import Reporter, send_checkpoint
-from trainer.run.metrics import MetricsLog
-from trainer.run.run_directory import RunDirectory
+from trainer.run.records.dagster_pipes import Reporter, send_checkpoint
+from trainer.run.records.metrics import MetricsLog
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
+from trainer.system.run_directory import RunDirectory
 
 log = logging.getLogger("trainer")
 

@@ -12,29 +12,29 @@ from pathlib import Path
 import torch
 import yaml
 
-from trainer.checkpoint import store
-from trainer.checkpoint.store import CheckpointError
+from trainer.checkpoint import publish as store
+from trainer.checkpoint.publish import CheckpointError
 from trainer.config import RunConfig
 from trainer.data.loader import Prefetcher
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World, join, leave
 from trainer.run.build import build_session
 from trainer.run.checkpointing import Saver
-from trainer.run.dagster_pipes import Reporter, send_checkpoint, send_start
-from trainer.run.evaluate import EvaluationStoppedError, evaluate
+from trainer.run.evaluation.held_out import EvaluationStoppedError, evaluate
+from trainer.run.fit.preflight import dry_run, explained
 from trainer.run.garbage import GarbageCollection
-from trainer.run.log_file import log_file
-from trainer.run.nonfinite_report import explain
-from trainer.run.preflight import dry_run, explained
-from trainer.run.profiling import profiler
-from trainer.run.recorder import Recorder
+from trainer.run.records.dagster_pipes import Reporter, send_checkpoint, send_start
+from trainer.run.records.log_file import log_file
+from trainer.run.records.nonfinite_report import explain
+from trainer.run.records.profiling import profiler
+from trainer.run.records.recorder import Recorder
+from trainer.run.records.update_ratio import UpdateProbe
 from trainer.run.resume import resume
-from trainer.run.run_directory import RunDirectory
 from trainer.run.session import Session
 from trainer.run.step import NotFiniteError
-from trainer.run.update_ratio import UpdateProbe
 from trainer.system.durable import write_atomically
 from trainer.system.errors import RESUMABLE, TrainerError, in_every_process
+from trainer.system.run_directory import RunDirectory
 from trainer.system.signals import StoppedEarlyError, StopSignals
 
 DONE = 0
@@ -121,8 +121,6 @@ def _run(
             write_atomically(
                 directory.config, yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False)
             )
-            if (choice := session.attention.choice) is not None:
-                write_atomically(directory.attention, choice.to_json())
             recorder = Recorder(session, directory, reporter)
             stack.callback(recorder.close)
         saver = Saver(session, directory, recorder.metrics if recorder else None, reporter)

@@ -4,11 +4,12 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint import state, store
+from trainer.checkpoint import publish as store
+from trainer.checkpoint import state
 from trainer.config import unused
 from trainer.model.precision import LossScale
 from trainer.optim import weight_averaging
-from trainer.run import micro_batch
+from trainer.run.fit import micro_batch
 from trainer.run.session import Session
 from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError

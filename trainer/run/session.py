@@ -10,11 +10,11 @@ from trainer.checkpoint import state
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig, TrainingConfig
 from trainer.data.loader import TrainingData
+from trainer.model.attention import Backend
 from trainer.model.llama import Llama
 from trainer.model.precision import LossScale, Precision
 from trainer.optim import weight_averaging
 from trainer.parallel.world import World
-from trainer.run.attention_choice import RunAttention
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, StepResult, train_step
 
@@ -32,7 +32,7 @@ class Session:
     identity: dict[str, Any]
     world: World
     precision: Precision
-    attention: RunAttention
+    attention: Backend
     data: TrainingData
     model: Llama
     optimizers: list[Optimizer]
@@ -67,9 +67,7 @@ class Session:
     @property
     def context(self) -> StepContext:
         """What the next step needs besides the model, its optimizers and the windows."""
-        return StepContext(
-            self.step, self.training, self.precision, self.bot_id, self.world, self.loss_scale, self.spikes
-        )
+        return StepContext(self.step, self.training, self.bot_id, self.world, self.loss_scale, self.spikes)
 
     def passes(self, every_tokens: int) -> bool:
         """Whether the last step reached a multiple of `every_tokens`."""

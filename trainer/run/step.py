@@ -13,9 +13,8 @@ from trainer.model.loss import summed_cross_entropy
 from trainer.model.precision import LossScale, Precision, autocast
 from trainer.optim.build import set_learning_rates
 from trainer.optim.lr_schedule import lr_factor
-from trainer.optim.sophia import SophiaG
+from trainer.optim.sophia import estimating
 from trainer.parallel.dtensor import local_tensor
-from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
 from trainer.run.spikes import SpikeDetector
@@ -32,7 +31,6 @@ class StepContext:
 
     step: int
     training: TrainingConfig
-    precision: Precision
     bot_id: int | None
     world: World
     loss_scale: LossScale
@@ -86,13 +84,12 @@ def train_step(
     batch = context.batch(windows)
     predicted = world.sum(batch.predicted)
 
-    for optimizer in optimizers:
-        if isinstance(optimizer, SophiaG) and context.step % optimizer.interval == 0:
-            resampled = batch.resampled(training.seed, context.first_sample(len(batch)))
-            _fill_gradients(model, resampled, predicted, context)
-            if _clipped_norm(model, None, world).item() < math.inf:
-                optimizer.update_curvature(predicted)
-            optimizer.zero_grad(set_to_none=True)
+    for sophia in estimating(optimizers, context.step):
+        resampled = batch.resampled(training.seed, context.first_sample(len(batch)))
+        _fill_gradients(model, resampled, predicted, context)
+        if _clipped_norm(model, None, world).item() < math.inf:
+            sophia.update_curvature(predicted)
+        sophia.zero_grad(set_to_none=True)
 
     total = _fill_gradients(model, batch, predicted, context)
     norm = _clipped_norm(model, training.optimizer.max_grad_norm, world)
@@ -141,28 +138,19 @@ def add_gradients(
     """Adds the gradients of the scaled, summed loss over `divisor`, micro-batch by micro-batch. Returns the
     summed loss in float64, not scaled.
     """
-    training, precision = context.training, context.precision
-    micro_batch_size = training.micro_batch_tokens // batch.seq_len
-    factor = context.loss_scale.value * context.world.loss_factor
+    training, factor = context.training, context.loss_scale.value * context.world.loss_factor
     # Sophia's estimate is of the cross-entropy alone.
     z_loss = training.z_loss if batch.draws is None else 0.0
     total = torch.zeros((), dtype=torch.float64, device=batch.tokens.device)
-    if isinstance(model, PipelineModel):
 
-        def micro_loss_of(hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-            with autocast(precision, hidden.device):
-                micro_loss = _head_loss(model, hidden, batch.rows(rows), z_loss)
-            total.add_(micro_loss.detach())
-            return micro_loss * factor / divisor
+    def micro_batch_loss(hidden: torch.Tensor, rows: slice | torch.Tensor) -> torch.Tensor:
+        with autocast(model.precision, hidden.device):
+            loss = _head_loss(model, hidden, batch.rows(rows), z_loss)
+        total.add_(loss.detach())
+        return loss * factor / divisor
 
-        model.add_gradients(
-            batch.tokens, batch.documents, batch.dropout_keys, len(batch) // micro_batch_size, micro_loss_of
-        )
-        return total
-    for start in range(0, len(batch), micro_batch_size):
-        micro_loss = loss_sum(model, batch.rows(slice(start, start + micro_batch_size)), precision, z_loss)
-        (micro_loss * factor / divisor).backward()
-        total += micro_loss.detach()
+    micro_batches = math.ceil(len(batch) * batch.seq_len / training.micro_batch_tokens)
+    model.add_gradients(batch.tokens, batch.documents, batch.dropout_keys, micro_batches, micro_batch_loss)
     return total
 
 
@@ -172,9 +160,9 @@ def loss_sum(model: Llama, batch: Batch, precision: Precision, z_loss: float = 0
     In a pipeline only the processes with the last stage know it; in the others it is zero, without gradients
     (use `add_gradients`).
     """
-    with autocast(precision, batch.tokens.device):
-        hidden = model(batch.tokens, batch.documents, dropout_keys=batch.dropout_keys)
-        if isinstance(model, PipelineModel) and not model.has_head:
+    with autocast(precision, batch.tokens.device), model.model.dropping(batch.dropout_keys):
+        hidden = model(batch.tokens, batch.documents)
+        if not model.has_head:
             return hidden.new_zeros(())
         return _head_loss(model, hidden, batch, z_loss)
 
@@ -183,13 +171,7 @@ def _head_loss(model: Llama, hidden: torch.Tensor, batch: Batch, z_loss: float) 
     hidden = hidden.flatten(0, 1)
     targets = batch.targets_for(model, hidden)
     return summed_cross_entropy(
-        hidden,
-        model.lm_head.weight,
-        targets,
-        model.vocab_size,
-        z_loss,
-        model.config.logit_soft_cap,
-        model.loss_is_compiled,
+        hidden, model.lm_head.weight, targets, model.vocab_size, z_loss, model.loss_is_compiled
     )
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,16 @@ from dagster_shared.error import SerializableErrorInfo
 from pipeline.store import keys
 
 WEBHOOK_VARIABLE = "GROUNDWORK_WEBHOOK"
-EARLIER_VARIABLE = "GROUNDWORK_FAILURE_WEBHOOK"  # for failures only
 TIMEOUT_SECONDS = 10.0
 # Less than both: 5% of a small disk may be enough for a run, and 20 GB of a large one.
 LOW_DISK_SHARE, LOW_DISK_BYTES = 0.05, 20e9
 FACTS = {"validation loss": "validation loss {:.4f}", "bits per byte": "{:.4f} bits per byte"}
 
 
-def send(
-    text: str, log: logging.Logger, variables: Sequence[str] = (WEBHOOK_VARIABLE,), **facts: str
-) -> None:
-    """Posts `{"text": ..., **facts}` to the webhook in the first of the environment `variables` that is
-    set.
-    """
-    if variable := next((name for name in variables if os.environ.get(name)), None):
-        _post(variable, {"text": f"Groundwork: {text}", **facts}, log)
+def send(text: str, log: logging.Logger, **facts: str) -> None:
+    """Posts `{"text": ..., **facts}` to the webhook in WEBHOOK_VARIABLE, if that is set."""
+    if os.environ.get(WEBHOOK_VARIABLE):
+        _post({"text": f"Groundwork: {text}", **facts}, log)
 
 
 def report_failure(context: dg.RunFailureSensorContext) -> None:
@@ -40,7 +35,7 @@ def report_failure(context: dg.RunFailureSensorContext) -> None:
     name = _shown_name(run)
     context.log.error(f"{name} ({run.run_id[:8]}) failed: {why}")
     facts = {"job": run.job_name, "run_id": run.run_id, "reason": why}
-    send(f"{name} failed: {why}", context.log, (WEBHOOK_VARIABLE, EARLIER_VARIABLE), **facts)
+    send(f"{name} failed: {why}", context.log, **facts)
 
 
 def report_training(context: dg.RunStatusSensorContext) -> None:
@@ -110,15 +105,15 @@ def _outside_steps(context: dg.RunFailureSensorContext) -> str:
     return context.failure_event.message or "Dagster recorded no reason"
 
 
-def _post(variable: str, message: dict[str, str], log: logging.Logger) -> None:
+def _post(message: dict[str, str], log: logging.Logger) -> None:
     """Logs whether the message arrived, but not the address, which is a secret."""
     try:
         request = urllib.request.Request(
-            os.environ[variable], json.dumps(message).encode(), {"Content-Type": "application/json"}
+            os.environ[WEBHOOK_VARIABLE], json.dumps(message).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             log.info(f"posted to the webhook, which answered {answer.status}")
     except urllib.error.HTTPError as error:
-        log.warning(f"the webhook in {variable} answered {error.code}")
+        log.warning(f"the webhook in {WEBHOOK_VARIABLE} answered {error.code}")
     except (OSError, ValueError, HTTPException) as error:
-        log.warning(f"the webhook in {variable} cannot be reached: {type(error).__name__}")
+        log.warning(f"the webhook in {WEBHOOK_VARIABLE} cannot be reached: {type(error).__name__}")

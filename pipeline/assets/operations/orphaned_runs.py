@@ -15,7 +15,6 @@ log = logging.getLogger(__name__)
 
 # Dagster's UI hides tags that begin with `.dagster/`
 PROCESS_TAG = ".dagster/groundwork_process"
-EARLIER_PROCESS_TAG = "groundwork/process"  # of runs that an earlier version started
 REPOSITORY_TAG = ".dagster/repository"
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 UNDER_WAY = [status for status in dg.DagsterRunStatus if status not in ENDED]
@@ -80,8 +79,7 @@ def process_of(run: dg.DagsterRun) -> Process | None:
     """The process that claimed the run. None before that; a retried run then still has a copy of the tags of
     the run that it retries.
     """
-    tag = run.tags.get(PROCESS_TAG) or run.tags.get(EARLIER_PROCESS_TAG, "")
-    run_id, _, process = tag.partition(" ")
+    run_id, _, process = run.tags.get(PROCESS_TAG, "").partition(" ")
     return Process.from_tag(process) if run_id == run.run_id else None
 
 

@@ -21,12 +21,12 @@ from pipeline.recipe import variants
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe, recipe_path, stored_at
 from pipeline.steps.recipe_versions import store_of
-from pipeline.store.engine import LocalEngine
+from pipeline.store.engines.local import LocalEngine
 from pipeline.store.errors import PipelineError
-from pipeline.store.versions import Store, default_store
+from pipeline.store.store import Store, default_store
 
 if TYPE_CHECKING:  # the extra `ray`
-    from pipeline.store.ray_engine import RayEngine
+    from pipeline.store.engines.ray import RayEngine
 
 MAX_RETRIES_TAG = "dagster/max_retries"  # Dagster retries a run that failed outside its steps
 PARTITION_TAG = "dagster/partition"
@@ -81,7 +81,7 @@ class PipelineResources(dg.ConfigurableResource):
         if params.kind == "local":
             return LocalEngine(params.workers)
         try:
-            from pipeline.store.ray_engine import RayEngine
+            from pipeline.store.engines.ray import RayEngine
         except ModuleNotFoundError as error:
             raise RecipeError(
                 f"{recipe_path()}: engine.kind ray needs the package ray: pip install 'groundwork[ray]'"

@@ -15,7 +15,6 @@ from pipeline.store.fingerprint import combined
 OF_DOCUMENTS = (keys.source, keys.raw, keys.transformed, keys.scrubbed, keys.quality)
 # Which change of which corpora a run was started for. Dagster's UI hides tags that begin with `.dagster/`.
 CHANGE_TAG = ".dagster/groundwork_change"
-EARLIER_CHANGE_TAG = "groundwork/change"  # of runs that an earlier version started
 
 
 def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey]) -> dg.SensorDefinition:
@@ -40,9 +39,8 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey]) -> dg.Senso
         request = _request(corpora, assets)
         if request is None:
             return dg.SensorResult(skip_reason=_nothing_to_do(corpora), asset_events=events)
-        change = request.tags[CHANGE_TAG]
-        filters = [dg.RunsFilter(tags={tag: change}) for tag in (CHANGE_TAG, EARLIER_CHANGE_TAG)]
-        if any(context.instance.get_runs(same_change, limit=1) for same_change in filters):
+        same_change = dg.RunsFilter(tags={CHANGE_TAG: request.tags[CHANGE_TAG]})
+        if context.instance.get_runs(same_change, limit=1):
             reason = "a run was already started for this change"
             return dg.SensorResult(skip_reason=reason, asset_events=events)
         return dg.SensorResult(run_requests=[request], asset_events=events)

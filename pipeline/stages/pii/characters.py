@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.stages.compiled import borrowing, inlined
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 
 DIGIT, LETTER, HEX, LOCAL, LABEL, TOKEN, USERINFO, BASE64 = 1, 2, 4, 8, 16, 32, 64, 128
@@ -90,7 +90,7 @@ def escape_end(data: np.ndarray, i: int, lo: int, hi: int) -> int:
     return 0
 
 
-@inlined
+@borrowing
 def word_before(data: np.ndarray, i: int, lo: int) -> bool:
     """Whether the byte before `i` belongs to a word: not if it ends an escape, or is a "_" after a value."""
     if i == lo or not is_word(data[i - 1]):

@@ -36,20 +36,17 @@ class PiiParams(Params):
         "public",
         description="Which IP addresses are personal. `all`: private and reserved ones too, such as "
         "`192.168.1.1`, `127.0.0.1` and `fe80::1`.",
-        exclude_if=lambda value: value == "public",
     )
     patterns: tuple[OwnPattern, ...] = Field(
         (),
         description="Patterns of your own, such as employee numbers. They are replaced before all other "
         "kinds, in the order of the list.",
-        exclude_if=lambda value: not value,
     )
     allow: tuple[str, ...] = Field(
         (),
         description="Values that stay: an address or number as the text writes it, in any case, such as "
         "`support@example.org`, or a domain, such as `example.org`, for all e-mail addresses in it and its "
         "subdomains.",
-        exclude_if=lambda value: not value,
     )
 
     @field_validator("patterns")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.stages.compiled import borrowing, inlined, inner, kernel
+from pipeline.stages.compiled import borrowing, inner, kernel
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.cards import card_end
 from pipeline.stages.pii.characters import digit_run, escape_end, is_alnum, is_digit, word_before
@@ -55,7 +55,7 @@ def _actions() -> np.ndarray:
 _ACTIONS = _actions()
 
 
-@inlined
+@borrowing
 def _number(
     data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.ndarray, after: int
 ) -> tuple[int, int, int]:
@@ -85,7 +85,7 @@ def _number(
     return 0, 0, 0
 
 
-@inlined
+@borrowing
 def _value(text: np.ndarray, i: int, hi: int, wanted: np.ndarray, after: int) -> tuple[int, int, int, int]:
     """(start, end, pattern, step) of the value that the trigger at `i` belongs to. If there is none, `end` is
     0 and the search goes on after `step` bytes.
@@ -122,7 +122,7 @@ def _value(text: np.ndarray, i: int, hi: int, wanted: np.ndarray, after: int) ->
     return start, end, pattern, 1
 
 
-@inlined
+@borrowing
 def _pattern_before(spans: np.ndarray, first: int, count: int, i: int) -> int:
     """The pattern of the value of a list that ends just before `i`, or -1."""
     k = count - 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.stages.compiled import borrowing, inlined
+from pipeline.stages.compiled import borrowing
 
 _PRIME = 0x9E3779B97F4A7C15  # 2^64 / golden ratio
 _FACTOR, _HALF, _TOP = np.uint64(_PRIME), np.uint64(32), np.uint64(56)
@@ -35,7 +35,7 @@ def bytes_hash(content: bytes) -> int:
     return value
 
 
-@inlined
+@borrowing
 def octet(data: np.ndarray, position: np.uint64) -> np.uint64:
     """The eight bytes from `position` on, the first one lowest."""
     # unsigned, because numba checks a signed index for being negative
@@ -46,13 +46,13 @@ def octet(data: np.ndarray, position: np.uint64) -> np.uint64:
     return low | high << _HALF
 
 
-@inlined
+@borrowing
 def _marked(marks: np.uint64) -> np.int64:
     """How many bytes have their highest bit set. No other bit may be set."""
     return np.int64((marks >> _7) * _ONES >> _TOP)
 
 
-@inlined
+@borrowing
 def _mixed(value: np.uint64, block: np.uint64) -> np.uint64:
     value = (value ^ block) * _FACTOR
     return value ^ value >> _HALF
@@ -95,7 +95,7 @@ def next_newline(data: np.ndarray, start: int, stop: int) -> np.int64:
     return np.int64(position)
 
 
-@inlined
+@borrowing
 def ascii_word(
     data: np.ndarray, start: int, stop: int
 ) -> tuple[np.int64, np.uint64, bool, np.int64, np.int64, np.int64]:

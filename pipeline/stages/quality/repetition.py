@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.compiled import borrowing, inlined
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.quality.octets import bytes_hash, hash_and_characters, next_newline
 from pipeline.stages.quality.unicode import first_word, last_word_end
 from pipeline.stages.quality.walk import Words
@@ -110,7 +110,7 @@ def repetition(
     _paragraphs(data, start, stop, classes, table, row)
 
 
-@inlined
+@borrowing
 def _slots(size: int) -> tuple[int, np.uint64]:
     """The last slot of the hash table for `size` items, and the shift that takes a hash to its slot."""
     bits = 2
@@ -119,7 +119,7 @@ def _slots(size: int) -> tuple[int, np.uint64]:
     return (1 << bits) - 1, np.uint64(64 - bits)
 
 
-@inlined
+@borrowing
 def _number(table: Numbering, size: int) -> int:
     """Numbers the distinct `keys[:size]` by first occurrence, in `ids` and `counts`; returns how many.
 

@@ -239,9 +239,7 @@ class QualityParams(Params):
     max_new_line_ratio: Ratio | None = Field(0.3, description="Most newlines per word (FineWeb).")
 
     filters: tuple[FilterParams, ...] = Field(
-        (),
-        exclude_if=lambda filters: not filters,  # fingerprints without filters stay as they were
-        description="Filters of your own, after the built-in rules: docs/your-own-code.md.",
+        (), description="Filters of your own, after the built-in rules: docs/your-own-code.md."
     )
 
     @field_validator("filters")

@@ -15,7 +15,7 @@ from pipeline.stages.quality.walk import Count
 from pipeline.stages.text import utf8_arrays, utf8_column
 
 # Part of the fingerprint. Python's version of Unicode decides what counts as a letter or as white space.
-VERSION = f"quality-2-unicode-{unicodedata.unidata_version}"
+VERSION = f"quality-3-unicode-{unicodedata.unidata_version}"
 
 _RETURN, _NEWLINE = b"\r\n"
 MAX_DOCUMENT_BYTES = 2**31 - 1  # n-grams are numbered by 32 bits

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.stages.compiled import inlined
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.quality.octets import ascii_word, hash_and_characters
 from pipeline.stages.quality.unicode import ALNUM, ALPHA, BREAK, SPACE, SYMBOL, TERMINAL, decode
 
@@ -60,7 +60,7 @@ class Words(NamedTuple):
 _DOT, _HASH, _NEWLINE, _RETURN, _HYPHEN, _BULLET, _ELLIPSIS = (ord(character) for character in ".#\n\r-•…")
 
 
-@inlined
+@borrowing
 def walk(
     data: np.ndarray, start: int, stop: int, classes: np.ndarray, words: Words, counts: np.ndarray
 ) -> tuple[int, int]:

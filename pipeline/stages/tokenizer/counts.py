@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.stages.compiled import borrowing, inlined, kernel
+from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.text import utf8_arrays
 from pipeline.stages.tokenizer.characters import BREAK, LETTER, OTHER, WHITE, classes
 from pipeline.stages.tokenizer.words import (
@@ -50,7 +50,7 @@ class Words(NamedTuple):
     counts: np.ndarray
 
 
-@inlined
+@borrowing
 def _eight(data: np.ndarray, start: int) -> np.uint64:
     """Eight bytes as a number, the first one lowest. Compiled to one instruction."""
     at = np.uint64(start)
@@ -66,13 +66,13 @@ def _eight(data: np.ndarray, start: int) -> np.uint64:
     )
 
 
-@inlined
+@borrowing
 def _first(number: np.uint64, bytes: int) -> np.uint64:
     """The lowest one to eight bytes of a number."""
     return number & (ALL_ONES >> np.uint64(64 - 8 * bytes))
 
 
-@inlined
+@borrowing
 def _letters_end(data: np.ndarray, i: int, readable: int) -> int:
     """Where the run of ASCII letters that starts at `i` ends, at the latest at `readable`."""
     while i < readable:
@@ -86,7 +86,7 @@ def _letters_end(data: np.ndarray, i: int, readable: int) -> int:
     return i
 
 
-@inlined
+@borrowing
 def _plain_end(data: np.ndarray, i: int, stop: int, readable: int, of: np.ndarray, pattern: int) -> int:
     """Where the word of ASCII letters at `i` ends, with the character before them that belongs to it; `i` if
     it is another word, or has more than ASCII.
@@ -134,13 +134,13 @@ def _key(data: np.ndarray, start: int, end: int) -> tuple[np.uint64, np.uint64]:
     return low, high | np.uint64(length) << FIFTY_SIX
 
 
-@inlined
+@borrowing
 def _length(high: np.uint64) -> np.int64:
     """How many bytes a word has."""
     return np.int64(high ^ LONG) if high >= LONG else np.int64(high >> FIFTY_SIX)
 
 
-@inlined
+@borrowing
 def _slot(rows: np.ndarray, low: np.uint64, high: np.uint64) -> np.int64:
     """Where the search for a word in the hash table begins."""
     mixed = (low * MULTIPLIER) ^ (high * SECOND_MULTIPLIER)

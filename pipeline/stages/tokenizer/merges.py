@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pipeline.stages.compiled import borrowing, inlined, kernel
+from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.tokenizer.counts import Words
 
 NONE = -1
@@ -28,7 +28,7 @@ AT_ONCE = 100  # tokens; the first ones may take seconds
 FIRST_SLOTS = 1 << 18  # room for all pairs of bytes
 
 
-@inlined
+@borrowing
 def _mixed(key: int) -> np.int64:
     h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64((h ^ h >> np.uint64(32)) & np.uint64(0x7FFFFFFFFFFFFFFF))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.stages.compiled import borrowing, inlined
+from pipeline.stages.compiled import borrowing
 from pipeline.stages.quality.unicode import decode
 from pipeline.stages.tokenizer.characters import BREAK, LETTER, NOT_A_DIGIT, NUMBER, OTHER, WHITE
 
@@ -39,7 +39,7 @@ def _run_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, members: int, 
     return i
 
 
-@inlined
+@borrowing
 def _contraction_end(data: np.ndarray, i: int, stop: int, ignore_case: bool) -> int:
     """Where one of 's 't 're 've 'm 'll 'd, with the apostrophe at `i`, ends; `i` if there is none."""
     if i + 1 >= stop:
@@ -60,7 +60,7 @@ def _contraction_end(data: np.ndarray, i: int, stop: int, ignore_case: bool) -> 
     return i
 
 
-@inlined
+@borrowing
 def _white_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, breaks_end_words: bool) -> int:
     r"""Where `\s*[\r\n]+` (if breaks do), `\s+(?!\S)` or `\s+` ends for the white space at `i`."""
     last = after_break = end = i
@@ -99,7 +99,7 @@ def word_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, pattern: int, 
     return _white_end(data, i, stop, of, pattern == LLAMA3)
 
 
-@inlined
+@borrowing
 def piece_end(data: np.ndarray, i: int, stop: int, of: np.ndarray, pattern: int) -> int:
     """Where the text that is cut into words by itself ends: each digit is, and what stands between digits."""
     if pattern != GPT2_SINGLE_DIGITS:

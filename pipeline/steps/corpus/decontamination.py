@@ -1,5 +1,6 @@
 """Finds the documents that quote an evaluation set: kept documents -> corpora/<name>/contamination."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,13 +16,13 @@ from pipeline.recipe.decontamination import Decontamination, EvaluationSet
 from pipeline.stages import decontamination, pii
 from pipeline.steps.corpus.ingest import collect
 from pipeline.store import keys
-from pipeline.store.engine import Engine
+from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
+from pipeline.store.files import StoredFile
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.mirror import present
 from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.parts import PartTask, add, derive, part_tasks
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 REASON = "contaminated"
@@ -138,7 +139,7 @@ def find_work(store: Store, corpus: str, params: Decontamination) -> Work:
 class _Search:
     """Looks for the n-grams in one part."""
 
-    ngrams: Path
+    ngrams: StoredFile
     names: tuple[str, ...]
 
     def __call__(self, task: PartTask, directory: Path) -> Part:
@@ -167,8 +168,8 @@ class _Search:
 
 
 @lru_cache(maxsize=1)
-def _loaded(path: Path) -> decontamination.Filter:
+def _loaded(ngrams: StoredFile) -> decontamination.Filter:
     """The n-grams, memory-mapped and prepared once per process."""
-    batch = pa.ipc.open_file(pa.memory_map(str(present(path)))).get_batch(0)
+    batch = pa.ipc.open_file(pa.memory_map(os.fspath(ngrams))).get_batch(0)
     columns = {name: np.asarray(batch.column(name).values) for name in decontamination.Ngrams._fields}
     return decontamination.prepared(decontamination.Ngrams(**columns))

@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from pipeline.steps.corpus.cutting import id_prefixes
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA
+from pipeline.store.draft import Draft
 from pipeline.store.manifest import Part
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, tally, text_bytes
-from pipeline.store.versions import Draft
 
 Place = tuple[str, int, int]  # of a document: its file, the number of the part, the row of the part
 

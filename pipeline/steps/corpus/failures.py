@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pipeline.plugins.loading import PluginError
 from pipeline.plugins.settings import PluginParams
+from pipeline.store.draft import Draft
+from pipeline.store.files import StoredFile
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import read_table
-from pipeline.store.versions import Draft
 
 # Worker processes pay for much smaller inputs than with compiled kernels: 2 MB at 1 MB/s are two seconds.
 SLOWER = 16
@@ -51,7 +51,7 @@ class FailureLimits:
                 )
 
 
-def _first(failures: Path, name: str) -> str:
+def _first(failures: StoredFile, name: str) -> str:
     rows = read_table(failures).to_pylist()
     row = next(row for row in rows if row["name"] == name)
     return f"document {row['id']}: {described(row)}"

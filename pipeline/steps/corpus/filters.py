@@ -11,10 +11,10 @@ from pipeline.plugins.filters import Filter
 from pipeline.stages import quality
 from pipeline.steps.corpus.failures import SLOWER, FailureLimits
 from pipeline.store import keys
-from pipeline.store.engine import Engine
+from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Version
 from pipeline.store.parts import BatchResult, BatchStep, derive, part_tasks, tally
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 VERSION = "filter-1"

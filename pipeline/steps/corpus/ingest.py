@@ -18,19 +18,19 @@ from pipeline.steps.corpus.cutting import numbered, row_groups
 from pipeline.steps.corpus.duplicate_ids import set_aside_repeated_ids
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
 from pipeline.store import keys
-from pipeline.store.engine import Engine
+from pipeline.store.draft import Draft
+from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import combined
 from pipeline.store.manifest import Part, Version, total_counts
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
 from pipeline.store.parts import add, text_bytes
-from pipeline.store.versions import Draft, Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 log = logging.getLogger(__name__)
-VERSION = "raw-3"
-BEFORE = "raw-2"  # cut elsewhere, so a version that holds the same documents is not made again
+VERSION = "raw-4"
 ID_DIGITS = 12  # of a document's id, in the name of the part that begins with it
 
 
@@ -63,8 +63,6 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
     except OfflineError as error:
         return _last_read(store, corpus, config, part_bytes, error)
     work = _work(source, corpus, config, part_bytes, _inputs(units))
-    if store.find(_before(work)):
-        work = _before(work)
     with store.making(work) as draft:
         if isinstance(draft, Version):
             return draft
@@ -219,7 +217,7 @@ def last_read(store: Store, corpus: str, config: SourceConfig, part_bytes: int) 
     """What was last read from the source with these settings, else the work without its inputs."""
     work = _work(open_source(corpus, config), corpus, config, part_bytes, {})
     for version in store.candidates(work.key):
-        if any(not list(one.differences(version.manifest)) for one in (work, _before(work))):
+        if not list(work.differences(version.manifest)):
             return work if store.damage(version) else version
     return work
 
@@ -241,8 +239,3 @@ def _last_read(
 def _work(source: Source, corpus: str, config: SourceConfig, part_bytes: int, inputs: dict[str, str]) -> Work:
     params = {"source": config, "part_bytes": part_bytes}
     return Work(keys.raw(corpus), f"{VERSION} {source.version}", params, inputs)
-
-
-def _before(work: Work) -> Work:
-    """The work that made what `work` makes until 2026-11-22."""
-    return replace(work, code_version=work.code_version.replace(VERSION, BEFORE, 1))

@@ -15,12 +15,12 @@ from pipeline.stages import language, quality
 from pipeline.steps.corpus import filters as filtering
 from pipeline.steps.corpus.failures import FailureLimits
 from pipeline.store import keys
-from pipeline.store.engine import Engine
+from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.parquet import batches
 from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_tasks, tally
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 EXAMPLES = 3  # ids for each rule

@@ -6,11 +6,11 @@ import pyarrow as pa
 
 from pipeline.stages import pii
 from pipeline.store import keys
-from pipeline.store.engine import Engine
+from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parts import BatchResult, BatchStep, derive, part_tasks, tally, text_bytes
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 

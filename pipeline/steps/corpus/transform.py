@@ -12,11 +12,11 @@ from pipeline.plugins.settings import TransformParams
 from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.steps.corpus.failures import SLOWER, FailureLimits
 from pipeline.store import keys
-from pipeline.store.engine import Engine
+from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_tasks, tally, text_bytes
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 VERSION = "transformed-1"

@@ -2,10 +2,10 @@
 for each range of clusters.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from pipeline.stages import dedup
 from pipeline.steps.dedup.signatures import Runs, Signed
-from pipeline.store.engine import Engine
-from pipeline.store.mirror import present, shared
+from pipeline.store.engines.local import Engine
+from pipeline.store.files import Scratch, StoredFile
 from pipeline.store.parquet import kept_ids, parquet_file
 from trainer.system.durable import whole_file
 
@@ -40,7 +40,7 @@ class Fetch:
     texts: np.ndarray
     ranges: np.ndarray
 
-    def write(self, scratch: Path, total: int, params: dedup.DedupParams) -> tuple[Path, int]:
+    def write(self, scratch: Scratch, total: int, params: dedup.DedupParams) -> tuple[StoredFile, int]:
         """Writes one record batch for each range. Decompresses only row groups with a wanted document.
         Returns the file and its bytes.
         """
@@ -48,11 +48,11 @@ class Fetch:
         shingles = pa.LargeListArray.from_arrays(pa.array(sets.offsets), pa.array(sets.hashes))
         keys = pa.FixedSizeListArray.from_arrays(pa.array(self._keys(params.bands).reshape(-1)), params.bands)
         batch = pa.record_batch({"text": self.texts, "keys": keys, "shingles": shingles})
-        path = scratch / f"{self.piece.name}.arrow"
+        path = scratch.path / f"{self.piece.name}.arrow"
         with whole_file(path) as temporary, pa.ipc.new_file(str(temporary), batch.schema) as writer:
             for index in range(total):
                 writer.write_batch(batch.filter(pa.array(self.ranges == index)))
-        return shared(path), path.stat().st_size
+        return scratch.written(path), path.stat().st_size
 
     def _batches(self) -> list[pa.RecordBatch]:
         keep = [kept_ids(path) for path in self.piece.sources[1:]]
@@ -86,8 +86,8 @@ class Fetch:
 
 
 def fetch(
-    engine: Engine, signed: Sequence[Signed], wanted: Wanted, scratch: Path, params: dedup.DedupParams
-) -> tuple[tuple[Path, ...], int]:
+    engine: Engine, signed: Sequence[Signed], wanted: Wanted, scratch: Scratch, params: dedup.DedupParams
+) -> tuple[tuple[StoredFile, ...], int]:
     """Writes the wanted texts to files in `scratch`, one file for each part that holds any. Returns the files
     and their bytes.
     """
@@ -101,12 +101,12 @@ def fetch(
     input_bytes = sum(task.piece.source_bytes for task in tasks)
     write = partial(Fetch.write, scratch=scratch, total=wanted.total, params=params)
     written = list(engine.map(write, tasks, input_bytes=input_bytes, what="dedup evidence"))
-    return tuple(path for path, _ in written), sum(size for _, size in written)
+    return tuple(file for file, _ in written), sum(size for _, size in written)
 
 
-def read(paths: Sequence[Path], index: int) -> tuple[np.ndarray, np.ndarray, dedup.ShingleSets]:
+def read(files: Sequence[StoredFile], index: int) -> tuple[np.ndarray, np.ndarray, dedup.ShingleSets]:
     """The texts of one range of clusters from all files: their numbers, band keys and shingles."""
-    batches = [pa.ipc.open_file(pa.memory_map(str(present(path)))).get_batch(index) for path in paths]
+    batches = [pa.ipc.open_file(pa.memory_map(os.fspath(file))).get_batch(index) for file in files]
     texts = [np.zeros(0, np.int64), *(batch.column("text").to_numpy() for batch in batches)]
     columns = [batch.column("keys") for batch in batches if batch.num_rows]
     keys = [np.asarray(column.flatten()).reshape(len(column), -1) for column in columns]

@@ -2,29 +2,29 @@
 slices, and no text.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.stages import dedup
 from pipeline.steps.dedup.signatures import SCALARS, Runs, Signed
-from pipeline.store.engine import Engine
-from pipeline.store.mirror import present, shared
+from pipeline.store.engines.local import Engine
+from pipeline.store.files import Scratch, StoredFile
 from pipeline.store.parquet import read_table
 from trainer.system.durable import whole_file
 
 # For each part the file with its runs, and the global row of its first document.
-PartRuns = Sequence[tuple[Path, int]]
+PartRuns = Sequence[tuple[StoredFile, int]]
 
 RANGE_KEYS = 8_000_000  # keys that a task sorts at a time, in about 0.4 GB
 RUNS_TOGETHER = 4  # runs of one task when they are small, so that it opens each file once
 
 
-def link(engine: Engine, signed: Sequence[Signed], scratch: Path, params: dedup.DedupParams) -> pa.Table:
+def link(engine: Engine, signed: Sequence[Signed], scratch: Scratch, params: dedup.DedupParams) -> pa.Table:
     """The documents that share text or a band key with another, directly or through others, as MEMBER_SCHEMA.
 
     Workers leave pairs and linked documents in files in `scratch`, which this process reads and deletes.
@@ -41,9 +41,9 @@ def link(engine: Engine, signed: Sequence[Signed], scratch: Path, params: dedup.
     input_bytes = sum(piece.part.files["runs"].bytes for piece in signed)
     parents = dedup.singletons(total)
     write = partial(RunRange.write, runs=runs, scratch=scratch)
-    for path in engine.map(write, tasks, input_bytes=input_bytes, what="dedup candidates"):
-        dedup.unite(parents, *np.load(present(path)))
-        path.unlink()
+    for pairs in engine.map(write, tasks, input_bytes=input_bytes, what="dedup candidates"):
+        dedup.unite(parents, *np.load(pairs))
+        pairs.path.unlink()
     roots = dedup.labels(parents)
     linked = dedup.linked(roots)
     members = []
@@ -54,10 +54,10 @@ def link(engine: Engine, signed: Sequence[Signed], scratch: Path, params: dedup.
     input_bytes = sum(task.piece.part.files["signatures"].bytes for task in members)
     write_members = partial(_Members.write, scratch=scratch)
     tables = [dedup.MEMBER_SCHEMA.empty_table()]
-    for path in engine.map(write_members, members, input_bytes=input_bytes, what="dedup candidates"):
-        with pa.OSFile(str(present(path))) as file:
+    for written in engine.map(write_members, members, input_bytes=input_bytes, what="dedup candidates"):
+        with pa.OSFile(os.fspath(written)) as file:
             tables.append(pa.ipc.open_file(file).read_all())
-        path.unlink()
+        written.path.unlink()
     return pa.concat_tables(tables)
 
 
@@ -72,16 +72,16 @@ class RunRange:
     index: int
     ranges: int
 
-    def write(self, runs: PartRuns, scratch: Path) -> Path:
+    def write(self, runs: PartRuns, scratch: Scratch) -> StoredFile:
         """Writes the pairs as one int64 array [2, pairs]."""
-        path = scratch / f"pairs-{self.numbers[0]:05d}-{self.index:05d}.npy"
+        path = scratch.path / f"pairs-{self.numbers[0]:05d}-{self.index:05d}.npy"
         with whole_file(path) as temporary, temporary.open("wb") as file:
             np.save(file, np.stack(self.pairs(runs)))
-        return shared(path)
+        return scratch.written(path)
 
     def pairs(self, runs: PartRuns) -> tuple[np.ndarray, np.ndarray]:
         """The candidate pairs of these keys, as `candidate_pairs` returns them."""
-        opened = [(Runs(path), start) for path, start in runs]
+        opened = [(Runs(file), start) for file, start in runs]
         left, right = zip(*(self._pairs(opened, number) for number in self.numbers), strict=True)
         return np.concatenate(left), np.concatenate(right)
 
@@ -109,12 +109,12 @@ class _Members:
     rows: np.ndarray
     roots: np.ndarray
 
-    def write(self, scratch: Path) -> Path:
+    def write(self, scratch: Scratch) -> StoredFile:
         """Writes one table of MEMBER_SCHEMA."""
-        path = scratch / f"members-{self.piece.start}.arrow"
+        path = scratch.path / f"members-{self.piece.start}.arrow"
         with whole_file(path) as temporary, pa.ipc.new_file(str(temporary), dedup.MEMBER_SCHEMA) as writer:
             writer.write_table(self._table())
-        return shared(path)
+        return scratch.written(path)
 
     def _table(self) -> pa.Table:
         local = pa.array(self.rows - self.piece.start)

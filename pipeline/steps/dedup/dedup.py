@@ -22,11 +22,12 @@ from pipeline.steps.dedup import verification
 from pipeline.steps.dedup.candidates import link
 from pipeline.steps.dedup.signatures import Corpora, Signed, laid_out, sign, sources
 from pipeline.store import keys
-from pipeline.store.engine import Engine
+from pipeline.store.draft import Draft
+from pipeline.store.engines.local import Engine
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.parts import add, put_parts, tally
-from pipeline.store.versions import Draft, Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 DUPLICATES_OF = "duplicates_of"  # the counts of removed duplicates by the corpus of the document that stays
@@ -58,7 +59,7 @@ def decide(store: Store, engine: Engine, corpora: Corpora, params: dedup.DedupPa
             return draft
         store.check(*(version for tables in corpora.values() for version, _ in tables))
         signed = laid_out(corpora, versions)
-        with draft.scratch() as scratch:
+        with draft.scratch(engine.apart) as scratch:
             clusters = dedup.clustered(link(engine, signed, scratch, params))
         decided = dedup.decide(clusters, verification.verify(store, engine, signed, clusters, params))
         return draft.publish(_parts(draft, engine, signed, decided))
@@ -90,7 +91,7 @@ def _parts(draft: Draft, engine: Engine, signed: Sequence[Signed], decided: pa.R
         if parts[piece.name] is None:
             todo.append(task)
     input_bytes = sum(task.piece.part.files["signatures"].bytes for task in todo)
-    write = partial(put_parts, function=_Decisions.part, directory=draft.path)
+    write = partial(put_parts, function=_Decisions.part, directory=draft.path, files=draft.store.files)
     for part in engine.map(write, todo, input_bytes=input_bytes, what="dedup decisions"):
         draft.keep(part)
         parts[part.name] = part

@@ -1,5 +1,6 @@
 """The documents of a corpus that dedup compares -> corpora/<name>/signatures, part by part."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +12,12 @@ import pyarrow.compute as pc
 
 from pipeline.stages import dedup
 from pipeline.store import keys
-from pipeline.store.engine import Engine
+from pipeline.store.engines.local import Engine
+from pipeline.store.files import StoredFile
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.mirror import present
 from pipeline.store.parquet import PartWriter, kept_batches
 from pipeline.store.parts import PartTask, derive, part_tasks
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.system.durable import atomic_file
 
@@ -38,9 +39,9 @@ class Signed:
     corpus: str
     priority: int
     part: Part
-    signatures: Path
-    runs: Path
-    sources: tuple[Path, ...]
+    signatures: StoredFile
+    runs: StoredFile
+    sources: tuple[StoredFile, ...]
     source_bytes: int
     start: int
     rows: int
@@ -96,8 +97,8 @@ def laid_out(corpora: Corpora, versions: Sequence[Version]) -> list[Signed]:
 class Runs:
     """The sorted runs of a part, memory-mapped."""
 
-    def __init__(self, path: Path):
-        self._file = pa.ipc.open_file(pa.memory_map(str(present(path))))
+    def __init__(self, file: StoredFile):
+        self._file = pa.ipc.open_file(pa.memory_map(os.fspath(file)))
 
     def __getitem__(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Keys (uint64, ascending) and local rows (uint32): of the exact hash for 0, of band n - 1 for n."""

@@ -19,11 +19,13 @@ from pipeline.steps.dedup.candidate_texts import Wanted, fetch, read
 from pipeline.steps.dedup.signatures import Signed
 from pipeline.store import keys
 from pipeline.store.damage import Look
-from pipeline.store.engine import Engine
+from pipeline.store.draft import Draft
+from pipeline.store.engines.local import Engine
+from pipeline.store.files import StoredFile
 from pipeline.store.manifest import Part, Version, total_counts
 from pipeline.store.parquet import PartWriter, read_table
 from pipeline.store.parts import put_parts
-from pipeline.store.versions import Draft, Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 TABLE = "clusters"
@@ -127,10 +129,10 @@ def _publish_results(
     index = np.repeat(np.arange(len(todo)), [len(numbers) for numbers in texts])
     numbers = np.concatenate([np.zeros(0, np.int64), *texts])
     wanted = Wanted(clusters.rows[numbers], numbers, index, len(todo))
-    with draft.scratch() as scratch:
+    with draft.scratch(engine.apart) as scratch:
         fetched, input_bytes = fetch(engine, signed, wanted, scratch, params)
         verified = partial(_Verification.part, fetched=fetched, params=params)
-        write = partial(put_parts, function=verified, directory=draft.path)
+        write = partial(put_parts, function=verified, directory=draft.path, files=store.files)
         for part in engine.map(write, todo, input_bytes=input_bytes, what="dedup verification"):
             draft.keep(part)
             parts.append(part)
@@ -140,7 +142,7 @@ def _publish_results(
 
 
 def keep(store: Store, params: dedup.DedupParams) -> None:
-    """Keeps the results for the next run, though this one needed none."""
+    """Marks the results as used, so that gc keeps them."""
     version = latest(store, params)
     if version is not None:
         store.use(version)
@@ -152,8 +154,8 @@ def latest(store: Store, params: dedup.DedupParams) -> Version | None:
     return version if version and not store.damage(version, Look.UNREAD) else None
 
 
-def _same_keys(previous: Sequence[Path], name: str) -> tuple[Path, ...]:
-    """Of files that divide the keys into equal ranges, those that overlap the range called `name`."""
+def _same_keys(previous: Sequence[StoredFile], name: str) -> tuple[StoredFile, ...]:
+    """The files whose range of keys overlaps the range `name`. Each range has the same size."""
     index, count = map(int, name.split("-of-"))
     first, last = index * len(previous) // count, -(-(index + 1) * len(previous) // count)
     return tuple(previous[first:last])
@@ -173,7 +175,7 @@ class _Verification:
     index: int
     clusters: ClusterRange
     fingerprint: str
-    previous: tuple[Path, ...]
+    previous: tuple[StoredFile, ...]
 
     def new_clusters(self) -> np.ndarray:
         """bool [clusters]: whether the previous results lack a cluster."""
@@ -184,7 +186,7 @@ class _Verification:
         known = pc.is_in(self.clusters.key_column, value_set=results.column("key"))
         return ~known.to_numpy(zero_copy_only=False)
 
-    def part(self, directory: Path, fetched: tuple[Path, ...], params: dedup.DedupParams) -> Part:
+    def part(self, directory: Path, fetched: tuple[StoredFile, ...], params: dedup.DedupParams) -> Part:
         """Writes the results of all clusters of the range."""
         key_column = self.clusters.key_column
         reused = pa.concat_tables([SCHEMA.empty_table(), *(read_table(path) for path in self.previous)])
@@ -198,7 +200,9 @@ class _Verification:
         counts = {"clusters": len(key_column), "texts": int(self.clusters.sizes.sum())}
         return Part(self.clusters.name, self.fingerprint, writer.files, counts)
 
-    def _verified(self, new: np.ndarray, fetched: tuple[Path, ...], params: dedup.DedupParams) -> pa.Table:
+    def _verified(
+        self, new: np.ndarray, fetched: tuple[StoredFile, ...], params: dedup.DedupParams
+    ) -> pa.Table:
         texts, keys, sets = read(fetched, self.index)
         order = np.argsort(texts)  # texts are numbered from the best survivor to the worst
         verified = dedup.verify(keys, sets, order, params)

@@ -17,7 +17,7 @@ from pipeline.store.kept_documents import kept_documents
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import parquet_writer
 from pipeline.store.parts import add, text_bytes
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 
 SCHEMA = pa.schema([pa.field("corpus", pa.string(), nullable=False), *DOCUMENT_SCHEMA])
 STAGES = (keys.scrubbed, keys.signals, keys.quality, keys.signatures)

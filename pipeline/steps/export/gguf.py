@@ -18,7 +18,7 @@ from pipeline.steps.export.manifest import record
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 
 if TYPE_CHECKING:
     from gguf import GGUFWriter

@@ -13,7 +13,7 @@ from pipeline.steps.tokens.shard_sets import ShardSet, stored, vocabulary
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from trainer.data.shards import Shard, ShardError, bin_path, idx_path
 
 FORMAT = "megatron"

@@ -5,10 +5,9 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.rejects import Rejected
@@ -21,11 +20,7 @@ CORPUS = "files"
 PART = "part"
 REJECTS = "rejects"
 
-# Bytes of text for each byte of a file, until one file has been read to its end.
-PACKED, PLAIN = 3.0, 1.0
-PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".parquet")
-
-Progress = Callable[[int, int], object]  # called with the bytes of the input files: done, in all
+Progress = Callable[[int], object]  # called with the bytes of text in each batch that was read
 
 
 class NoDocumentError(PipelineError):
@@ -56,13 +51,14 @@ class Documents:
         self._source = FilesSource(CORPUS, files, keep_ids=True)
         self._writer = writer
         self._rejects = RejectsTable(partial(writer.write, REJECTS))
-        self._read_bytes = _InputBytes(self._source.sizes())
         self._progress = progress
 
     def __iter__(self) -> Generator[pa.RecordBatch]:
         """Each batch. Raises SourceError, and NoDocumentError when there is none."""
         for batch in self._source.read_all(self._rejects):
-            add(self.counts, {"documents": batch.num_rows, "text_bytes": text_bytes(batch)})
+            size = text_bytes(batch)
+            add(self.counts, {"documents": batch.num_rows, "text_bytes": size})
+            self._progress(size)
             yield batch
         if not self.counts["documents"]:
             first = f"; the first: {_description(self._rejects.first)}" if self._rejects.first else ""
@@ -72,23 +68,12 @@ class Documents:
                 f"or files set aside{first}"
             )
 
-    def in_order(self) -> Generator[pa.RecordBatch]:
-        """Each batch, for work that is done with one when it asks for the next."""
-        for batch in self:
-            yield batch
-            self.done(batch)
-
-    def done(self, batch: pa.RecordBatch) -> None:
-        """Reports that the work on a batch is finished; batches come in the order of the files."""
-        self._progress(self._read_bytes.after(batch), self._read_bytes.total)
-
     def write(self, table: str, rows: pa.RecordBatch) -> None:
         self._writer.write(table, rows)
 
     def finish(self) -> None:
         """Writes the last rejects."""
         self._rejects.finish()
-        self._progress(self._read_bytes.total, self._read_bytes.total)
 
     def outcome(self, counts: Mapping[str, int], files: Sequence[Path]) -> Outcome:
         """With `counts` of the work; what was read is counted here."""
@@ -117,38 +102,6 @@ def reading(
         else:
             written.unlink()
         written.parent.rmdir()
-
-
-class _InputBytes:
-    """Bytes of input files read so far, as they are on disk: exact where a file ends, in between estimated
-    from the text that came out of it.
-    """
-
-    def __init__(self, sizes: Mapping[str, int]):
-        """`sizes`: bytes of each file by name, in the order in which they are read."""
-        self.total = sum(sizes.values())
-        self._sizes = sizes
-        self._before = 0  # bytes of the files that were read to their end
-        self._text = 0  # bytes of text that came out of all files
-        self._file = next(iter(sizes))
-        self._text_of_file = 0
-
-    def after(self, documents: pa.RecordBatch) -> int:
-        """How many bytes are done with this batch."""
-        sources = documents.column("source")
-        last = sources[-1].as_py()
-        if last != self._file:
-            names = list(self._sizes)
-            self._before = sum(self._sizes[name] for name in names[: names.index(last)])
-            self._file, self._text_of_file = last, 0
-        self._text += text_bytes(documents)
-        self._text_of_file += text_bytes(documents.filter(pc.equal(sources, last)))
-        return self._before + min(self._sizes[last], round(self._text_of_file / self._expansion()))
-
-    def _expansion(self) -> float:
-        if self._before:
-            return max((self._text - self._text_of_file) / self._before, 0.01)
-        return PACKED if PurePath(self._file).suffix in PACKED_SUFFIXES else PLAIN
 
 
 def _description(rejected: Rejected) -> str:

@@ -29,7 +29,7 @@ def train_tokenizer(
     """
     counts: Counts = {"documents": 0, "text_bytes": 0}
     with output_directory(out) as directory, reading(files, directory, directory, {}, progress) as documents:
-        with closing(ahead(documents.in_order())) as stream:  # the sample may end before the files do
+        with closing(ahead(iter(documents))) as stream:  # the sample may end before the files do
             texts = (batch.column("text") for batch in stream)
             trained = bpe.train(sample(texts, params.max_document_chars, params.sample_bytes, counts), params)
         documents.counts |= counts
@@ -63,7 +63,7 @@ def tokenize(
             found = frozen(directory)
             encoder = bpe.Encoder(found.tokenizer_json, found.boundaries, fast)
             writing = SplitShards(directory, PART, encoder, validation_fraction, shard_tokens)
-            writing.write(documents.in_order())
+            writing.write(iter(documents))
             facts = {
                 "tokenizer_sha256": found.sha256,
                 "vocab_size": encoder.max_id + 1,

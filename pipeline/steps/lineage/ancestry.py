@@ -6,8 +6,8 @@ from typing import Any
 
 from pipeline.steps.lineage.checkpoints import Checkpoint, Trained, run_config, runs
 from pipeline.store import keys
-from pipeline.store.training_runs import RUNS
-from pipeline.store.versions import Store
+from pipeline.store.keys import RUNS
+from pipeline.store.store import Store
 from trainer.config import OPERATIONAL, TrainingConfig
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.store import keys
-from pipeline.store.bucket_runs import bring_names
 from pipeline.store.errors import PipelineError
-from pipeline.store.training_runs import NAME_LENGTH, RUNS, deleted_run
-from pipeline.store.versions import Store
+from pipeline.store.keys import RUNS
+from pipeline.store.store import Store
+from pipeline.store.training_runs import deleted_run
 from trainer.config import RunConfig, load_run_config
 from trainer.data.order import sample_order
+from trainer.system.history import NAME_LENGTH
 
 
 class LineageError(PipelineError):
@@ -181,7 +182,7 @@ def _saved(run: Path) -> list[Path]:
 
 def runs(store: Store) -> list[Path]:
     """The directories of the training runs."""
-    bring_names(store.root)
+    store.files.pull_runs()
     return sorted(path.parent for path in (store.root / RUNS).glob("*/config.yaml"))
 
 
@@ -193,8 +194,6 @@ def planned(config: RunConfig, step: int) -> Checkpoint:
     if not 0 < step <= training.steps:
         raise LineageError(f"run {config.run_dir.name} has steps 1 to {training.steps}, not {step}")
     curriculum, weights = training.curriculum, {corpus.name: corpus.weight for corpus in config.data.corpora}
-    for path in _saved(config.run_dir)[-1:]:
-        check_order(read(path))
     tokens = sample_order(training, weights, [1] * len(weights)).tokens(curriculum.samples(step))
     facts = {
         "step": step,
@@ -203,12 +202,3 @@ def planned(config: RunConfig, step: int) -> Checkpoint:
         "config": training.model_dump(mode="json"),
     }
     return Checkpoint({**config.lineage, "training": facts}, config.run_dir, step, saved=False)
-
-
-def check_order(one: Checkpoint) -> None:
-    """Raises LineageError if the samples of the checkpoint's run do not follow from its configuration."""
-    if one.lineage["training"].get("jumps"):
-        raise LineageError(
-            f"{one.name}: an earlier version rolled this run back after a spike and left out samples, which "
-            "this version cannot trace. Use the version that trained it"
-        )

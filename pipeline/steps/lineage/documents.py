@@ -18,22 +18,15 @@ import pyarrow.compute as pc
 
 from pipeline.sources.ids import document_id, own_id
 from pipeline.steps.lineage.ancestry import homes
-from pipeline.steps.lineage.checkpoints import (
-    Checkpoint,
-    LineageError,
-    Trained,
-    check_order,
-    checkpoints,
-    run_config,
-)
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained, checkpoints, run_config
 from pipeline.steps.tokens.holdout import held_out
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
+from pipeline.store.files import StoredFile
 from pipeline.store.keys import TRAIN, VALIDATION
 from pipeline.store.manifest import Part, Version
-from pipeline.store.mirror import present
 from pipeline.store.parquet import kept_batches, read_table
-from pipeline.store.versions import Store, StoreError
+from pipeline.store.store import Store, StoreError
 from trainer.data.loader import TrainingData
 from trainer.data.shards import Shard
 
@@ -129,7 +122,6 @@ def _of_run(store: Store, run: Path, together: list[Checkpoint], document: str) 
     corpus = data.order.names.index(place.corpus)
     windows = data.holding(corpus, place.begin, place.end)
     for one in together:
-        check_order(one)
         times = data.order.times_seen(corpus, windows, config.training.curriculum.samples(one.step))
         yield Seen(one, place, len(windows), int((times > 0).sum()), int(times.sum()))
 
@@ -175,11 +167,11 @@ def _holding(scrubbed: Version, ids: set[str]) -> tuple[Part, str] | None:
     return None
 
 
-def _file(version: Version, part: str, table: str) -> Path:
+def _file(version: Version, part: str, table: str) -> StoredFile:
     return next(version.file(one, table) for one in version.parts if one.name == part)
 
 
-def _rejected(tables: list[Path], document: str) -> str | None:
+def _rejected(tables: list[StoredFile], document: str) -> str | None:
     """Why the document was not kept."""
     verdicts, decisions = tables
     same = pc.field("id") == document
@@ -193,7 +185,7 @@ def _rejected(tables: list[Path], document: str) -> str | None:
 
 
 def _in_shards(
-    corpus: str, documents: Path, tables: list[Path], shards: Version, part: str, document: str
+    corpus: str, documents: StoredFile, tables: list[StoredFile], shards: Version, part: str, document: str
 ) -> Place:
     """The place of a kept document: the shards of each split hold the kept documents in the order of the
     part.
@@ -228,5 +220,5 @@ def _in_shards(
     )
 
 
-def _empty(record: Path) -> set[str]:
-    return set(json.loads(present(record).read_text(encoding="utf-8"))["empty_documents"])
+def _empty(record: StoredFile) -> set[str]:
+    return set(json.loads(record.read_text())["empty_documents"])

@@ -6,9 +6,10 @@ from typing import Any
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.dedup.limits import by_corpus
+from pipeline.steps.stages import DATA_STAGES, made
 from pipeline.store import keys
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 
 ROOT = Path(__file__).parents[3]
 
@@ -17,11 +18,7 @@ def of_recipe(store: Store, recipe: Recipe) -> dict[str, Any]:
     """Recipe, code, and the version, parameters and counts of every stage of every corpus. Raises StoreError
     when one has not been made.
     """
-    made = [key for name in recipe.corpus_names for key in recipe.made_before_dedup(name)]
-    if recipe.decontamination is not None:
-        made += [keys.EVALUATION_NGRAMS, *map(keys.contamination, recipe.corpus_names)]
-    made += [keys.DEDUP, keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)]
-    versions = {key: store.current(key) for key in made}
+    versions = {key: store.current(key) for key in made(recipe, DATA_STAGES)}
     return {
         "recipe": recipe.model_dump(mode="json", by_alias=True),
         **({"variant": recipe.variant} if recipe.variant else {}),

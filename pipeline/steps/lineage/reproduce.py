@@ -5,7 +5,6 @@ to compare with, the commands.
 import json
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,14 +17,13 @@ from pipeline.recipe.recipe import RECIPE_VARIABLE
 from pipeline.sources import SourceConfig
 from pipeline.sources.listing import is_url
 from pipeline.steps.corpus import ingest
-from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, check_order
+from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.lineage.record import ROOT
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
-from pipeline.store.mirror import present
-from pipeline.store.training_runs import RUNS
-from pipeline.store.versions import STORE_VARIABLE, Store, StoreError
+from pipeline.store.keys import RUNS
+from pipeline.store.store import STORE_VARIABLE, Store, StoreError
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
@@ -34,16 +32,9 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[str]:
     """Fills the directory `out` and returns the commands, notes among them as comments.
 
-    Raises OutputError when there is something at `out`, LineageError when an earlier version left something
-    out of the lineage or rolled the run back. Relative paths are resolved against `relative_to`, because a
-    lineage does not hold its recipe's directory.
+    Raises OutputError when there is something at `out`. Relative paths are resolved against `relative_to`,
+    because a lineage does not hold its recipe's directory.
     """
-    if "tools" not in one.lineage["assets"][keys.TOKENIZER]:
-        raise LineageError(
-            f"{one.name} was made by a version that did not record what its corpora were read from: it "
-            "cannot be made again from its lineage"
-        )
-    check_order(one)
     with output_directory(out) as directory:
         recipe = pinned(one, relative_to)
         notes = [note for corpus in recipe["corpora"] for note in _settled(store, one, corpus)]
@@ -54,7 +45,7 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
         )
         if one.saved:
             (directory / "SHA256SUMS").write_text("".join(_sums(one)), encoding="utf-8")
-    return list(_commands(one, recipe, notes, out.absolute(), relative_to))
+    return list(_commands(one, notes, out.absolute(), relative_to))
 
 
 def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
@@ -128,7 +119,7 @@ def _with_tokenizer(store: Store, one: Checkpoint, directory: Path) -> dict[str,
     made = store.root / one.lineage["assets"][keys.TOKENIZER]["path"]
     (directory / "tokenizer").mkdir()
     for name in TOKENIZER_FILES:
-        shutil.copy(present(made / name), directory / "tokenizer" / name)
+        shutil.copy(store.files.fetch(made / name), directory / "tokenizer" / name)
     return {"from": "tokenizer"}
 
 
@@ -137,9 +128,7 @@ def _sums(one: Checkpoint) -> Iterator[str]:
     return (f"{files[name]['sha256']}  {name}\n" for name in COMPARED if name in files)
 
 
-def _commands(
-    one: Checkpoint, recipe: dict[str, Any], notes: list[str], out: Path, relative_to: Path
-) -> Iterator[str]:
+def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -> Iterator[str]:
     commit = one.lineage["git_commit"]
     yield f"# makes {one.name}, after {one.tokens:,} tokens, again in {out}"
     if commit is None:
@@ -153,11 +142,6 @@ def _commands(
                 f"complete them in {out / 'recipe.yaml'}"
             )
     yield from notes
-    if any(corpus["source"]["kind"] == "stored" for corpus in recipe["corpora"]) and not _reads_stored(
-        commit
-    ):
-        yield "# the code of then cannot read stored documents: this uses the code of now"
-        commit = "HEAD"
     own_code = list(_own_code(one.lineage["recipe"]))
     for python, version in own_code:
         yield f"# {python} must be the same code as then, version {version!r}"
@@ -193,13 +177,6 @@ def _commands(
         yield f"sha256sum --check {shlex.quote(str(out / 'SHA256SUMS'))}"
     else:
         yield "# the checkpoint was deleted since then, so there is nothing to compare with"
-
-
-def _reads_stored(commit: str | None) -> bool:
-    """Whether the code of a commit has the kind of source `stored`."""
-    file = f"{(commit or 'HEAD').removesuffix('-dirty')}:pipeline/sources/stored.py"
-    command = ["git", "-C", str(ROOT), "cat-file", "-e", file]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def _own_code(recipe: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -8,10 +8,11 @@ from pipeline.recipe.corpora import Corpus
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources.errors import OfflineError
 from pipeline.steps.corpus import ingest
+from pipeline.steps.stages import DATA_STAGES, made
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 
 
 class State(Enum):
@@ -83,8 +84,10 @@ def _followed(store: Store, recipe: Recipe, corpus: str) -> bool:
     """Whether the versions that the recipe used last, up to the token shards, were made from each other. A
     change of the recipe alone starts nothing.
     """
-    made = [*recipe.made_before_dedup(corpus), keys.DEDUP, keys.token_shards(corpus)]
-    versions = {key: version for key in made if (version := store.last_used(key))}
+    # Contamination also changes with the evaluation sets, which each run observes itself.
+    stages = [key for key in made(recipe, DATA_STAGES, corpus) if key != keys.contamination(corpus)]
+    read = [*stages, keys.DEDUP]
+    versions = {key: version for key in read if (version := store.last_used(key))}
     now = {key: version.data_version for key, version in versions.items()}
     decisions = versions[keys.DEDUP].parts if keys.DEDUP in versions else []
     now |= {keys.dedup_part(part.name): part.data_version for part in decisions}

@@ -6,14 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.store import gc, keys, last_versions
-from pipeline.store.bucket_gc import bring
+from pipeline.store import keys, last_versions
+from pipeline.store.cleanup import gc
 from pipeline.store.damage import Damage, Look, inspect, remedy
 from pipeline.store.errors import PipelineError, first_line
+from pipeline.store.files import MANIFEST
+from pipeline.store.keys import RUNS
 from pipeline.store.last_versions import RecipeName
-from pipeline.store.manifest import MANIFEST, Version
-from pipeline.store.training_runs import NAME_LENGTH, RUNS
-from pipeline.store.versions import Store, StoreError
+from pipeline.store.manifest import Version
+from pipeline.store.store import Store, StoreError
+from trainer.system.history import NAME_LENGTH
 
 CHECKPOINT = "checkpoint"
 
@@ -54,10 +56,10 @@ class Verification:
 
 def stored(store: Store) -> list[Path]:
     """The directories of all versions and checkpoints. Raises VerificationError where no store is."""
-    bring(store.root)
+    store.files.versions()
     if not store.root.is_dir():
         raise VerificationError(f"{store.root} is no directory, so no store is there: set GROUNDWORK_STORE")
-    return [*gc.published(store.root), *sorted((store.root / RUNS).glob("*/checkpoints/step-*"))]
+    return [*gc.published(store.files), *sorted((store.root / RUNS).glob("*/checkpoints/step-*"))]
 
 
 def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verification:
@@ -110,7 +112,7 @@ def _opened(store: Store, path: Path) -> Version:
         for name, entry in listed.items()
     }
     part = {"name": CHECKPOINT, "fingerprint": "", "counts": {}, "files": files}
-    return Version(CHECKPOINT, path, {"parts": [part], "inputs": {}, "data_version": ""})
+    return Version(CHECKPOINT, path, {"parts": [part], "inputs": {}, "data_version": ""}, store.files)
 
 
 class _Mending:
@@ -119,7 +121,7 @@ class _Mending:
     def __init__(self, store: Store, versions: Sequence[Version]):
         self._store = store
         self._versions = versions
-        self._users = last_versions.users(store.root)
+        self._users = last_versions.users(store.files)
 
     def of(self, path: Path, version: Version | None, damage: Sequence[Damage]) -> Damaged:
         place = path.relative_to(self._store.root)

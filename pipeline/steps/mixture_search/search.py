@@ -21,7 +21,7 @@ from pipeline.steps.training import duration, mixture, plan
 from pipeline.steps.training.commands import run_trainer
 from pipeline.store import keys
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.config import OPERATIONAL, RunConfig, TrainingConfig
 from trainer.system.durable import read_json_lines, write_atomically

@@ -10,11 +10,11 @@ from pipeline.sources.benchmarks.items import Benchmark
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.training.commands import run_trainer
 from pipeline.store import keys
+from pipeline.store.draft import Draft
 from pipeline.store.fingerprint import file_sha256, fingerprint
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.mirror import present
+from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_path
-from pipeline.store.versions import Draft, Store
 from pipeline.store.work import Work
 from trainer.config import load_run_config
 from trainer.system.durable import write_atomically
@@ -134,8 +134,7 @@ def removed_sets(lineage: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def read(version: Version) -> dict[str, Scores]:
     """The scores of each benchmark, by name."""
-    paths = {part.name: version.file(part, "scores") for part in version.parts}
-    return {name: json.loads(present(path).read_text(encoding="utf-8")) for name, path in paths.items()}
+    return {part.name: json.loads(version.file(part, "scores").read_text()) for part in version.parts}
 
 
 def above_chance(scores: Scores) -> bool:

@@ -11,16 +11,15 @@ from tokenizers import Tokenizer
 
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.model import benchmark
-from pipeline.steps.tokens.tokenizer import frozen
+from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.training import plan
 from pipeline.steps.training.commands import run_trainer
 from pipeline.store import keys
-from pipeline.store.bucket_runs import bring_checkpoint
+from pipeline.store.draft import Draft
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.mirror import present
+from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name, checkpoint_path
-from pipeline.store.versions import Draft, Store
 from pipeline.store.work import Work
 from trainer.config import RunConfig, SamplesConfig, load_run_config
 from trainer.data.shards import Shard, bin_path, idx_path
@@ -37,7 +36,7 @@ def evaluate(store: Store, samples: SamplesConfig, benchmarks: Sequence[NamedBen
             return draft
         result = plan.result(store, model)
         config = result["run_dir"] / "config.yaml"
-        facts = _evaluated(result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
+        facts = _evaluated(store, result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
         size, compressors = compressed_bits_per_byte(held_out_text(load_run_config(config)))
         facts |= {"held_out_bytes": size, "compressors": compressors}
         if benchmarks:
@@ -65,17 +64,16 @@ def evaluate_checkpoint(store: Store, name: str) -> Version:
     with store.making(Work(keys.checkpoint_evaluation(name), VERSION, {}, weights)) as draft:
         if isinstance(draft, Version):
             return draft
-        facts = _evaluated(checkpoint, checkpoint.parents[1] / "config.yaml")
+        facts = _evaluated(store, checkpoint, checkpoint.parents[1] / "config.yaml")
         return _published(draft, facts, {"validation_tokens": facts["validation_tokens"]})
 
 
-def _evaluated(checkpoint: Path, config: Path, *options: str) -> dict[str, Any]:
-    bring_checkpoint(checkpoint)
+def _evaluated(store: Store, checkpoint: Path, config: Path, *options: str) -> dict[str, Any]:
+    store.files.fetch_folder(checkpoint)
     data = load_run_config(config).data
-    for prefix in (prefix for corpus in data.corpora for prefix in corpus.validation):
-        present(bin_path(prefix))
-        present(idx_path(prefix))
-    frozen(data.tokenizer)
+    prefixes = [prefix for corpus in data.corpora for prefix in corpus.validation]
+    shards = [path(prefix) for prefix in prefixes for path in (bin_path, idx_path)]
+    store.files.fetch_all([*shards, data.tokenizer / TOKENIZER, data.tokenizer / CONFIG])
     return json.loads(run_trainer("evaluate", str(checkpoint), "--config", str(config), *options))
 
 

@@ -11,10 +11,9 @@ from pipeline.steps.model.model_card import model_card
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
-from pipeline.store.bucket_runs import bring_checkpoint
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.config import ModelConfig
 from trainer.system.durable import read_json_lines, write_atomically
@@ -40,7 +39,8 @@ def export(store: Store) -> Version:
                 f"training.model.{' and '.join(not_stock)}. Train without it to export, or use the "
                 "checkpoint with `python -m trainer evaluate` and `generate`"
             )
-        shutil.copytree(bring_checkpoint(result["checkpoint"]) / "hf", draft.path, dirs_exist_ok=True)
+        checkpoint = store.files.fetch_folder(result["checkpoint"])
+        shutil.copytree(checkpoint / "hf", draft.path, dirs_exist_ok=True)
         exported_tokenizer.prepare(draft.path)
         shutil.copy(result["run_dir"] / "loss.png", draft.path / "loss.png")
         (draft.path / "training.png").write_bytes(

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from pipeline.store.engine import REPORT_EVERY_SECONDS
+from pipeline.store.engines.local import REPORT_EVERY_SECONDS
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from trainer.data.shards import ShardWriter
+from trainer.data.shard_writer import ShardWriter
 
 
 @dataclass

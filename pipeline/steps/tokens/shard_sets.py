@@ -45,7 +45,9 @@ class ShardSet:
 def stored(version: Version, split: str) -> ShardSet:
     """The shards of a split in a version of `token_shards/<corpus>`."""
     hashes = {
-        version.file(part, table): file.sha256 for part in version.parts for table, file in part.files.items()
+        version.file(part, table).path: file.sha256
+        for part in version.parts
+        for table, file in part.files.items()
     }
     corpus, text_bytes = keys.corpus_of_shards(version.key), version.counts[f"{split}_text_bytes"]
     return ShardSet(corpus, split, tuple(prefixes(version, split)), hashes, text_bytes)
@@ -107,11 +109,6 @@ class Vocabulary:
     @property
     def size(self) -> int:
         return max(self.tokenizer.get_vocab(with_added_tokens=True).values()) + 1
-
-    @property
-    def special_ids(self) -> list[int]:
-        added = self.tokenizer.get_added_tokens_decoder()
-        return sorted(number for number, token in added.items() if token.special)
 
     def text(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=False)

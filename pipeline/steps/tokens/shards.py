@@ -8,15 +8,16 @@ from typing import TypeVar
 
 from pipeline.recipe.shards import ShardParams
 from pipeline.stages import tokenizer as bpe
+from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.tokens.split_writer import SplitShards
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store import keys
-from pipeline.store.engine import Engine
+from pipeline.store.engines.local import Engine
+from pipeline.store.files import StoredFile
 from pipeline.store.manifest import Part, Version
-from pipeline.store.mirror import present
 from pipeline.store.parquet import kept_batches
 from pipeline.store.parts import PartTask, derive
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.data.shards import bin_path, idx_path
 
@@ -52,7 +53,8 @@ def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> 
     slow = bpe.unsupported(frozen(tokenizer.directory()).tokenizer_json)
     if slow:
         log.info(f"%s: {SLOW}", work.key, slow)
-    write = partial(_tokenize_part, tokenizer=tokenizer.path, params=params, fast=slow is None)
+    used = tokenizer.only(TOKENIZER), tokenizer.only(CONFIG)
+    write = partial(_tokenize_part, tokenizer=used, params=params, fast=slow is None)
     version = derive(store, engine, work, tasks, write)
     fallbacks = version.counts["encoder_fallbacks"]
     if fallbacks and not version.reused:
@@ -86,16 +88,14 @@ def prefixes(version: Version, split: str) -> list[Path]:
     `.idx`.
     """
     found = named(version, split)
-    for prefix in found:
-        present(bin_path(prefix))
-        present(idx_path(prefix))
+    version.store_files.fetch_all([path(prefix) for prefix in found for path in (bin_path, idx_path)])
     return found
 
 
 def named(version: Version, split: str) -> list[Path]:
     """As `prefixes`, of shards that somebody else opens."""
     return [
-        version.file(part, table).with_suffix("")
+        version.file(part, table).path.with_suffix("")
         for part in version.parts
         for table in sorted(part.files)
         if table.startswith(f"{split}.") and table.endswith(".bin")
@@ -112,7 +112,9 @@ def with_fallback(write: Callable[[bool], Result], fast: bool, what: str) -> Res
         return write(False)
 
 
-def _tokenize_part(task: PartTask, directory: Path, tokenizer: Path, params: ShardParams, fast: bool) -> Part:
+def _tokenize_part(
+    task: PartTask, directory: Path, tokenizer: tuple[StoredFile, ...], params: ShardParams, fast: bool
+) -> Part:
     def write(with_fast: bool) -> Part:
         encoder, sha256 = _encoder(tokenizer, with_fast)
         writing = SplitShards(directory, task.name, encoder, params.validation_fraction, params.shard_tokens)
@@ -127,6 +129,7 @@ def _tokenize_part(task: PartTask, directory: Path, tokenizer: Path, params: Sha
 
 # Loading takes as long as encoding 10 MB, and a warm encoder is twice as fast as a new one.
 @lru_cache(maxsize=1)
-def _encoder(tokenizer: Path, fast: bool) -> tuple[bpe.Encoder, str]:
-    found = frozen(tokenizer)
+def _encoder(tokenizer: tuple[StoredFile, ...], fast: bool) -> tuple[bpe.Encoder, str]:
+    directory, _ = (Path(file).parent for file in tokenizer)
+    found = frozen(directory)
     return bpe.Encoder(found.tokenizer_json, found.boundaries, fast), found.sha256

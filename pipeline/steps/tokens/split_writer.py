@@ -15,7 +15,8 @@ from pipeline.steps.tokens.shard_series import ShardSeries
 from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
 from pipeline.store.manifest import File
 from pipeline.store.prefetch import ahead
-from trainer.data.shards import bin_path, idx_path, token_dtype
+from trainer.data.shard_writer import token_dtype
+from trainer.data.shards import bin_path, idx_path
 from trainer.system.durable import write_atomically
 
 COUNTED = ("documents", "tokens", "text_bytes")

@@ -20,12 +20,12 @@ from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
 from pipeline.steps.tokens.holdout import held_out
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, remedy
+from pipeline.store.draft import Draft
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.mirror import present
 from pipeline.store.parts import Counts, add
-from pipeline.store.versions import Draft, Store
+from pipeline.store.store import Store
 from pipeline.store.work import NAME_LENGTH, Work
 from trainer.system.durable import write_atomically
 
@@ -46,8 +46,7 @@ def frozen(directory: Path) -> Frozen:
     text.
     """
     try:
-        paths = [present(directory / name) for name in (TOKENIZER, CONFIG)]
-        tokenizer, config = (path.read_text(encoding="utf-8") for path in paths)
+        tokenizer, config = ((directory / name).read_text(encoding="utf-8") for name in (TOKENIZER, CONFIG))
     except OSError as error:
         raise bpe.TokenizerError(f"{directory} does not hold {TOKENIZER} and {CONFIG}: {error}") from error
     return Frozen(tokenizer, file_sha256(directory / TOKENIZER), bpe.boundaries(tokenizer, config))

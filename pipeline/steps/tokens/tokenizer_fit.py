@@ -13,7 +13,7 @@ from pipeline.steps.tokens.holdout import held_out
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 
 SAMPLE_BYTES = 2_000_000  # of each corpus
 

@@ -10,7 +10,7 @@ from pipeline.recipe.duration import DurationParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.training.commands import run_trainer
 from pipeline.store.fingerprint import fingerprint
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from trainer.config import OPERATIONAL, RunConfig, TrainingConfig
 
 SHRINKING = (

@@ -10,7 +10,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.store.errors import PipelineError
 from pipeline.store.file_hashes import FileHashes
 from pipeline.store.fingerprint import combined
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from trainer.config import TrainingConfig
 
 

@@ -15,11 +15,10 @@ from pipeline.steps.tokens.shards import named
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.steps.training import duration, initial_weights, mixture
 from pipeline.store import keys
-from pipeline.store.bucket_runs import bring_run, is_saved, uploading
 from pipeline.store.errors import PipelineError
+from pipeline.store.keys import RUNS
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.training_runs import RUNS
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.config import OPERATIONAL, CorpusShards, DataConfig, RunConfig
 from trainer.system.durable import write_atomically
@@ -85,6 +84,13 @@ def plan_work(store: Store, recipe: Recipe) -> Work:
     mixed = recipe.mixture.model_copy(update={"search": None})
     params = {"training": decisive, "weights": recipe.weights, "mixture": mixed}
     return Work(keys.PRETRAINED_MODEL, VERSION, params, inputs)
+
+
+def decisive(recipe: Recipe) -> tuple[Any, ...]:
+    """The settings of a recipe that decide its training run, and with it where variants part."""
+    training = recipe.training.model_dump(mode="json", exclude=OPERATIONAL)
+    mixed = recipe.mixture.model_copy(update={"search": None})
+    return recipe.weights, mixed, training, recipe.duration
 
 
 def contributions(store: Store, recipe: Recipe) -> list[mixture.Contribution]:
@@ -170,7 +176,7 @@ def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[None]:
     is. Raises PipelineError.
     """
     reads = [file for version in _read(store, recipe) for file in version.opened()]
-    with uploading(run.config.run_dir, reads):
+    with store.files.uploading(run.config.run_dir, reads):
         yield
 
 
@@ -181,11 +187,11 @@ def _read(store: Store, recipe: Recipe) -> list[Version]:
 def finished(store: Store, run: Run) -> Version | None:
     """The version of a finished run if its final checkpoint still exists, which this run then uses."""
     version = store.reuse(run.work)
-    return version if version and is_saved(result(store, version)["checkpoint"]) else None
+    return version if version and store.files.is_saved(result(store, version)["checkpoint"]) else None
 
 
 def result(store: Store, model: Version) -> dict[str, Any]:
     """The result of a finished run, with `checkpoint` and `run_dir` as absolute paths."""
     facts = json.loads(model.only("result").read_text(encoding="utf-8"))
-    bring_run(store.root / facts["run_dir"])
+    store.files.pull_runs(store.root / facts["run_dir"])
     return facts | {name: store.root / facts[name] for name in ("checkpoint", "run_dir")}

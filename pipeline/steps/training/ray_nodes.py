@@ -22,8 +22,8 @@ from ray import exceptions
 from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from pipeline.store.engines.ray import connect, node_name
 from pipeline.store.errors import PipelineError
-from pipeline.store.ray_engine import connect, node_name
 from trainer.system import launch
 from trainer.system.errors import RESUMABLE, USER_ERROR
 from trainer.system.signals import stop_with_parent

@@ -20,7 +20,7 @@ from pipeline.assets.checkpoints import (
 )
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import new_checkpoint_sensor
-from pipeline.store.versions import STORE_VARIABLE, Store
+from pipeline.store.store import STORE_VARIABLE, Store
 from tests.integration.project import TRAINING
 
 FIRST, SECOND, THIRD = (f"0123abcd-{step:08d}" for step in (8, 16, 24))

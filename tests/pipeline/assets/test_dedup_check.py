@@ -9,11 +9,11 @@ import dagster as dg
 import pytest
 import yaml
 
-from pipeline.assets.dedup import dedup_asset
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.stages import stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.recipe.recipe import RECIPE_VARIABLE, load_recipe
-from pipeline.store.versions import STORE_VARIABLE, Store
+from pipeline.store.store import STORE_VARIABLE, Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS, prepare
 
@@ -49,7 +49,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: dict[str, Any]) 
     monkeypatch.setenv(RECIPE_VARIABLE, str(path))
     recipe = load_recipe(path)
     definitions = dg.Definitions(
-        assets=[dedup_asset(recipe), tokenizer_asset(recipe)],
+        assets=[*stage_assets(recipe, "corpus"), tokenizer_asset(recipe)],
         jobs=[dg.define_asset_job("both", ["dedup", "tokenizer"])],
         resources={"workshop": PipelineResources()},
     )

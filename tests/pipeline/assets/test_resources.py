@@ -16,7 +16,7 @@ def test_a_cluster_without_the_package_names_what_to_install(
     recipe = yaml.safe_load((RECIPES / "default.yaml").read_text())
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(recipe | {"engine": {"kind": "ray"}}))
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "mine.yaml"))
-    monkeypatch.delitem(sys.modules, "pipeline.store.ray_engine", raising=False)
+    monkeypatch.delitem(sys.modules, "pipeline.store.engines.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(
         RecipeError, match=r"engine\.kind ray needs the package ray: pip install 'groundwork\[ray\]'"

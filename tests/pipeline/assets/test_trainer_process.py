@@ -24,7 +24,7 @@ from pipeline.recipe.launch import LaunchParams
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import Launcher
 from pipeline.steps.training.stopwatch import Stopwatch
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.integration.project import until
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
@@ -50,7 +50,7 @@ Train = Callable[..., dg.ExecuteInProcessResult]
 
 def sends(*messages: dict[str, Any], after_each: str = "pass") -> str:
     """Python that reports these to Dagster as the trainer does."""
-    return f"""from trainer.run.dagster_pipes import Reporter
+    return f"""from trainer.run.records.dagster_pipes import Reporter
 with Reporter(True) as reporter:
     for message in json.loads({json.dumps(json.dumps(messages))}):
         reporter.send(**message)

@@ -19,8 +19,8 @@ from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.store.engine import LocalEngine
-from pipeline.store.versions import Store
+from pipeline.store.engines.local import LocalEngine
+from pipeline.store.store import Store
 
 PLAIN = PROFILES["plain"]
 TEXT = " ".join(f"word{number}" for number in range(200))

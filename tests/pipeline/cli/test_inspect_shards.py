@@ -20,7 +20,7 @@ from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens.shards import prefixes, tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.kept_documents import kept_documents
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
 from trainer.data.shards import Shard, bin_path, idx_path
 
@@ -106,7 +106,7 @@ def test_every_corpus_is_counted_and_its_first_documents_are_shown(run: Run, pro
 def test_one_split_of_one_corpus(run: Run) -> None:
     said = run("inspect-shards", "first", "--split", "validation", "--documents", "0")[1]
     assert said.splitlines()[0] == "first validation"
-    assert said.count("tokens per document") == 1
+    assert said.count("bytes per token") == 1
     assert "document 0" not in said
 
 

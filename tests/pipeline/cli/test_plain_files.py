@@ -5,6 +5,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from pipeline.sources.ids import document_id, location
 from pipeline.stages import dedup, pii, quality
 from pipeline.steps.files import documents, tables
 from pipeline.store.atomic import temporary_directory
-from pipeline.store.engine import LocalEngine
+from pipeline.store.engines.local import LocalEngine
 from tests.corpora import CORPORA, needs_corpora
 
 ROOT = Path(__file__).parents[3]
@@ -26,18 +28,12 @@ LONG = " ".join(f"word{number}" for number in range(200))
 Row = dict[str, Any]
 
 
-def run(*arguments: Path | str) -> tuple[int, str, str]:
-    """Exit status, standard output and standard error of one command."""
-    command = [sys.executable, "-m", "pipeline", *map(str, arguments)]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    return ended.returncode, ended.stdout, ended.stderr
-
-
 def succeeds(*arguments: Path | str) -> dict[str, int]:
     """The numbers of the summary by their names."""
-    status, said, errors = run(*arguments)
-    assert status == 0, errors
-    table = said.partition("\n\n")[0].splitlines()
+    said = StringIO()
+    with redirect_stdout(said):
+        assert main([*map(str, arguments)]) == 0
+    table = said.getvalue().partition("\n\n")[0].splitlines()
     return {
         name.strip(): int(number.replace(",", ""))
         for name, _, number in (line.rpartition(" ") for line in table)
@@ -249,8 +245,8 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
 
 
 def test_the_exit_status_of_a_mistake_is_2(tmp_path: Path) -> None:
-    status, said, errors = run("scrub", tmp_path / "nowhere.jsonl", "-o", tmp_path / "out")
-    assert (status, said, errors.count("\n")) == (2, "", 1)
+    ended = piped("", "scrub", str(tmp_path / "nowhere.jsonl"), "-o", str(tmp_path / "out"))
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
 
 
 def piped(content: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -342,35 +338,6 @@ def test_one_and_two_processes_write_the_same_bytes(
         assert outcome.counts["documents"] == 700
         written.append({path.name: path.read_bytes() for path in outcome.files})
     assert written[0] == written[1]
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_the_bar_goes_from_the_beginning_of_the_input_to_its_end_without_turning_back(
-    packed: bool, some_batches: Path, tmp_path: Path
-) -> None:
-    content = some_batches.read_bytes()
-    for name in "abc":
-        (tmp_path / f"{name}.jsonl").write_bytes(content.replace(b'"id": "', f'"id": "{name}'.encode()))
-        if packed:
-            (tmp_path / f"{name}.jsonl.gz").write_bytes(
-                gzip.compress((tmp_path / f"{name}.jsonl").read_bytes(), 1)
-            )
-            (tmp_path / f"{name}.jsonl").unlink()
-    size = sum(path.stat().st_size for path in tmp_path.iterdir())
-    seen: list[tuple[int, int]] = []
-    tables.judge(
-        FilesConfig(paths=(f"{tmp_path}/*.jsonl*",)),
-        tmp_path / "out",
-        quality.PROFILES["none"],
-        LocalEngine(1),
-        lambda *at: seen.append(at),
-    )
-    done = [at for at, _ in seen]
-    assert {total for _, total in seen} == {size}
-    assert done == sorted(done)
-    assert done[-1] == size
-    # equal batches, and the last call says that all is done
-    assert done[7] == pytest.approx(8 / (len(done) - 1) * size, rel=0.1)
 
 
 def test_a_run_that_fails_leaves_no_file_behind(tmp_path: Path) -> None:

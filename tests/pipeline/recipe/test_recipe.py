@@ -10,7 +10,7 @@ from pipeline.recipe.recipe import RECIPES, RecipeError, load_recipe, stored_at
 from pipeline.sources.hub.dataset import HubConfig
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.fingerprint import canonical_json
-from pipeline.store.versions import default_store
+from pipeline.store.store import default_store
 from tests.integration.project import TRAINING
 
 MINIMAL: dict[str, Any] = {
@@ -48,9 +48,9 @@ def test_a_store_in_a_bucket_changes_nothing_that_is_made(
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(path))
     there = load_recipe(path)
     assert canonical_json(there) == canonical_json(plain)
-    assert store_of(there).place == default_store(stored_at()).place == "s3://bucket/mine"
+    assert store_of(there).files.place == default_store(stored_at()).files.place == "s3://bucket/mine"
     monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "here"))
-    assert store_of(there).place == default_store(stored_at()).place == str(tmp_path / "here")
+    assert store_of(there).files.place == default_store(stored_at()).files.place == str(tmp_path / "here")
     with pytest.raises(RecipeError, match="store"):
         load_recipe(write(tmp_path, store="gs://bucket/mine"))
 
@@ -222,11 +222,6 @@ def test_the_word_benchmarks_stands_for_the_benchmarks_as_evaluation_sets(tmp_pa
         )
     path = write(tmp_path, evaluation={"benchmarks": [own]})
     assert load_recipe(path, {"decontamination": "benchmarks"}).removes_contaminated
-
-
-def test_a_recipe_without_benchmarks_says_nothing_of_them(tmp_path: Path) -> None:
-    recipe = load_recipe(write(tmp_path))
-    assert not recipe.evaluation.benchmarks and "evaluation" not in recipe.model_dump()
 
 
 @pytest.mark.parametrize(

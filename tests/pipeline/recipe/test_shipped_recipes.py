@@ -7,9 +7,9 @@ import torch
 
 from pipeline.recipe.recipe import RECIPES, Recipe, load_recipe, recipe_path
 from pipeline.stages.tokenizer import TokenizerParams
-from trainer.run.gpu_memory import Footprint
-from trainer.run.memory import estimate
-from trainer.run.micro_batch import fitting
+from trainer.run.fit.gpu_memory import Footprint
+from trainer.run.fit.memory import estimate
+from trainer.run.fit.micro_batch import fitting
 from trainer.system.gpus import GPUS
 
 
@@ -36,12 +36,12 @@ TARGETS = {
 }
 
 
-@pytest.fixture(params=sorted(TARGETS))
+@pytest.fixture(scope="module", params=sorted(TARGETS))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")  # measuring a footprint takes seconds
 def recipe(name: str) -> Recipe:
     """With what `micro_batch_size: auto` stands for on its machine."""
     recipe, target = load_recipe(recipe_path(name)), TARGETS[name]

@@ -7,7 +7,9 @@ import pytest
 import yaml
 
 from pipeline.recipe.recipe import BASE, RecipeError
-from pipeline.recipe.variants import first_stage, load, load_all
+from pipeline.recipe.variants import load, load_all
+from pipeline.steps.recipe_versions import differing
+from pipeline.store import keys
 
 RECIPE: dict[str, Any] = {
     "name": "tiny",
@@ -67,7 +69,8 @@ def test_variants_change_nothing_of_the_recipe_that_has_them(tmp_path: Path) -> 
 def test_stages_are_shared_up_to_the_first_that_a_variant_changes(
     tmp_path: Path, variants: dict[str, Any], stage: str | None
 ) -> None:
-    assert first_stage(load_all(written(tmp_path, **variants))) == stage
+    stages = differing(load_all(written(tmp_path, **variants)))
+    assert (keys.stage(stages[0].key) if stages else None) == stage
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,10 @@ def test_stages_are_shared_up_to_the_first_that_a_variant_changes(
         ({"x": {}}, ".x: makes the same as the recipe"),
         ({"x": 3}, ".x: must be a mapping"),
         ({"base": FASTER}, ": 'base' names the recipe as it is written"),
+        ({"x": {"scrub": {"each": []}}}, ": x: `each` lists no values"),
+        ({"x_1": FASTER, "x": {"seed": {"each": [1]}}}, ": x_1: two variants are named 'x_1'"),
+        ({"x": {"training": {"optimizer": {"lr": {"each": [-1]}}}}}, ".x_1: training.optimizer.lr: must be"),
+        ({"x": {"training": {"seed": {"each": [1, "1_"]}}}}, ": x: two variants are named 'x_1'"),
     ],
 )
 def test_a_wrong_variant_is_refused_with_its_place_in_the_file(
@@ -94,6 +101,31 @@ def test_a_wrong_variant_is_refused_with_its_place_in_the_file(
     with pytest.raises(RecipeError) as refused:
         load_all(path)
     assert str(refused.value).startswith(f"{path}: variants{told}")
+
+
+def test_a_grid_is_a_variant_for_each_combination_but_that_of_the_recipe(tmp_path: Path) -> None:
+    training = {"optimizer": {"lr": {"each": [0.003, "1e-3"]}}, "max_tokens": 8192}
+    quality = {"each": ["docs", {"min_words": 9, "profile": "docs"}]}
+    path = written(
+        tmp_path,
+        lr={"training": training},
+        both={"quality": quality, "training": {"optimizer": {"lr": {"each": [0.003, 0.01]}}}},
+    )
+    recipes = load_all(path)
+    made = {
+        name: (one.training.optimizer.lr, one.training.max_tokens, one.quality.min_words)
+        for name, one in recipes.items()
+    }
+    words = recipes[BASE].quality.min_words
+    assert made == {
+        BASE: (0.003, 16_384, words),
+        "lr_0_003": (0.003, 8192, words),
+        "lr_1e_3": (0.001, 8192, words),
+        "both_docs_0_01": (0.01, 16_384, words),
+        "both_min_words_9_profile_docs_0_003": (0.003, 16_384, 9),
+        "both_min_words_9_profile_docs_0_01": (0.01, 16_384, 9),
+    }
+    assert load(path, "lr_1e_3") == recipes["lr_1e_3"]
 
 
 def test_a_variant_that_does_not_exist_is_refused_with_those_that_do(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pipeline.stages.quality import PROFILES
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
-from pipeline.store.engine import LocalEngine
-from pipeline.store.versions import Store
+from pipeline.store.engines.local import LocalEngine
+from pipeline.store.store import Store
 
 ENGINE = LocalEngine(workers=1)
 TEXTS = [text for _, text in sorted(topics.items()) if len(text) > 2000][:30]

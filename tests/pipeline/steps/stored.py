@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from pipeline.steps.corpus.decontamination import VERDICTS_SCHEMA
-from pipeline.steps.files.tables import TEXT_SCHEMA
+from pipeline.store.draft import Draft
 from pipeline.store.fingerprint import combined
 from pipeline.store.manifest import Part
+from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
-from pipeline.store.versions import Draft, Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 
+TEXT_SCHEMA = pa.schema([DOCUMENT_SCHEMA.field("id"), DOCUMENT_SCHEMA.field("text")])
 Texts = Mapping[str, str]  # by id
 
 

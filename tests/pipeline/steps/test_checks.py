@@ -21,9 +21,9 @@ from pipeline.steps.tokens.shards import prefixes, tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.store.damage import DamageError
-from pipeline.store.engine import LocalEngine
+from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import write_manifest
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import recipe
 from tests.pipeline.store.test_damage import flip, flip_in_silence

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pipeline.stages import quality, tokenizer
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import TokenizerParams
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.dedup.dedup import deduplicate
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.engine import LocalEngine
-from pipeline.store.mirror import cached
+from pipeline.store.bucket.files import cache_of
+from pipeline.store.engines.local import LocalEngine
 
 pytest.importorskip("ray")
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("s3_environment")
 def test_the_stages_write_into_a_bucket_what_they_write_here(tmp_path: Path) -> None:
     write_sources(tmp_path / "source")
     make(tmp_path / "local", tmp_path / "source", LocalEngine(workers=1))
-    root = cached("s3://bucket/here", tmp_path / "cache")
+    root = cache_of("s3://bucket/here", tmp_path / "cache")
     engine = LocalEngine(workers=2, processes_pay_above=0)
     make(root, tmp_path / "source", engine)
     engine.close()
@@ -64,7 +64,7 @@ def test_nodes_that_share_no_disk_write_what_one_machine_writes(tmp_path: Path) 
     make(tmp_path / "local", tmp_path / "source", LocalEngine(workers=1))
     cache = tmp_path / "cache"
     cache.mkdir()
-    root = cached("s3://bucket/apart", cache)
+    root = cache_of("s3://bucket/apart", cache)
     with (
         started(nodes=0) as cluster,
         machine(cluster, tmp_path / "disk-0", cache, 0),

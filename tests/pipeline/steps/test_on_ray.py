@@ -21,15 +21,15 @@ from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
-from pipeline.store.engine import Engine, EngineParams, LocalEngine
-from pipeline.store.manifest import MANIFEST
-from pipeline.store.versions import Store
+from pipeline.store.engines.local import Engine, EngineParams, LocalEngine
+from pipeline.store.files import MANIFEST
+from pipeline.store.store import Store
 from tests.integration.project import python_topics, until
 from tests.ray_cluster import RayCluster, started
 
 pytest.importorskip("ray")
 
-from pipeline.store.ray_engine import RayEngine
+from pipeline.store.engines.ray import RayEngine
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

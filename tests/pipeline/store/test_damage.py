@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store import gc
+from pipeline.store.cleanup import gc
 from pipeline.store.damage import DamageError
-from pipeline.store.manifest import MANIFEST, Version
-from pipeline.store.versions import Draft, Store, StoreError
-from tests.pipeline.store.test_versions import publish, work, write_part
+from pipeline.store.draft import Draft
+from pipeline.store.files import MANIFEST
+from pipeline.store.manifest import Version
+from pipeline.store.store import Store, StoreError
+from tests.pipeline.store.test_store import publish, work, write_part
 
 
 def flip(path: Path, at: int = 0) -> None:

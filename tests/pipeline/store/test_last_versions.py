@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.store import last_versions
+from pipeline.store.bucket.files import files_in
 from pipeline.store.last_versions import DESCRIPTION, LastVersions, RecipeName, RecordError
 
 NAME = "0123456789abcdef"
@@ -15,7 +16,7 @@ NAME = "0123456789abcdef"
 @pytest.fixture
 def used(tmp_path: Path) -> LastVersions:
     """A recipe that uses one version."""
-    used = LastVersions(tmp_path, RecipeName("mine-01234567", "mine.yaml"))
+    used = LastVersions(files_in(tmp_path), RecipeName("mine-01234567", "mine.yaml"))
     used.use("dedup", NAME)
     return used
 
@@ -38,13 +39,13 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 def test_the_next_run_writes_a_damaged_record_anew(used: LastVersions, record: str, damage: str) -> None:
     path = used._path / record
     DAMAGES[damage](path)
-    other = LastVersions(path.parents[2], RecipeName("mine-89abcdef", "mine.yaml"))
+    other = LastVersions(files_in(path.parents[2]), RecipeName("mine-89abcdef", "mine.yaml"))
     assert list(other.of_file("dedup")) == []
     with pytest.raises(RecordError, match=f"{record} is damaged, .*: run a job of the recipe again"):
-        list(last_versions.recorded(path.parents[2]))
+        list(last_versions.recorded(files_in(path.parents[2])))
     used.describe()
     used.use("dedup", NAME)
-    assert list(last_versions.recorded(path.parents[2])) == [("dedup", NAME)]
+    assert list(last_versions.recorded(files_in(path.parents[2]))) == [("dedup", NAME)]
     assert list(other.of_file("dedup")) == [NAME]
 
 

@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.store.damage import DamageError
+from pipeline.store.draft import Draft
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import PartWriter, batches, kept_ids, read_table
 from pipeline.store.parts import BatchStep, derive, part_tasks
-from pipeline.store.versions import Draft, Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.store.test_damage import flip, flip_in_silence
@@ -91,7 +92,7 @@ def test_a_page_that_rotted_stops_the_run_that_reads_it_and_the_next_makes_the_f
     tmp_path: Path,
 ) -> None:
     before = lengths(Store(tmp_path), "1")
-    rotten = documents(Store(tmp_path)).files("documents")[0]
+    rotten = documents(Store(tmp_path)).files("documents")[0].path
     flip_in_silence(rotten, 1000)
     assert lengths(Store(tmp_path), "1").reused  # nothing is read
     with pytest.raises(

@@ -1,14 +1,11 @@
 """A checkpoint exists whole or not at all; a damaged one is named and passed over."""
 
-import json
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from trainer.checkpoint import state, store
-from trainer.system.errors import TrainerError
+from trainer.checkpoint import publish as store
 
 
 def fill(text: str) -> Callable[[Path], None]:
@@ -61,34 +58,6 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     assert len(skipped) == 1
     assert names in skipped[0]
     assert "step-00000012" in skipped[0]
-
-
-def test_a_checkpoint_that_an_earlier_version_wrote_is_not_passed_over_but_named_with_what_to_do(
-    checkpoints: Path,
-) -> None:
-    old = '{"step": 16, "meaning": {}, "samples": 512}'
-    store.publish(checkpoints / "step-00000016", lambda directory: (directory / "state.json").write_text(old))
-    with pytest.raises(
-        TrainerError,
-        match=r"step-00000016: cannot be resumed: an earlier version of the trainer wrote it, "
-        r"without changes, .*\. Use another run_dir",
-    ):
-        store.newest_valid(checkpoints, lambda checkpoint: state.verify(checkpoint, steps=100))
-
-
-def test_a_checkpoint_of_a_run_that_was_rolled_back_is_refused(checkpoints: Path) -> None:
-    saved = dict.fromkeys((*(entry.name for entry in fields(state.Progress)), "meaning", "model_only"), 0)
-    for step, rollbacks in ((24, 0), (25, 1)):
-        old = json.dumps({**saved, "jumps": [], "rollbacks": rollbacks})
-        store.publish(
-            store.directory_for(checkpoints, step),
-            lambda directory, old=old: (directory / "state.json").write_text(old),  # type: ignore[misc]
-        )
-    assert state.read_state(checkpoints / "step-00000024")["rollbacks"] == 0
-    with pytest.raises(
-        TrainerError, match=r"step-00000025: cannot be resumed: .* rolled this run back after a spike"
-    ):
-        state.read_state(checkpoints / "step-00000025")
 
 
 def test_a_save_that_fails_leaves_the_checkpoints_as_they_were(checkpoints: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.trainer.runs import outcome, start, write_config
-from trainer.checkpoint import store
+from trainer.checkpoint import publish as store
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
 from trainer.system.durable import read_json_lines

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.checkpoint import state, store
+from trainer.checkpoint import publish as store
+from trainer.checkpoint import state
+from trainer.checkpoint.background_writer import CheckpointWriter
 from trainer.checkpoint.staging import Staging
-from trainer.checkpoint.writer import CheckpointWriter
 from trainer.config import InitConfig, ModelConfig, RunConfig
 from trainer.model.llama import Llama
 from trainer.parallel.world import World

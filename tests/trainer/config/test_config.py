@@ -69,7 +69,6 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
         ("training.global_batch_tokens=100", "set it to 128"),
         ("training.max_tokens=1300", "set it to 1280"),
         ("training.precision=fp4", "training.precision"),
-        ("training.spikes.action=rollback", "training.spikes.action: rollback was removed: set it to skip"),
         ("data.bot_id=100", "bot_id 100 is outside the vocabulary of 100"),
         ("data.corpora.0.validation=[v]", "set validation_bytes"),
         ("data.corpora.7.weight=1", "cannot be applied"),
@@ -89,6 +88,11 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
         ("training.threads=100000", "threads: must be at most 1024, not 100000"),
         ("training.samples.temperature=1.0e-40", "temperature: must be 0 or at least 1e-06, not 1e-40"),
         ("training.schedule={kind: wsd, kind: cosine}", "the key 'kind' is here a second time: remove one"),
+        (r'run_dir="a\0b"', "run_dir: must be a path, which holds no NUL character"),
+        ("run_dir=~nobody-of-this-name/run", "run_dir: .*~nobody-of-this-name.*home directory"),
+        ("data.corpora.0.train=[/]", "/ is no prefix of a shard: name its path without .bin"),
+        (f"training.max_tokens={10**30}", "max_tokens: must be at most 1000000000000000000"),
+        ("training.model.rope_theta=1", "rope_theta: must be above 1, not 1"),
     ],
 )
 def test_a_wrong_key_or_value_is_named_with_what_to_do(tmp_path: Path, override: str, says: str) -> None:
@@ -119,7 +123,7 @@ def test_a_wrong_key_or_value_is_named_with_what_to_do(tmp_path: Path, override:
 def test_a_setting_that_has_no_effect_is_refused(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
     settings = example()
     settings["training"] |= changes
-    load(tmp_path, settings)  # an earlier version may have trained it
+    load(tmp_path, settings)  # a checkpoint is read whatever its run was configured with
     with pytest.raises(TrainerError, match=says):
         load_to_train(tmp_path / "config.yaml")
 
@@ -159,43 +163,22 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
 
 
 def test_places_and_cadence_do_not_change_the_meaning_but_settings_and_data_do(tmp_path: Path) -> None:
-    def hash_of(*overrides: str, shards: str = "content") -> str:
-        return config_hash(run_identity(load(tmp_path, example(), *overrides), "fp32", {"a": shards}))
+    settings = example()
+    settings["data"]["corpora"].append({**settings["data"]["corpora"][0], "name": "b"})
+
+    def hash_of(*overrides: str, shards: str = "content", precision: str = "fp32") -> str:
+        config = load(tmp_path, settings, *overrides)
+        return config_hash(run_identity(config, precision, {"a": shards, "b": "more"}))
 
     same = hash_of()
-    assert (
-        hash_of(
-            "run_dir=elsewhere",
-            "data.corpora.0.train=[moved]",
-            "training.checkpoint.every_tokens=1",
-            "training.threads=1",
-        )
-        == same
-    )
+    moved = ("run_dir=elsewhere", "data.corpora.0.train=[moved]")
+    assert hash_of(*moved, "training.checkpoint.every_tokens=1", "training.threads=1") == same
     assert hash_of("training.seed=1") != same
     assert hash_of("data.corpora.0.weight=2") != same
     assert hash_of(shards="other") != same
-    # what `auto` is on another machine
-    assert config_hash(run_identity(load(tmp_path, example()), "bf16", {"a": "content"})) != same
-
-
-def test_runs_made_when_there_were_rollbacks_keep_their_identity(tmp_path: Path) -> None:
-    old = {"action": "skip", "rollback_steps": 100, "max_rollbacks": 5}
-    config = load(tmp_path, example(), f"training.spikes={old}")
-    assert config == load(tmp_path, example(), "training.spikes.action=skip")
-    assert config.training.model_dump(mode="json")["spikes"] == old
-
-
-def test_the_order_of_corpora_is_part_of_the_meaning_since_it_decides_the_order_of_samples(
-    tmp_path: Path,
-) -> None:
-    settings = example()
-    settings["data"]["corpora"].append({**settings["data"]["corpora"][0], "name": "b"})
-    one = run_identity(load(tmp_path, settings), "fp32", {"a": "1", "b": "2"})
+    assert hash_of(precision="bf16") != same  # what `auto` is on another machine
     settings["data"]["corpora"].reverse()
-    assert config_hash(run_identity(load(tmp_path, settings), "fp32", {"a": "1", "b": "2"})) != config_hash(
-        one
-    )
+    assert hash_of() != same  # the order of corpora decides the order of samples
 
 
 def test_an_override_reaches_into_a_named_size_and_a_section_that_is_not_there(tmp_path: Path) -> None:
@@ -216,7 +199,7 @@ def test_the_parameter_count_is_that_of_llama_7b() -> None:
 def test_a_configuration_that_was_written_with_other_defaults_means_what_it_says(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    """What an earlier version wrote for a recipe without these keys: AdamW, cosine, no warmup."""
+    """A run's own config.yaml leaves nothing to defaults."""
     settings["training"] |= {
         "optimizer": {"kind": "adamw", "lr": 0.003, "groups": [], "weight_decay": 0.1},
         "schedule": {"kind": "cosine", "warmup_tokens": 0, "min_lr_ratio": 0.1},

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trainer.config import RunConfig, load_to_train
 from trainer.parallel.world import World
-from trainer.run import preflight
+from trainer.run.fit import preflight
 from trainer.system.errors import TrainerError
 
 NUMBERS = st.one_of(
@@ -71,31 +71,3 @@ def test_an_odd_value_anywhere_is_read_or_refused_in_a_sentence(
             assert "Traceback" not in str(error)
 
     one()
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"run_dir": "a\0b"}, "run_dir: must be a path, which holds no NUL character"),
-        ({"run_dir": "~nobody-of-this-name/run"}, "run_dir: .*~nobody-of-this-name.*home directory"),
-        ({"corpora": {"train": ["/"]}}, "/ is no prefix of a shard: name its path without .bin"),
-        ({"training": {"max_tokens": 10**30}}, "max_tokens: must be at most 1000000000000000000"),
-        ({"model": {"rope_theta": 1}}, "rope_theta: must be above 1, not 1"),
-    ],
-)
-def test_what_no_run_can_have_is_refused(
-    everything: dict[str, Any], tmp_path: Path, change: dict[str, Any], says: str
-) -> None:
-    sections = {
-        "corpora": everything["data"]["corpora"][0],
-        "training": everything["training"],
-        "model": everything["training"]["model"],
-    }
-    for key, value in change.items():
-        if key in sections:
-            sections[key] |= value
-        else:
-            everything[key] = value
-    (tmp_path / "odd.yaml").write_text(yaml.safe_dump(everything))
-    with pytest.raises(TrainerError, match=says):
-        load_to_train(tmp_path / "odd.yaml")

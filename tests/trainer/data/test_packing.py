@@ -21,7 +21,8 @@ from trainer.data.held_out import held_out
 from trainer.data.loader import TrainingData
 from trainer.data.packing.bestfit import pack
 from trainer.data.packing.index import PackedRows
-from trainer.data.shards import ShardWriter, TokenStream, idx_path
+from trainer.data.shard_writer import ShardWriter
+from trainer.data.shards import TokenStream, idx_path
 from trainer.data.windows import PADDING
 from trainer.model.llama import Llama
 from trainer.parallel.world import World

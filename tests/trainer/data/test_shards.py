@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.data.shards import HEADER, Shard, ShardError, ShardWriter, TokenStream, token_dtype
+from trainer.data.shard_writer import ShardWriter, token_dtype
+from trainer.data.shards import HEADER, Shard, ShardError, TokenStream
 
 documents_strategy = st.lists(
     st.lists(st.integers(0, 65_535), min_size=1, max_size=20), min_size=1, max_size=12
@@ -143,25 +144,21 @@ def test_the_token_type_follows_from_the_largest_id() -> None:
         token_dtype(2**31)
 
 
-@pytest.mark.parametrize(("bad", "dtype"), [(65_536, "uint16"), (-1, "uint16"), (2**31, "uint32")])
-def test_an_id_that_does_not_fit_is_named_with_its_document_and_nothing_is_left(
-    tmp_path: Path, bad: int, dtype: str
+@pytest.mark.parametrize(
+    ("last", "lengths", "dtype", "says"),
+    [
+        ([65_536, 5], [2, 2, 2], "uint16", "document 3 holds id 65536"),
+        ([-1, 5], [2, 2, 2], "uint16", "document 3 holds id -1"),
+        ([2**31, 5], [2, 2, 2], "uint32", "document 3 holds id 2147483648"),
+        ([], [4, 0], "uint16", "document 2 has 0 tokens"),
+    ],
+)
+def test_a_document_that_cannot_be_written_is_named_and_nothing_is_left(
+    tmp_path: Path, last: list[int], lengths: list[int], dtype: str, says: str
 ) -> None:
-    with (
-        pytest.raises(ValueError, match=rf"document 3 holds id {bad}"),
-        ShardWriter(tmp_path / "a", np.dtype(dtype)) as writer,
-    ):
+    with pytest.raises(ValueError, match=says), ShardWriter(tmp_path / "a", np.dtype(dtype)) as writer:
         writer.add(np.array([1]))
-        writer.add_documents(np.array([1, 2, 3, 4, bad, 5]), np.array([2, 2, 2]))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_empty_document_is_refused(tmp_path: Path) -> None:
-    with (
-        pytest.raises(ValueError, match="document 1 has 0 tokens"),
-        ShardWriter(tmp_path / "a", np.dtype("uint16")) as writer,
-    ):
-        writer.add_documents(np.array([1, 2]), np.array([2, 0]))
+        writer.add_documents(np.array([1, 2, 3, 4, *last]), np.array(lengths))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,7 +11,6 @@ from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 from trainer.model.attention import (
     Backend,
     attention,
-    candidates,
     choose,
     document_mask,
     document_numbers,
@@ -167,37 +166,64 @@ def test_a_document_number_rises_at_each_beginning() -> None:
     assert document_numbers(torch.tensor([[5, 2, 6, 2, 2]]), bot_id=2).tolist() == [[0, 1, 1, 2, 3]]
 
 
-def test_the_backend_follows_from_device_type_length_and_masking() -> None:
-    cpu, gpu, bf16 = torch.device("cpu"), torch.device("cuda"), torch.bfloat16
-    assert choose("auto", cpu, bf16, 512, masked=False) == "math"
-    assert choose("auto", cpu, bf16, 1024, masked=True) == "sdpa"
-    assert [choose("auto", cpu, torch.float32, length, masked=False) for length in (256, 257)] == [
+def test_the_backend_of_a_cpu_follows_from_precision_and_length() -> None:
+    cpu, bf16 = torch.device("cpu"), torch.bfloat16
+    assert choose("auto", cpu, bf16, 512, 64, masked=False) == "math"
+    assert choose("auto", cpu, bf16, 1024, 64, masked=True) == "sdpa"
+    assert [choose("auto", cpu, torch.float32, length, 64, masked=False) for length in (256, 257)] == [
         "math",
         "sdpa",
     ]
-    assert choose("sdpa", cpu, bf16, 16, masked=False) == "sdpa"
-    assert choose("auto", cpu, bf16, 1024, masked=True, sinks=True) == "math"
-    assert choose("auto", gpu, bf16, 256, masked=True) == "flex"
+    assert choose("sdpa", cpu, bf16, 16, 64, masked=False) == "sdpa"
+    assert choose("auto", cpu, bf16, 1024, 64, masked=True, sinks=True) == "math"
 
 
-def test_on_a_gpu_flash_competes_with_what_always_works() -> None:
-    gpu, bf16 = torch.device("cuda"), torch.bfloat16
-    assert candidates("auto", gpu, bf16, 256, masked=True) == ("flex", "flash")
-    assert candidates("auto", gpu, bf16, 256, masked=False) == ("sdpa", "flash")
-    assert candidates("auto", gpu, torch.float32, 256, masked=True) == ("flex",)
-    assert candidates("auto", gpu, bf16, 256, masked=True, sinks=True) == ("flex",)
-    assert candidates("auto", torch.device("cpu"), bf16, 256, masked=True) == ("math",)
-    assert candidates("flash", gpu, bf16, 256, masked=True) == ("flash",)
+@pytest.mark.parametrize(
+    ("installed", "dtype", "head_dim", "masked", "sinks", "expected"),
+    [
+        (False, torch.bfloat16, 64, True, False, "flex"),
+        (False, torch.bfloat16, 64, False, False, "sdpa"),
+        (True, torch.bfloat16, 64, True, False, "flash"),
+        (True, torch.bfloat16, 64, False, False, "flash"),
+        (True, torch.float32, 64, True, False, "flex"),
+        (True, torch.bfloat16, 36, True, False, "flex"),
+        (True, torch.bfloat16, 64, True, True, "flex"),
+        (True, torch.bfloat16, 64, False, True, "math"),
+    ],
+)
+def test_a_gpu_attends_with_flash_where_its_package_serves_it(
+    monkeypatch: pytest.MonkeyPatch,
+    installed: bool,
+    dtype: torch.dtype,
+    head_dim: int,
+    masked: bool,
+    sinks: bool,
+    expected: str,
+) -> None:
+    monkeypatch.setattr(flash, "_installed", {"flash-attn": "2.8.0"}.get if installed else lambda _: None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    gpu = torch.device("cuda")
+    assert choose("auto", gpu, dtype, 256, head_dim, masked, sinks) == expected
+    assert choose("math", gpu, dtype, 256, head_dim, masked, sinks) == "math"
+
+
+def test_packages_made_for_other_gpus_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flash, "_installed", {"flash-attn-3": "3.0.0"}.get)
+    found = []
+    for capability in ((8, 0), (9, 0)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, it=capability: it)
+        found.append(choose("auto", torch.device("cuda"), torch.bfloat16, 256, 64, masked=True))
+    assert found == ["flex", "flash"]
 
 
 def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:
     with pytest.raises(TrainerError, match="no backward pass on a CPU"):
-        choose("flex", torch.device("cpu"), torch.float32, 64, masked=True)
+        choose("flex", torch.device("cpu"), torch.float32, 64, 64, masked=True)
     with pytest.raises(TrainerError, match="sdpa cannot be used with model"):
-        choose("sdpa", torch.device("cpu"), torch.float32, 64, masked=True, sinks=True)
+        choose("sdpa", torch.device("cpu"), torch.float32, 64, 64, masked=True, sinks=True)
     for device, dtype in (("cuda", torch.float32), ("cpu", torch.bfloat16)):
         with pytest.raises(TrainerError, match="it needs a GPU, and bf16 or fp16"):
-            choose("flash", torch.device(device), dtype, 64, masked=True)
+            choose("flash", torch.device(device), dtype, 64, 64, masked=True)
 
 
 def test_documents_are_kept_apart_on_a_gpu_unless_told_otherwise() -> None:

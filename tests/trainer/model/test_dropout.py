@@ -10,12 +10,12 @@ import torch
 
 from tests.trainer.runs import history
 from tests.trainer.steps import step
-from trainer.checkpoint import store
+from trainer.checkpoint import publish as store
 from trainer.config import RunConfig
 from trainer.model.dropout import Dropout, keys_at, sample_keys
 from trainer.parallel.world import World
 from trainer.run.build import build_session
-from trainer.run.compiler import compile_blocks
+from trainer.run.fit.compiler import compile_blocks
 from trainer.run.loop import DONE, run
 
 ALONE = World(0, 1, torch.device("cpu"))

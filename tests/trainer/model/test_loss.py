@@ -9,25 +9,28 @@ from trainer.model.compiled_loss import equal_rows
 from trainer.model.loss import IGNORED, summed_cross_entropy
 
 
-@pytest.mark.parametrize("soft_cap", [None, 2.0])
+def predictions(scale: float = 1.0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Hidden states, a head of 64 rows of which 50 are tokens, and targets, three of them ignored."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = (scale * torch.randn(20, 8, generator=generator)).requires_grad_()
+    head = torch.randn(64, 8, generator=generator).requires_grad_()
+    targets = torch.randint(0, 50, (20,), generator=generator)
+    targets[[3, 4, 19]] = IGNORED
+    return hidden, head, targets
+
+
 @pytest.mark.parametrize("z_loss", [0.0, 0.01])
 @pytest.mark.parametrize("chunk_rows, cached_rows", [(1, 1), (3, 2), (100, 7), (100, 100)])
 def test_value_and_gradients_equal_those_of_full_logits(
-    monkeypatch: pytest.MonkeyPatch, chunk_rows: int, cached_rows: int, z_loss: float, soft_cap: float | None
+    monkeypatch: pytest.MonkeyPatch, chunk_rows: int, cached_rows: int, z_loss: float
 ) -> None:
     monkeypatch.setattr(loss_module, "CHUNK_LOGITS", {"cpu": chunk_rows * 64})
     monkeypatch.setattr(loss_module, "CACHED_LOGITS", cached_rows * 64 // torch.get_num_threads())
     monkeypatch.setattr(loss_module, "MIN_CHUNK_ROWS", 1)
-    generator = torch.Generator().manual_seed(0)
-    hidden = torch.randn(20, 8, generator=generator).requires_grad_()
-    head = torch.randn(64, 8, generator=generator).requires_grad_()
-    targets = torch.randint(0, 50, (20,), generator=generator)
-    targets[[3, 4, 19]] = IGNORED
-
-    ours = summed_cross_entropy(hidden, head, targets, vocab_size=50, z_loss=z_loss, soft_cap=soft_cap)
+    hidden, head, targets = predictions()
+    ours = summed_cross_entropy(hidden, head, targets, vocab_size=50, z_loss=z_loss)
     found = torch.autograd.grad(ours / 17, [hidden, head])
     logits = (hidden @ head.T)[:, :50]
-    logits = logits if soft_cap is None else soft_cap * torch.tanh(logits / soft_cap)
     full = F.cross_entropy(logits, targets, reduction="sum")
     penalty = z_loss * logits[targets != IGNORED].logsumexp(dim=-1).square().sum()
     expected = torch.autograd.grad((full + penalty) / 17, [hidden, head])
@@ -38,25 +41,20 @@ def test_value_and_gradients_equal_those_of_full_logits(
     assert not found[1][50:].any()
 
 
-@pytest.mark.parametrize("soft_cap", [None, 2.0])
 @pytest.mark.parametrize("z_loss", [0.0, 0.01])
 def test_what_is_compiled_for_a_gpu_has_the_same_value_and_gradients(
-    z_loss: float, soft_cap: float | None, monkeypatch: pytest.MonkeyPatch
+    z_loss: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loss_module, "COMPILED_CHUNK_LOGITS", 6 * 64)
     monkeypatch.setattr(loss_module, "MIN_CHUNK_ROWS", 1)
-    generator = torch.Generator().manual_seed(0)
-    hidden = (3 * torch.randn(20, 8, generator=generator)).requires_grad_()
-    head = torch.randn(64, 8, generator=generator).requires_grad_()
-    targets = torch.randint(0, 50, (20,), generator=generator)
-    targets[[3, 4, 19]] = IGNORED
+    hidden, head, targets = predictions(scale=3)
     found = []
     with torch.compiler.set_stance("force_eager"):
         for compiled in (False, True):
-            total = summed_cross_entropy(hidden, head, targets, 50, z_loss, soft_cap, compiled)
+            total = summed_cross_entropy(hidden, head, targets, 50, z_loss, compiled)
             found.append([total, *torch.autograd.grad(total / 17, [hidden, head])])
             with torch.no_grad():
-                again = summed_cross_entropy(hidden, head, targets, 50, z_loss, soft_cap, compiled)
+                again = summed_cross_entropy(hidden, head, targets, 50, z_loss, compiled)
             torch.testing.assert_close(again, total)
     for plain, other in zip(*found, strict=True):
         torch.testing.assert_close(other, plain, rtol=1e-5, atol=1e-6)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tests.trainer.steps import step
-from trainer.checkpoint import store
+from trainer.checkpoint import publish as store
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
 from trainer.model import fp8, precision

@@ -1,7 +1,7 @@
 """Every optimizer with every schedule trains the tiny model to below a stated loss in a stated number of
 tokens.
 
-`GROUNDWORK_RESULTS=benchmarks/results pytest tests/trainer/optim/test_learning.py` keeps the table, in
+`GROUNDWORK_RESULTS=performance/results pytest tests/trainer/optim/test_learning.py` keeps the table, in
 optimizers.json.
 """
 

@@ -20,7 +20,7 @@ from trainer.optim.sophia import SophiaG, draw_tokens, draws
 from trainer.optim.state import load_state_tensors, state_tensors
 from trainer.parallel.world import World
 from trainer.run.build import build_session
-from trainer.run.memory import estimate
+from trainer.run.fit.memory import estimate
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
 

@@ -11,14 +11,14 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from tests.trainer.runs import outcome
-from trainer.checkpoint import store
+from trainer.checkpoint import publish as store
 from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World
 from trainer.run.build import build_session
-from trainer.run.evaluate import evaluate_checkpoint
+from trainer.run.evaluation.held_out import evaluate_checkpoint
+from trainer.run.fit.memory import estimate
 from trainer.run.loop import DONE, run
-from trainer.run.memory import estimate
 from trainer.run.session import Session
 from trainer.system.durable import read_json_lines
 

@@ -9,7 +9,8 @@ from safetensors.numpy import load_file
 
 from tests.trainer.parallel.processes import train
 from tests.trainer.runs import history
-from trainer.checkpoint import state, store
+from trainer.checkpoint import publish as store
+from trainer.checkpoint import state
 from trainer.config import RunConfig
 from trainer.model.precision import multiplies_bf16
 from trainer.run.loop import DONE, run

@@ -9,7 +9,7 @@ import torch
 
 from tests.trainer.parallel.processes import train
 from tests.trainer.parallel.test_equal import assert_same_run
-from trainer.checkpoint import store
+from trainer.checkpoint import publish as store
 from trainer.checkpoint.sharded_safetensors import Part, SavedTensors, save_parts
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from trainer.config import ParallelConfig, RunConfig
 from trainer.parallel.world import World, join
-from trainer.run import preflight
+from trainer.run.fit import preflight
 from trainer.system.errors import TrainerError
 
 

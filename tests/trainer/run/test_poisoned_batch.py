@@ -8,7 +8,8 @@ import pytest
 from tests.trainer.parallel.processes import train
 from tests.trainer.poison import POISONED, STEPS, calm, poison, poison_this_process
 from tests.trainer.runs import history
-from trainer.checkpoint import state, store
+from trainer.checkpoint import publish as store
+from trainer.checkpoint import state
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
 

@@ -16,17 +16,18 @@ from safetensors.numpy import load_file, save_file
 
 from tests.trainer.runs import ROOT, history, outcome, start, write_config
 from trainer.__main__ import main
-from trainer.checkpoint import store
+from trainer.checkpoint import publish as store
 from trainer.config import RunConfig, load_run_config
 from trainer.model.llama import Llama
-from trainer.run import evaluate, metrics
+from trainer.run.evaluation import held_out as evaluate
 from trainer.run.loop import DONE, run
-from trainer.run.run_directory import RunDirectory
+from trainer.run.records import metrics
 from trainer.run.session import Session
 from trainer.run.step import StepResult, loss_sum
 from trainer.system import launch
 from trainer.system.durable import read_json_lines
 from trainer.system.errors import RESUMABLE, TrainerError
+from trainer.system.run_directory import RunDirectory
 
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
@@ -207,20 +208,6 @@ def test_a_setting_without_effect_may_change_between_a_run_and_its_resumption(
     settings["training"]["optimizer"]["eps"] = 1e-6
     with pytest.raises(TrainerError, match=r"training\.optimizer\.eps: 1e-08 -> 1e-06\)"):
         run(RunConfig.model_validate(settings))
-
-
-def test_a_mixture_that_earlier_versions_rounded_more_coarsely_is_another_meaning(
-    settings: dict[str, Any], config: RunConfig, tmp_path: Path
-) -> None:
-    def cycles(config: RunConfig) -> list[int] | None:
-        assert run(config) == DONE
-        saved = store.existing(config.run_dir / "checkpoints")[-1] / "state.json"
-        found: list[int] | None = json.loads(saved.read_text())["meaning"]["data"].get("mixture_cycles")
-        return found
-
-    assert cycles(config) is None
-    settings["data"]["corpora"][0]["weight"] = 3000
-    assert cycles(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "rare")})) == [1 << 15]
 
 
 def test_changed_settings_go_on_by_an_explicit_word_and_leave_a_trace(

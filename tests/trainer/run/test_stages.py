@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.trainer.runs import outcome
-from trainer.checkpoint import store
+from trainer.checkpoint import publish as store
 from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.data.order import SampleOrder, Segment

@@ -18,7 +18,7 @@ from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.build import build_session
 from trainer.run.loop import run
-from trainer.run.nonfinite_report import Findings
+from trainer.run.records.nonfinite_report import Findings
 from trainer.run.session import Session
 from trainer.run.spikes import STEPS, SpikeDetector
 from trainer.run.step import StepResult

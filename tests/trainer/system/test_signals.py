@@ -11,8 +11,8 @@ import pytest
 from tests.integration.project import until
 from tests.pipeline.steps.training.test_process_group import is_running
 from tests.trainer.runs import ROOT, start, write_config
-from trainer.run.run_directory import RunDirectory
 from trainer.system.errors import RESUMABLE
+from trainer.system.run_directory import RunDirectory
 from trainer.system.signals import STOPPING
 
 

@@ -13,9 +13,6 @@ from trainer.__main__ import COMMANDS, main
 from trainer.config import RunConfig
 from trainer.run.loop import run
 from trainer.system import launch
-from trainer.system.errors import TrainerError
-from trainer.tools import sweep
-from trainer.tools.compare import history
 
 OPTIONS = {
     "": ["--allow-changes", "--profile"],
@@ -39,8 +36,6 @@ OPTIONS = {
         "--activation-checkpointing",
     ],
     "speed": [],
-    "compare": ["--plot"],
-    "sweep": ["--processes"],
 }
 VALUES = [
     *("", " ", "-", "--", "=", "a=", "=1", "a.b=1", "a=[", "*", "nan", "inf", "-1", "0", "1", "1.5", "1e400"),
@@ -103,11 +98,7 @@ def test_the_lines_below_try_every_command() -> None:
 
 
 @pytest.mark.slow
-def test_a_command_line_ends_in_its_status_or_in_a_sentence(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweep, "_train", lambda _: 2)  # the trainers that a sweep starts take seconds each
-
+def test_a_command_line_ends_in_its_status_or_in_a_sentence(folder: Path) -> None:
     @bounded(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(lines())
     def one(line: list[str]) -> None:
@@ -123,9 +114,3 @@ def test_a_command_line_ends_in_its_status_or_in_a_sentence(
 def test_a_seed_of_more_than_64_bits_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "nowhere", "--prompt", "the", "--seed", "9" * 30]) == 2
     assert "does not fit into 64 bits" in capsys.readouterr().err
-
-
-def test_metrics_that_are_no_text_are_no_run(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_bytes(bytes(range(128, 256)))
-    with pytest.raises(TrainerError, match=r"metrics\.jsonl has no steps"):
-        history(tmp_path, "damaged")

@@ -71,3 +71,14 @@ def test_a_directory_without_a_model_is_refused_with_what_is_wanted(
     assert "no model is there. Give the directory" in refused("check", tmp_path)
     assert "an exported model, without its held-out text" in refused("evaluate", exports / "0123")
     assert "steps of the run that are: 8, 12" in refused("generate", "6ddca120-4")
+    assert "no run of this name in" in refused("check", "0123abcd")
+
+
+def test_a_store_in_a_bucket_is_refused_with_the_command_that_finds_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in launch.environment(1).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GROUNDWORK_STORE", "s3://bucket/x")
+    assert main(["check", "6ddca120"]) == USER_ERROR
+    assert "GROUNDWORK_STORE is s3://bucket/x, and the trainer reads directories" in capsys.readouterr().err

@@ -1,16 +1,7 @@
 """Causal attention: one function over five backends, and which of them can be used where."""
 
-from trainer.model.attention.choice import Backend, candidates, choose, masks_documents
+from trainer.model.attention.choice import choose, masks_documents
 from trainer.model.attention.compute import attention
-from trainer.model.attention.documents import Mask, document_mask, document_numbers
+from trainer.model.attention.documents import Backend, Mask, document_mask, document_numbers
 
-__all__ = [
-    "Backend",
-    "Mask",
-    "attention",
-    "candidates",
-    "choose",
-    "document_mask",
-    "document_numbers",
-    "masks_documents",
-]
+__all__ = ["Backend", "Mask", "attention", "choose", "document_mask", "document_numbers", "masks_documents"]

@@ -9,8 +9,7 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
 from trainer.model.attention import flash
-from trainer.model.attention.choice import Backend
-from trainer.model.attention.documents import Boundaries, Mask, causal, within
+from trainer.model.attention.documents import Backend, Boundaries, Mask, causal, within
 from trainer.model.attention.products import SoftmaxProducts
 
 # Queries multiplied at a time, with the keys up to the last query: later keys, which the causal order hides

@@ -2,12 +2,12 @@
 apart.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
-from trainer.model.attention.choice import Backend
+Backend = Literal["math", "sdpa", "flex", "flash"]
 
 
 class Boundaries(NamedTuple):

@@ -56,6 +56,18 @@ def activate(device: torch.device, head_dim: int) -> str:
     return f"torch {torch.__version__}"
 
 
+def is_installed_for(device: torch.device, head_dim: int) -> bool:
+    """Whether a package with kernels for this GPU and heads of this size is installed. PyTorch's own kernels
+    do not count.
+    """
+    made_for = [majors for package, _, majors in REPLACEMENTS if _installed(package)]
+    of_any = _installed(PACKAGE) is not None
+    if not (made_for or of_any) or head_dim > WIDEST_HEAD or head_dim % HEAD_MULTIPLE:
+        return False
+    major = torch.cuda.get_device_capability(device)[0]
+    return major >= OLDEST_GPU and (of_any or any(major in majors for majors in made_for))
+
+
 def _installed(package: str) -> str | None:
     try:
         return version(package)

@@ -16,7 +16,7 @@ from trainer.config import ModelConfig, TrainingConfig, format_validation_error
 from trainer.config.length import with_length
 from trainer.config.optimizer import OptimizerKind
 from trainer.model.activation_checkpointing import ActivationCheckpointing
-from trainer.run.micro_batch import fitting
+from trainer.run.fit.micro_batch import fitting
 from trainer.system.errors import TrainerError
 from trainer.system.gpus import GPUS, PRICES_AS_OF
 from trainer.tools.planner import law

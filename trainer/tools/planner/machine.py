@@ -4,7 +4,7 @@ import torch
 
 from trainer.config import TrainingConfig
 from trainer.model.precision import resolve
-from trainer.run.hardware import free_memory, known_gpu, peak_flops
+from trainer.run.fit.hardware import free_memory, known_gpu, peak_flops
 from trainer.system.errors import TrainerError
 from trainer.system.gpus import GPUS, Gpu
 from trainer.tools.planner import rates

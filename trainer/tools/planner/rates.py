@@ -77,7 +77,9 @@ def _products(
 def _attention(training: TrainingConfig, device: torch.device, dtype: torch.dtype) -> float:
     """Operations a second, of those that the causal order leaves, forward and backward."""
     model, length = training.model, training.seq_len
-    backend = choose(training.attention, device, dtype, length, masked=False, sinks=model.attention_sinks)
+    backend = choose(
+        training.attention, device, dtype, length, model.head_dim, masked=False, sinks=model.attention_sinks
+    )
     sizes = [(1, heads, length, model.head_dim) for heads in (model.n_heads, *2 * [model.n_kv_heads])]
     inputs = [torch.randn(size, device=device).to(dtype).requires_grad_() for size in sizes]
     query, key, value = inputs

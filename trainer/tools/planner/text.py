@@ -9,8 +9,8 @@ import torch
 from trainer.config import TrainingConfig
 from trainer.config.parallel import UNSPLITTABLE
 from trainer.model.precision import resolve
-from trainer.run.gpu_memory import Footprint, GpuMemory
-from trainer.run.memory import estimate
+from trainer.run.fit.gpu_memory import Footprint, GpuMemory
+from trainer.run.fit.memory import estimate
 from trainer.system.gpus import PRICES_AS_OF
 from trainer.tools.planner import law
 from trainer.tools.planner.plan import DAY, HOUR, Machine, Run

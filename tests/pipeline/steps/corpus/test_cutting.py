@@ -17,12 +17,13 @@ from pipeline.sources.files import FilesConfig
 from pipeline.sources.ids import document_id
 from pipeline.stages.pii import PiiParams
 from pipeline.steps.corpus.cutting import LEAST, MOST, numbered, row_groups
-from pipeline.steps.corpus.ingest import collect, last_read
+from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.scrub import scrub
-from pipeline.store.engine import LocalEngine
+from pipeline.store.draft import Draft
+from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.params import DOCUMENT_SCHEMA
-from pipeline.store.versions import Draft, Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 ENGINE = LocalEngine(workers=1)
@@ -109,7 +110,7 @@ def test_a_line_in_front_is_all_that_a_stage_reads_again(tmp_path: Path) -> None
         files = write(tmp_path / "in" / "a.jsonl", front + content)
         collect(store, ENGINE, "c", files, PART_BYTES)
         parts.append(scrub(store, ENGINE, "c", PiiParams()).files("documents"))
-    before, after = ({path.stat().st_ino for path in paths} for paths in parts)
+    before, after = ({file.path.stat().st_ino for file in paths} for paths in parts)
     assert len(after) > 12 and len(after - before) == 1
 
 
@@ -170,27 +171,6 @@ def test_a_read_that_was_killed_goes_on_with_the_files_that_it_had_read(tmp_path
     shutil.rmtree(version.path)
     before = {path.name: path.stat().st_ino for path in (partial / "documents").iterdir()}
     again = collect(Store(tmp_path / "store"), ENGINE, "c", files, PART_BYTES)
-    kept = [path for path in again.files("documents") if path.stat().st_ino == before[path.name]]
+    kept = [file for file in again.files("documents") if file.path.stat().st_ino == before[file.name]]
     assert again.data_version == version.data_version
     assert 0 < len(kept) < len(before) and len(kept) > len(before) // 2
-
-
-def test_a_version_cut_by_earlier_code_is_used_until_its_source_changes(tmp_path: Path) -> None:
-    content = rows(1, 200)
-    files = write(tmp_path / "in" / "a.jsonl", content)
-    made = collect(Store(tmp_path / "elsewhere"), ENGINE, "c", files, PART_BYTES)
-    manifest, store = made.manifest, Store(tmp_path / "store")
-    earlier = manifest["code_version"].replace("raw-3", "raw-2")
-    with store.making(Work(made.key, earlier, manifest["params"], manifest["inputs"])) as draft:
-        assert isinstance(draft, Draft)
-        shutil.copytree(made.path, draft.path, dirs_exist_ok=True)
-        old = draft.publish(made.parts)
-    run = Store(tmp_path / "store")
-    assert collect(run, ENGINE, "c", files, PART_BYTES).path == old.path
-    found = last_read(run, "c", files, PART_BYTES)
-    assert isinstance(found, Version) and found.path == old.path
-    changed = write(tmp_path / "in" / "a.jsonl", rows(2, 1) + content)
-    new = collect(Store(tmp_path / "store"), ENGINE, "c", changed, PART_BYTES)
-    assert new.manifest["code_version"] == manifest["code_version"] and not new.reused
-    found = last_read(Store(tmp_path / "store"), "c", files, PART_BYTES)
-    assert isinstance(found, Version) and found.path == new.path

@@ -20,10 +20,10 @@ from pipeline.stages.pii import PiiParams
 from pipeline.steps.corpus.decontamination import find, index
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store import keys
-from pipeline.store.engine import LocalEngine
+from pipeline.store.engines.local import LocalEngine
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS, prepare
@@ -137,7 +137,7 @@ def test_a_changed_part_is_searched_alone_and_a_changed_set_searches_all(
 ) -> None:
     def inodes() -> dict[str, int]:
         version = searched(store, params(tmp_path))
-        return {part.name: version.file(part, "verdicts").stat().st_ino for part in version.parts}
+        return {part.name: version.file(part, "verdicts").path.stat().st_ino for part in version.parts}
 
     first = inodes()
     put(

@@ -21,10 +21,10 @@ from pipeline.sources.source import Unit
 from pipeline.steps import checks
 from pipeline.steps.corpus.ingest import CorpusError, buckets, collect, last_read, observe
 from pipeline.store.atomic import OutputError
-from pipeline.store.engine import LocalEngine
+from pipeline.store.engines.local import LocalEngine
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 ENGINE = LocalEngine(workers=1)
@@ -65,8 +65,8 @@ def test_adding_a_file_changes_one_bucket_and_no_id(tmp_path: Path) -> None:
     after = collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)
     assert documents(before).items() < documents(after).items()
     assert len(documents(after)) == len(documents(before)) + 5
-    inodes = {path.stat().st_ino for path in before.files("documents")}
-    changed = [path for path in after.files("documents") if path.stat().st_ino not in inodes]
+    inodes = {file.path.stat().st_ino for file in before.files("documents")}
+    changed = [file for file in after.files("documents") if file.path.stat().st_ino not in inodes]
     assert {
         source for path in changed for source in pq.read_table(path, columns=["source"]).column(0).to_pylist()
     } == {"50.jsonl"}

@@ -20,14 +20,14 @@ from pipeline.recipe.recipe import RecipeError, load_recipe
 from pipeline.sources.errors import SourceError
 from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.pii import PiiParams
-from pipeline.stages.quality import PROFILES, QualityParams
+from pipeline.stages.quality import PROFILES
 from pipeline.steps.corpus.ingest import CorpusError, collect, observe
 from pipeline.steps.corpus.quality import judge, reasons
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.corpus.transform import transform
-from pipeline.store.engine import Engine, LocalEngine
+from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE
@@ -438,7 +438,3 @@ def test_a_mistake_is_found_when_the_recipe_is_loaded(tmp_path: Path, changes: d
     path.write_text(yaml.safe_dump(recipe | changes))
     with pytest.raises(RecipeError, match=said):
         load_recipe(path)
-
-
-def test_fingerprints_without_code_of_ones_own_stay_as_they_were() -> None:
-    assert "filters" not in QualityParams().model_dump()

@@ -13,7 +13,7 @@ from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge, reasons
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 
 DOCS = PROFILES["docs"]
@@ -51,7 +51,10 @@ def store(tmp_path: Path) -> Store:
 
 
 def files_of(version: Version, table: str) -> list[tuple[Path, int, int]]:
-    return [(path, path.stat().st_mtime_ns, path.stat().st_ino) for path in version.files(table)]
+    return [
+        (path, path.stat().st_mtime_ns, path.stat().st_ino)
+        for path in (file.path for file in version.files(table))
+    ]
 
 
 def test_changing_a_threshold_judges_again_and_measures_nothing(store: Store) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.store.engine import LocalEngine
-from pipeline.store.versions import Store
+from pipeline.store.engines.local import LocalEngine
+from pipeline.store.store import Store
 from tests.pipeline.steps.stored import put
 
 ENGINE = LocalEngine(workers=1)

@@ -18,9 +18,9 @@ from pipeline.stages import dedup
 from pipeline.steps.dedup import candidates, verification
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store import keys
-from pipeline.store.engine import LocalEngine
+from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.pipeline.stages.dedup import in_memory
 from tests.pipeline.steps.stored import put
 
@@ -86,7 +86,7 @@ def decided(store: Store, state: dict[str, Parts]) -> Version:
 
 
 def content(version: Version) -> dict[str, bytes]:
-    return {part.name: version.file(part, "decisions").read_bytes() for part in version.parts}
+    return {part.name: version.file(part, "decisions").path.read_bytes() for part in version.parts}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -142,7 +142,7 @@ def test_a_change_in_one_document_makes_nothing_anew_but_its_part(tmp_path: Path
     state["a"]["p2"]["2-3"] = text(family=21, edit=0)
     second = decided(store, state)
     inodes = [
-        {part.name: version.file(part, "decisions").stat().st_ino for part in version.parts}
+        {part.name: version.file(part, "decisions").path.stat().st_ino for part in version.parts}
         for version in (first, second)
     ]
     assert {name for name in inodes[0] if inodes[0][name] != inodes[1][name]} == {"a.p2"}
@@ -155,7 +155,7 @@ def test_a_corpus_added_behind_the_others_leaves_their_decisions_where_they_are(
     state = {"a": {"p": {"1": text(1, 0), "2": text(2, 0)}}}
     first = decided(store, state)
     second = decided(store, state | {"b": {"p": {"3": text(3, 0)}}})
-    assert first.file(first.parts[0], "decisions").samefile(second.file(second.parts[0], "decisions"))
+    assert first.file(first.parts[0], "decisions").path.samefile(second.file(second.parts[0], "decisions"))
 
 
 def test_other_parameters_do_not_take_over_what_was_verified_with_these(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import other_token_formats
-from pipeline.cli import main
 from pipeline.steps.export.tokens import ExportError, write
 from pipeline.steps.tokens.shard_sets import ShardSet
-from trainer.data.shards import ShardError, ShardWriter, bin_path
+from trainer.data.shard_writer import ShardWriter
+from trainer.data.shards import ShardError, bin_path
 
 Documents = list[list[int]]
 documents_strategy = st.lists(
@@ -178,14 +178,6 @@ def test_a_damaged_shard_is_not_written_in_another_format(tmp_path: Path, chosen
     (tmp_path / "out").mkdir()
     with pytest.raises(ShardError, match=r"part.00000.bin: 3 bytes, but its index counts 3 tokens"):
         other_token_formats.FORMATS[chosen](sets, tmp_path / "out")
-
-
-@pytest.mark.parametrize("chosen", other_token_formats.FORMATS)
-def test_a_format_that_moved_names_the_example(chosen: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "--format", chosen, "-o", "out"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f"`python examples/other_token_formats.py {chosen} SHARDS OUT`" in said
 
 
 def test_the_example_runs_on_what_tokenize_or_export_writes(

@@ -15,8 +15,8 @@ from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
-from pipeline.store.engine import LocalEngine
-from pipeline.store.versions import STORE_VARIABLE, Store
+from pipeline.store.engines.local import LocalEngine
+from pipeline.store.store import STORE_VARIABLE, Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from trainer.system import launch

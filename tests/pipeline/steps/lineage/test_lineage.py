@@ -22,9 +22,9 @@ from pipeline.cli.lineage import described
 from pipeline.recipe.recipe import load_recipe
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage import reproduce
-from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, planned, read, run_config
+from pipeline.steps.lineage.checkpoints import Checkpoint, read, run_config
 from pipeline.steps.training import plan
-from pipeline.store.versions import STORE_VARIABLE, Store
+from pipeline.store.store import STORE_VARIABLE, Store
 from tests.integration.project import ROOT
 from tests.pipeline.steps.corpora import ENGINE
 from trainer.data.loader import TrainingData
@@ -158,16 +158,6 @@ def entry(trained: tuple[Store, Path], checkpoint: Path) -> dict[str, Any]:
     return found | {"corpora": {record.data["corpus"]: record.data for record in found["corpora"].records}}
 
 
-def rolled_back(saved: Path, run: Path) -> Path:
-    """A copy in `run` of a checkpoint's lineage as an earlier version wrote it after a rollback."""
-    lineage = json.loads((saved / "lineage.json").read_text())
-    lineage["training"]["jumps"] = [{"at": 8, "samples": 41}]
-    copy = run / "checkpoints" / saved.name
-    copy.mkdir(parents=True)
-    (copy / "lineage.json").write_text(json.dumps(lineage))
-    return copy
-
-
 def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
     store, run = trained
     found = entry(trained, run / "checkpoints" / "step-00000024")
@@ -179,19 +169,6 @@ def test_the_entry_in_the_ui_says_the_same(trained: tuple[Store, Path]) -> None:
         f"torch {version('torch')}" in found["libraries"]
         and f"python {platform.python_version()}" in found["libraries"]
     )
-
-
-def test_samples_of_a_run_that_an_earlier_version_rolled_back_are_refused(
-    trained: tuple[Store, Path], tmp_path: Path
-) -> None:
-    saved = rolled_back(trained[1] / "checkpoints" / "step-00000024", tmp_path / "run")
-    assert read(saved).corpus_tokens == read(trained[1] / "checkpoints" / saved.name).corpus_tokens
-    config = run_config(trained[1]).model_copy(update={"run_dir": tmp_path / "run"})
-    with pytest.raises(LineageError, match=r"rolled this run back after a spike .* that trained it"):
-        planned(config, 24)
-    with pytest.raises(LineageError, match=r"rolled this run back after a spike .* that trained it"):
-        reproduce.write(trained[0], read(saved), tmp_path / "again", tmp_path)
-    assert not (tmp_path / "again").exists()
 
 
 def test_a_checkpoint_tells_the_libraries_that_trained_it_and_not_those_of_its_tokenizer(
@@ -253,7 +230,7 @@ def test_reproduce_makes_a_directory_named_like_the_checkpoint_and_a_store_of_it
     assert (out / "recipe.yaml").is_file() and str(out) in said.splitlines()[0]
     (export,) = [line for line in said.splitlines() if line.startswith("export ")]
     asked = (
-        f"{export}\n{sys.executable} -c 'from pipeline.store.versions import default_store; "
+        f"{export}\n{sys.executable} -c 'from pipeline.store.store import default_store; "
         "print(default_store().root)'"
     )
     assert subprocess.run(

@@ -11,7 +11,7 @@ from pipeline.recipe.recipe import Recipe, load_recipe
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage.source_state import State, observe_all
 from pipeline.steps.recipe_versions import RecipeVersions
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.pipeline.recipe.test_recipe import write
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards

@@ -18,12 +18,13 @@ from pipeline.recipe.recipe import load_recipe
 from pipeline.steps.lineage import record
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.store.damage import DamageError
-from pipeline.store.manifest import MANIFEST, Version
-from pipeline.store.versions import Store, StoreError
+from pipeline.store.files import MANIFEST
+from pipeline.store.manifest import Version
+from pipeline.store.store import Store, StoreError
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
 from tests.pipeline.store.test_damage import flip, flip_in_silence
-from trainer.checkpoint.store import publish
+from trainer.checkpoint.publish import publish
 
 KEYS = [
     "corpora/first/raw",
@@ -118,7 +119,7 @@ def test_damage_is_named_with_what_was_made_from_it_and_the_command(
     assert re.search(r"nothing is damaged in \d+ versions and checkpoints", capsys.readouterr().out)
     before, store = content(mine), seen_by(mine)
     scrubbed, shards = store.current("corpora/first/scrubbed"), store.current("token_shards/first")
-    flip(scrubbed.files("documents")[0], 999)
+    flip(scrubbed.files("documents")[0].path, 999)
     (shards.path / MANIFEST).unlink()
     assert main(["verify"]) == 2
     said = capsys.readouterr()

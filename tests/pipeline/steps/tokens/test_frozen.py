@@ -15,8 +15,9 @@ from pipeline.stages.tokenizer import VERSION, TokenizerError
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.tokens.tokenizer import tokenizer
-from pipeline.store.manifest import MANIFEST, Version, write_manifest
-from pipeline.store.versions import Store
+from pipeline.store.files import MANIFEST
+from pipeline.store.manifest import Version, write_manifest
+from pipeline.store.store import Store
 from pipeline.store.work import Work
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import recipe

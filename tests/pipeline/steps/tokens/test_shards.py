@@ -27,9 +27,9 @@ from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens.shard_series import ShardSeries
 from pipeline.steps.tokens.shards import prefixes, tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
-from pipeline.store.engine import LocalEngine
+from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from trainer.data.shards import Shard
 

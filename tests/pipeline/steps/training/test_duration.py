@@ -10,7 +10,7 @@ from pipeline.recipe.duration import DurationParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import duration
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 
 LIMITS = {"minutes": 3, "min_tokens": 4_096, "max_tokens": 49_152}

@@ -27,22 +27,11 @@ from pipeline.steps.training.process_group import StartError, TrainerKilledError
             "nproc_per_node 8 has no effect with kind: command; give torchrun --nproc-per-node in the "
             "command",
         ),
-        (
-            {"kind": "torchrun", "hosts": ["a", "b"]},
-            r"hosts is no longer supported: .* \{kind: command, command: \[srun, .* docs/nodes\.md",
-        ),
     ],
 )
 def test_a_launch_that_cannot_work_is_refused_with_what_to_write(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         LaunchParams.model_validate(settings)
-
-
-def test_the_empty_list_of_hosts_in_a_recipe_pinned_earlier_says_nothing() -> None:
-    assert (
-        LaunchParams.model_validate({"kind": "subprocess", "hosts": [], "nproc_per_node": 1})
-        == LaunchParams()
-    )
 
 
 def test_a_program_that_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None:

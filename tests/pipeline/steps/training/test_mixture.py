@@ -13,7 +13,7 @@ from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 
 SMALL = TokenizerParams(vocab_size=400)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pipeline.cli import main
 from pipeline.recipe.mixture import MixtureParams
 from pipeline.steps.training.mixture import MixtureError, check_repeats, rounded, shares
-from pipeline.store.versions import Store
+from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
 

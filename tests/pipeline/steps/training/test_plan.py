@@ -23,7 +23,7 @@ from pipeline.steps.training.effort import Effort
 from pipeline.steps.training.initial_weights import WeightsError
 from pipeline.store import keys
 from pipeline.store.manifest import Version
-from pipeline.store.versions import Store, StoreError
+from pipeline.store.store import Store, StoreError
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
 from trainer.config import PretrainedConfig

@@ -1,0 +1,202 @@
+"""Whether training on this machine's device is right: what is installed, losses beside a CPU's in fp32,
+attention backends beside each other, a resumed run beside one that was never stopped, and CUDA graphs.
+"""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from harness.sidebyside import ROOT
+from trainer.checkpoint import publish as store
+from trainer.config import InitConfig, TrainingConfig
+from trainer.model.attention import attention, choose, document_mask, document_numbers, flash
+from trainer.model.llama import Llama
+from trainer.model.precision import AUTOCAST, LossScale, Precision
+from trainer.optim.build import build
+from trainer.parallel.world import World
+from trainer.run.fit.compiler import compile_blocks
+from trainer.run.spikes import SpikeDetector
+from trainer.run.step import StepContext, train_step
+
+CPU = torch.device("cpu")
+VOCABULARY, BOT, STEPS = 2048, 2, 10
+PACKAGES = (
+    "torch",
+    "triton",
+    "flash-attn",
+    "flash-attn-3",
+    "flash-attn-4",
+    "torchao",
+    "transformers",
+    "accelerate",
+)
+# Shares of the reference. In bf16 a product keeps 8 bits, and ten steps add up.
+TOLERANCES: dict[str, float] = {"fp32": 1e-3, "bf16": 2e-2}
+
+Result = dict[str, Any]
+
+
+def installed(device: torch.device) -> Result:
+    found: Result = {name: _version(name) for name in PACKAGES}
+    found["compiler"] = shutil.which("gcc") or shutil.which("clang")
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        found |= {
+            "gpu": properties.name,
+            "gpus": torch.cuda.device_count(),
+            "compute_capability": f"{properties.major}.{properties.minor}",
+            "memory_gb": round(properties.total_memory / 1e9, 1),
+            "cuda": torch.version.cuda,
+        }
+    return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def losses(device: torch.device) -> Result:
+    """The losses of ten steps on masked documents, by precision, and the largest difference from those of a
+    CPU in fp32, as a share. On a GPU everything is compiled, as in a run.
+    """
+    expected = _losses(CPU, "fp32")
+    found: Result = {"expected": expected, "passed": True}
+    for precision, tolerance in TOLERANCES.items():
+        ours = _losses(device, precision)  # type: ignore[arg-type]
+        difference = max(abs(a - b) / b for a, b in zip(ours, expected, strict=True))
+        found[precision] = {"losses": ours, "difference": difference, "allowed": tolerance}
+        found["passed"] &= difference <= tolerance
+    return found
+
+
+def _losses(device: torch.device, precision: Precision) -> list[float]:
+    batch = 4 * 256
+    training = TrainingConfig.model_validate(
+        {
+            "model": {"n_layers": 4, "d_model": 256, "n_heads": 4, "n_kv_heads": 2, "d_ff": 688},
+            "seq_len": 256,
+            "micro_batch_size": 2,
+            "global_batch_tokens": batch,
+            "max_tokens": STEPS * batch,
+            "document_masking": True,
+            "checkpoint": {"every_tokens": batch},
+            "evaluation": {"every_tokens": batch},
+        }
+    )
+    backend = choose("auto", device, AUTOCAST.get(precision, torch.float32), 256, 64, masked=True)
+    model = Llama(training.model, VOCABULARY, 256, backend, precision=precision)
+    model.initialise(InitConfig(), seed=1)
+    model.to(device)
+    compile_blocks(model, training, device)
+    optimizers, world = build(model, training.optimizer), World(0, 1, device)
+    generator, found = torch.Generator().manual_seed(0), []
+    for step in range(STEPS):
+        # Low numbers are likelier, so that there is something to learn; documents begin all over.
+        windows = (torch.rand(4, 257, generator=generator).square() * VOCABULARY).long()
+        windows[torch.rand(4, 257, generator=generator) < 0.02] = BOT
+        context = StepContext(step, training, BOT, world, LossScale(), SpikeDetector())
+        found.append(train_step(model, optimizers, windows.to(device), context).loss)
+    return found
+
+
+def backends(device: torch.device) -> Result:
+    """The result and the gradients of each backend on masked documents, against plain products in fp32 on a
+    CPU: the largest difference as a share of the largest number. `kernels` is where those of flash come from.
+    """
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(2, heads, 512, 64, generator=generator) for heads in (8, 2, 2)]
+    tokens = (torch.rand(2, 512, generator=generator) < 0.02).long()
+    expected = _with_gradients("math", CPU, torch.float32, inputs, tokens)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    allowed = TOLERANCES["bf16" if device.type == "cuda" else "fp32"]
+    found: Result = {"allowed": allowed, "passed": True}
+    on_gpu = []
+    if device.type == "cuda":
+        found["kernels"] = flash.activate(device, 64)
+        on_gpu = ["flex", "flash"]
+    for backend in ("math", "sdpa", *on_gpu):
+        ours = _with_gradients(backend, device, dtype, inputs, tokens)
+        found[backend] = max(
+            ((a - b).abs().max() / b.abs().max()).item() for a, b in zip(ours, expected, strict=True)
+        )
+        found["passed"] &= found[backend] <= allowed
+    return found
+
+
+def _with_gradients(
+    backend: Any, device: torch.device, dtype: torch.dtype, inputs: list[torch.Tensor], tokens: torch.Tensor
+) -> list[torch.Tensor]:
+    moved = [one.to(device, dtype).requires_grad_() for one in inputs]
+    mask = document_mask(document_numbers(tokens.to(device), 1), tokens.shape[1], backend)
+    query, key, value = moved
+    result = attention(query, key, value, backend, mask)
+    gradients = torch.autograd.grad(result.float().square().sum(), moved)
+    return [one.float().cpu() for one in (result.detach(), *gradients)]
+
+
+def resume(config: Path) -> Result:
+    """Trains by the configuration, removes the last checkpoint, and resumes from the one before. A CPU
+    repeats the losses to the bit; a GPU up to rounding, which the difference says.
+    """
+    run = Path(yaml.safe_load(config.read_text())["run_dir"])
+    whole = _trained(config, run)
+    shutil.rmtree(store.existing(run / "checkpoints")[-1])
+    resumed = _trained(config, run)
+    difference = max(abs(resumed[step] - loss) / loss for step, loss in whole.items())
+    return {
+        "steps": len(whole),
+        "difference": difference,
+        "to_the_bit": resumed == whole,
+        "passed": difference <= TOLERANCES["bf16"],
+    }
+
+
+def cuda_graphs(config: Path) -> Result:
+    """Trains by the configuration with one micro-batch a step, as it is and with CUDA graphs of each compiled
+    block (TORCHINDUCTOR_CUDAGRAPHS), which no setting turns on: how far the losses are apart, as a share,
+    and the tokens per second of both.
+
+    One micro-batch, because gradients that accumulate would lie in the memory of a graph, which its next
+    replay overwrites.
+    """
+    given = yaml.safe_load(config.read_text())
+    training = given["training"]
+    batch = training["micro_batch_size"] * training["seq_len"]
+    steps = training["max_tokens"] // training["global_batch_tokens"]
+    training |= {"global_batch_tokens": batch, "max_tokens": steps * batch}
+    losses: list[dict[int, float]] = []
+    found: Result = {}
+    for name, variables in {"as it is": {}, "CUDA graphs": {"TORCHINDUCTOR_CUDAGRAPHS": "1"}}.items():
+        folder = config.parent / name
+        folder.mkdir()
+        changed = folder / "config.yaml"
+        changed.write_text(yaml.safe_dump(given | {"run_dir": str(folder / "run")}))
+        losses.append(_trained(changed, folder / "run", variables))
+        speeds = [line["tokens_per_second"] for line in _steps(folder / "run").values()]
+        found[name] = {"tokens_per_s": round(statistics.median(speeds[steps // 2 :]))}
+    apart = max(abs(losses[1][step] - loss) / loss for step, loss in losses[0].items())
+    return found | {"steps": steps, "difference": apart, "passed": apart <= TOLERANCES["bf16"]}
+
+
+def _trained(config: Path, run: Path, variables: Mapping[str, str] | None = None) -> dict[int, float]:
+    command = [sys.executable, "-m", "trainer", str(config)]
+    subprocess.run(command, cwd=ROOT, check=True, env=os.environ | dict(variables or {}))
+    return {step: line["loss"] for step, line in _steps(run).items()}
+
+
+def _steps(run: Path) -> dict[int, dict[str, Any]]:
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return {line["step"]: line for line in lines if line["kind"] == "train"}

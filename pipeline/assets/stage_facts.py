@@ -1,0 +1,123 @@
+"""What the UI shows of some stages beside the counts that their rows name."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from pipeline.assets.metadata import breakdown
+from pipeline.assets.operations.resources import PipelineResources
+from pipeline.recipe.recipe import Recipe
+from pipeline.reports import dedup as report
+from pipeline.reports.images import inline
+from pipeline.steps.corpus.quality import Reason, reasons
+from pipeline.steps.dedup import verification
+from pipeline.store import keys
+from pipeline.store.manifest import Version
+from pipeline.store.store import Store
+
+
+def more(stage: str, workshop: PipelineResources, version: Version) -> dict[str, Any]:
+    """The facts of a version of the stage whose row has this key."""
+    return MORE[stage](workshop, version) if stage in MORE else {}
+
+
+def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
+    found = reasons(version)
+    facts = {
+        "share kept": round(found[0].share, 4),
+        "verdicts by rule": _reasons_table({keys.corpus(version.key): found}),
+    }
+    if workshop.recipe.quality.languages is not None:
+        facts["languages"] = breakdown(version.counts, "languages", "language")
+    return facts
+
+
+def _contamination(workshop: PipelineResources, version: Version) -> dict[str, Any]:
+    settings = workshop.recipe.decontamination
+    return {"action": settings.action} if settings else {}
+
+
+def _dedup(workshop: PipelineResources, version: Version) -> dict[str, Any]:
+    recipe, store = workshop.recipe, workshop.store
+    verdicts = {name: reasons(store.current(keys.quality(name))) for name in recipe.corpus_names}
+    return {
+        "quality's verdicts": _reasons_table(verdicts),
+        **_reusable(store, version, recipe),
+        **_pictures(store, version, recipe.corpus_names),
+    }
+
+
+def _token_shards(workshop: PipelineResources, version: Version) -> dict[str, Any]:
+    counts = version.counts
+    tokens = counts["train_tokens"] + counts["validation_tokens"]
+    text_bytes = counts["train_text_bytes"] + counts["validation_text_bytes"]
+    return {
+        "bytes per token": round(text_bytes / max(tokens, 1), 3),
+        "shards": counts["train_shards"] + counts["validation_shards"],
+        "MB/s": round(text_bytes / 1e6 / max(version.seconds, 1e-3), 1),
+    }
+
+
+MORE: dict[str, Callable[[PipelineResources, Version], dict[str, Any]]] = {
+    keys.quality("{corpus}"): _quality,
+    keys.contamination("{corpus}"): _contamination,
+    keys.DEDUP: _dedup,
+    keys.token_shards("{corpus}"): _token_shards,
+}
+
+
+def _reasons_table(by_corpus: Mapping[str, Sequence[Reason]]) -> dg.TableMetadataValue:
+    """Kept and rejected documents by corpus and rule, with example ids. `python -m pipeline inspect RULE`
+    shows the documents.
+    """
+    columns = {
+        "corpus": "string",
+        "verdict": "string",
+        "documents": "int",
+        "share": "float",
+        "examples": "string",
+    }
+    records = [
+        dg.TableRecord(
+            {
+                "corpus": name,
+                "verdict": reason.rule or "kept",
+                "documents": reason.documents,
+                "share": round(reason.share, 4),
+                "examples": ", ".join(reason.examples),
+            }
+        )
+        for name, reasons in by_corpus.items()
+        for reason in reasons
+    ]
+    return dg.MetadataValue.table(
+        records, dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
+    )
+
+
+def _reusable(store: Store, version: Version, recipe: Recipe) -> dict[str, Any]:
+    """Bytes per document of the tables on disk that the next run reuses."""
+    evidence = verification.latest(store, recipe.dedup)
+    tables = {
+        "signatures": sum(store.current(keys.signatures(name)).bytes for name in recipe.corpus_names),
+        "evidence": evidence.bytes if evidence else 0,
+        "decisions": version.bytes,
+    }
+    return {
+        f"{table} bytes per document": round(size / max(version.counts["documents"], 1), 1)
+        for table, size in tables.items()
+    }
+
+
+def _pictures(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
+    figures = report.report(store, version, corpora)
+    tables = {
+        name: dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
+        for name, rows in figures["tables"].items()
+        if rows
+    }
+    return {
+        "duplicates": inline(figures["png"], "near duplicates by similarity, duplicates between corpora"),
+        **tables,
+    }

@@ -1,0 +1,218 @@
+"""Training runs side by side, as variants of a recipe or by their names: settings, scores, cost, curves."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.recipe.overrides import leaves
+from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.steps.model import evaluate
+from pipeline.steps.recipe_versions import store_of
+from pipeline.steps.training import duration, plan
+from pipeline.steps.training.effort import Effort
+from pipeline.store import keys
+from pipeline.store.errors import PipelineError
+from pipeline.store.keys import RUNS
+from pipeline.store.manifest import Version
+from pipeline.store.store import Store, StoreError
+from pipeline.store.training_runs import run_histories, run_named, saved_steps
+from trainer.data.held_out_text import HeldOutText, letters
+from trainer.system.errors import TrainerError
+from trainer.system.history import RunFigures, RunHistory, differing
+
+REPORT = "training-runs-2"
+
+
+class ComparisonError(PipelineError):
+    """A run cannot be read."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The course of a training: at each logged step the tokens so far, the seconds in steps so far and the
+    running mean of the loss, and at each validation the tokens and the loss.
+    """
+
+    tokens: list[int]
+    seconds: list[float]
+    losses: list[float]
+    validated: list[int]
+    validation_losses: list[float]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run. `settings`: those that differ. Scores are those on all held-out text, or during a
+    training, and for a run by its name, those of its last validation; None before. `held_out`: a letter, the
+    same for runs with the same held-out text and tokenizer. `benchmarks`: the scores of each. `seconds`: of
+    the trainer in all its attempts, or those in steps for a run by its name. `usd`: None where the recipe
+    names no price.
+    """
+
+    name: str
+    settings: str
+    done: float
+    tokens: int
+    loss: float | None
+    bits_per_byte: float | None
+    held_out: str
+    benchmarks: Mapping[str, Mapping[str, Any]]
+    seconds: float | None
+    usd: float | None
+    curve: Curve | None
+
+
+def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
+    """The runs with these names or paths, in this order. Raises PipelineError for those that are not runs."""
+    histories = [run_named(store, name) for name in names]
+    try:
+        figures = [run.figures() for run in histories]
+        texts = letters([HeldOutText.of(run.config) for run in histories])
+    except TrainerError as error:
+        raise ComparisonError(str(error)) from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ComparisonError(f"cannot be read as the configuration of a run: {error}") from None
+    if unstarted := [run.path for run in histories if not run.steps]:
+        raise ComparisonError(
+            f"{unstarted[0]}: metrics.jsonl has no steps: not a run directory, or its run has not begun"
+        )
+    settings = differences([one.settings for one in figures])
+    return [
+        Outcome(
+            name,
+            given,
+            one.tokens / one.planned_tokens,
+            one.tokens,
+            one.validation_loss,
+            one.bits_per_byte,
+            text,
+            {},
+            one.seconds,
+            None,
+            _curve(run),
+        )
+        for name, given, one, text, run in zip(
+            _names(histories), settings, figures, texts, histories, strict=True
+        )
+    ]
+
+
+def _names(histories: Sequence[RunHistory]) -> list[str]:
+    """The names of the runs; where two are equal, their paths."""
+    names = [run.name for run in histories]
+    return names if len(set(names)) == len(names) else [str(run.path) for run in histories]
+
+
+def differences(settings: Sequence[Mapping[str, str]]) -> list[str]:
+    """For each of several settings, those that are not the same in all, as text."""
+    names = differing(settings)
+    return [", ".join(f"{name} {one.get(name, 'not set')}" for name in names) for one in settings]
+
+
+def training_runs(store: Store) -> list[RunFigures]:
+    """The runs in a store, the newest first. A finished run is read once, and then found in its report."""
+    runs = run_histories(store)
+    runs.sort(key=lambda run: -run.directory.config.stat().st_mtime_ns)
+    return [_figures(store, run) for run in runs]
+
+
+def _figures(store: Store, run: RunHistory) -> RunFigures:
+    try:
+        finished = store.open(keys.PRETRAINED_MODEL, run.path.name)
+    except StoreError:
+        return run.figures()
+    metrics: Path = run.directory.metrics
+    made_from = [REPORT, metrics.stat().st_size if metrics.exists() else 0]
+    return RunFigures(**finished.report("training_run", made_from, lambda: asdict(run.figures())))
+
+
+def differences_by_recipe(runs: Sequence[RunFigures]) -> dict[str, str]:
+    """For each run by name, its settings that are not the same in all runs of its recipe, as one line."""
+    found: dict[str, str] = {}
+    for recipe in {run.recipe for run in runs}:
+        alike = [run for run in runs if run.recipe == recipe]
+        found |= zip((run.name for run in alike), differences([run.settings for run in alike]), strict=True)
+    return found
+
+
+def checkpoints_on_disk(store: Store) -> dict[str, int]:
+    """How many checkpoints of each run have their weights."""
+    names = [name.partition("-")[0] for name in saved_steps(store)]
+    return {name: names.count(name) for name in names}
+
+
+def outcomes(recipes: Mapping[str, Recipe]) -> list[Outcome]:
+    """One for each of the recipes, which are variants of one another, in their order."""
+    texts: list[Any] = []
+    return [_outcome(name, recipe, recipes[BASE], texts) for name, recipe in recipes.items()]
+
+
+def _outcome(name: str, recipe: Recipe, written: Recipe, texts: list[Any]) -> Outcome:
+    given = leaves(written.all_variants.get(name, {}))
+    settings = ", ".join(f"{setting} {value}" for setting, value in given)
+    store = store_of(recipe)
+    try:
+        work, text = plan.plan_work(store, recipe), _held_out(store, recipe)
+    except StoreError:  # of shards that have not been made
+        return Outcome(name, settings, 0.0, 0, None, None, "", {}, None, None, None)
+    if text not in texts:
+        texts.append(text)
+    letter = chr(ord("A") + texts.index(text))
+    curve = _curve(RunHistory(store.root / RUNS / work.fingerprint[:16]))
+    model, planned = store.find(work), duration.resolved(store, recipe).training.max_tokens
+    tokens = curve.tokens[-1] if curve else 0
+    if model is None:
+        loss = curve.validation_losses[-1] if curve and curve.validation_losses else None
+        return Outcome(name, settings, tokens / planned, tokens, loss, None, letter, {}, None, None, curve)
+    effort = Effort.of(model, recipe.launch.usd_per_hour)
+    scores = _scores(store) or plan.result(store, model)
+    return Outcome(
+        name,
+        settings,
+        1.0,
+        effort.tokens,
+        scores.get("loss"),
+        scores.get("bits_per_byte"),
+        letter,
+        scores.get("benchmarks") or {},
+        3600 * effort.hours,
+        effort.usd,
+        curve,
+    )
+
+
+def _scores(store: Store) -> dict[str, Any] | None:
+    """The evaluation on all held-out text, unless the run was stopped before it."""
+    try:
+        return evaluate.read(store.current(keys.EVALUATION))
+    except StoreError:
+        return None
+
+
+def _held_out(store: Store, recipe: Recipe) -> list[str]:
+    """What tells the held-out tokens apart: their hashes."""
+    versions = [store.current(keys.token_shards(name)) for name in recipe.corpus_names]
+    return [digest for version in versions for digest in _validation_hashes(version)]
+
+
+def _validation_hashes(version: Version) -> Sequence[str]:
+    return [
+        file.sha256
+        for part in version.parts
+        for table, file in sorted(part.files.items())
+        if table.startswith(keys.VALIDATION)
+    ]
+
+
+def _curve(run: RunHistory) -> Curve | None:
+    validations = run.validations
+    if not run.steps:
+        return None
+    return Curve(
+        run.tokens,
+        run.seconds,
+        run.losses,
+        [record["tokens"] for record in validations],
+        [record["loss"] for record in validations],
+    )

@@ -1,0 +1,386 @@
+"""A folder of a bucket on S3, or on a server with the same interface. Needs the extra `s3`.
+
+Every object carries the sha256 of its content as metadata. What fails for a while is tried again with growing
+pauses; what a person must change is one sentence without secrets.
+"""
+
+import base64
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from pipeline.store.errors import PipelineError, first_line
+
+Result = TypeVar("Result")
+log = logging.getLogger(__name__)
+
+SCHEME = "s3"
+ATTEMPTS = 6  # with pauses of up to 1, 2, 4, 8 and 16 s between them
+SLICE_BYTES = 16_000_000  # of an upload in slices
+MOST_SLICES = 9_000  # S3 allows 10,000
+READ_BYTES = 1 << 20
+CONNECTIONS = 16
+DELETED_TOGETHER = 1_000
+NONE_YET = ""  # instead of an ETag: there must be no object
+SHA256 = "sha256"
+CHANGED = ("PreconditionFailed", "412")
+CONFLICT = ("ConditionalRequestConflict", "409")
+MISSING = ("NoSuchKey", "404")
+
+
+class BucketError(PipelineError):
+    """The bucket cannot be used; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An object. `modified`: nanoseconds since 1970; `sha256` is empty for what another program put there."""
+
+    key: str
+    bytes: int
+    etag: str
+    modified: int
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The objects below an address like `s3://bucket/prefix`; a key is the path below it."""
+
+    url: str
+
+    def __post_init__(self) -> None:
+        found = urlsplit(self.url)
+        if found.scheme != SCHEME or not found.netloc:
+            raise BucketError(
+                f"{self.url} is not a store: name a directory, or a bucket as s3://bucket/prefix (of another "
+                "service, with the endpoint of its S3 interface in AWS_ENDPOINT_URL)"
+            )
+
+    def head(self, key: str) -> Stored | None:
+        found = self._find("head_object", key)
+        return found and self._stored(key, found)
+
+    def get(self, key: str) -> tuple[bytes, Stored] | None:
+        """The content of a small object; None if there is none."""
+        content: list[bytes] = []
+        found = self._read(key, content.append, content.clear)
+        return (b"".join(content), found) if found else None
+
+    def download(self, key: str, path: Path) -> tuple[Stored, str] | None:
+        """Writes an object to a file, and returns the sha256 of what was written."""
+        with path.open("wb") as file:
+            digest = hashlib.sha256()
+
+            def write(block: bytes) -> None:
+                file.write(block)
+                digest.update(block)
+
+            def restart() -> None:
+                nonlocal digest
+                file.seek(0)
+                file.truncate()
+                digest = hashlib.sha256()
+
+            found = self._read(key, write, restart)
+        return (found, digest.hexdigest()) if found else None
+
+    def read(self, key: str, start: int, length: int) -> bytes:
+        """Some bytes of an object."""
+        for failed in range(ATTEMPTS):
+            answer = self._call("get_object", key, Range=f"bytes={start}-{start + length - 1}")
+            try:
+                content: bytes = answer["Body"].read()
+            except (self._errors.BotoCoreError, self._http_errors, OSError) as error:
+                log.info("%s/%s: %s, reading it again", self.url, key, first_line(error))
+                time.sleep(2**failed / 4)
+            else:
+                return content
+        raise BucketError(f"{self.url}/{key} cannot be read: check the connection, and run again")
+
+    def put(self, key: str, content: bytes, replacing: str | None = None) -> bool:
+        """Puts an object. `replacing`: the ETag of the object that it may replace, or NONE_YET; returns False
+        if there is another.
+        """
+        body = {"Body": content, "ContentMD5": _md5(content), **_sha256(hashlib.sha256(content).hexdigest())}
+        return self._conditional("put_object", key, replacing, body)
+
+    def upload(self, key: str, path: Path, sha256: str, replacing: str | None = None) -> bool:
+        """As `put`, for a file, in slices if it is large."""
+        size = path.stat().st_size
+        if size <= SLICE_BYTES:
+            return self.put(key, path.read_bytes(), replacing)
+        upload = self._call("create_multipart_upload", key, **_sha256(sha256))["UploadId"]
+        try:
+            done = self._slices(key, path, size, upload)
+            parts = {"UploadId": upload, "MultipartUpload": {"Parts": done}}
+            published = self._conditional("complete_multipart_upload", key, replacing, parts)
+        except BaseException:
+            self._call("abort_multipart_upload", key, UploadId=upload)
+            raise
+        if not published:
+            self._call("abort_multipart_upload", key, UploadId=upload)
+        return published
+
+    def _slices(self, key: str, path: Path, size: int, upload: str) -> list[dict[str, Any]]:
+        length = max(SLICE_BYTES, -(-size // MOST_SLICES))
+
+        def one(number: int) -> dict[str, Any]:
+            with path.open("rb") as file:
+                file.seek(number * length)
+                content = file.read(length)
+            named = {"PartNumber": number + 1, "UploadId": upload}
+            answer = self._call("upload_part", key, Body=content, ContentMD5=_md5(content), **named)
+            return {"ETag": answer["ETag"], "PartNumber": number + 1}
+
+        with ThreadPoolExecutor(4) as threads:
+            return list(threads.map(one, range(-(-size // length))))
+
+    def copy(self, source: str, key: str) -> None:
+        """Copies an object without moving it through this machine."""
+        self._call("copy_object", key, CopySource={"Bucket": self._bucket, "Key": self._name(source)})
+
+    def objects(self, prefix: str) -> Iterator[Stored]:
+        """All objects whose key begins so."""
+        for page in self._pages("list_objects_v2", Prefix=self._name(prefix)):
+            for found in page.get("Contents", ()):
+                yield self._stored(found["Key"].removeprefix(self._name("")), found)
+
+    def folders(self, prefix: str) -> list[str]:
+        """The names of the folders in a folder, whose `prefix` ends with a slash."""
+        pages = self._pages("list_objects_v2", Prefix=self._name(prefix), Delimiter="/")
+        found = [entry["Prefix"] for page in pages for entry in page.get("CommonPrefixes", ())]
+        return [name.removeprefix(self._name(prefix)).rstrip("/") for name in found]
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for start in range(0, len(keys), DELETED_TOGETHER):
+            names = [{"Key": self._name(key)} for key in keys[start : start + DELETED_TOGETHER]]
+            answer = self._call("delete_objects", None, Delete={"Objects": names, "Quiet": True})
+            if errors := answer.get("Errors"):
+                raise BucketError(
+                    f"{self.url}: {errors[0]['Key']} cannot be removed ({errors[0]['Code']}): let these "
+                    "credentials delete objects (s3:DeleteObject)"
+                )
+
+    def unfinished(self) -> list[tuple[str, str, float]]:
+        """The uploads in slices that were begun and neither ended nor aborted: key, id, and when they began
+        in seconds since 1970.
+        """
+        return [
+            (found["Key"].removeprefix(self._name("")), found["UploadId"], found["Initiated"].timestamp())
+            for page in self._pages("list_multipart_uploads", Prefix=self._name(""))
+            for found in page.get("Uploads", ())
+        ]
+
+    def abort(self, key: str, upload: str) -> None:
+        with self._explained():
+            try:
+                self._client.abort_multipart_upload(Bucket=self._bucket, Key=self._name(key), UploadId=upload)
+            except self._errors.ClientError as error:
+                if _code(error) not in ("NoSuchUpload", "404"):
+                    raise
+
+    def check(self) -> None:
+        """Before anything is written: the bucket refuses to replace an object that must not be replaced.
+        Raises BucketError.
+        """
+        marker, content = ".groundwork-store", b"A store of Groundwork.\n"
+        self.put(marker, content, NONE_YET)
+        if self.put(marker, content, NONE_YET):
+            raise BucketError(
+                f"{self.url} takes no conditions (If-None-Match), without which two runs could publish the "
+                "same version: use S3, or a server that has them"
+            )
+
+    @property
+    def _bucket(self) -> str:
+        return urlsplit(self.url).netloc
+
+    def _name(self, key: str) -> str:
+        prefix = urlsplit(self.url).path.strip("/")
+        return f"{prefix}/{key}" if prefix else key
+
+    @cached_property
+    def _client(self) -> Any:
+        try:
+            import botocore.session
+            from botocore.config import Config
+        except ModuleNotFoundError as error:
+            raise BucketError(
+                f"the store {self.url} needs the extra `s3`: pip install 'groundwork[s3]'"
+            ) from error
+        config = Config(
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            connect_timeout=10,
+            read_timeout=60,
+            max_pool_connections=CONNECTIONS,
+            request_checksum_calculation="when_required",  # other servers than S3 may not know the new ones
+            response_checksum_validation="when_required",
+        )
+        with self._explained():
+            return botocore.session.get_session().create_client("s3", config=config)
+
+    @cached_property
+    def _errors(self) -> Any:
+        import botocore.exceptions
+
+        return botocore.exceptions
+
+    def _call(self, operation: str, key: str | None, **arguments: Any) -> Any:
+        named = {} if key is None else {"Key": self._name(key)}
+        with self._explained():
+            return getattr(self._client, operation)(Bucket=self._bucket, **named, **arguments)
+
+    def _find(self, operation: str, key: str, **arguments: Any) -> Any:
+        """As `_call`; None if there is no such object."""
+        call = getattr(self._client, operation)  # before `_errors`, which needs the library
+        with self._explained():
+            try:
+                return call(Bucket=self._bucket, Key=self._name(key), **arguments)
+            except self._errors.ClientError as error:
+                if _code(error) in MISSING:
+                    return None
+                raise
+
+    def _conditional(self, operation: str, key: str, replacing: str | None, body: dict[str, Any]) -> bool:
+        condition = {} if replacing is None else {"IfMatch": replacing} if replacing else {"IfNoneMatch": "*"}
+        call = getattr(self._client, operation)
+
+        def once() -> bool | None:
+            try:
+                call(Bucket=self._bucket, Key=self._name(key), **condition, **body)
+            except self._errors.ClientError as error:
+                if _code(error) in CHANGED or (replacing and _code(error) in MISSING):
+                    return False
+                if _code(error) in CONFLICT:  # another put of this object was under way
+                    return None
+                raise
+            return True
+
+        with self._explained():
+            for pause in range(ATTEMPTS):
+                if (done := once()) is not None:
+                    return done
+                time.sleep(2**pause / 4)
+        raise BucketError(f"{self.url}/{key}: other writers did not end: run again")
+
+    def _read(
+        self, key: str, write: Callable[[bytes], object], restart: Callable[[], object]
+    ) -> Stored | None:
+        """Reads an object block by block, and goes on after what was read when the connection breaks."""
+        done, etag, why = 0, "", ""
+        for failed in range(ATTEMPTS):
+            answer = self._find("get_object", key, **({"Range": f"bytes={done}-"} if done else {}))
+            if answer is None:
+                return None
+            if done and answer["ETag"] != etag:
+                restart()
+                done, why = 0, "it was replaced meanwhile"
+                continue
+            etag, size = answer["ETag"], done + answer["ContentLength"]
+            try:
+                while block := answer["Body"].read(READ_BYTES):
+                    write(block)
+                    done += len(block)
+                if done == size:
+                    return self._stored(key, {**answer, "ContentLength": size})
+                why = f"{done:,} of {size:,} bytes arrived"
+            except (self._errors.BotoCoreError, self._http_errors, OSError) as error:
+                why = first_line(error)
+            log.info("%s/%s: %s, reading on from there", self.url, key, why)
+            time.sleep(2**failed / 4)
+        raise BucketError(f"{self.url}/{key} cannot be read ({why}): check the connection, and run again")
+
+    @cached_property
+    def _http_errors(self) -> type[Exception]:
+        from urllib3.exceptions import HTTPError
+
+        return HTTPError
+
+    def _pages(self, operation: str, **arguments: Any) -> Iterator[Any]:
+        with self._explained():
+            yield from self._client.get_paginator(operation).paginate(Bucket=self._bucket, **arguments)
+
+    def _stored(self, key: str, found: dict[str, Any]) -> Stored:
+        size = found["Size"] if "Size" in found else found["ContentLength"]
+        modified = int(found["LastModified"].timestamp()) * 1_000_000_000  # listings have fractions
+        return Stored(key, size, found["ETag"], modified, found.get("Metadata", {}).get(SHA256, ""))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turns the errors of the library into one sentence."""
+        try:
+            import botocore.exceptions as known
+        except ModuleNotFoundError:
+            yield  # the sentence for it is that of `_client`
+            return
+        try:
+            yield
+        except known.ClientError as error:
+            raise BucketError(_sentence(self.url, self._bucket, _code(error), error)) from error
+        except (known.NoCredentialsError, known.PartialCredentialsError) as error:
+            raise BucketError(
+                f"there are no credentials for {self.url}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+                "or AWS_PROFILE for a profile of ~/.aws/credentials"
+            ) from error
+        except (known.ConnectionError, known.HTTPClientError) as error:
+            raise BucketError(
+                f"no server answers for {self.url} at {_endpoint(self)} ({type(error).__name__}, {ATTEMPTS} "
+                "attempts): check the network, and AWS_ENDPOINT_URL if it is not Amazon's"
+            ) from error
+        except known.BotoCoreError as error:
+            raise BucketError(f"{self.url} cannot be used: {first_line(error)}") from error
+
+    def __reduce__(self) -> tuple[type["Bucket"], tuple[str]]:
+        return Bucket, (self.url,)
+
+
+def _endpoint(bucket: Bucket) -> str:
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "Amazon S3"
+
+
+def _sentence(url: str, bucket: str, code: str, error: Any) -> str:
+    operation, status = error.operation_name, error.response["ResponseMetadata"].get("HTTPStatusCode")
+    match code:
+        case "NoSuchBucket":
+            return (
+                f"there is no bucket {bucket!r}, which the store {url} names: make it, or correct the address"
+            )
+        case "InvalidAccessKeyId":
+            return f"{url}: the access key is unknown to the server: correct AWS_ACCESS_KEY_ID or the profile"
+        case "SignatureDoesNotMatch":
+            return (
+                f"{url}: the secret key is not the one of this access key: correct AWS_SECRET_ACCESS_KEY or "
+                "the profile"
+            )
+        case "ExpiredToken" | "InvalidToken" | "ExpiredTokenException":
+            return f"{url}: the session token has expired: get new credentials"
+    if status == 403:
+        return (
+            f"{url}: these credentials may not do {operation} ({code}): let them list, get, put and delete "
+            "objects there, or use others"
+        )
+    return (
+        f"{url}: {operation} failed ({code}, {first_line(error)}) after {ATTEMPTS} attempts: run again later"
+    )
+
+
+def _code(error: Any) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _md5(content: bytes) -> str:
+    return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
+
+
+def _sha256(sha256: str) -> dict[str, Any]:
+    return {"Metadata": {SHA256: sha256}}

@@ -1,0 +1,235 @@
+"""Maps a function over parts: in this process when the work is small, else also in local worker processes.
+Both give the same bytes, as do the nodes of a cluster (`ray.py`).
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Generic, Literal, Protocol, Self, TypeVar
+
+from pydantic import Field, model_validator
+
+from pipeline.store.errors import PipelineError
+from pipeline.store.params import Params
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
+
+# Bytes of input. A worker takes about a second to start; the kernels process 50 MB/s and more.
+PROCESSES_PAY_ABOVE = 32_000_000
+REPORT_EVERY_SECONDS = 5.0
+TASK_MEMORY = 1_000_000_000
+RAY_ADDRESS = r"^(auto|[^\s:/]+:\d+)$"
+
+
+class WorkerLostError(PipelineError):
+    """A worker process ended before its task did."""
+
+
+class EngineParams(Params):
+    """Which processes prepare the data. The results do not depend on it."""
+
+    kind: Literal["local", "ray"] = Field(
+        "local",
+        description="`local` starts processes on this machine, `ray` runs tasks on a Ray cluster. Its nodes "
+        "need the store, the text and this environment under the same paths: docs/cluster.md.",
+    )
+    workers: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="Processes that work, that of the run included. When not set, one per core that it may "
+        "use. Lower it when memory runs out. For kind `ray`: most tasks at a time. When not set, as many as "
+        "the cluster has CPUs for.",
+    )
+    address: str = Field(
+        "auto",
+        pattern=RAY_ADDRESS,
+        description="For kind `ray`: host and port of the cluster's head node, such as `10.0.0.1:6379`. "
+        "`auto` takes RAY_ADDRESS, else the cluster of this machine.",
+    )
+    task_memory: int = Field(
+        TASK_MEMORY,
+        ge=100_000_000,
+        le=10_000_000_000_000,
+        description="For kind `ray`: bytes of memory that Ray sets aside for each task. Raise it when memory "
+        "runs out on a node. A worker took 0.63 GB with the default `raw.part_bytes`.",
+    )
+
+    @model_validator(mode="after")
+    def _has_no_cluster_unless_ray(self) -> Self:
+        for name in ("address", "task_memory"):
+            if self.kind != "ray" and getattr(self, name) != EngineParams.model_fields[name].default:
+                raise ValueError(f"{name} needs kind: ray; set the kind, or leave out {name}")
+        return self
+
+
+class Engine(Protocol):
+    """What a step needs: results in the order of the tasks, and the first error unchanged. `apart`: tasks may
+    run on other machines.
+    """
+
+    apart: bool
+
+    def map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
+    ) -> Iterator[Result]: ...
+
+
+class LocalEngine:
+    """This process and worker processes beside it, `workers` in all. The others start when the work is large
+    enough, stay until `close`, and end with this process, even when it is killed.
+    """
+
+    apart = False
+
+    def __init__(self, workers: int | None = None, processes_pay_above: int = PROCESSES_PAY_ABOVE):
+        self.workers = workers or len(os.sched_getaffinity(0))
+        self.processes_pay_above = processes_pay_above
+        self._pool: ProcessPoolExecutor | None = None
+
+    def map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
+    ) -> Iterator[Result]:
+        """Yields `function(task)` for each task. `function` must be importable, not a closure. `input_bytes`
+        decides whether processes are worth starting; `what` names the work in the log.
+
+        Raises WorkerLostError when a worker process is killed, as the kernel does when memory runs out.
+        """
+        progress = TimeLeft(what, len(tasks))
+        # Processes that run already pay for any work.
+        small = self._pool is None and input_bytes < self.processes_pay_above
+        if self.workers == 1 or len(tasks) < 2 or small:
+            results: Iterator[Result] = map(function, tasks)
+        else:
+            results = self._in_processes(function, tasks)
+        try:
+            for result in results:
+                progress.done_one()
+                yield result
+        except BrokenProcessPool as error:
+            self.close()
+            raise WorkerLostError(
+                f"{what}: a worker process was killed, most likely because memory ran out: lower "
+                "engine.workers or raw.part_bytes and run again"
+            ) from error
+
+    def _in_processes(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        if self._pool is None:
+            # Forking after compiled kernels or tokenizers have run can hang.
+            self._pool = ProcessPoolExecutor(
+                self.workers - 1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
+            )
+        sharing = _Sharing(self._pool, function, tasks)
+        for _ in range(min(self.workers, len(tasks)) - 1):
+            sharing.feed()
+        finished: dict[int, Result] = {}
+        try:
+            for following in range(len(tasks)):
+                while following not in finished:
+                    index, result = sharing.next()
+                    finished[index] = result
+                yield finished.pop(following)
+        finally:
+            sharing.stop()
+
+    def close(self) -> None:
+        """Ends the worker processes."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+
+class _Sharing(Generic[Task, Result]):
+    """Tasks that this process and the workers of a pool take one by one, each when it is done with the last.
+
+    A worker in place of this process would have to import everything again.
+    """
+
+    def __init__(self, pool: ProcessPoolExecutor, function: Callable[[Task], Result], tasks: Sequence[Task]):
+        self._pool = pool
+        self._function = function
+        self._waiting: Iterator[tuple[int, Task]] = iter(enumerate(tasks))
+        self._taking = threading.Lock()
+        self._ended: SimpleQueue[tuple[int, Future[Result]]] = SimpleQueue()
+
+    def feed(self) -> None:
+        """Gives a worker a task, and when it has ended the next one, in a thread of the pool."""
+        item = self._take()
+        if item is None:
+            return
+        index, task = item
+
+        def ended(future: Future[Result]) -> None:
+            if not future.cancelled() and future.exception() is None:
+                self.feed()
+            self._ended.put((index, future))
+
+        self._pool.submit(self._function, task).add_done_callback(ended)
+
+    def next(self) -> tuple[int, Result]:
+        """The number and result of a task that ended, in this process if no worker has ended one."""
+        item = self._take() if self._ended.empty() else None
+        if item is not None:
+            return item[0], self._function(item[1])
+        index, future = self._ended.get()
+        return index, future.result()
+
+    def stop(self) -> None:
+        """No further task begins."""
+        with self._taking:
+            self._waiting = iter(())
+
+    def _take(self) -> tuple[int, Task] | None:
+        with self._taking:
+            return next(self._waiting, None)
+
+
+def _begin_worker() -> None:
+    with suppress(OSError):  # out of memory, Linux ends a worker rather than the run
+        Path("/proc/self/oom_score_adj").write_text("500")
+    _end_with_parent()
+
+
+def _end_with_parent() -> None:
+    """In a worker: leaves Ctrl-C to the parent and exits when the parent dies, however it died. Without this
+    the pool would wait for work for ever.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class TimeLeft:
+    """Logs every few seconds how many parts are done and how long the rest will take."""
+
+    def __init__(self, what: str, total: int):
+        self.what = what
+        self.total = total
+        self.done = 0
+        self.started = self.reported = time.monotonic()
+
+    def done_one(self) -> None:
+        self.done += 1
+        now = time.monotonic()
+        if now - self.reported >= REPORT_EVERY_SECONDS and self.done < self.total:
+            self.reported = now
+            left = (now - self.started) / self.done * (self.total - self.done)
+            log.info("%s: %d of %d parts, about %.0f s left", self.what, self.done, self.total, left)

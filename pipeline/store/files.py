@@ -1,0 +1,159 @@
+"""The door to the files of a store, which hides from whoever reads or writes them where they are."""
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from io import RawIOBase
+from pathlib import Path
+
+MANIFEST = "manifest.json"  # of a version or a checkpoint, which is complete when it has one
+
+
+class Files:
+    """The files of a store that is just a directory, where every file is at hand. `BucketFiles` are those of
+    a store in a bucket, whose cache the directory is.
+
+    Paths are always those below `root`; paths elsewhere are left alone. A Files can be pickled: worker
+    processes on this and other machines get it with their tasks.
+    """
+
+    shared = False  # by other machines, so that this one lacks what was made there
+
+    def __init__(self, root: Path):
+        self.root = root
+
+    @property
+    def place(self) -> str:
+        """The address of the bucket, or the directory."""
+        return str(self.root)
+
+    # Files of versions and checkpoints, which never change
+    def fetch(self, path: Path) -> Path:
+        """Makes sure that a file can be opened under its path, which it returns. Raises FetchError."""
+        return path
+
+    def fetch_all(self, paths: Sequence[Path]) -> None:
+        """As `fetch`, for several files at a time."""
+
+    def fetch_folder(self, folder: Path) -> Path:
+        """As `fetch`, for all files below a folder, such as those of a checkpoint."""
+        return folder
+
+    def light(self, path: Path, columns: list[str] | None) -> Path | RawIOBase:
+        """What to open to read only these columns of a Parquet file."""
+        return path
+
+    def drop(self, path: Path) -> bool:
+        """Forgets a missing or damaged file if there is a copy elsewhere; False if there is none."""
+        return False
+
+    def fault(self, path: Path, sha256: str) -> str:
+        """What is wrong with the copy of a file that is elsewhere, in words. Fetches it."""
+        return ""
+
+    def is_version(self, path: Path) -> bool:
+        """Whether a version is or was published in this directory, which may have lost its manifest since:
+        a lock beside it tells it from other directories.
+        """
+        locked = path.with_name(f".{path.name}.lock")
+        return (path / MANIFEST).is_file() or (path.is_dir() and locked.is_file())
+
+    def put_file(self, version: Path, name: str, sha256: str) -> None:
+        """A file of a version in the making is complete."""
+
+    def share(self, path: Path) -> None:
+        """A temporary file is complete, which workers on other machines will read."""
+
+    def unshare(self, folder: Path) -> None:
+        """The temporary files in a folder are not needed any more."""
+
+    # Small files, which may be replaced
+    def pull(self, path: Path) -> str | None:
+        """Makes a small file the one that was pushed last, or absent. Returns its ETag, empty where files
+        have none; None if it is absent.
+        """
+        return "" if path.exists() else None
+
+    def pull_folder(self, folder: Path) -> dict[Path, str]:
+        """As `pull`, for all files below a folder."""
+        return {}
+
+    def pull_manifest(self, version: Path) -> None:
+        """As `pull`, for the manifest of a version."""
+
+    def pull_manifests(self, folder: Path) -> None:
+        """As `pull_manifest`, for all versions of a key."""
+
+    def push(self, path: Path, replacing: str | None = None) -> bool:
+        """A small file was written here. `replacing`: the ETag of the only file that it may replace, empty
+        if there must be none; False if there is another.
+        """
+        return True
+
+    # Training runs
+    def pull_runs(self, run: Path | None = None) -> None:
+        """Brings the small files of a run or of all runs and their checkpoints, not the weights."""
+
+    def is_saved(self, checkpoint: Path) -> bool:
+        """Whether a checkpoint is complete."""
+        return checkpoint.exists()
+
+    def uploading(self, run: Path, reads: Sequence[Path]) -> AbstractContextManager[None]:
+        """While this lasts, what a trainer writes to its run is kept for other machines, and no other machine
+        trains the run. `reads`: the files that the trainer has mapped.
+        """
+        return nullcontext()
+
+    # Removal
+    def versions(self) -> dict[Path, int] | None:
+        """The directories of all versions, complete or not, that are old enough to be removed, with their
+        bytes. Brings what names versions: manifests, the lineage of exports and the small files of runs. None
+        where the directory itself tells.
+        """
+        return None
+
+    def remove(self, folder: Path) -> None:
+        """Removes the copies of a folder's files that are elsewhere, the manifest first."""
+
+    def abort_old_uploads(self) -> int:
+        """Frees what killed processes left half uploaded. Returns how many uploads."""
+        return 0
+
+
+@dataclass(frozen=True)
+class StoredFile(os.PathLike[str]):
+    """A file of a store. It is fetched when it is opened; `path` says where it then is."""
+
+    path: Path
+    files: Files = field(compare=False, repr=False)
+
+    def __fspath__(self) -> str:
+        return str(self.files.fetch(self.path))
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        return self.files.fetch(self.path).read_text(encoding)
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A directory for what the tasks of a step leave to each other. `apart`: they may run on other machines,
+    which do not share the directory.
+    """
+
+    path: Path
+    files: Files
+    apart: bool
+
+    def written(self, path: Path) -> StoredFile:
+        """A file in the directory that is complete, for whichever task reads it."""
+        if self.apart:
+            self.files.share(path)
+        return StoredFile(path, self.files)

@@ -1,0 +1,406 @@
+"""A store in a bucket, on a server of this machine: what is read, published, and left by what goes wrong."""
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.store.bucket.cache import Cache
+from pipeline.store.bucket.files import cache_of
+from pipeline.store.bucket.mirror import FetchError
+from pipeline.store.bucket.s3 import SLICE_BYTES, Bucket, BucketError
+from pipeline.store.cleanup import gc
+from pipeline.store.damage import Look
+from pipeline.store.draft import Draft
+from pipeline.store.files import MANIFEST
+from pipeline.store.manifest import File, Part, Version
+from pipeline.store.parquet import PartWriter, batches
+from pipeline.store.store import Store, StoreError
+from pipeline.store.work import Work
+from tests.s3_server import S3, proxied, use
+
+pytestmark = pytest.mark.usefixtures("s3_environment")
+
+
+def address(tmp_path: Path) -> str:
+    """A store of its own for each test."""
+    return f"s3://bucket/{hashlib.sha256(str(tmp_path).encode()).hexdigest()[:12]}"
+
+
+def store(tmp_path: Path, machine: str = "one") -> Store:
+    """The store as a machine sees it."""
+    return Store(cache_of(address(tmp_path), tmp_path / machine))
+
+
+def work(key: str = "numbers", **inputs: str) -> Work:
+    return Work(key, "v1", {}, inputs)
+
+
+def part(draft: Draft, name: str, text: str) -> Part:
+    path = draft.path / "table" / f"{name}.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return Part(name, draft.work.part_fingerprint([text]), {"table": File.of(path, draft.path)})
+
+
+def publish(store: Store, work: Work, **texts: str) -> Version:
+    with store.making(work) as draft:
+        if isinstance(draft, Version):
+            return draft
+        return draft.publish([part(draft, name, text) for name, text in texts.items()])
+
+
+def texts(version: Version) -> list[str]:
+    return [file.read_text() for file in version.files("table")]
+
+
+def objects(server: S3, tmp_path: Path) -> list[str]:
+    prefix = address(tmp_path).removeprefix("s3://bucket/") + "/"
+    return [key.removeprefix(prefix) for key in server.keys(prefix) if not key.endswith(".groundwork-store")]
+
+
+def test_what_one_machine_made_another_finds_and_reads(server: S3, tmp_path: Path) -> None:
+    made = publish(store(tmp_path), work(), a="one", b="two")
+    other = store(tmp_path, "other")
+    found = other.find(work())
+    assert found and found.manifest == made.manifest
+    assert not list((tmp_path / "other").rglob("*.txt"))  # nothing is fetched before it is read
+    assert texts(found) == ["one", "two"]
+    name = made.path.name
+    assert objects(server, tmp_path) == [
+        f"numbers/{name}/{MANIFEST}",
+        f"numbers/{name}/table/a.txt",
+        f"numbers/{name}/table/b.txt",
+    ]
+
+
+def test_a_version_is_there_only_with_its_manifest(server: S3, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), store(tmp_path).making(work()) as draft:
+        assert isinstance(draft, Draft)
+        draft.keep(part(draft, "a", "one"))
+        raise RuntimeError("the run fails")
+    assert store(tmp_path, "other").find(work()) is None
+    with pytest.raises(StoreError, match="has not been made"):
+        store(tmp_path, "other").current("numbers")
+
+
+def test_a_killed_run_goes_on_at_its_last_part_on_another_machine(server: S3, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), store(tmp_path).making(work()) as draft:
+        assert isinstance(draft, Draft)
+        kept = part(draft, "a", "one")
+        draft.keep(kept)
+        raise RuntimeError("the machine dies")
+    with store(tmp_path, "other").making(work()) as draft:
+        assert isinstance(draft, Draft)
+        found = draft.finished("a", kept.fingerprint)
+        assert found == kept
+        assert draft.finished("b", "x") is None
+        version = draft.publish([found, part(draft, "b", "two")])
+    assert texts(version) == ["one", "two"]
+    assert not any("/.parts/" in key for key in objects(server, tmp_path))
+
+
+def test_of_two_machines_that_publish_one_version_one_wins(server: S3, tmp_path: Path) -> None:
+    one, two = store(tmp_path), store(tmp_path, "other")
+    with one.making(work()) as first, two.making(work()) as second:
+        assert isinstance(first, Draft) and isinstance(second, Draft)
+        parts = [part(first, "a", "one")], [part(second, "a", "one")]
+        won, lost = first.publish(parts[0]), second.publish(parts[1])
+    assert lost.reused and not won.reused
+    assert lost.manifest == won.manifest  # with the time when the first one finished
+
+
+def test_a_file_that_differs_from_the_published_one_is_not_put_in_its_place(
+    server: S3, tmp_path: Path
+) -> None:
+    one, two = store(tmp_path), store(tmp_path, "other")
+    with one.making(work()) as first, two.making(work()) as second:
+        assert isinstance(first, Draft) and isinstance(second, Draft)
+        first.publish([part(first, "a", "one")])
+        lost = second.publish([part(second, "a", "ONE")])
+    assert texts(lost) == ["one"]
+    assert texts(store(tmp_path, "third").current("numbers")) == ["one"]
+
+
+def test_ids_are_read_without_fetching_the_text_beside_them(server: S3, tmp_path: Path) -> None:
+    rows = 20_000
+    documents = pa.record_batch(
+        {
+            "id": [f"{number:032x}" for number in range(rows)],
+            "text": [random.Random(number).randbytes(400).hex() for number in range(rows)],
+        }
+    )
+    with store(tmp_path).making(work()) as draft:
+        assert isinstance(draft, Draft)
+        with PartWriter(draft.path, "a", {"documents": documents.schema}) as writer:
+            for start in range(0, rows, 5_000):
+                writer.write("documents", documents.slice(start, 5_000))
+        draft.publish([Part("a", "x", writer.files)])
+    with proxied(server) as (near, proxy), pytest.MonkeyPatch.context() as patched:
+        use(near, patched)
+        (file,) = store(tmp_path, "other").current("numbers").files("documents")
+        ids = pa.Table.from_batches(batches(file, ["id"])).column("id")
+        assert ids.to_pylist() == documents.column("id").to_pylist()
+        assert not file.path.exists()
+        size = writer.files["documents"].bytes
+        assert proxy.moved["GET"] < size / 4
+        assert len(pa.Table.from_batches(batches(file, ["id", "text"]))) == rows
+        assert file.path.stat().st_size == size
+
+
+def test_an_unchanged_part_is_copied_by_the_server(server: S3, tmp_path: Path) -> None:
+    publish(store(tmp_path), work(source="1"), a="one", b="two")
+    with store(tmp_path, "other").making(work(source="2")) as draft:
+        assert isinstance(draft, Draft)
+        again = draft.finished("a", draft.work.part_fingerprint(["one"]))
+        assert again
+        version = draft.publish([again, part(draft, "b", "three")])
+    assert not version.file(again, "table").path.exists()  # it was not fetched
+    assert texts(version) == ["one", "three"]
+
+
+def test_what_is_not_what_was_written_is_refused_by_its_name(server: S3, tmp_path: Path) -> None:
+    made = publish(store(tmp_path), work(), a="one")
+    key = next(key for key in objects(server, tmp_path) if key.endswith(f"{made.path.name}/table/a.txt"))
+    folder = address(tmp_path).removeprefix("s3://bucket/") + "/"
+    server.client.put_object(Bucket="bucket", Key=folder + key, Body=b"tampered")
+    other = store(tmp_path, "other")
+    with pytest.raises(FetchError, match=r"a\.txt is not what was written"):
+        texts(other.current("numbers"))
+    (damage,) = other.damage(other.current("numbers"), Look.ALL)
+    assert "is missing or another in s3://" in str(damage)
+    server.client.delete_object(Bucket="bucket", Key=folder + key)
+    with pytest.raises(FetchError, match=r"a\.txt is missing: remove s3://\S+manifest.json and materialize"):
+        texts(other.current("numbers"))
+
+
+def test_a_damaged_file_of_the_cache_is_fetched_again(server: S3, tmp_path: Path) -> None:
+    here = store(tmp_path)
+    version = publish(here, work(), a="one")
+    version.files("table")[0].path.write_text("!!!")
+    assert not here.damage(version, Look.ALL)
+    assert texts(version) == ["one"]
+
+
+def test_a_full_cache_loses_what_was_used_least_recently(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, limit=250)
+    files = [tmp_path / name for name in ("a", "b", "c")]
+    for age, path in zip((3000, 2000, 1000), files, strict=True):
+        path.write_bytes(bytes(100))
+        cache.add(path)
+        cache._table.execute("update files set used = ? where path = ?", (time.time() - age, path.name))
+    cache._noted.clear()
+    cache.used(files[0])
+    cache.make_room(100)
+    assert [path.name for path in files if path.exists()] == ["a"]
+    cache.make_room(200)  # what is in use stays
+    assert files[0].exists()
+
+
+def test_processes_that_want_one_file_fetch_it_once(server: S3, tmp_path: Path) -> None:
+    text = "x" * 3_000_000
+    publish(store(tmp_path), work(), a=text)
+    with proxied(server, latency=0.1) as (near, proxy):
+        read = (
+            "import sys; from pathlib import Path; from pipeline.store.bucket.files import cache_of; "
+            "from pipeline.store.store import Store; "
+            "version = Store(cache_of(sys.argv[1], Path(sys.argv[2]))).current('numbers'); "
+            "assert len(version.files('table')[0].read_text()) == 3_000_000"
+        )
+        command = [sys.executable, "-c", read, address(tmp_path), str(tmp_path / "other")]
+        readers = [subprocess.Popen(command, env=os.environ | near.environment) for _ in range(3)]
+        assert [reader.wait(120) for reader in readers] == [0, 0, 0]
+        assert proxy.moved["GET"] < 2 * len(text)
+
+
+def test_gc_removes_what_nothing_names_and_aborts_what_was_begun(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = store(tmp_path)
+    publish(here, work("corpora/a/raw"), a="one")
+    with pytest.raises(RuntimeError), here.making(work("corpora/a/scrubbed")) as draft:
+        assert isinstance(draft, Draft)
+        draft.keep(part(draft, "a", "one"))
+        raise RuntimeError("the run fails")
+    key = f"{address(tmp_path).removeprefix('s3://bucket/')}/corpora/a/raw/big"
+    server.client.create_multipart_upload(Bucket="bucket", Key=key)
+    assert gc.find(here) == []  # another machine may be using it
+    monkeypatch.setattr("pipeline.store.bucket.gc.YOUNG_SECONDS", -5.0)
+    other = store(tmp_path, "other")
+    garbage = gc.find(other)
+    assert [item.path.parent.relative_to(other.root).as_posix() for item in garbage] == [
+        "corpora/a/raw",
+        "corpora/a/scrubbed",
+    ]
+    gc.remove(other, garbage)
+    assert objects(server, tmp_path) == []
+    assert server.unfinished() == 0
+    assert store(tmp_path, "third").find(work("corpora/a/raw")) is None
+
+
+def test_a_large_file_goes_in_slices_and_a_failed_upload_leaves_nothing(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, content = tmp_path / "large", os.urandom(2 * SLICE_BYTES + 7)
+    path.write_bytes(content)
+    bucket = Bucket(address(tmp_path))
+    sha256 = hashlib.sha256(content).hexdigest()
+    assert bucket.upload("large", path, sha256, "")
+    assert not bucket.upload("large", path, sha256, "")  # there is one already
+    found = bucket.download("large", tmp_path / "back")
+    assert found and found[1] == sha256 == found[0].sha256
+    monkeypatch.setattr(Bucket, "_conditional", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        bucket.upload("other", path, sha256, "")
+    assert server.unfinished() == 0
+    assert bucket.head("other") is None
+
+
+@pytest.mark.slow
+def test_a_bad_network_changes_nothing(server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.store.bucket.s3.ATTEMPTS", 12)
+    content = {f"p{number}": f"{number} " * 50_000 for number in range(6)}
+    with proxied(server, share=0.25) as (bad, proxy):
+        use(bad, monkeypatch)
+        made = publish(store(tmp_path), work(), **content)
+        assert texts(store(tmp_path, "other").current("numbers")) == list(content.values())
+    assert proxy.faults > 5
+    use(server, monkeypatch)
+    assert len(objects(server, tmp_path)) == len(content) + 1
+    assert texts(store(tmp_path, "third").current("numbers")) == texts(made)
+
+
+PUBLISHER = """
+import sys
+from pathlib import Path
+from tests.pipeline.store.bucket.test_s3 import LARGE, publish, work
+from pipeline.store.bucket import s3 as bucket
+from pipeline.store.bucket.files import cache_of
+from pipeline.store.store import Store
+bucket.SLICE_BYTES = 5_300_000
+store = Store(cache_of(sys.argv[1], Path(sys.argv[2])))
+store.find(work())
+print("begins", flush=True)
+publish(store, work(), **LARGE)
+"""
+LARGE = {name: name * 11_000_000 for name in "abc"}
+
+
+@pytest.mark.slow
+def test_a_hundred_kills_while_publishing_leave_no_half_version(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each publisher is killed a little later; whatever it left, a reader finds a whole version or none."""
+
+    def publishing(machine: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-c", PUBLISHER, address(tmp_path), str(tmp_path / machine)]
+        run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        assert run.stdout and run.stdout.readline() == "begins\n"
+        return run
+
+    def removed() -> None:
+        for key in objects(server, tmp_path):
+            server.client.delete_object(Bucket="bucket", Key=folder + key)
+
+    folder = address(tmp_path).removeprefix("s3://bucket/") + "/"
+    first = publishing("timed")
+    began = time.monotonic()
+    assert first.wait() == 0
+    usual, whole, abandoned = time.monotonic() - began, 0, 0
+    removed()
+    for number in range(100):
+        run = publishing(f"m{number}")
+        time.sleep(1.2 * usual * number / 100)
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+        reader = store(tmp_path, f"r{number}")
+        if found := reader.find(work()):
+            whole += 1
+            assert texts(found) == list(LARGE.values())
+            removed()
+        abandoned = max(abandoned, server.unfinished())
+        for machine in (f"m{number}", f"r{number}"):
+            shutil.rmtree(tmp_path / machine, ignore_errors=True)
+    print(f"{whole} whole versions; at most {abandoned} abandoned uploads")
+    assert 0 < whole < 100
+    monkeypatch.setattr("pipeline.store.bucket.gc.YOUNG_SECONDS", -5.0)
+    there = store(tmp_path, "last")
+    gc.remove(there, gc.find(there))
+    assert server.unfinished() == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("AWS_ACCESS_KEY_ID", None, "there are no credentials for s3://bucket"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:9", "no server answers for s3://bucket"),
+    ],
+)
+def test_what_a_person_must_correct_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: str | None, said: str
+) -> None:
+    if value is None:
+        monkeypatch.delenv(setting)
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        monkeypatch.setenv("HOME", str(tmp_path))
+    else:
+        monkeypatch.setenv(setting, value)
+    monkeypatch.setattr("pipeline.store.bucket.s3.ATTEMPTS", 2)
+    with pytest.raises(BucketError, match=said) as raised:
+        store(tmp_path).find(work())
+    assert "geheim" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_extra_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("botocore", "botocore.session", "botocore.config", "botocore.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for read in (lambda: store(tmp_path).find(work()), lambda: publish(store(tmp_path), work(), a="one")):
+        with pytest.raises(BucketError, match=r"needs the extra `s3`: pip install 'groundwork\[s3\]'"):
+            read()
+
+
+def test_a_bucket_that_is_missing_or_has_another_scheme_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BucketError, match="there is no bucket 'nowhere'"):
+        publish(Store(cache_of("s3://nowhere/x", tmp_path)), work(), a="one")
+    with pytest.raises(BucketError, match="gs://bucket/x is not a store"):
+        cache_of("gs://bucket/x", tmp_path)
+    monkeypatch.setenv("GROUNDWORK_CACHE_BYTES", "100 GB")
+    with pytest.raises(BucketError, match="GROUNDWORK_CACHE_BYTES is '100 GB'"):
+        cache_of(address(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("code", ["InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied"])
+def test_refused_credentials_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+            self.send_response(403)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as refusing:
+        threading.Thread(target=refusing.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{refusing.server_port}")
+        with pytest.raises(BucketError) as raised:
+            store(tmp_path).find(work())
+        refusing.shutdown()
+    named = {"InvalidAccessKeyId": "AWS_ACCESS_KEY_ID", "SignatureDoesNotMatch": "AWS_SECRET_ACCESS_KEY"}
+    assert named.get(code, "may not do GetObject (AccessDenied)") in str(raised.value)

@@ -1,0 +1,161 @@
+"""Nothing that is in use, or that a training run's lineage names, is ever removed; the rest is found and
+weighed.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline.cli import main
+from pipeline.recipe.recipe import load_recipe
+from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.steps.training import plan
+from pipeline.store import last_versions
+from pipeline.store.cleanup import gc
+from pipeline.store.manifest import reports_on
+from pipeline.store.store import Store
+from tests.pipeline.steps.corpora import TEXTS, prepare
+from tests.pipeline.steps.training.test_plan import make_shards, recipe
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """One corpus up to token shards, made by a recipe in a file."""
+    store = run(tmp_path, TEXTS[:15])
+    monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
+    return store
+
+
+def run(tmp_path: Path, texts: list[str], **changes: Any) -> Store:
+    """What a run of the recipe on these texts, with changed settings, leaves in the store."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(recipe("first").model_dump(mode="json")))
+    written, changed = load_recipe(path), load_recipe(path, changes)
+    store = Store(tmp_path / "store", RecipeVersions(changed, written))
+    prepare(store, tmp_path / "first.jsonl", texts)
+    make_shards(store, changed)
+    return store
+
+
+def change(store: Store, tmp_path: Path) -> None:
+    """Changes the corpus and makes everything again: no recipe uses the first versions any more."""
+    run(tmp_path, TEXTS[:9])
+
+
+def files(directory: Path) -> set[Path]:
+    return {path for path in directory.rglob("*") if path.is_file() and path.suffix != ".lock"}
+
+
+def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
+    store: Store, tmp_path: Path
+) -> None:
+    old = store.current("token_shards/first").path
+    reports = reports_on(old)
+    store.current("token_shards/first").report("hashes", 1, list)
+    change(store, tmp_path)
+    found = gc.find(store)
+    assert old in {one.path for one in found}
+    before = sum(path.stat().st_size for path in files(store.root))
+    removed = gc.remove(store, found)
+    assert removed == found and not old.exists() and not reports.exists()
+    assert before - sum(path.stat().st_size for path in files(store.root)) == pytest.approx(
+        sum(one.bytes for one in found), rel=0.05
+    )  # manifests too
+    store = Store(store.root, RecipeVersions(load_recipe(tmp_path / "mine.yaml")))
+    for key in (
+        "corpora/first/raw",
+        "corpora/first/scrubbed",
+        "corpora/first/quality",
+        "dedup",
+        "token_shards/first",
+    ):
+        version = store.current(key)
+        assert all(part.is_whole(version.path) for part in version.parts)
+    assert gc.find(store) == []
+
+
+def test_what_a_recipe_uses_again_since_the_garbage_was_found_stays(store: Store, tmp_path: Path) -> None:
+    old = store.current("token_shards/first").path
+    change(store, tmp_path)
+    found = gc.find(store)
+    run(tmp_path, TEXTS[:15])
+    assert old in {one.path for one in found}
+    assert old not in {one.path for one in gc.remove(store, found)} and files(old)
+
+
+def test_bytes_that_something_else_shares_are_not_counted_as_freed(store: Store, tmp_path: Path) -> None:
+    shared = store.current("corpora/first/raw").files("documents")[0].path
+    change(store, tmp_path)
+
+    def freed() -> int:
+        return next(one.bytes for one in gc.find(store) if shared.is_relative_to(one.path))
+
+    before = freed()
+    os.link(shared, tmp_path / "shared")
+    assert before - freed() == shared.stat().st_size
+
+
+@pytest.mark.parametrize(
+    "where", ["config.yaml", "checkpoints/step-00000008/lineage.json", "../../exported_model/0/lineage.json"]
+)
+def test_what_a_training_run_a_checkpoint_or_an_export_was_made_from_stays(
+    store: Store, tmp_path: Path, where: str
+) -> None:
+    run = plan.plan(store, recipe("first"))
+    run.config.run_dir.mkdir(parents=True)
+    if where == "config.yaml":
+        run.write_config()
+    else:
+        (run.config.run_dir / where).parent.mkdir(parents=True)
+        (run.config.run_dir / where).write_text(json.dumps(run.config.lineage))
+    named = {store.root / asset["path"] for asset in run.config.lineage["assets"].values()}
+    change(store, tmp_path)
+    assert not named & {one.path for one in gc.find(store)}
+    gc.remove(store, gc.find(store))
+    assert all((path / "manifest.json").exists() for path in named)
+
+
+def test_an_unfinished_attempt_is_kept_for_a_day_so_that_it_can_be_resumed(store: Store) -> None:
+    partial = store.directory("corpora/first/raw") / ".0123456789abcdef.partial"
+    partial.mkdir()
+    assert gc.find(store) == []
+    yesterday = time.time() - 2 * gc.UNFINISHED_AFTER_SECONDS
+    os.utime(partial, (yesterday, yesterday))
+    assert [one.path for one in gc.find(store)] == [partial]
+
+
+def test_nothing_is_removed_while_a_run_prepares_data(store: Store, tmp_path: Path) -> None:
+    change(store, tmp_path)
+    found = gc.find(store)
+    with store.in_progress(), pytest.raises(gc.GarbageError, match="a run is preparing data in this store"):
+        gc.remove(store, found)
+    assert gc.remove(store, found) == found != []
+
+
+def test_runs_with_other_settings_keep_their_data_until_they_are_old(store: Store, tmp_path: Path) -> None:
+    thresholds = [round(0.5 + number / 100, 2) for number in range(last_versions.CHANGES_KEPT + 1)]
+    made = [run(tmp_path, TEXTS[:15], dedup={"threshold": one}).current("dedup").path for one in thresholds]
+    garbage = {one.path for one in gc.find(store)}
+    assert made[0] in garbage and not garbage & {store.current("dedup").path, *made[1:]}
+    (tmp_path / "mine.yaml").unlink()
+    assert {store.current("dedup").path, *made} <= {one.path for one in gc.find(store)}
+
+
+def test_the_command_removes_nothing_unless_told_to(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(store, tmp_path)
+    before = files(store.root)
+    assert main(["gc"]) == 0
+    said = capsys.readouterr().out
+    assert "token_shards/first/" in said and "`python -m pipeline gc --delete` frees it" in said
+    assert files(store.root) == before
+    assert main(["gc", "--delete"]) == 0
+    assert "freed" in capsys.readouterr().out
+    assert main(["gc"]) == 0
+    assert "nothing to remove" in capsys.readouterr().out

@@ -1,0 +1,99 @@
+"""One process or several: the same results in the same order."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.store.engines.local import LocalEngine, WorkerLostError
+
+
+def squared_late(number: int) -> int:
+    time.sleep(0.02 * (number % 3))
+    return number * number
+
+
+def failing(number: int) -> int:
+    if number == 3:
+        raise ValueError("part 3 is broken")
+    return number
+
+
+def process_of(_: int) -> int:
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def test_results_come_in_the_order_of_the_tasks() -> None:
+    engine = LocalEngine(workers=2, processes_pay_above=0)
+    expected = [squared_late(number) for number in range(20)]
+    assert list(engine.map(squared_late, range(20), input_bytes=1, what="test")) == expected
+    assert list(LocalEngine(workers=1).map(squared_late, range(20), input_bytes=1, what="test")) == expected
+    engine.close()
+
+
+def test_large_work_is_spread_over_processes_and_small_work_is_not() -> None:
+    engine = LocalEngine(workers=2, processes_pay_above=1000)
+    assert set(engine.map(process_of, range(4), input_bytes=999, what="test")) == {os.getpid()}
+    spread = set(engine.map(process_of, range(40), input_bytes=1000, what="test"))
+    assert os.getpid() in spread
+    assert len(spread) == 2
+    # the other process is there now, so small work goes to it too
+    assert set(engine.map(process_of, range(4), input_bytes=999, what="test")) == spread
+    engine.close()
+
+
+@pytest.mark.parametrize("processes_pay_above", [0, 10**9])
+def test_the_error_of_a_part_reaches_the_caller(processes_pay_above: int) -> None:
+    engine = LocalEngine(workers=2, processes_pay_above=processes_pay_above)
+    with pytest.raises(ValueError, match="part 3 is broken"):
+        list(engine.map(failing, range(6), input_bytes=1, what="test"))
+    engine.close()
+
+
+def killed(run: int) -> int:
+    time.sleep(0.05)
+    if os.getpid() != run:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return run
+
+
+def test_a_worker_that_the_system_kills_is_said_so_and_the_next_work_gets_new_ones() -> None:
+    engine = LocalEngine(workers=2, processes_pay_above=0)
+    with pytest.raises(WorkerLostError, match=r"signals: a worker process was killed.*lower engine\.workers"):
+        list(engine.map(killed, [os.getpid()] * 40, input_bytes=1, what="signals"))
+    assert list(engine.map(squared_late, range(4), input_bytes=1, what="signals")) == [0, 1, 4, 9]
+    engine.close()
+
+
+def _note_process(directory: Path) -> None:
+    (directory / str(os.getpid())).touch()
+    time.sleep(60)
+
+
+def _work_for_ever(directory: Path) -> None:
+    list(
+        LocalEngine(workers=2, processes_pay_above=0).map(
+            _note_process, [directory] * 4, input_bytes=1, what="test"
+        )
+    )
+
+
+def test_no_worker_outlives_a_killed_run(tmp_path: Path) -> None:
+    run = multiprocessing.get_context("spawn").Process(target=_work_for_ever, args=(tmp_path,))
+    run.start()
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+    run.kill()
+    run.join()
+    wait_until(lambda: not any(Path(f"/proc/{process.name}").exists() for process in tmp_path.iterdir()))
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,0 +1,196 @@
+"""A real Ray cluster of three nodes on this machine, the first without CPUs."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pipeline.store.engines.local import EngineParams
+from pipeline.store.errors import PipelineError
+from pipeline.store.manifest import tool_versions
+
+ray = pytest.importorskip("ray")
+
+from pipeline.store.engines import ray as ray_engine  # noqa: E402
+from pipeline.store.engines.ray import ClusterError, RayEngine  # noqa: E402
+from tests.ray_cluster import RayCluster, started  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    with started() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def engine(cluster: RayCluster) -> Iterator[RayEngine]:
+    engine = engine_on(cluster.address)
+    yield engine
+    engine.close()
+
+
+def engine_on(address: str, task_memory: int = 100_000_000) -> RayEngine:
+    params = EngineParams(kind="ray", address=address, task_memory=task_memory)
+    return RayEngine(params, processes_pay_above=0)
+
+
+def squared_late(number: int) -> tuple[int, str]:
+    time.sleep(0.05 * (number % 3))
+    return number * number, ray.get_runtime_context().get_node_id()
+
+
+class PartError(PipelineError):
+    pass
+
+
+def failing(number: int) -> int:
+    if number == 3:
+        raise PartError("part 3 is broken: mend it")
+    logging.getLogger("pipeline.example").warning("part %d is odd", number)
+    return number
+
+
+def slow(marks: Path) -> str:
+    (marks / str(os.getpid())).touch()
+    time.sleep(5)
+    return "done"
+
+
+def endless(marks: Path) -> None:
+    (marks / str(os.getpid())).touch()
+    time.sleep(600)
+
+
+def killed(number: int) -> int:
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_results_come_in_order_from_several_nodes(engine: RayEngine) -> None:
+    results = list(engine.map(squared_late, range(12), input_bytes=1, what="test"))
+    assert [square for square, _ in results] == [number * number for number in range(12)]
+    assert len({node for _, node in results}) == 2
+
+
+def test_the_first_error_and_the_warnings_of_a_task_reach_the_run(
+    engine: RayEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(PartError) as raised:
+        list(engine.map(failing, range(6), input_bytes=1, what="test"))
+    assert str(raised.value) == "part 3 is broken: mend it"
+    assert "On node worker-" in raised.value.__notes__[0]
+    assert "part 2 is odd (on node worker-" in caplog.text
+    assert signal.getsignal(signal.SIGTERM) == before  # with which Dagster stops the run
+
+
+def test_a_task_that_kills_its_worker_is_said_so_and_the_next_work_goes_on(
+    engine: RayEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(PipelineError, match=r"signals: part 1 was lost 3 times.*engine\.task_memory"):
+        list(engine.map(killed, range(4), input_bytes=1, what="signals"))
+    assert caplog.text.count("part 1 was lost and runs again") == 2
+    assert len(list(engine.map(squared_late, range(4), input_bytes=1, what="signals"))) == 4
+
+
+def test_stopping_ends_the_tasks_and_a_run_that_was_killed_leaves_none(
+    cluster: RayCluster, engine: RayEngine, tmp_path: Path
+) -> None:
+    stopped, killed = tmp_path / "stopped", tmp_path / "killed"
+    stopped.mkdir()
+    killed.mkdir()
+    with interrupted_after(5):
+        next(engine.map(endless, [stopped] * 3, input_bytes=1, what="test"))
+    wait_until(lambda: pids(stopped) and not any(map(alive, pids(stopped))))
+    run = subprocess.Popen([sys.executable, "-c", ENDLESS, cluster.address, str(killed)])
+    wait_until(lambda: len(pids(killed)) == 2)
+    run.kill()
+    run.wait()
+    wait_until(lambda: not any(map(alive, pids(killed))))
+
+
+ENDLESS = """
+import sys
+from pathlib import Path
+from tests.pipeline.store.test_ray_engine import endless, engine_on
+list(engine_on(sys.argv[1]).map(endless, [Path(sys.argv[2])] * 3, input_bytes=1, what="test"))
+"""
+
+
+@contextmanager
+def interrupted_after(seconds: int) -> Iterator[None]:
+    """What runs inside is stopped as Dagster stops a run: by an exception from a signal's handler."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise InterruptedError
+
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.alarm(seconds)
+    try:
+        with pytest.raises(InterruptedError):
+            yield
+    finally:
+        signal.alarm(0)
+
+
+def test_a_run_that_waits_for_nodes_says_so(
+    cluster: RayCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_engine, "WARN_EVERY_SECONDS", 1)
+    engine = engine_on(cluster.address, task_memory=10**13)
+    with interrupted_after(4):
+        list(engine.map(squared_late, range(4), input_bytes=1, what="signals"))
+    engine.close()
+    assert "signals: waiting, because no node of the Ray cluster has a CPU and 10000.0 GB" in caplog.text
+
+
+def test_a_cluster_with_other_versions_is_refused(engine: RayEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_engine, "tool_versions", lambda: {**tool_versions(), "numpy": "0.1"})
+    with pytest.raises(ClusterError, match=r"node worker-\d has numpy .*, and the machine of the run 0\.1"):
+        list(engine.map(squared_late, range(4), input_bytes=1, what="test"))
+
+
+def test_a_cluster_that_is_not_there_is_one_sentence() -> None:
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1.*start its head node with `ray start --head`"):
+        list(engine_on("127.0.0.1:1").map(squared_late, range(4), input_bytes=1, what="test"))
+
+
+def test_the_tasks_of_a_lost_node_run_again_and_the_node_is_named(
+    cluster: RayCluster, engine: RayEngine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    results = engine.map(slow, [tmp_path] * 4, input_bytes=1, what="scrubbed")
+    lost: list[str] = []
+
+    def kill() -> None:
+        wait_until(lambda: len(pids(tmp_path)) == 2)
+        lost.append(cluster.kill_node())
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    assert list(results) == ["done"] * 4
+    thread.join()
+    assert f"was lost on node {lost[0]} and runs again: the node is gone" in caplog.text
+
+
+def pids(marks: Path) -> list[int]:
+    return [int(mark.name) for mark in marks.iterdir()]
+
+
+def alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def wait_until(reached: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,0 +1,170 @@
+"""A benchmark's log-likelihoods are those of transformers, whatever is computed once, and its scores are
+those of the definitions.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.trainer.conftest import BOT, EOT
+from trainer import hf
+from trainer.config import InitConfig, ModelConfig
+from trainer.data.benchmark import Item, read
+from trainer.model import cache as computing
+from trainer.model.llama import Llama
+from trainer.run.evaluation.benchmarks import benchmark, scores, wilson
+from trainer.system.errors import TrainerError
+
+SHOTS = "the model reads a token. is it small? yes\n"
+ITEMS: list[dict[str, Any]] = [
+    {"context": "", "continuations": ["the", " model"], "gold": 1},
+    {"context": SHOTS + "the loss is", "continuations": [" small", " a window of token", " x"], "gold": 0},
+    {"context": SHOTS + "a shard", "continuations": [" writes every step", " Überschrift"], "gold": 0},
+    {"context": SHOTS + "a shard", "continuations": [" then"], "gold": 0},
+    {"context": ["a model and", "a loss and"], "continuations": [" a step", " a step"], "gold": 1},
+    {
+        "context": SHOTS * 5 + "the end",
+        "continuations": [" is small", " is"],
+        "gold": 0,
+    },  # too long a context
+]
+
+
+@pytest.fixture(scope="module")
+def exported(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    shape = ModelConfig(n_layers=2, d_model=32, n_heads=4, n_kv_heads=2, d_ff=48, qk_norm=True)
+    model = Llama(shape, 300, 48, "math")
+    model.initialise(InitConfig(std=0.3, zero_output=False), seed=1)
+    directory = tmp_path_factory.mktemp("exported") / "model"
+    hf.export(model, corpus_dir / "tokenizer", BOT, EOT, directory)
+    return directory
+
+
+def written(items: list[dict[str, Any]], path: Path) -> Path:
+    path.write_text("".join(json.dumps(item) + "\n" for item in items))
+    return path
+
+
+def computed_by(directory: Path, name: str) -> list[list[float | None]]:
+    return [
+        json.loads(line)["log_likelihoods"] for line in (directory / f"{name}.log_likelihoods.jsonl").open()
+    ]
+
+
+@torch.no_grad()
+def of_transformers(directory: Path, context: str, continuation: str) -> float:
+    model, tokenizer = (
+        AutoModelForCausalLM.from_pretrained(directory),
+        AutoTokenizer.from_pretrained(directory),
+    )
+    before, after = (tokenizer.encode(text, add_special_tokens=False) for text in (context, continuation))
+    tokens = torch.tensor([[BOT, *before, *after]])[:, -(model.config.max_position_embeddings + 1) :]
+    found = model(tokens[:, :-1]).logits.log_softmax(-1)[0, -len(after) :]
+    return float(found.gather(1, torch.tensor(after)[:, None]).sum())
+
+
+@pytest.mark.parametrize("positions", [1, 100, 16_384])
+def test_log_likelihoods_are_those_of_transformers_for_any_size_of_batch(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, positions: int
+) -> None:
+    monkeypatch.setitem(computing.POSITIONS, "cpu", positions)
+    path = written(ITEMS, tmp_path / "own.jsonl")
+    ((name, found),) = benchmark(exported, [path], "fp32", tmp_path)
+    assert name == "own" and found["items"] == len(ITEMS)
+    assert json.loads((tmp_path / "own.json").read_text()) == found
+    for item, row in zip(read(path), computed_by(tmp_path, "own"), strict=True):
+        wanted = [
+            of_transformers(exported, *pair) for pair in zip(item.contexts, item.continuations, strict=True)
+        ]
+        assert row == pytest.approx(wanted, abs=1e-4)
+
+
+def test_what_contexts_share_is_computed_once(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []
+    forward = Llama.forward
+
+    def counting(self: Llama, tokens: torch.Tensor, *rest: Any, **more: Any) -> torch.Tensor:
+        computed.append(tokens.numel())
+        return forward(self, tokens, *rest, **more)
+
+    monkeypatch.setattr(Llama, "forward", counting)
+    items = [
+        {"context": SHOTS + word, "continuations": [" a", " b", " c"], "gold": 0} for word in ("x", "y", "z")
+    ]
+    list(benchmark(exported, [written(items, tmp_path / "own.jsonl")]))
+    shots = len(AutoTokenizer.from_pretrained(exported).encode(SHOTS))
+    assert sum(computed) < shots + 20
+
+
+def test_a_continuation_longer_than_the_models_context_is_counted_and_left_out(
+    exported: Path, tmp_path: Path
+) -> None:
+    items = [*ITEMS[:2], {"context": "a", "continuations": [" b", " window" * 60], "gold": 0}]
+    ((_, found),) = benchmark(exported, [written(items, tmp_path / "own.jsonl")], output=tmp_path)
+    assert (found["items"], found["too_long"]) == (2, 1)
+    assert computed_by(tmp_path, "own")[2][1] is None
+
+
+def test_lengths_of_continuations_are_characters_or_bytes() -> None:
+    item = Item(("c",) * 3, ("ab", "ÄÖ", "abcdef"), gold=0)  # 2, 2 and 6 characters; 2, 4 and 6 bytes
+
+    def right(gold: int, row: list[float]) -> list[float]:
+        found = scores([Item(item.contexts, item.continuations, gold)], [row])
+        names = ("accuracy", "accuracy_per_character", "accuracy_per_byte")
+        return [found[name]["value"] for name in names]
+
+    assert right(0, [-1.0, -2.0, -9.0]) == [1, 1, 1]
+    assert right(1, [-2.2, -2.4, -9.0]) == [0, 0, 1]
+    assert right(2, [-2.2, -2.4, -3.0]) == [0, 1, 1]
+
+
+def test_scores_stand_beside_chance_and_have_intervals() -> None:
+    items = [Item(("c",) * n, tuple("abcd"[:n]), 0) for n in (2, 4)] * 50
+    likelihoods = [
+        [-0.5 if number % 4 else -3.0, *[-1.0] * (len(item.continuations) - 1)]
+        for number, item in enumerate(items)
+    ]
+    found = scores(items, likelihoods)
+    assert found["chance"] == 0.375
+    # Wilson's interval of 75 of 100, from statsmodels' proportion_confint
+    assert found["accuracy"] == pytest.approx({"value": 0.75, "low": 0.6569, "high": 0.8246}, abs=1e-4)
+    assert found["bits_per_byte"]["value"] == pytest.approx((0.75 * 0.5 + 0.25 * 3) / 0.693147, rel=1e-5)
+    assert found["bits_per_byte"]["low"] < found["bits_per_byte"]["value"] < found["bits_per_byte"]["high"]
+
+
+def test_intervals_stay_within_0_and_1() -> None:
+    assert wilson(0, 10)["low"] == pytest.approx(0) and wilson(0, 10)["high"] == pytest.approx(
+        0.2775, abs=1e-4
+    )
+    assert wilson(10, 10)["high"] == pytest.approx(1)
+
+
+def test_items_with_one_continuation_have_no_accuracy() -> None:
+    found = scores([Item(("c",), (" word",), 0)], [[-2.0]])
+    assert found["accuracy"] is None and found["chance"] is None
+    assert found["bits_per_byte"]["value"] == pytest.approx(2 / 0.693147 / 5, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "own.jsonl:2: is not JSON"),
+        ("[]", "own.jsonl:2: must be an object"),
+        ('{"context": "a", "continuations": [], "gold": 0}', "`continuations` must be a list"),
+        ('{"context": "a", "continuations": ["b", ""], "gold": 0}', "none of them empty"),
+        ('{"context": ["a"], "continuations": ["b", "c"], "gold": 0}', "one for each continuation"),
+        ('{"context": "a", "continuations": ["b", "c"], "gold": 2}', "counted from 0"),
+        ('{"context": "a", "continuations": ["b", "c"], "gold": true}', "counted from 0"),
+    ],
+)
+def test_a_bad_item_is_named_with_its_line(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps(ITEMS[0]) + "\n" + line)
+    with pytest.raises(TrainerError, match=said):
+        read(path)

@@ -1,0 +1,133 @@
+"""Generation over a cache writes what the whole model would, stops where it should, and repeats itself for a
+seed.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from trainer.config import InitConfig, ModelConfig, SamplesConfig
+from trainer.hf.tokenizer import load_tokenizer
+from trainer.model import cache as caching
+from trainer.model.cache import Cache, RowsCache
+from trainer.model.llama import Llama
+from trainer.run.evaluation.generate import choose, complete, generate
+from trainer.system.errors import TrainerError
+
+GREEDY = SamplesConfig(max_new_tokens=20, temperature=0)
+
+
+def make(backend: Any = "math", **shape: Any) -> Llama:
+    model = Llama(
+        ModelConfig(**{"n_layers": 2, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48, **shape}),
+        300,
+        40,
+        backend,
+    )
+    model.initialise(InitConfig(std=0.3, zero_output=False), seed=1)
+    return model.eval()
+
+
+@pytest.mark.parametrize("backend", ["math", "sdpa"])
+@pytest.mark.parametrize(
+    "shape", [{}, {"qk_norm": True}, {"n_kv_heads": 1, "tie_embeddings": True}, {"attention_sinks": True}]
+)
+def test_logits_over_a_cache_equal_those_of_the_whole_text(backend: str, shape: dict[str, Any]) -> None:
+    model = make(backend, **shape)
+    tokens = torch.randint(0, 300, (1, 30), generator=torch.Generator().manual_seed(0))
+    cache = Cache(30)
+    with torch.no_grad():
+        whole = model.logits(model(tokens))
+        pieces = torch.cat(
+            [model.logits(model(part, cache=cache)) for part in tokens.split([9, 1, 1, 7, 1, 11], dim=1)],
+            dim=1,
+        )
+    torch.testing.assert_close(pieces, whole, rtol=1e-5, atol=1e-5)
+
+
+def test_greedy_generation_equals_asking_the_whole_model_each_time() -> None:
+    model, tokens = make(), [2, 10, 20]
+    for _ in range(20):
+        with torch.no_grad():
+            tokens.append(int(model.logits(model(torch.tensor([tokens])))[0, -1].argmax()))
+    assert generate(model, [[2, 10, 20]], GREEDY, -1, [torch.Generator()]) == [tokens[3:]]
+
+
+@pytest.mark.parametrize("positions", [1, 100, 16_384])
+@pytest.mark.parametrize("backend", ["math", "sdpa"])
+def test_prompts_of_any_length_are_continued_together_as_each_alone(
+    backend: str, positions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(caching.POSITIONS, "cpu", positions)
+    model, prompts = make(backend), [[2, 10, 20], [2], [2, *range(30, 62)], [2, 7]]
+    for samples in (GREEDY, SamplesConfig(max_new_tokens=20, temperature=1.0)):
+        alone = [
+            generate(model, [prompt], samples, 259, [torch.Generator().manual_seed(4)])[0]
+            for prompt in prompts
+        ]
+        generators = [torch.Generator().manual_seed(4) for _ in prompts]
+        assert generate(model, prompts, samples, 259, generators) == alone
+        assert len({len(written) for written in alone}) > 1
+    assert generate(model, [], GREEDY, 259, []) == []
+
+
+def test_what_a_token_attends_to_does_not_depend_on_the_room_that_a_compiled_step_reads() -> None:
+    model, caches = make(), [Cache(3), Cache(2)]
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        for row, cache in enumerate(caches):
+            model(torch.tensor([[2, 10 + row, 20][: cache.room]]), cache=cache)
+        some, all_of_it = (RowsCache(caches, 40, compiled) for compiled in (False, True))
+        for tokens in ([[5], [6]], [[7], [8]]):
+            shorter, longer = (model(torch.tensor(tokens), cache=cache) for cache in (some, all_of_it))
+            torch.testing.assert_close(shorter, longer)
+    assert (some.read, all_of_it.read) == (6, 40)
+
+
+def test_generation_stops_at_the_end_of_text_and_at_the_context() -> None:
+    model, generators, greedy = make(), [torch.Generator()], SamplesConfig(max_new_tokens=1000, temperature=0)
+    (free,) = generate(model, [[2, 10]], greedy, -1, generators)
+    assert len(free) == 40 - 2
+    end = free[5]
+    assert generate(model, [[2, 10]], greedy, end, generators) == [free[: free.index(end)]]
+    for prompt in ([], [2] * 40):
+        with pytest.raises(TrainerError, match=f"the prompt has {len(prompt)} tokens"):
+            generate(model, [prompt], greedy, 3, generators)
+
+
+def test_top_k_never_leaves_the_k_likeliest_and_follows_their_odds() -> None:
+    logits = torch.tensor([0.0, 3.0, 2.0, -1.0, 1.0])
+    generator = torch.Generator().manual_seed(0)
+    drawn = [choose(logits, SamplesConfig(temperature=1.0, top_k=2), generator) for _ in range(2000)]
+    assert set(drawn) == {1, 2}
+    assert drawn.count(1) / len(drawn) == pytest.approx(1 / (1 + 2.718281828**-1), abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"), [(1.0, 0, 0.7), (0.5, 0, 0.9), (2.0, 6, 0.6), (1.0, 0, 1e-6)]
+)
+def test_what_can_be_drawn_is_what_transformers_would_draw_from(
+    temperature: float, top_k: int, top_p: float
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(12, generator=generator)
+    scores = TemperatureLogitsWarper(temperature)(None, logits[None])
+    scores = TopKLogitsWarper(top_k)(None, scores) if top_k else scores
+    expected = TopPLogitsWarper(top_p)(None, scores)[0].softmax(dim=-1)
+    samples = SamplesConfig(temperature=temperature, top_k=top_k, top_p=top_p)
+    drawn = (
+        torch.bincount(torch.tensor([choose(logits, samples, generator) for _ in range(4000)]), minlength=12)
+        / 4000
+    )
+    assert (drawn > 0).tolist() == (expected > 0.001).tolist()
+    torch.testing.assert_close(drawn, expected, rtol=0, atol=0.03)
+
+
+def test_a_seed_gives_the_same_text_and_special_strings_are_plain_text(corpus_dir: Path) -> None:
+    model, tokenizer = make(), load_tokenizer(corpus_dir / "tokenizer")
+    samples = SamplesConfig(prompts=["the [EOT] model"], max_new_tokens=12)
+    texts = [complete(model, tokenizer, 2, 3, samples, seed)[0] for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[0].startswith("the [EOT] model")

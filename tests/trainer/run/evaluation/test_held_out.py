@@ -1,0 +1,125 @@
+"""Validation counts every held-out token once, and bits per byte are those of the text."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.checkpoint.state import read_state
+from trainer.config import InitConfig, RunConfig, SamplesConfig
+from trainer.data.held_out import held_out
+from trainer.data.shards import TokenStream
+from trainer.model.llama import Llama
+from trainer.parallel.world import World
+from trainer.run.evaluation.held_out import evaluate, evaluate_checkpoint
+from trainer.run.loop import DONE, run
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+@pytest.fixture
+def model(config: RunConfig) -> Llama:
+    model = Llama(config.training.model, config.data.vocab_size, config.training.seq_len, "math")
+    model.initialise(InitConfig(std=0.3, zero_output=False), seed=1)
+    return model
+
+
+def direct_nats(model: Llama, config: RunConfig, corpus: int) -> tuple[float, int]:
+    """Window by window, in float64."""
+    stream, seq_len = TokenStream(config.data.corpora[corpus].validation), config.training.seq_len
+    nats, count = 0.0, 0
+    for start in range(0, stream.num_tokens - 1, seq_len):
+        window = torch.from_numpy(
+            stream.window(start, min(seq_len + 1, stream.num_tokens - start)).astype("int64")
+        )
+        with torch.no_grad():
+            predicted = model.logits(model(window[None, :-1]))[0].double().log_softmax(-1)
+        nats -= predicted.gather(1, window[1:, None]).sum().item()
+        count += len(window) - 1
+    return nats, count
+
+
+@pytest.mark.parametrize("micro_batch_size", [1, 4, 64])
+def test_bits_per_byte_equal_a_direct_computation(
+    settings: dict[str, Any], model: Llama, micro_batch_size: int
+) -> None:
+    settings["training"]["evaluation"]["micro_batch_size"] = micro_batch_size
+    config = RunConfig.model_validate(settings)
+    found = evaluate(model, config.data, config.training, "fp32", ALONE)
+    assert found is not None
+    all_nats, all_tokens, all_bytes = 0.0, 0, 0
+    for i, corpus in enumerate(config.data.corpora):
+        nats, tokens = direct_nats(model, config, i)
+        mine = found["per_corpus"][corpus.name]
+        assert tokens == TokenStream(corpus.validation).num_tokens - 1
+        assert mine["validation_tokens"] == tokens
+        assert mine["loss"] == pytest.approx(nats / tokens, rel=1e-6)
+        assert mine["bits_per_byte"] == pytest.approx(nats / math.log(2) / corpus.validation_bytes, rel=1e-6)
+        all_nats, all_tokens, all_bytes = (
+            all_nats + nats,
+            all_tokens + tokens,
+            all_bytes + corpus.validation_bytes,
+        )
+    assert found["loss"] == pytest.approx(all_nats / all_tokens, rel=1e-6)
+    assert found["perplexity"] == pytest.approx(math.exp(all_nats / all_tokens), rel=1e-5)
+    assert found["bits_per_byte"] == pytest.approx(all_nats / math.log(2) / all_bytes, rel=1e-6)
+
+
+def test_a_validation_with_a_cap_reads_a_fixed_subset_spread_over_every_corpus(
+    settings: dict[str, Any], model: Llama
+) -> None:
+    all_tokens = sum(part.tokens for part in held_out(RunConfig.model_validate(settings).data, 32))
+    settings["training"]["evaluation"]["max_tokens"] = 200
+    config = RunConfig.model_validate(settings)
+    once, again = (evaluate(model, config.data, config.training, "fp32", ALONE) for _ in range(2))
+    assert once is not None and once == again
+    assert 0 < once["validation_tokens"] <= 200 < all_tokens
+    for part in held_out(config.data, 32, 200):
+        stream, corpus = part.stream, once["per_corpus"][part.corpus.name]
+        windows = -(-(stream.num_tokens - 1) // 32)
+        assert part.numbers.tolist() == [i * windows // len(part.numbers) for i in range(len(part.numbers))]
+        nats = 0.0
+        for number in part.numbers:
+            window = torch.from_numpy(stream.window(int(number) * 32, 33).astype("int64"))
+            with torch.no_grad():
+                predicted = model.logits(model(window[None, :-1]))[0].double().log_softmax(-1)
+            nats -= predicted.gather(1, window[1:, None]).sum().item()
+        assert corpus["loss"] == pytest.approx(nats / corpus["validation_tokens"], rel=1e-6)
+        per_byte = (stream.num_tokens - 1) / part.corpus.validation_bytes
+        assert corpus["bits_per_byte"] == pytest.approx(corpus["loss"] * per_byte / math.log(2), rel=0.01)
+
+
+def test_a_micro_batch_larger_than_the_held_out_text_computes_no_empty_windows(
+    settings: dict[str, Any], model: Llama
+) -> None:
+    settings["training"]["evaluation"]["micro_batch_size"] = 100_000
+    config = RunConfig.model_validate(settings)
+    rows: list[int] = []
+    model.register_forward_pre_hook(lambda _, arguments: rows.append(len(arguments[0])))
+    evaluate(model, config.data, config.training, "fp32", ALONE)
+    windows = [len(part.numbers) for part in held_out(config.data, 32)]
+    assert rows == [max(windows)] * 2
+
+
+@pytest.mark.parametrize("averaging", [None, {"kind": "ema", "half_life_tokens": 1024}])
+def test_a_checkpoint_evaluates_as_training_did_on_all_held_out_text(
+    settings: dict[str, Any], averaging: dict[str, Any] | None
+) -> None:
+    settings["training"]["averaging"] = averaging
+    config = RunConfig.model_validate(settings)
+    assert run(config) == DONE
+    last = config.run_dir / "checkpoints/step-00000012"
+    capped = config.training.evaluation.model_copy(update={"max_tokens": 100})
+    changed = config.with_training(evaluation=capped)
+    found = evaluate_checkpoint(last, changed, SamplesConfig(prompts=["the"], max_new_tokens=2))
+    assert len(found.pop("samples")) == 1
+    assert found == read_state(last)["evaluation"]
+    assert found["validation_tokens"] == sum(part.tokens for part in held_out(config.data, 32)) > 100
+
+
+def test_without_validation_shards_there_is_nothing_to_say(settings: dict[str, Any], model: Llama) -> None:
+    for corpus in settings["data"]["corpora"]:
+        corpus |= {"validation": [], "validation_bytes": 0}
+    config = RunConfig.model_validate(settings)
+    assert evaluate(model, config.data, config.training, "fp32", ALONE) is None

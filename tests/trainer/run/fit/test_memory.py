@@ -1,0 +1,149 @@
+"""The estimate of memory follows what a run is made of, and is what a process really takes."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models
+
+from tests.trainer.runs import ROOT
+from trainer.checkpoint.staging import Staging
+from trainer.config import RunConfig
+from trainer.parallel.world import World
+from trainer.run.build import build_session
+from trainer.run.fit.memory import Memory, estimate, upper_bound
+from trainer.system import launch
+
+CPU = torch.device("cpu")
+
+# A process that takes two steps and two copies for checkpoints, beside one that has only imported all of it.
+MEASURE = """
+import json, sys, torch
+from dataclasses import replace
+from pathlib import Path
+import trainer.run.loop
+from trainer.checkpoint.staging import Staging
+from trainer.config import RunConfig
+from trainer.run.fit.memory import estimate
+from trainer.parallel.world import World
+from trainer.run.build import build_session
+from trainer.run.session import Session
+from trainer.run.step import train_step
+
+def status(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+config, world = RunConfig.model_validate(json.loads(sys.argv[1])), World(0, 1, torch.device("cpu"))
+estimated = estimate(config.training, config.data.vocab_size, 1, world.device).total
+before = status("VmRSS")
+session, staging = build_session(config, world), Staging()
+for step in range(2):
+    windows = torch.from_numpy(session.data.batch(step, 0, 1))
+    train_step(session.model, session.optimizers, windows, replace(session.context, step=step))
+    session.snapshot(staging, 0, model_only=False)
+print(json.dumps([estimated, status("VmHWM") - before]))
+"""
+
+
+def tokenizer_of(vocab_size: int, directory: Path) -> dict[str, Any]:
+    """What a configuration says of a tokenizer with so many entries."""
+    content = Tokenizer(models.WordLevel({str(number): number for number in range(vocab_size)})).to_str()
+    (directory / "tokenizer.json").write_text(content)
+    sha256 = hashlib.sha256(content.encode()).hexdigest()
+    return {"tokenizer": str(directory), "tokenizer_sha256": sha256, "vocab_size": vocab_size}
+
+
+def of(settings: dict[str, Any], **training: Any) -> Memory:
+    config = RunConfig.model_validate({**settings, "training": {**settings["training"], **training}})
+    return estimate(config.training, config.data.vocab_size, 1, CPU)
+
+
+def test_each_part_follows_what_it_is_made_of(settings: dict[str, Any]) -> None:
+    settings["training"]["optimizer"] = {"kind": "adamw"}
+    model = settings["training"]["model"] | {"n_layers": 5}
+    one = of(settings, model=model)
+    config = RunConfig.model_validate({**settings, "training": {**settings["training"], "model": model}})
+    padding = 2 * 20 * 32  # of 300 ids to a multiple of 64
+    assert one.weights == one.gradients == 4 * (config.training.model.parameters(300) + padding)
+    assert one.optimizer == pytest.approx(2 * one.weights, rel=0.01)
+    assert one.copy == one.weights + one.optimizer
+    assert of(settings, model=model, checkpoint={"every_tokens": 1, "model_only": True}).copy == one.weights
+    assert of(settings, model=model, micro_batch_size=8).activations == pytest.approx(
+        2 * one.activations, rel=0.1
+    )
+    assert upper_bound(config.training, 300) > one.total - one.beside
+
+
+@pytest.mark.parametrize(
+    "averaging",
+    [None, {"kind": "ema", "half_life_tokens": 512}, {"kind": "last_k", "k": 3, "every_tokens": 256}],
+)
+def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(
+    settings: dict[str, Any], averaging: dict[str, Any] | None
+) -> None:
+    settings["training"] |= {"averaging": averaging, "optimizer": {"kind": "adamw"}}
+    session = build_session(RunConfig.model_validate(settings), World(0, 1, CPU))
+    for step in range(3):
+        session.take_step(torch.from_numpy(session.data.batch(step, 0, 1)))
+    snapshot = session.snapshot(Staging(), 0, model_only=False)
+    assert snapshot.model is not None and snapshot.optimizer is not None
+    copied = [*snapshot.model.parameters(), *snapshot.optimizer.values()]
+    estimated = of(settings)
+    assert estimated.copy == pytest.approx(sum(tensor.nbytes for tensor in copied), rel=0.01)
+    assert upper_bound(session.config.training, 300) > estimated.total - estimated.beside
+
+
+def test_a_validation_batch_is_counted_where_it_is_the_peak(settings: dict[str, Any]) -> None:
+    training = RunConfig.model_validate(settings).training
+    small, larger, twice = (estimate(training, 300, 1, CPU, windows) for windows in (0, 4000, 8000))
+    assert small.validation == 0 == estimate(training, 300, 1, CPU, 1).validation
+    # Without gradients a layer's activations are gone with it: some of them, and the logits, at a time.
+    windows_of_tokens = 4 * 4000 * 32 * training.model.d_model
+    assert windows_of_tokens < twice.validation - larger.validation < 20 * windows_of_tokens
+    assert larger.total > small.total + larger.validation
+    assert upper_bound(training, 300, 8000) > twice.total - twice.beside
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(4, 256, 8), (6, 384, 6)])
+def test_a_process_takes_what_was_estimated(
+    settings: dict[str, Any], tmp_path: Path, shape: tuple[int, int, int]
+) -> None:
+    layers, width, micro_batch_size = shape
+    model = {
+        "n_layers": layers,
+        "d_model": width,
+        "n_heads": width // 64,
+        "n_kv_heads": width // 64,
+        "d_ff": 8 * width // 3,
+    }
+    batch = {
+        "seq_len": 256,
+        "micro_batch_size": micro_batch_size,
+        "global_batch_tokens": 256 * micro_batch_size,
+    }
+    settings["training"] |= {
+        **batch,
+        "model": model,
+        "max_tokens": 256 * micro_batch_size,
+        "optimizer": {"kind": "adamw"},
+    }
+    settings["data"] |= tokenizer_of(8192, tmp_path)
+    environment = {**os.environ, **launch.environment(1)}
+    measured = subprocess.run(
+        [sys.executable, "-c", MEASURE, json.dumps(settings)],
+        cwd=ROOT,
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
+    estimated, taken = json.loads(measured.stdout)
+    print(f"estimated {estimated / 1e6:.0f} MB, taken {taken / 1e6:.0f} MB")
+    assert taken == pytest.approx(estimated, rel=0.1)

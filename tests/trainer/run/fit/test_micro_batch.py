@@ -1,0 +1,146 @@
+"""`micro_batch_size: auto` takes what fits, the same in every process, and a run keeps it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from tests.trainer.parallel.processes import train
+from tests.trainer.runs import ROOT, outcome
+from trainer.checkpoint import publish as store
+from trainer.config import RunConfig, TrainingConfig
+from trainer.run.fit import micro_batch
+from trainer.run.fit.gpu_memory import Footprint
+from trainer.run.fit.micro_batch import MARGIN, fitting
+from trainer.run.loop import DONE, run
+from trainer.system import launch
+
+GPU, VOCAB = torch.device("cuda"), 32_000
+
+# Tries the micro-batches of a session while the process may take so many more bytes.
+DECIDE = """
+import json, resource, sys, torch
+from pathlib import Path
+from trainer.config import RunConfig
+from trainer.parallel.world import World
+from trainer.run.fit import micro_batch
+from trainer.run.build import build_session
+
+session = build_session(RunConfig.model_validate(json.loads(sys.argv[1])), World(0, 1, torch.device("cpu")))
+before = [parameter.detach().clone() for parameter in session.model.parameters()]
+taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (taken + int(sys.argv[2]), resource.RLIM_INFINITY))
+micro_batch.decide(session)
+assert all(map(torch.equal, session.model.parameters(), before))
+assert all(parameter.grad is None for parameter in session.model.parameters())
+print(session.training.micro_batch_size)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _auto(settings: dict[str, Any]) -> None:
+    del settings["training"]["micro_batch_size"]
+
+
+def training(**changes: Any) -> TrainingConfig:
+    every = {key: {"every_tokens": 1} for key in ("checkpoint", "evaluation")}
+    wanted = {"model": "171m", "seq_len": 512, "global_batch_tokens": 2**19, "max_tokens": 2**20, **every}
+    return TrainingConfig.model_validate(wanted | changes)
+
+
+def chosen(run_dir: Path) -> int:
+    """What a run writes down for itself."""
+    size: int = yaml.safe_load((run_dir / "config.yaml").read_text())["training"]["micro_batch_size"]
+    return size
+
+
+def little(config: RunConfig) -> None:
+    """Leaves the second process, or a single one, no memory for more than a window."""
+    if os.environ.get("RANK", "1") == "1":
+        micro_batch.free_memory = lambda device: 0
+
+
+@pytest.mark.parametrize(("gigabytes", "processes"), [(16, 1), (24, 1), (24, 8), (40, 3)])
+def test_the_largest_micro_batch_that_fits_with_a_margin_is_taken(gigabytes: int, processes: int) -> None:
+    wanted = training(global_batch_tokens=3 * 2**17, max_tokens=3 * 2**17)
+    windows, room = 3 * 2**17 // 512 // processes, (1 - MARGIN) * gigabytes * 1e9
+    footprint = Footprint.measure(wanted, VOCAB)
+    size = fitting(wanted, VOCAB, processes, GPU, gigabytes * 10**9).sizes[0]
+    assert windows % size == 0 and footprint.on_gpu(size).total <= room
+    larger = next(one for one in range(size + 1, windows + 1) if windows % one == 0)
+    assert footprint.on_gpu(larger).total > room or larger * 512 > 65_536
+
+
+def test_it_divides_the_batch_of_every_stage() -> None:
+    stages = [{"name": "first", "share": 0.5, "global_batch_tokens": 6 * 512}, {"name": "last"}]
+    wanted = training(global_batch_tokens=9 * 512, max_tokens=36 * 512, stages=stages)
+    assert fitting(wanted, VOCAB, 1, GPU, 80 * 10**9).sizes == [3, 1]
+
+
+def test_a_pipeline_keeps_as_many_micro_batches_as_it_has_processes() -> None:
+    wanted = training(global_batch_tokens=8 * 512, max_tokens=8 * 512, parallel={"pp": 4})
+    assert fitting(wanted, VOCAB, 1, GPU, 80 * 10**9).sizes == [2, 1]
+
+
+def test_a_gpu_of_any_size_is_tried_with_a_window() -> None:
+    assert fitting(training(), VOCAB, 1, GPU, 10**6).sizes == [1]
+
+
+def test_it_is_halved_while_memory_runs_out_at_the_start(settings: dict[str, Any]) -> None:
+    model = {"n_layers": 4, "d_model": 128, "n_heads": 4, "n_kv_heads": 4, "d_ff": 512}
+    settings["training"] |= {"model": model, "global_batch_tokens": 4096, "max_tokens": 8192}
+    sizes = []
+    for megabytes in (4000, 250):
+        done = subprocess.run(
+            [sys.executable, "-c", DECIDE, json.dumps(settings), str(megabytes * 10**6)],
+            cwd=ROOT,
+            env={**os.environ, **launch.environment(1)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        sizes.append(int(done.stdout))
+    assert sizes[0] == 128 and sizes[1] in (64, 32, 16, 8)
+
+
+def test_a_resumed_run_keeps_it_and_ends_in_the_same_bytes(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, resumed, other = (
+        RunConfig.model_validate({**settings, "run_dir": str(tmp_path / name)})
+        for name in ("whole", "resumed", "other")
+    )
+    assert run(whole) == DONE
+    assert chosen(whole.run_dir) == 8
+    shutil.copytree(whole.run_dir, resumed.run_dir)
+    shutil.rmtree(store.existing(resumed.run_dir / "checkpoints")[-1])
+    monkeypatch.setattr(micro_batch, "free_memory", lambda device: 0)
+    assert run(other) == DONE
+    assert chosen(other.run_dir) == 1
+    assert run(resumed) == DONE
+    assert chosen(resumed.run_dir) == 8
+    assert outcome(resumed.run_dir)[:2] == outcome(whole.run_dir)[:2] != outcome(other.run_dir)[:2]
+
+
+def test_all_processes_take_what_fits_into_each(settings: dict[str, Any], tmp_path: Path) -> None:
+    assert train(settings, tmp_path / "ample", 2) == [DONE, DONE]
+    assert train(settings, tmp_path / "little", 2, before=little) == [DONE, DONE]
+    assert [chosen(tmp_path / name) for name in ("ample", "little")] == [4, 1]
+
+
+def test_more_processes_than_it_divides_among_decide_it_anew(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    config = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "run")})
+    assert run(config) == DONE
+    assert chosen(config.run_dir) == 8
+    shutil.rmtree(store.existing(config.run_dir / "checkpoints")[-1])
+    assert train(settings, config.run_dir, 2) == [DONE, DONE]
+    assert chosen(config.run_dir) == 4

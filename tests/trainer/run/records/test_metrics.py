@@ -1,0 +1,109 @@
+"""What a run writes down: forgotten from where it goes on, and measured without costing it."""
+
+import math
+from pathlib import Path
+
+import orjson
+import pytest
+import torch
+from torch import nn
+
+from pipeline.steps.model import training_plots
+from trainer.parallel.world import World
+from trainer.run.fit import hardware
+from trainer.run.records import metrics, plot
+from trainer.run.records.update_ratio import SAMPLED, UpdateProbe
+from trainer.system.durable import read_json_lines
+
+
+def test_a_run_that_goes_on_forgets_what_its_checkpoint_does_not_vouch_for(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    first = metrics.MetricsLog(path, tmp_path / "tensorboard", 0, 0)
+    first.write({"kind": "train", "step": 1, "loss": 2.0})
+    vouched = first.sync()
+    first.write({"kind": "train", "step": 2, "loss": 1.0})
+    first.close()
+    path.write_text(path.read_text() + '{"kind": "train", "st')  # cut short by a kill
+    second = metrics.MetricsLog(path, tmp_path / "tensorboard", 1, vouched)
+    second.write({"kind": "train", "step": 2, "loss": 1.5})
+    assert [(record["step"], record["loss"]) for record in second.records()] == [(1, 2.0), (2, 1.5)]
+    second.close()
+
+
+def test_a_checkpoint_saved_before_anything_was_written_again_vouches_for_what_is_there(
+    tmp_path: Path,
+) -> None:
+    path, folder = tmp_path / "metrics.jsonl", tmp_path / "tensorboard"
+    first = metrics.MetricsLog(path, folder, 0, 0)
+    first.write({"kind": "train", "step": 1, "loss": 2.0})
+    vouched = first.sync()
+    first.write({"kind": "train", "step": 2, "loss": 1.0})
+    first.close()
+    second = metrics.MetricsLog(path, folder, 1, vouched)
+    assert second.sync() == vouched == path.stat().st_size
+    second.close()
+
+
+def test_a_step_that_fp16_skipped_is_json_that_others_read_and_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = metrics.MetricsLog(path, tmp_path / "tensorboard", 0, 0)
+    for step, loss in ((1, 2.0), (2, math.nan), (3, 1.0)):
+        record = {"loss": loss, "grad_norm": loss, "lr": 0.1, "tokens_per_second": 1.0}
+        log.write({"kind": "train", "step": step, "tokens": step, "skipped": step == 2, **record})
+    log.close()
+    assert [orjson.loads(line)["loss"] for line in path.read_text().splitlines()] == [2.0, None, 1.0]
+    records = read_json_lines(path)
+    plot.loss_curve(records, tmp_path / "loss.png")
+    assert (tmp_path / "loss.png").exists() and training_plots.draw(records).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("name", "teraflops"),
+    [
+        ("NVIDIA L4", 121),
+        ("NVIDIA L40", 181),
+        ("NVIDIA L40S", 362),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA A10G", None),
+    ],
+)
+def test_the_peak_is_that_of_the_gpu_and_not_of_one_whose_name_begins_like_it(
+    name: str, teraflops: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+    monkeypatch.setattr(hardware, "_measured_flops", lambda *_: -1.0)
+    assert hardware.peak_flops(torch.device("cuda"), "bf16") == (
+        -1.0 if teraflops is None else teraflops * 1e12
+    )
+
+
+def test_a_measured_peak_is_that_of_products_of_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[torch.Tensor] = []
+
+    def seconds(matrix: torch.Tensor) -> float:
+        seen.append(matrix)
+        return 1.0
+
+    monkeypatch.setattr(hardware, "_seconds_to_square", seconds)
+    state = torch.get_rng_state()
+    assert hardware._measured_flops.__wrapped__(torch.device("cpu"), "bf16", 1) == 2 * 256**3
+    assert all(len(matrix.unique()) > 1000 and matrix.dtype == torch.bfloat16 for matrix in seen)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_update_ratio_of_a_small_model_is_exact_and_of_a_large_one_close() -> None:
+    torch.manual_seed(0)
+    for size, tolerance in ((SAMPLED // 4, 1e-6), (100 * SAMPLED, 0.05)):
+        model = nn.Linear(size // 16, 16)
+        probe = UpdateProbe(model, World(0, 1, torch.device("cpu")))
+        assert probe.sizes().update_ratio is None
+        before = torch.cat([parameter.detach().flatten().clone() for parameter in model.parameters()])
+        probe.remember()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter), alpha=0.01)
+        change = torch.cat([parameter.detach().flatten() for parameter in model.parameters()]) - before
+        assert probe.sizes().update_ratio == pytest.approx(
+            (change.norm() / before.norm()).item(), rel=tolerance
+        )

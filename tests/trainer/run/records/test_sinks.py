@@ -1,0 +1,170 @@
+"""Metrics in the trackers of others, with their real packages, offline; and the run's own log file."""
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster_pipes import encode_param
+
+from tests.trainer.runs import ROOT, start, write_config
+from trainer.config import RunConfig, config_hash
+from trainer.run.records import sinks
+from trainer.system.durable import read_json_lines
+from trainer.system.errors import TrainerError
+
+SECRET = "hunter2-hunter2"
+
+
+def train(settings: dict[str, Any], tmp_path: Path, **changes: Any) -> tuple[int, str]:
+    """Trains in a process of its own; the exit status and what it said."""
+    training = {**settings["training"], **changes}
+    config = write_config({**settings, "training": training}, tmp_path / "config.yaml", tmp_path / "run")
+    process = start(config)
+    _, said = process.communicate(timeout=120)
+    return process.returncode, said
+
+
+def train_in_two(settings: dict[str, Any], tmp_path: Path, kind: str) -> None:
+    """Trains, loses the last checkpoint, and resumes from the one before."""
+    status, first = train(settings, tmp_path, sinks=[kind])
+    assert status == 0, first
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000012")
+    status, second = train(settings, tmp_path, sinks=[kind])
+    assert status == 0, second
+    assert "resum" in second and "Warning" not in first + second
+
+
+def losses(run_dir: Path) -> dict[int, float]:
+    return {
+        record["step"]: record["loss"]
+        for record in read_json_lines(run_dir / "metrics.jsonl")
+        if record["kind"] == "train"
+    }
+
+
+def test_a_missing_package_is_one_sentence_before_anything_is_written(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks, "find_spec", lambda name: None)
+    config = RunConfig.model_validate(settings | {"training": settings["training"] | {"sinks": ["wandb"]}})
+    with pytest.raises(TrainerError, match=re.escape("`pip install 'groundwork[wandb]'`")):
+        sinks.check(config.training)
+
+
+def test_a_resumed_run_continues_the_same_curves_in_mlflow(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow")
+    pytest.importorskip("alembic")
+    from mlflow import MlflowClient
+
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    train_in_two(settings | {"project": "mine"}, tmp_path, "mlflow")
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("mine")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.status == "FINISHED" and run.info.run_name == "run"
+    assert run.data.params["training.optimizer.kind"] == "muon"
+    state = json.loads((tmp_path / "run/checkpoints/step-00000012/state.json").read_text())
+    assert run.data.params["identity"] == config_hash(state["meaning"])
+    curve = {point.step: point.value for point in client.get_metric_history(run.info.run_id, "train/loss")}
+    assert curve == pytest.approx(losses(tmp_path / "run"))
+    assert SECRET.encode() not in (tmp_path / "mlflow.db").read_bytes()
+    assert str(tmp_path / "run").encode() not in (tmp_path / "mlflow.db").read_bytes()
+
+
+def test_a_resumed_run_continues_the_same_curves_in_trackio(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("trackio")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    train_in_two(settings, tmp_path, "trackio")
+    with sqlite3.connect(tmp_path / "trackio" / "groundwork.db") as database:
+        rows = database.execute("select run_name, step, metrics from metrics").fetchall()
+    assert len({name for name, _, _ in rows}) == 1
+    sent = {step: numbers for _, step, text in rows if "train/loss" in (numbers := json.loads(text))}
+    curve = {step: numbers["train/loss"] for step, numbers in sent.items()}
+    assert curve == pytest.approx(losses(tmp_path / "run"))
+
+
+def test_a_resumed_run_continues_the_same_run_of_wandb_offline(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_API_KEY", SECRET * 3)
+    train_in_two(settings, tmp_path, "wandb")
+    attempts = sorted((tmp_path / "run/wandb").glob("offline-run-*"))
+    run_id = json.loads((tmp_path / "run/sinks.json").read_text())["id"]
+    assert len(attempts) == 2 and all(path.name.endswith(run_id) for path in attempts)
+    for path in (tmp_path / "run/wandb").rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes()
+
+
+def test_a_tracker_that_does_not_answer_stops_a_new_run_but_not_one_that_resumes(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://user:{SECRET}@127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    status, said = train(settings, tmp_path, sinks=["mlflow"])
+    assert status == 2 and "training.sinks: mlflow cannot be opened" in said.splitlines()[-1]
+    assert SECRET not in said.splitlines()[-1]
+    assert train(settings, tmp_path)[0] == 0
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000012")
+    status, said = train(settings, tmp_path, sinks=["mlflow"])
+    assert status == 0 and "training goes on without it" in said
+
+
+def test_the_log_file_has_what_the_console_said_with_dates_in_all_attempts(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    first = train(settings, tmp_path)[1]
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000012")
+    second = train(settings, tmp_path)[1]
+    lines = (tmp_path / "run" / "log.txt").read_text().splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in lines)
+    said = [line.partition(" ")[2] for line in (first + second).splitlines()]
+    assert Counter(line[20:] for line in lines) == Counter(said)
+    assert sum("complete: 3,072 tokens" in line for line in lines) == 2
+
+
+def test_the_log_file_says_why_a_run_ended(settings: dict[str, Any], tmp_path: Path) -> None:
+    status, said = train(settings, tmp_path, optimizer={"kind": "adamw", "lr": 1e30})
+    assert status == 2
+    reason = (tmp_path / "run" / "log.txt").read_text().partition(" failed: ")[2]
+    assert reason.strip() and reason.strip() == said.partition("trainer: ")[2].strip()
+
+
+def test_under_dagster_the_console_is_quiet_and_the_log_file_is_not(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """As the asset starts it, whose log has the same messages."""
+    config = write_config(settings, tmp_path / "config.yaml", tmp_path / "run")
+    environment = {
+        **os.environ,
+        "DAGSTER_PIPES_CONTEXT": encode_param({"data": {"extras": {}}}),
+        "DAGSTER_PIPES_MESSAGES": encode_param({"path": str(tmp_path / "messages.jsonl")}),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "trainer", str(config)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "saved" not in done.stderr and "saved" in (tmp_path / "run/log.txt").read_text()

@@ -1,0 +1,124 @@
+"""Writes token shards in the format that `trainer.data.shards` describes and reads."""
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import numpy as np
+
+from trainer.data.shards import DTYPE_CODES, HEADER, MAGIC, MAX_ID, VERSION, bin_path, idx_path
+from trainer.system.durable import sync
+
+MAX_DOCUMENT_TOKENS = 2**31 - 1
+
+
+def token_dtype(max_id: int) -> np.dtype:
+    """The smallest token type that holds ids up to `max_id`: uint16 or uint32. Raises ValueError if the id is
+    negative or at least 2^31.
+    """
+    if not 0 <= max_id <= MAX_ID:
+        raise ValueError(f"token id {max_id} cannot be stored: ids range from 0 to {MAX_ID}")
+    return DTYPE_CODES[8] if max_id <= 0xFFFF else DTYPE_CODES[4]
+
+
+class ShardWriter:
+    """Writes `<prefix>.bin` and `<prefix>.idx`; both get these names only when the writer closes without an
+    error.
+
+    `.bin` is renamed before `.idx`, so a shard with an `.idx` is complete.
+    """
+
+    def __init__(self, prefix: Path, dtype: np.dtype) -> None:
+        self.prefix = Path(prefix)
+        self.dtype = np.dtype(dtype).newbyteorder("<")
+        if self.dtype not in DTYPE_CODES.values():
+            raise ValueError(f"token shards hold uint16 or uint32, not {dtype}")
+        self._code = next(code for code, known in DTYPE_CODES.items() if known == self.dtype)
+        self._max_id = min(int(np.iinfo(self.dtype).max), MAX_ID)
+        self._lengths: list[np.ndarray] = []
+        self._documents = 0
+        self._temporary = {
+            path: path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            for path in (bin_path(self.prefix), idx_path(self.prefix))
+        }
+        self.prefix.parent.mkdir(parents=True, exist_ok=True)
+        self._bin: BinaryIO = self._temporary[bin_path(self.prefix)].open("wb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+    def add(self, tokens: np.ndarray) -> None:
+        """Adds a document, `tokens` [n] of any integer type. Raises ValueError if it is empty or an id does
+        not fit.
+        """
+        self.add_documents(tokens, np.array([len(tokens)]))
+
+    def add_documents(self, tokens_flat: np.ndarray, lengths: np.ndarray) -> None:
+        """Adds concatenated documents: `tokens_flat` [sum of lengths], `lengths` [documents]. Raises
+        ValueError with the document and the id.
+        """
+        tokens_flat, lengths = np.asarray(tokens_flat), np.asarray(lengths, dtype=np.int64)
+        self._check(tokens_flat, lengths)
+        self._bin.write(tokens_flat.astype(self.dtype, copy=False).tobytes())
+        self._lengths.append(lengths.astype("<i4"))
+        self._documents += len(lengths)
+
+    def _check(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
+        for bad in np.flatnonzero((lengths <= 0) | (lengths > MAX_DOCUMENT_TOKENS))[:1]:
+            raise ValueError(
+                f"{self.prefix}: document {self._documents + bad} has {lengths[bad]} tokens; a document has "
+                f"1 to {MAX_DOCUMENT_TOKENS}"
+            )
+        if int(lengths.sum()) != len(tokens):
+            raise ValueError(
+                f"{self.prefix}: lengths add up to {int(lengths.sum())} tokens, but {len(tokens)} were given"
+            )
+        if tokens.dtype.kind not in "ui" and len(tokens):
+            raise ValueError(f"{self.prefix}: tokens must be integers, not {tokens.dtype}")
+        if len(tokens) and (int(tokens.min()) < 0 or int(tokens.max()) > self._max_id):
+            position = int(np.flatnonzero((tokens < 0) | (tokens > self._max_id))[0])
+            document = self._documents + int(np.searchsorted(np.cumsum(lengths), position, side="right"))
+            raise ValueError(
+                f"{self.prefix}: document {document} holds id {int(tokens[position])}, which does not fit "
+                f"{self.dtype} (0 to {self._max_id})"
+            )
+
+    def close(self) -> None:
+        """Writes the index, syncs both files and renames them."""
+        try:
+            _sync_and_close(self._bin)
+            lengths = np.concatenate([np.zeros(0, "<i4"), *self._lengths])
+            offsets = np.zeros(len(lengths), "<i8")
+            np.cumsum(lengths[:-1].astype(np.int64) * self.dtype.itemsize, out=offsets[1:])
+            with self._temporary[idx_path(self.prefix)].open("wb") as index:
+                index.write(HEADER.pack(MAGIC, VERSION, self._code, len(lengths), len(lengths) + 1))
+                for part in (lengths, offsets, np.arange(len(lengths) + 1, dtype="<i8")):
+                    index.write(part.tobytes())
+                _sync_and_close(index)
+        except BaseException:
+            self.discard()
+            raise
+        for path, temporary in self._temporary.items():
+            temporary.replace(path)
+        sync(self.prefix.parent)
+
+    def discard(self) -> None:
+        """Deletes the temporary files."""
+        self._bin.close()
+        for temporary in self._temporary.values():
+            temporary.unlink(missing_ok=True)
+
+
+def _sync_and_close(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+    file.close()

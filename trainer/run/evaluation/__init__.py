@@ -1,0 +1,1 @@
+"""Held-out loss, samples, benchmarks and log-likelihoods."""

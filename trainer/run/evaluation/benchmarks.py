@@ -1,0 +1,130 @@
+"""How well a model answers benchmarks: it chooses the continuation that it finds likeliest."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from trainer import hf
+from trainer.data.benchmark import Item, read
+from trainer.hf.tokenizer import load_tokenizer
+from trainer.model.precision import Precision, resolve
+from trainer.run.evaluation.log_likelihoods import Tokens, log_likelihoods
+from trainer.system.durable import write_atomically
+from trainer.system.errors import TrainerError
+
+Z = 1.959964  # of a normal distribution, 95% lie within so many standard deviations
+Interval = dict[str, float]
+
+
+def benchmark(
+    directory: Path,
+    files: Sequence[Path],
+    precision: Precision | Literal["auto"] = "auto",
+    output: Path | None = None,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields for each file of items its name, without the ending, and the `scores` of the exported model in
+    `directory`. With `output`, first writes what belongs to a file there:
+    NAME.log_likelihoods.jsonl with those of each item, in order, and then NAME.json with the scores.
+
+    Raises TrainerError for a bad file before anything is computed.
+    """
+    benchmarks = {path.stem: read(path) for path in files}
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model, tokenizer = hf.load_model(directory, device), load_tokenizer(directory)
+    begin = hf.read_config(directory).get("bos_token_id")
+    resolved = resolve(precision, device)
+    for name, items in benchmarks.items():
+        requests = _requests(tokenizer, items, begin)
+        found = iter(log_likelihoods(model, requests, resolved))
+        likelihoods = [[next(found) for _ in item.continuations] for item in items]
+        if not all(one is None or math.isfinite(one) for row in likelihoods for one in row):
+            raise TrainerError(f"{directory}: gives NaN or infinite log-likelihoods on {name}")
+        result = scores(items, likelihoods) | {"precision": resolved}
+        if output is not None:
+            lines = [json.dumps({"log_likelihoods": row}) for row in likelihoods]
+            write_atomically(output / f"{name}.log_likelihoods.jsonl", "\n".join(lines) + "\n")
+            write_atomically(output / f"{name}.json", json.dumps(result, indent=1))
+        yield name, result
+
+
+def _requests(tokenizer: Any, items: Sequence[Item], begin: int | None) -> list[tuple[Tokens, Tokens]]:
+    """Contexts and continuations in tokens, encoded apart, as in OLMo's evaluation during training. A context
+    is the beginning of a document.
+    """
+    texts = dict.fromkeys(text for item in items for text in (*item.contexts, *item.continuations))
+    encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    ids = {text: tuple(encoding.ids) for text, encoding in zip(texts, encodings, strict=True)}
+    start = () if begin is None else (begin,)
+    requests = [
+        (start + ids[context], ids[continuation])
+        for item in items
+        for context, continuation in zip(item.contexts, item.continuations, strict=True)
+    ]
+    if not all(context for context, _ in requests):
+        raise TrainerError(
+            "an item has no context, and the model's config.json no bos_token_id to begin with"
+        )
+    return requests
+
+
+def scores(items: Sequence[Item], likelihoods: Sequence[Sequence[float | None]]) -> dict[str, Any]:
+    """The scores of a benchmark, from the log-likelihoods of the continuations of each item.
+
+    `accuracy`: how often the right continuation has the largest log-likelihood; `accuracy_per_character` and
+    `accuracy_per_byte`: the largest one for each character or UTF-8 byte of the continuation, with its space
+    at the beginning (OLMES, Gu et al. 2024, section 3.2). Each has `value`, and `low` and `high`, its Wilson
+    interval of 95%. `chance` is the accuracy of a choice by lot. All are None where items have one
+    continuation only. `bits_per_byte` is that of the right continuation, the mean over items with its normal
+    interval of 95%. `items` counts those that are scored; `too_long` those with a continuation that does not
+    fit into the model's context.
+    """
+    fitting = [
+        (item, [one for one in row if one is not None])
+        for item, row in zip(items, likelihoods, strict=True)
+        if None not in row
+    ]
+    found: dict[str, Any] = {"items": len(fitting), "too_long": len(items) - len(fitting), "chance": None}
+    found |= dict.fromkeys(("accuracy", "accuracy_per_character", "accuracy_per_byte", "bits_per_byte"))
+    if not fitting:
+        return found
+    if all(len(item.continuations) > 1 for item, _ in fitting):
+        found["chance"] = sum(1 / len(item.continuations) for item, _ in fitting) / len(fitting)
+        for name, sizes in (
+            ("accuracy", lambda text: 1),
+            ("accuracy_per_character", len),
+            ("accuracy_per_byte", _bytes),
+        ):
+            right = sum(_chosen(item, row, sizes) == item.gold for item, row in fitting)
+            found[name] = wilson(right, len(fitting))
+    bits = [-row[item.gold] / math.log(2) / _bytes(item.continuations[item.gold]) for item, row in fitting]
+    found["bits_per_byte"] = _mean(bits)
+    return found
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def _chosen(item: Item, row: Sequence[float], size: Any) -> int:
+    """The number of the continuation with the largest log-likelihood for its size, the first of equals."""
+    values = [value / size(text) for value, text in zip(row, item.continuations, strict=True)]
+    return values.index(max(values))
+
+
+def wilson(right: int, of: int) -> Interval:
+    """A share with its interval of 95% (Wilson 1927): never beyond 0 and 1, and right for small samples."""
+    share = right / of
+    middle, spread = share + Z * Z / (2 * of), Z * math.sqrt(share * (1 - share) / of + (Z / (2 * of)) ** 2)
+    scale = 1 + Z * Z / of
+    return {"value": share, "low": (middle - spread) / scale, "high": (middle + spread) / scale}
+
+
+def _mean(values: Sequence[float]) -> Interval:
+    mean = sum(values) / len(values)
+    variance = sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1)
+    spread = Z * math.sqrt(variance / len(values))
+    return {"value": mean, "low": mean - spread, "high": mean + spread}

@@ -1,0 +1,118 @@
+"""Validation: the loss on held-out text, in nats per token and bits per byte of text."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainer.config import DataConfig, RunConfig, SamplesConfig, TrainingConfig
+from trainer.data.held_out import HeldOut, held_out
+from trainer.data.loader import check_ids
+from trainer.hf import load_model
+from trainer.model.attention import masks_documents
+from trainer.model.llama import Llama
+from trainer.model.precision import Precision, resolve
+from trainer.parallel.gathering import release
+from trainer.parallel.world import World
+from trainer.run.batch import Batch
+from trainer.run.evaluation.generate import written
+from trainer.run.step import loss_sum
+from trainer.system.errors import TrainerError
+from trainer.system.perplexity import perplexity
+
+# Fixed, so that evaluating a checkpoint again gives the same continuations.
+SAMPLE_SEED = 1
+
+
+class EvaluationStoppedError(Exception):
+    """The evaluation was stopped before its end."""
+
+
+def evaluate(
+    model: Llama,
+    data: DataConfig,
+    training: TrainingConfig,
+    precision: Precision,
+    world: World,
+    gives_up: Callable[[], bool] = lambda: False,
+) -> dict[str, Any] | None:
+    """Returns `loss`, `perplexity`, `bits_per_byte`, `validation_tokens` (those predicted) and
+    `validation_bytes`, and the same for each corpus under `per_corpus`; None if no corpus has validation
+    shards.
+
+    Reads every held-out token once or, with `training.evaluation.max_tokens`, those of `held_out`. Bits per
+    byte are all nats, including those of [BOT] and [EOT], over ln 2 and the UTF-8 bytes of the text.
+
+    Raises EvaluationStoppedError as soon as `gives_up`, which all processes call before each batch, is true.
+    """
+    corpora = held_out(data, training.seq_len, training.evaluation.max_tokens)
+    if not corpora:
+        return None
+    sums = torch.zeros(len(corpora), 2, dtype=torch.float64, device=world.device)
+    bot_id = data.bot_id if masks_documents(training.document_masking, world.device) else None
+    rows = batch_size(corpora, training, world)
+    with torch.no_grad():
+        for number, corpus in enumerate(corpora):
+            for windows in corpus.batches(rows, world.data_rank, world.data_size):
+                if gives_up():
+                    release(model)
+                    raise EvaluationStoppedError
+                if int(windows.max()) >= data.vocab_size:
+                    check_ids(data)
+                batch = Batch.of(torch.from_numpy(windows).to(world.device), bot_id)
+                sums[number, 0] += loss_sum(model, batch, precision)
+                sums[number, 1] += batch.predicted
+    release(model)
+    totals = world.sum(world.from_last_stage(sums)).tolist()
+    per_corpus = {
+        found.corpus.name: _summary(nats, tokens, found.text_bytes)
+        for found, (nats, tokens) in zip(corpora, totals, strict=True)
+    }
+    overall = _summary(
+        sum(nats for nats, _ in totals),
+        sum(tokens for _, tokens in totals),
+        sum(found.text_bytes for found in corpora),
+    )
+    return {**overall, "per_corpus": per_corpus}
+
+
+def batch_size(corpora: Sequence[HeldOut], training: TrainingConfig, world: World) -> int:
+    """How many windows a process reads at a time: one size for all corpora, so that compiled blocks see one
+    shape. 0 without corpora.
+    """
+    most = max((max(1, -(-len(corpus.numbers) // world.data_size)) for corpus in corpora), default=0)
+    return min(training.evaluation.micro_batch_size, most)
+
+
+def _summary(nats: float, tokens: float, text_bytes: int) -> dict[str, float | int]:
+    loss = nats / max(1.0, tokens)
+    return {
+        "loss": loss,
+        "perplexity": perplexity(loss),
+        "bits_per_byte": nats / math.log(2) / text_bytes,
+        "validation_tokens": int(tokens),
+        "validation_bytes": text_bytes,
+    }
+
+
+def evaluate_checkpoint(
+    checkpoint: Path, config: RunConfig, samples: SamplesConfig | None = None
+) -> dict[str, Any]:
+    """Evaluates a checkpoint directory on all validation shards of `config`. With `samples` the result also
+    holds the continuation of each prompt under `samples`.
+
+    Raises TrainerError if there are no validation shards or the checkpoint cannot be read.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = load_model(checkpoint / "hf", device)
+    everything = config.training.evaluation.model_copy(update={"max_tokens": None})
+    training = config.training.model_copy(update={"evaluation": everything})
+    precision = resolve(training.precision, device)
+    found = evaluate(model, config.data, training, precision, World(0, 1, device))
+    if found is None:
+        raise TrainerError("no corpus has validation shards: set data.corpora.<number>.validation")
+    if samples is not None:
+        found["samples"] = written(model, checkpoint / "hf", samples, SAMPLE_SEED)
+    return found

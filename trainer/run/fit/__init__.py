@@ -1,0 +1,1 @@
+"""Whether a run fits its machine: memory, micro-batch, compiler, preflight."""

@@ -1,0 +1,145 @@
+"""`micro_batch_size: auto`: the windows that a process computes at a time, as many as fit into its memory."""
+
+import json
+import logging
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from trainer.config import TrainingConfig
+from trainer.parallel.dtensor import local_tensor
+from trainer.run.fit.gpu_memory import Footprint
+from trainer.run.fit.hardware import free_memory
+from trainer.run.fit.memory import estimate, is_out_of_memory
+from trainer.run.session import Session
+from trainer.run.step import add_gradients
+from trainer.system.errors import TrainerError, in_every_process
+
+# Gaps in the allocator, buffers of collectives, and what an optimizer computes with for a moment.
+MARGIN = 0.1
+# More tokens do not make the products faster, and tensors of more than 2^31 numbers need slower kernels.
+MOST_TOKENS = {"cuda": 65_536, "cpu": 4_096}
+
+log = logging.getLogger("trainer")
+
+
+class Fitting(NamedTuple):
+    """`sizes`: the micro-batches, in windows, that should fit, the largest first. `optimizer`: the bytes of
+    its state in one process.
+    """
+
+    sizes: list[int]
+    optimizer: int
+
+
+def fitting(
+    training: TrainingConfig, vocab_size: int, data_size: int, device: torch.device, memory: int
+) -> Fitting:
+    """The micro-batches that `memory` bytes of a process hold with a margin, by the estimate for uncompiled
+    blocks; a single window in any case. Takes a second or two.
+    """
+    if device.type == "cpu":
+        one, two = (
+            estimate(training.model_copy(update={"micro_batch_size": size}), vocab_size, data_size, device)
+            for size in (1, 2)
+        )
+        needed = {
+            size: one.total + (size - 1) * (two.total - one.total) for size in _sizes(training, data_size)
+        }
+        optimizer = one.optimizer
+    else:
+        footprint, parallel = Footprint.measure(training, vocab_size), training.parallel
+        shards = parallel.dp_shard * parallel.tp * parallel.pp
+        needed = {size: footprint.on_gpu(size, shards).total for size in _sizes(training, data_size)}
+        optimizer = footprint.on_gpu(1, shards).optimizer
+    most = MOST_TOKENS[device.type] // training.seq_len
+    sizes = [size for size in needed if size <= most and needed[size] <= (1 - MARGIN) * memory]
+    return Fitting(sizes or [1], optimizer)
+
+
+def divides(training: TrainingConfig, size: int, data_size: int) -> bool:
+    """Whether micro-batches of `size` windows fill the global batch of each stage, with as many as a pipeline
+    needs.
+    """
+    parallel = training.parallel
+    for stage in training.curriculum.stages:
+        number, rest = divmod(stage.global_batch_tokens, size * training.seq_len * data_size)
+        if rest or number < parallel.pp or (parallel.pp_stages > 1 and number % parallel.pp):
+            return False
+    return True
+
+
+def _sizes(training: TrainingConfig, data_size: int) -> list[int]:
+    """The micro-batches that divide the work of a process, the largest first."""
+    tokens = math.gcd(*(stage.global_batch_tokens for stage in training.curriculum.stages))
+    windows = tokens // (training.seq_len * data_size)
+    return [
+        size for size in range(windows, 0, -1) if windows % size == 0 and divides(training, size, data_size)
+    ]
+
+
+def decide(session: Session) -> None:
+    """Replaces `auto` by the largest micro-batch that fits into every process.
+
+    It is tried: gradients are computed and discarded beside as many bytes as the optimizer will hold. While
+    memory runs out in any process, the next one of at most half the windows is taken. A split model is not
+    tried, since a process that fails would leave the others waiting. Raises TrainerError if not even one
+    window fits. A collective.
+    """
+    training, world, config = session.training, session.world, session.config
+    if training.micro_batch_size != "auto":
+        return
+    held = sum(local_tensor(parameter).nbytes for parameter in session.model.parameters())
+    memory = world.least(free_memory(world.device) + held)
+    found = world.from_main(
+        lambda: fitting(training, config.data.vocab_size, world.data_size, world.device, memory)
+    )
+    assert isinstance(found, Fitting)
+    most = found.sizes[0]
+    for size in found.sizes:
+        if size > most:
+            continue
+        session.config = config.with_training(micro_batch_size=size)
+        if training.parallel.splits_model or not world.any(_runs_out(session, found.optimizer)):
+            log.info("micro-batches of %d windows: %s MB are free", size, f"{memory / 1e6:,.0f}")
+            return
+        log.warning("a micro-batch of %d windows does not fit: half of it is tried", size)
+        most = size // 2
+    with in_every_process():
+        raise TrainerError(
+            f"not even one window of {training.seq_len} tokens fits into {memory / 1e6:,.0f} MB on "
+            f"{world.device}; lower training.seq_len, or use a smaller model"
+        )
+
+
+def keep(session: Session, checkpoint: Path) -> None:
+    """Lets `auto` stand for the micro-batch with which `checkpoint` was saved, as another one would change
+    the order of sums. It is decided anew where that does not divide the work of this many processes.
+    """
+    training = session.training
+    saved = json.loads((checkpoint / "lineage.json").read_text(encoding="utf-8"))["training"]["config"]
+    size = saved["micro_batch_size"]
+    if training.micro_batch_size == "auto" and divides(training, size, session.world.data_size):
+        session.config = session.config.with_training(micro_batch_size=size)
+
+
+def _runs_out(session: Session, optimizer: int) -> bool:
+    """Whether memory runs out for two micro-batches (one, if a step has no more) beside `optimizer` bytes."""
+    world, windows = session.world, session.training.micro_batch_windows
+    rows = session.data.batch(session.step, world.data_rank, world.data_size)[: 2 * windows]
+    try:
+        state = torch.empty(optimizer, dtype=torch.uint8, device=world.device)
+        batch = session.context.batch(torch.from_numpy(rows).to(world.device))
+        add_gradients(session.model, batch, session.context)
+        del state
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        return True
+    finally:
+        session.model.zero_grad(set_to_none=True)
+        if world.device.type == "cuda":
+            torch.cuda.empty_cache()
+    return False

@@ -1,0 +1,296 @@
+"""Checks before the first step, so that a run that cannot work fails at once and changes nothing."""
+
+import hashlib
+import itertools
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import torch
+
+from trainer.checkpoint import publish as store
+from trainer.config import CorpusShards, DataConfig, RunConfig
+from trainer.data.held_out import held_out
+from trainer.data.shards import Shard, ShardError, idx_path
+from trainer.hf.tokenizer import load_tokenizer
+from trainer.model.llama import padded_vocab_size
+from trainer.parallel.world import World
+from trainer.run import data_facts
+from trainer.run.evaluation.held_out import EvaluationStoppedError, batch_size, evaluate
+from trainer.run.fit import compiler, micro_batch
+from trainer.run.fit.hardware import free_memory
+from trainer.run.fit.memory import copies_with_averages, estimate, is_out_of_memory, upper_bound
+from trainer.run.records import sinks
+from trainer.run.session import Session
+from trainer.run.step import add_gradients
+from trainer.system.errors import TrainerError, first_line
+
+BLOCK_TOKENS = 1 << 20
+# Shards whose content is known are sampled: this many of them, this many tokens each.
+SAMPLED_SHARDS, SAMPLED_TOKENS = 64, 1 << 16
+SLOW_SECONDS = 10.0
+# Where this many times the upper bound is free, the estimate, which takes a second or two, is skipped.
+AMPLE = 10
+# Forward pass only, a third of the operations of a training step.
+FORWARD_SHARE, LONG_VALIDATION_SHARE = 1 / 3, 0.2
+
+log = logging.getLogger("trainer")
+
+
+def check(config: RunConfig, world: World) -> dict[str, str]:
+    """Returns the content hash of each corpus' shards (train and validation) by corpus name. Raises
+    TrainerError for what cannot work.
+
+    For the main process alone. Reads every token of a corpus without `content`. Of the others it checks the
+    sizes of all shards and some of their ids; an invalid id found later ends the run with the name of its
+    document (TrainingData.batch).
+    """
+    sinks.check(config.training)
+    compiler.check(config.training, world.device)
+    _check_batch(config, world.data_size)
+    _check_tokenizer(config)
+    found = contents(config)
+    _check_disk(config)
+    _check_memory(config, world)
+    _warn_of_long_validations(config)
+    return found
+
+
+def contents(config: RunConfig) -> dict[str, str]:
+    """The content hash of each corpus' shards by corpus name, read as `check` says. Raises TrainerError if a
+    shard is damaged.
+    """
+    return {corpus.name: _check_shards(corpus, config.data) for corpus in config.data.corpora}
+
+
+def _check_batch(config: RunConfig, data_size: int) -> None:
+    training = config.training
+    micro = training.micro_batch_tokens
+    for stage in training.curriculum.stages:
+        where = f"stage {stage.name!r}: " if training.stages else ""
+        if stage.global_batch_tokens % (micro * data_size):
+            raise TrainerError(
+                f"{where}training.global_batch_tokens {stage.global_batch_tokens} is not a multiple of "
+                "seq_len x micro_batch_size x processes "
+                f"({training.seq_len} x {training.micro_batch_windows} x {data_size}). Change one of them"
+            )
+        parallel, micro_batches = training.parallel, stage.global_batch_tokens // (micro * data_size)
+        if micro_batches < parallel.pp or (parallel.pp_stages > 1 and micro_batches % parallel.pp):
+            needed = "a multiple of" if parallel.pp_stages > 1 else "at least"
+            raise TrainerError(
+                f"{where}training.parallel.pp {parallel.pp} needs {needed} {parallel.pp} micro-batches per "
+                f"step in each pipeline, but there are {micro_batches}. Lower training.micro_batch_size, or "
+                "raise training.global_batch_tokens"
+            )
+
+
+def _check_tokenizer(config: RunConfig) -> None:
+    path = config.data.tokenizer / "tokenizer.json"
+    if not path.is_file():
+        raise TrainerError(f"{path}: no such file. Set data.tokenizer to a directory with tokenizer.json")
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != config.data.tokenizer_sha256:
+        raise TrainerError(
+            f"{path} has sha256 {found}, but the token shards were made with {config.data.tokenizer_sha256}. "
+            "Tokenize again, or set data.tokenizer to the tokenizer that made them"
+        )
+    tokenizer, context = load_tokenizer(config.data.tokenizer), config.training.seq_len
+    data_facts.check(config.data, tokenizer)
+    for number, prompt in enumerate(config.training.samples.prompts):
+        tokens = len(tokenizer.encode(prompt, add_special_tokens=False).ids) + 1  # [BOT]
+        if tokens >= context:
+            raise TrainerError(
+                f"training.samples.prompts.{number} has {tokens} tokens, which leaves no room to "
+                f"continue it within training.seq_len {context}. Shorten it"
+            )
+
+
+def _check_shards(corpus: CorpusShards, data: DataConfig) -> str:
+    try:
+        shards = [Shard(prefix) for prefix in (*corpus.train, *corpus.validation)]
+        if corpus.validation and sum(shard.num_tokens for shard in shards[len(corpus.train) :]) < 2:
+            raise TrainerError(
+                f"corpus {corpus.name!r}: its validation shards hold no text to predict. Remove `validation` "
+                "and `validation_bytes`, or name shards with text"
+            )
+        if corpus.content is None:
+            return _hash_shards(corpus.name, shards, data)
+        for shard in shards[:: -(-len(shards) // SAMPLED_SHARDS)]:
+            if shard.num_tokens and int(shard.tokens[:SAMPLED_TOKENS].max()) >= data.vocab_size:
+                shard.check_ids(data.vocab_size)
+    except ShardError as error:
+        raise TrainerError(f"corpus {corpus.name!r}: {error}") from error
+    return corpus.content
+
+
+def _hash_shards(name: str, shards: list[Shard], data: DataConfig) -> str:
+    started = time.monotonic()
+    digest = hashlib.sha256()
+    for shard in shards:
+        digest.update(idx_path(shard.prefix).read_bytes())
+        for start in range(0, shard.num_tokens, BLOCK_TOKENS):
+            block = shard.tokens[start : start + BLOCK_TOKENS]
+            if int(block.max()) >= data.vocab_size:
+                shard.check_ids(data.vocab_size)
+            digest.update(block.data)
+        shard.check_index()
+        shard.check_ends(data.bot_id, data.eot_id)
+    seconds, found = time.monotonic() - started, digest.hexdigest()
+    if seconds > SLOW_SECONDS:
+        log.info(
+            "corpus %r: all tokens read and hashed in %.0f s. Set `content: %s` in its configuration to "
+            "skip this next time",
+            name,
+            seconds,
+            found,
+        )
+    return found
+
+
+def _check_disk(config: RunConfig) -> None:
+    wanted = config.training.checkpoint
+    checkpoint_bytes = _checkpoint_bytes(config)
+    most = config.training.max_tokens
+    made = min(config.training.steps, -(-most // (wanted.every_tokens or 1)))
+    # Old checkpoints are removed after the commit, so one more than is kept exists for a moment.
+    kept = wanted.keep_last + 1 + most // (wanted.keep_every_tokens or most + 1)
+    missing = max(1, min(kept, made) - len(store.existing(config.run_dir / "checkpoints")))
+    free = shutil.disk_usage(_existing_parent(config.run_dir)).free
+    if missing * checkpoint_bytes > free:
+        raise TrainerError(
+            f"{config.run_dir}: {free / 1e6:,.0f} MB free, but {missing} checkpoints of "
+            f"{checkpoint_bytes / 1e6:,.0f} MB will be written. "
+            "Free some space, lower training.checkpoint.keep_last, or use another run_dir"
+        )
+
+
+def _checkpoint_bytes(config: RunConfig) -> int:
+    """The size in fp32 of the exported weights, at most two moments, and the averages."""
+    training = config.training
+    copies = 1 if training.checkpoint.model_only else 3 + copies_with_averages(training)
+    return 4 * copies * training.model.parameters(padded_vocab_size(config.data.vocab_size))
+
+
+def _existing_parent(path: Path) -> Path:
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _check_memory(config: RunConfig, world: World) -> None:
+    training, free = config.training, free_memory(world.device)
+    vocab_size = config.data.vocab_size
+    windows = validation_windows(config, world)
+    # The estimate is for an unsplit model. A split one that is too large fails at the first batch.
+    if training.parallel.splits_model or upper_bound(training, vocab_size, windows) * AMPLE < free:
+        return
+    needed = estimate(training, vocab_size, world.size, world.device, windows)
+    told = f"training needs {needed}, and {free / 1e6:,.0f} MB are free on {world.device}"
+    if needed.total <= free:
+        log.info(told)
+    elif compiler.compiles(training, world.device) and needed.lasting <= free:
+        # Compiled blocks keep less than the estimate, which is of uncompiled ones.
+        log.warning("%s; compiled it may fit, the first batch will tell", told)
+    else:
+        smaller = "take a smaller model"
+        if needed.validation:
+            smaller = f"lower training.evaluation.micro_batch_size (now {windows} windows at a time)"
+        elif needed.activations > needed.lasting:
+            smaller = f"lower training.micro_batch_size (now {training.micro_batch_windows})"
+        raise TrainerError(f"{told}; {smaller}, lower training.seq_len, or free some memory")
+
+
+def validation_windows(config: RunConfig, world: World) -> int:
+    """The windows that a validation reads at a time where they are more than a micro-batch of training, else
+    0: they then take no more memory than a step.
+    """
+    training = config.training
+    corpora = held_out(config.data, training.seq_len, training.evaluation.max_tokens)
+    windows = batch_size(corpora, training, world)
+    return windows if windows > training.micro_batch_windows else 0
+
+
+def _warn_of_long_validations(config: RunConfig) -> None:
+    training, wanted = config.training, config.training.evaluation
+    tokens = sum(part.tokens for part in held_out(config.data, training.seq_len, wanted.max_tokens))
+    evaluations = min(training.steps, -(-training.max_tokens // wanted.every_tokens))
+    share = FORWARD_SHARE * evaluations * tokens / training.max_tokens
+    if share > LONG_VALIDATION_SHARE:
+        log.warning(
+            "validation will take about %.0f%% of the time of the training steps: %d times %s held-out "
+            "tokens. Raise training.evaluation.every_tokens (now %s), or set training.evaluation.max_tokens",
+            100 * share,
+            evaluations,
+            f"{tokens:,}",
+            f"{wanted.every_tokens:,}",
+        )
+
+
+def dry_run(session: Session) -> None:
+    """Compiles the model, decides what `micro_batch_size: auto` stands for, and computes and discards the
+    gradients of one micro-batch: one for each process of a pipeline. Then the loss of one batch of a
+    validation, if that is larger. Raises TrainerError if that fails.
+    """
+    compiler.compile_blocks(session.model, session.training, session.world.device)
+    micro_batch.decide(session)
+    rows = session.data.batch(session.step, session.world.data_rank, session.world.data_size)
+    micro_batch_size = session.training.micro_batch_tokens // (rows.shape[1] - 1)
+    windows = torch.from_numpy(rows[: micro_batch_size * session.training.parallel.pp])
+    context, seq_len = session.context, session.training.seq_len
+    first = f"one micro-batch of {session.training.micro_batch_windows} x {seq_len} tokens"
+    with explained(first, "training.micro_batch_size"):
+        add_gradients(session.model, context.batch(windows.to(session.world.device)), context)
+    session.model.zero_grad(set_to_none=True)
+    if validated := validation_windows(session.config, session.world):
+        batch = f"one batch of {validated} x {seq_len} tokens of a validation"
+        with explained(batch, "training.evaluation.micro_batch_size"):
+            _validate_one_batch(session)
+
+
+def _validate_one_batch(session: Session) -> None:
+    stops = itertools.chain([False], itertools.repeat(True))
+    with suppress(EvaluationStoppedError):
+        evaluate(
+            session.model,
+            session.config.data,
+            session.training,
+            session.precision,
+            session.world,
+            gives_up=stops.__next__,
+        )
+
+
+@contextmanager
+def explained(batch: str, setting: str) -> Iterator[None]:
+    """Turns the errors of a first `batch`, whose size `setting` sets, into TrainerError: out of memory, or a
+    failed compilation.
+    """
+    try:
+        yield
+    except Exception as error:
+        if _is_from_compiler(error):
+            raise TrainerError(
+                f"the model cannot be compiled ({first_line(error)}); set training.compile to false, "
+                "and on a GPU training.attention to flash, or sdpa in fp32, because flex is compiled in any "
+                "case. If a killed "
+                "compiler left a broken file, delete torch's cache (TORCHINDUCTOR_CACHE_DIR, or "
+                "torchinductor_<user> in the temporary directory)"
+            ) from error
+        if not is_out_of_memory(error):
+            raise
+        raise TrainerError(
+            f"{batch} does not fit ({first_line(error)}). "
+            f"Lower {setting} or training.seq_len, or use a smaller model"
+        ) from error
+
+
+def _is_from_compiler(error: Exception) -> bool:
+    dynamo = sys.modules.get("torch._dynamo.exc")  # not imported here: that takes a second
+    if dynamo is None:
+        return False
+    return isinstance(error, (dynamo.TorchDynamoException, dynamo.FailOnRecompileLimitHit))

@@ -1,0 +1,1 @@
+"""What a run leaves behind: metrics, log, plot, sinks, messages to Dagster."""

@@ -1,0 +1,96 @@
+"""Messages to Dagster if it launched this process. Training never depends on a listener."""
+
+import contextlib
+import logging
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from trainer.checkpoint import publish as store
+from trainer.checkpoint import state
+from trainer.run.session import Session
+
+METRICS_INTERVAL_SECONDS = 5.0
+
+log = logging.getLogger("trainer")
+
+
+class Reporter:
+    """Sends messages `{"kind": start | metrics | evaluation | sample | checkpoint | error | end, ...}`
+    through Dagster Pipes.
+
+    Does nothing without DAGSTER_PIPES_CONTEXT, in other processes than the main one, or after the connection
+    broke.
+    """
+
+    def __init__(self, is_main: bool) -> None:
+        self._context: Any = None
+        self._last_metrics = -METRICS_INTERVAL_SECONDS
+        if is_main and os.environ.get("DAGSTER_PIPES_CONTEXT"):
+            from dagster_pipes import open_dagster_pipes
+
+            self._context = open_dagster_pipes()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._context is not None:
+            with contextlib.suppress(OSError):
+                self._context.close()
+
+    def send(self, kind: str, **message: Any) -> None:
+        """Sends a `message` of JSON values; metrics at most once in 5 seconds, unless the loss spiked."""
+        if self._context is None:
+            return
+        if kind == "metrics":
+            now = time.monotonic()
+            if now - self._last_metrics < METRICS_INTERVAL_SECONDS and not message.get("spike"):
+                return
+            self._last_metrics = now
+        try:
+            self._context.report_custom_message({"kind": kind, **message})
+        except OSError as error:
+            log.warning("lost the connection to Dagster (%s); training continues", error)
+            self._context = None
+
+
+def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> None:
+    model, vocab_size = session.training.model, session.config.data.vocab_size
+    facts = {
+        "parameters": model.parameters(vocab_size),
+        "flops_per_token": model.flops_per_token(vocab_size, session.training.seq_len),
+        "device": str(session.world.device),
+        "processes": session.world.size,
+        "precision": session.precision,
+        "attention": session.attention,
+        "tokens_total": session.training.max_tokens,
+        "epochs": session.epochs(),
+        "padding": session.data.padding,
+        "resumed_from": str(resumed) if resumed else None,
+    }
+    reporter.send("start", **facts)
+    log.info(", ".join(f"{name} {value}" for name, value in facts.items()))
+
+
+def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> None:
+    """Reports a committed checkpoint. `data_version` identifies its weights, so that a repeated message is
+    recognised.
+    """
+    saved = state.read_state(checkpoint)
+    evaluation = saved["evaluation"] or {}
+    reporter.send(
+        "checkpoint",
+        step=saved["step"],
+        tokens=saved["tokens"],
+        path=str(checkpoint),
+        data_version=store.data_version(checkpoint),
+        loss=saved["loss"],
+        validation_loss=evaluation.get("loss"),
+        bits_per_byte=evaluation.get("bits_per_byte"),
+        parameters=session.training.model.parameters(session.config.data.vocab_size),
+    )

@@ -1,0 +1,79 @@
+"""The metrics of a run: metrics.jsonl, which resuming and reports read; TensorBoard and other trackers, which
+people look at.
+"""
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+from trainer.run.records.sinks import Sinks
+from trainer.system.durable import read_json_lines
+
+# What depends on the machine and the moment; every other field is the same in a run that was interrupted.
+TIMING_FIELDS = ("tokens_per_second", "step_ms", "data_wait_ms", "mfu", "memory_mb")
+
+
+class MetricsLog:
+    """Appends to metrics.jsonl. For a resumed run it first truncates the file to `resumed_bytes`, its length
+    at the checkpoint.
+    """
+
+    def __init__(
+        self, path: Path, tensorboard: Path, resumed_step: int, resumed_bytes: int, sinks: Sinks | None = None
+    ) -> None:
+        self._path = path
+        self._file = path.open("a", encoding="utf-8")
+        self._file.truncate(min(resumed_bytes, self._file.tell()))
+        # `tell` would still return the old length, and the next checkpoint would store it.
+        self._file.seek(0, os.SEEK_END)
+        self._tensorboard = SummaryWriter(str(tensorboard), purge_step=resumed_step + 1)
+        self._sinks = sinks
+
+    def close(self) -> None:
+        self._file.close()
+        self._tensorboard.close()
+
+    def records(self) -> list[dict[str, Any]]:
+        """All records, read back from disk: a long run does not hold them in memory."""
+        self._file.flush()
+        return read_json_lines(self._path)
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Appends a record with `kind` and `step`; its other numbers become curves named `<kind>/<field>`.
+
+        A number that is not finite, as in a step that fp16 skipped, is null, since JSON cannot hold it.
+        """
+        self._file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
+        numbers = {
+            f"{record['kind']}/{field}": value
+            for field, value in record.items()
+            if field not in ("kind", "step", "tokens") and isinstance(value, int | float)
+        }
+        for name, value in numbers.items():
+            self._tensorboard.add_scalar(name, value, record["step"])
+        if self._sinks is not None:
+            tokens = {"tokens": record["tokens"]} if "tokens" in record else {}
+            self._sinks.log(
+                {name: float(value) for name, value in (numbers | tokens).items()}, record["step"]
+            )
+
+    def write_text(self, tag: str, text: str, step: int) -> None:
+        self._tensorboard.add_text(tag, text, step)
+
+    def sync(self) -> int:
+        """Makes the lines durable and returns their length in bytes for the checkpoint."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._tensorboard.flush()
+        return self._file.tell()
+
+
+def _finite(value: Any) -> Any:
+    """The value with None for each number in it that is not finite."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,135 @@
+"""Records a run's metrics, loss curve and progress, and reports them to Dagster. In the main process only."""
+
+import logging
+import time
+from typing import Any
+
+from trainer.hf.tokenizer import load_tokenizer
+from trainer.model.llama import Llama
+from trainer.run.evaluation.generate import complete
+from trainer.run.fit.hardware import peak_flops, peak_memory
+from trainer.run.records import plot
+from trainer.run.records.dagster_pipes import Reporter
+from trainer.run.records.metrics import MetricsLog
+from trainer.run.records.progress import Progress
+from trainer.run.records.sinks import open_sinks
+from trainer.run.records.update_ratio import WeightSizes
+from trainer.run.session import Session
+from trainer.run.step import StepResult
+from trainer.system.run_directory import RunDirectory
+
+log = logging.getLogger("trainer")
+
+
+class Recorder:
+    """Records a session from its current step on."""
+
+    def __init__(self, session: Session, directory: RunDirectory, reporter: Reporter) -> None:
+        self._session, self._directory, self._reporter = session, directory, reporter
+        self._sinks = open_sinks(session.config, session.identity, directory.sinks, resumed=session.step > 0)
+        self.metrics = MetricsLog(
+            directory.metrics, directory.tensorboard, session.step, session.metrics_bytes, self._sinks
+        )
+        self._progress = Progress(session.tokens, session.training.max_tokens)
+        self._started, self._started_tokens = time.monotonic(), session.tokens
+        self._peak_flops = peak_flops(session.world.device, session.precision) * session.world.size
+
+    def close(self) -> None:
+        self.metrics.close()
+        self._progress.close()
+        self._sinks.close(complete=self._session.is_complete)
+
+    def before_step(self) -> None:
+        stage = self._session.curriculum.stage(self._session.step)
+        if stage.name and stage.first_step == self._session.step:
+            log.info(
+                "stage %s: %d steps of %s tokens, windows of %d",
+                stage.name,
+                stage.steps,
+                f"{stage.global_batch_tokens:,}",
+                stage.seq_len,
+            )
+
+    def step(
+        self, result: StepResult, weights: WeightSizes | None, step_seconds: float, wait_seconds: float
+    ) -> None:
+        """Records the step if there are `weights`; warns of a skipped step or a spike in any case."""
+        session, stage = self._session, self._session.curriculum.stage(self._session.step - 1)
+        elapsed = time.monotonic() - self._started
+        eta = (
+            elapsed * (session.training.max_tokens - session.tokens) / (session.tokens - self._started_tokens)
+        )
+        speed = stage.global_batch_tokens / step_seconds
+        if result.skipped and not result.spike:
+            log.warning(
+                "step %d skipped: gradients overflowed in fp16; the loss scale is now %g",
+                session.step,
+                session.loss_scale.value,
+            )
+        if result.spike:
+            then = "update skipped" if result.skipped else "logged only"
+            log.warning(
+                "step %d: spike: loss %.3f, gradient norm %.3f; %s",
+                session.step,
+                result.loss,
+                result.grad_norm,
+                then,
+            )
+        if weights is not None:
+            optimizer = session.training.optimizer
+            flops = session.training.model.flops_per_token(session.config.data.vocab_size, stage.seq_len)
+            record = {
+                "kind": "train",
+                "step": session.step,
+                "tokens": session.tokens,
+                "loss": result.loss,
+                "lr": optimizer.lr * result.lr_factor,
+                **({"muon_lr": optimizer.muon_lr * result.lr_factor} if optimizer.kind == "muon" else {}),
+                "grad_norm": result.grad_norm,
+                "param_norm": weights.param_norm,
+                "update_ratio": weights.update_ratio,
+                "spike": result.spike,
+                "skipped": result.skipped,
+                "tokens_per_second": round(speed, 1),
+                "mfu": round(speed * flops / self._peak_flops, 4),
+                "step_ms": round(1000 * step_seconds, 3),
+                "data_wait_ms": round(1000 * wait_seconds, 3),
+                "memory_mb": round(peak_memory(session.world.device) / 1e6, 1),
+            }
+            if session.training.stages:
+                record["stage"] = stage.name
+            self.metrics.write(record)
+            message = {
+                name: record[name]
+                for name in ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")
+            }
+            self._reporter.send("metrics", **message, eta_seconds=round(eta, 1))
+        self._progress.update(session.tokens, result.loss, speed, eta)
+
+    def evaluation(self, evaluation: dict[str, Any]) -> None:
+        session = self._session
+        self.metrics.write(
+            {"kind": "evaluation", "step": session.step, "tokens": session.tokens, **evaluation}
+        )
+        self._reporter.send("evaluation", step=session.step, tokens=session.tokens, **evaluation)
+        log.info(
+            "step %d: validation loss %.4f, perplexity %.1f, %.4f bits per byte",
+            session.step,
+            evaluation["loss"],
+            evaluation["perplexity"],
+            evaluation["bits_per_byte"],
+        )
+
+    def samples(self, model: Llama) -> None:
+        """Records what the unsplit `model` writes; the text depends only on the run and its step."""
+        session, samples, data = self._session, self._session.training.samples, self._session.config.data
+        tokenizer = load_tokenizer(data.tokenizer)
+        texts = complete(model, tokenizer, data.bot_id, data.eot_id, samples, session.training.seed)
+        for prompt, text in zip(samples.prompts, texts, strict=True):
+            self.metrics.write_text("sample", text, session.step)
+            self._reporter.send("sample", step=session.step, prompt=prompt, text=text)
+            log.info("step %d: %s", session.step, text.replace("\n", " / "))
+
+    def draw(self) -> None:
+        """Plots the loss so far."""
+        plot.loss_curve(self.metrics.records(), self._directory.loss_curve)

@@ -1,0 +1,192 @@
+"""Sends a run's metrics to the trackers that training.sinks names. In the main process only.
+
+Where they are sent is set by each tracker's own environment variables, such as WANDB_MODE, WANDB_API_KEY and
+MLFLOW_TRACKING_URI. What is sent: the numbers of metrics.jsonl, and the settings that decide the weights,
+without paths, lineage or anything from the environment.
+"""
+
+import io
+import json
+import logging
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from contextvars import copy_context
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from trainer.config import RunConfig, TrainingConfig, config_hash
+from trainer.system.durable import write_atomically
+from trainer.system.errors import TrainerError, first_line
+from trainer.system.history import flat
+
+CLOSING_SECONDS = 60.0  # at the end of a run, for sending what waits
+MLFLOW_TAG = "groundwork.run"
+
+log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True)
+class Tracker:
+    """An opened tracker: `log` takes the numbers of a step, `close` whether the run reached its last step."""
+
+    log: Callable[[dict[str, float], int], object]
+    close: Callable[[bool], object]
+
+
+def _wandb(config: RunConfig, run_id: str, settings: dict[str, Any]) -> Tracker:
+    import wandb
+
+    # Neither the command line, nor the host, nor the git remote, nor the console leaves the machine.
+    private = wandb.Settings(
+        console="off", disable_code=True, disable_git=True, silent=True, x_disable_meta=True
+    )
+    run = wandb.init(
+        project=_project(config, "WANDB_PROJECT"),
+        id=run_id,
+        name=config.run_dir.name,
+        config=settings,
+        dir=config.run_dir,
+        resume="allow",
+        settings=private,
+    )
+    return Tracker(
+        # Steps after the checkpoint that a run resumes from are there already.
+        log=lambda numbers, step: run.log(numbers, step=step) if step >= run.step else None,
+        close=lambda complete: run.finish(exit_code=0 if complete else 1),
+    )
+
+
+def _trackio(config: RunConfig, run_id: str, settings: dict[str, Any]) -> Tracker:
+    import trackio
+
+    def quietly(call: Callable[..., Any], **arguments: Any) -> Any:
+        with redirect_stdout(io.StringIO()):
+            return call(**arguments)
+
+    # In a context of its own, or trackio would finish the run a second time when Python exits.
+    run = copy_context().run(
+        quietly,
+        trackio.init,
+        project=_project(config, "TRACKIO_PROJECT"),
+        name=f"{config.run_dir.name}-{run_id}",  # by which trackio finds it again
+        config=settings,
+        resume="allow",
+        embed=False,
+    )
+    return Tracker(
+        log=lambda numbers, step: run.log(numbers, step=step), close=lambda complete: quietly(run.finish)
+    )
+
+
+def _mlflow(config: RunConfig, run_id: str, settings: dict[str, Any]) -> Tracker:
+    if not os.environ.get("MLFLOW_TRACKING_URI"):
+        raise TrainerError(
+            "set the environment variable MLFLOW_TRACKING_URI to the server or the database, for example "
+            "http://127.0.0.1:5000 or sqlite:////data/mlflow.db"
+        )
+    # MLflow's own default waits four minutes for a server that does not answer.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, Param
+
+    client, project = MlflowClient(), _project(config, "MLFLOW_EXPERIMENT_NAME")
+    experiment = client.get_experiment_by_name(project)
+    place = experiment.experiment_id if experiment else client.create_experiment(project)
+    if known := client.search_runs([place], f"tags.`{MLFLOW_TAG}` = '{run_id}'", max_results=1):
+        run = known[0].info.run_id
+        client.update_run(run, status="RUNNING")
+    else:
+        run = client.create_run(place, run_name=config.run_dir.name, tags={MLFLOW_TAG: run_id}).info.run_id
+        params = [Param(key, value) for key, value in flat(settings).items()]
+        for start in range(0, len(params), 100):  # as many as a request may have
+            client.log_batch(run, params=params[start : start + 100])
+
+    def send(numbers: dict[str, float], step: int) -> None:
+        now = int(1000 * time.time())
+        client.log_batch(run, metrics=[Metric(name, value, now, step) for name, value in numbers.items()])
+
+    return Tracker(send, lambda complete: client.set_terminated(run, "FINISHED" if complete else "KILLED"))
+
+
+TRACKERS = {"mlflow": _mlflow, "trackio": _trackio, "wandb": _wandb}
+
+
+class Sinks:
+    """Sends from a thread of its own: training waits for no tracker, and goes on without one that fails."""
+
+    def __init__(self, opened: dict[str, Tracker]) -> None:
+        self._opened = opened
+        self._waiting: SimpleQueue[Callable[[Tracker], object] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._send, name="sinks", daemon=True)
+        self._thread.start()
+
+    def log(self, numbers: dict[str, float], step: int) -> None:
+        self._waiting.put(lambda tracker: tracker.log(numbers, step))
+
+    def close(self, complete: bool) -> None:
+        """Sends what waits. `complete`: whether the run reached its last step."""
+        self._waiting.put(lambda tracker: tracker.close(complete))
+        self._waiting.put(None)
+        self._thread.join(CLOSING_SECONDS)
+        if self._thread.is_alive():
+            names = " and ".join(self._opened)
+            log.warning("%s did not take all metrics within %.0f s", names, CLOSING_SECONDS)
+
+    def _send(self) -> None:
+        while (send := self._waiting.get()) is not None:
+            for kind, tracker in list(self._opened.items()):
+                try:
+                    send(tracker)
+                except Exception as error:  # each tracker raises its own
+                    del self._opened[kind]
+                    log.warning("no more metrics are sent to %s: %s", kind, _reason(error))
+
+
+def check(training: TrainingConfig) -> None:
+    """Raises TrainerError when a sink's package is not installed."""
+    for kind in training.sinks:
+        if find_spec(kind) is None:
+            raise TrainerError(
+                f"training.sinks: the package {kind} is not installed; install it with "
+                f"`pip install 'groundwork[{kind}]'`, or leave {kind} out of training.sinks"
+            )
+
+
+def open_sinks(config: RunConfig, identity: Mapping[str, Any], record: Path, resumed: bool) -> Sinks:
+    """Opens the trackers of a run. Its id is drawn when it starts and kept in the file `record`, so that a
+    resumed run continues the same curves. Raises TrainerError when a tracker cannot be opened; a resumed run
+    goes on without it.
+    """
+    opened: dict[str, Tracker] = {}
+    if config.training.sinks and not record.exists():
+        write_atomically(record, json.dumps({"id": uuid.uuid4().hex[:8]}) + "\n")
+    for kind in config.training.sinks:
+        run_id = json.loads(record.read_text(encoding="utf-8"))["id"]
+        # The identity, its hash, and the operational settings.
+        training = config.training.model_dump(mode="json") | identity["training"]
+        settings = {**identity, "training": training, "identity": config_hash(dict(identity))}
+        try:
+            opened[kind] = TRACKERS[kind](config, run_id, settings)
+        except Exception as error:  # each tracker raises its own
+            problem = f"training.sinks: {kind} cannot be opened: {_reason(error)}"
+            if not resumed:
+                raise TrainerError(problem) from None
+            log.warning("%s; training goes on without it", problem)
+    return Sinks(opened)
+
+
+def _project(config: RunConfig, variable: str) -> str:
+    return os.environ.get(variable) or config.project or "groundwork"
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error, without the password of an address in it."""
+    return re.sub(r"//[^/@\s]+@", "//", first_line(error))

@@ -1,0 +1,233 @@
+"""Training runs after the fact: their names, and what their configuration, metrics and checkpoints tell.
+
+A directory of runs holds a directory for each, named by 16 hex digits. The first eight are the run's name
+in the UI (`6ddca120`); with a step they name a checkpoint (`6ddca120-00000020`).
+"""
+
+import json
+import math
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainer.system.durable import read_json_lines
+from trainer.system.errors import TrainerError
+from trainer.system.run_directory import RunDirectory
+
+NAME_LENGTH = 8  # hex digits of a run's directory in its name
+NAME = re.compile(r"([0-9a-f]{4,})(?:[-/](\d{1,9}))?")
+STORED = re.compile(r"[0-9a-f]{16}")
+STEP = re.compile(r"step-(\d{8,})")
+MANIFEST = "manifest.json"  # written last: a checkpoint without it is not complete
+NOT_COMPARED = (
+    "name",
+    "checks",
+    "dedup_guard",
+    "engine",
+    "launch",
+)  # settings of a recipe that change no result
+SHOWN, SHOWN_OF_PATH = 5, 60  # names, and characters of a path, in a message
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """What a run came to. `settings`: those that decide the result, by their full keys. `train_loss` is a
+    running mean. `seconds`: the time in steps of all attempts, without evaluations and checkpoints. The other
+    scores are those of the last validation, None before it.
+    """
+
+    name: str
+    recipe: str
+    settings: dict[str, str]
+    planned_tokens: int
+    tokens: int
+    train_loss: float | None
+    validation_loss: float | None
+    bits_per_byte: float | None
+    tokens_per_second: float
+    seconds: float
+
+
+class RunHistory:
+    """A run, or with `until_step` its beginning. Files are read when they are asked for."""
+
+    def __init__(self, path: Path, until_step: int | None = None) -> None:
+        self.directory = RunDirectory(path)
+        self.path = path
+        self.until_step = until_step
+
+    @property
+    def name(self) -> str:
+        """As in the UI, for a run of a store; else that of the directory. A beginning has its step, too."""
+        name = self.path.resolve().name
+        name = name[:NAME_LENGTH] if STORED.fullmatch(name) else name
+        return name if self.until_step is None else f"{name}-{self.until_step:08d}"
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """Raises TrainerError when the file is not the configuration of a run."""
+        try:
+            text = self.directory.config.read_text(encoding="utf-8")
+            config: dict[str, Any] = yaml.load(text, Loader=yaml.CSafeLoader)
+            _ = config["training"]["max_tokens"]
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
+            raise TrainerError(
+                f"{self.directory.config}: cannot be read as the configuration of a run: {error}"
+            ) from error
+        return config
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """Those of metrics.jsonl."""
+        records = read_json_lines(self.directory.metrics)
+        return [one for one in records if self.until_step is None or one["step"] <= self.until_step]
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        return [record for record in self.records if record["kind"] == "train"]
+
+    @property
+    def validations(self) -> list[dict[str, Any]]:
+        return [one for one in self.records if one["kind"] == "evaluation" and one["loss"] is not None]
+
+    @property
+    def tokens(self) -> list[int]:
+        """The tokens so far at each logged step."""
+        return [step["tokens"] for step in self.steps]
+
+    @property
+    def seconds(self) -> list[float]:
+        """The time in steps so far at each logged step."""
+        seconds = [0.0]
+        for (before, tokens), step in zip(pairwise([0, *self.tokens]), self.steps, strict=True):
+            seconds.append(seconds[-1] + (tokens - before) / step["tokens_per_second"])
+        return seconds[1:]
+
+    @property
+    def losses(self) -> list[float]:
+        """The running mean of the training loss at each logged step."""
+        return running_mean([step["loss"] for step in self.steps])
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings that decide what is trained: of the recipe and the training or, for a run without a
+        recipe, of its configuration. Paths are left out where a hash identifies their content.
+        """
+        recipe = self.config.get("lineage", {}).get("recipe")
+        if recipe:
+            kept = {name: value for name, value in recipe.items() if name not in NOT_COMPARED}
+            return flat(kept | {"training": self.config["training"]})
+        settings = flat(
+            {key: value for key, value in self.config.items() if key not in ("run_dir", "lineage")}
+        )
+        paths = {"data.tokenizer"}
+        for key in (key for key, value in settings.items() if key.endswith(".content") and value != "null"):
+            paths |= {key.removesuffix("content") + split for split in ("train", "validation")}
+        return {key: value for key, value in settings.items() if key not in paths}
+
+    def figures(self) -> RunFigures:
+        """Raises TrainerError."""
+        steps, last = self.steps, (self.validations or [{}])[-1]
+        return RunFigures(
+            self.name,
+            self.config.get("lineage", {}).get("recipe", {}).get("name", ""),
+            self.settings,
+            self.config["training"]["max_tokens"],
+            steps[-1]["tokens"] if steps else 0,
+            self.losses[-1] if steps else None,
+            last.get("loss"),
+            last.get("bits_per_byte"),
+            statistics.median(step["tokens_per_second"] for step in steps) if steps else 0.0,
+            self.seconds[-1] if steps else 0.0,
+        )
+
+    def checkpoints(self) -> dict[int, Path]:
+        """The complete checkpoints on disk by step, the newest last."""
+        manifests = sorted(self.directory.checkpoints.glob(f"step-*/{MANIFEST}"))
+        found = [(STEP.fullmatch(manifest.parent.name), manifest.parent) for manifest in manifests]
+        return {int(match[1]): path for match, path in found if match}
+
+
+def histories(runs: Path) -> list[RunHistory]:
+    """The runs in a directory of runs, by their names."""
+    return [RunHistory(config.parent) for config in sorted(runs.glob("[!.]*/config.yaml"))]
+
+
+def find(runs: Path, text: str) -> RunHistory:
+    """The run in a directory of runs that has a name or its first digits; of a checkpoint's name, the run up
+    to its step. Raises TrainerError for a name that no run or more than one has.
+    """
+    name = NAME.fullmatch(text)
+    known = [run.path for run in histories(runs)]
+    found = [run for run in known if name and run.name.startswith(name[1])]
+    if name and len(found) == 1:
+        return RunHistory(found[0], int(name[2]) if name[2] else None)
+    if found:
+        raise TrainerError(f"{text!r} may be {' or '.join(run.name for run in found)}: add digits")
+    newest = sorted(known, key=lambda run: run.stat().st_mtime)[-SHOWN:]
+    names = ", ".join(run.name[:NAME_LENGTH] for run in newest) or "none"
+    raise TrainerError(
+        f"{text!r}: no run of this name in {runs} (GROUNDWORK_STORE names another store). "
+        f"The newest runs: {names}"
+    )
+
+
+def at(path: Path) -> RunHistory | None:
+    """The run whose directory holds a path, up to the step of a checkpoint in the path; None if none does."""
+    absolute = path.absolute()
+    steps = [match for part in reversed(absolute.parts) if (match := STEP.fullmatch(part))]
+    for place in (absolute, *list(absolute.parents)[:3]):
+        if RunDirectory(place).config.is_file():
+            return RunHistory(place, int(steps[0][1]) if steps else None)
+    return None
+
+
+def path_of(text: str) -> Path:
+    """Raises TrainerError for text that cannot be a path: too long, or with a NUL in it."""
+    path = Path(text)
+    try:
+        path.exists()
+    except (OSError, ValueError) as error:
+        raise TrainerError(f"{text[:SHOWN_OF_PATH]!r} is not a path: {error}") from None
+    return path
+
+
+def differing(settings: Sequence[Mapping[str, str]]) -> list[str]:
+    """The keys of the settings that are not the same everywhere."""
+    keys = sorted({key for one in settings for key in one})
+    return [key for key in keys if len({one.get(key) for one in settings}) > 1]
+
+
+def flat(value: Any, key: str = "") -> dict[str, str]:
+    """`{"a": {"b": 1}}` to `{"a.b": "1"}`; list entries that have a `name` are keyed by it."""
+    if isinstance(value, list) and value and all(isinstance(item, dict) and "name" in item for item in value):
+        value = {
+            item["name"]: {name: inner for name, inner in item.items() if name != "name"} for item in value
+        }
+    if not isinstance(value, dict) or not value:
+        return {key: value if isinstance(value, str) else json.dumps(value)}
+    texts: dict[str, str] = {}
+    for name, inner in value.items():
+        texts |= flat(inner, f"{key}.{name}" if key else name)
+    return texts
+
+
+def running_mean(losses: Sequence[float | None]) -> list[float]:
+    """The exponential moving average over about a fortieth of the losses, corrected for its start as in Adam.
+
+    Passes over losses that are None or not finite, which are those of steps that fp16 skipped.
+    """
+    decay = 1 - 1 / max(1.0, len(losses) / 40)
+    total, weight, means = 0.0, 0.0, []
+    for loss in losses:
+        if loss is not None and math.isfinite(loss):
+            total, weight = decay * total + loss, decay * weight + 1
+        means.append(total / weight if weight else math.nan)
+    return means

@@ -1,0 +1,63 @@
+"""A run's directory: its paths, and the lock that lets only one trainer use it."""
+
+import fcntl
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trainer.system.errors import TrainerError
+
+LOCK_PATIENCE_SECONDS = 60.0
+
+log = logging.getLogger("trainer")
+
+
+class RunDirectory:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.metrics = path / "metrics.jsonl"
+        self.loss_curve = path / "loss.png"
+        self.tensorboard = path / "tensorboard"
+        self.sinks = path / "sinks.json"
+        self.log = path / "log.txt"
+        self.profile = path / "profile"
+        self.checkpoints = path / "checkpoints"
+
+    @contextmanager
+    def locked(self, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Iterator[None]:
+        """Locks the directory. Waits `patience_seconds` for a trainer that is still saving, then raises
+        TrainerError.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("a")
+        except OSError as error:
+            raise TrainerError(f"run_dir {self.path} is not writable: {error.strerror}") from error
+        deadline, logged = time.monotonic() + patience_seconds, False
+        with lock as file:
+            while not _try_lock(file.fileno()):
+                if not logged:
+                    log.info(
+                        "%s: another trainer is using this run directory; waiting %.0f s for it to exit",
+                        self.path,
+                        patience_seconds,
+                    )
+                    logged = True
+                if time.monotonic() > deadline:
+                    raise TrainerError(
+                        f"{self.path}: another trainer is using this run directory. Wait for it, stop it, or "
+                        "use another run_dir"
+                    )
+                time.sleep(0.2)
+            yield
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
