@@ -268,7 +268,7 @@ def _alone(directory: Path, *arguments: str) -> list[str]:
 def _environment() -> dict[str, str]:
     return os.environ | {
         "OMP_NUM_THREADS": str(launch.physical_cores()),
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}",
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'performance'}",
     }
 
 

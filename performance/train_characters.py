@@ -96,7 +96,7 @@ def timed(command: Sequence[str], core: int) -> tuple[float, str]:
     """Seconds of a whole process that has one core, and what it printed."""
     started = time.perf_counter()
     environment = (
-        os.environ | launch.environment(1) | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}"}
+        os.environ | launch.environment(1) | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'performance'}"}
     )
     ended = subprocess.run(
         ["taskset", "-c", str(core), *command],

@@ -12,7 +12,7 @@ from trainer.__main__ import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FOLDERS = ("pipeline", "trainer", "tests", "benchmarks", "examples", "docs", "dagster_home")
+FOLDERS = ("pipeline", "trainer", "tests", "performance", "examples", "docs", "dagster_home")
 # A token in backticks that begins with a folder of this repository, or that is a file at its root.
 PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[\w./*-]*|[A-Z]+(?:\.md)?|Makefile|pyproject\.toml")
 # Made by a run.
@@ -20,7 +20,7 @@ MADE = re.compile(r"dagster_home/(store|storage)\b.*")
 AT_THE_ROOT = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", "pyproject.toml"}
 # Several words, as code writes them: snake_case, CamelCase, UPPER_CASE.
 NAME = re.compile(r"\w+_\w+|_\w+|[A-Z]+[a-z]+(?:[A-Z][a-z]+)+|[A-Z]{2,}")
-CODE = ("pipeline", "trainer", "tests", "benchmarks", "examples")
+CODE = ("pipeline", "trainer", "tests", "performance", "examples")
 # Names of pip, PyTorch, pydantic, transformers, systemd and Dagster.
 OTHERS = {
     "TRACKIO_SERVER_URL",

@@ -43,7 +43,7 @@ def test_the_launcher_that_scaling_up_shows_fits_the_default_recipe() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README) + re.findall(r"`(benchmarks/\w+\.py)`", BENCHMARKS)
+    "path", re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README) + re.findall(r"`(performance/\w+\.py)`", BENCHMARKS)
 )
 def test_every_picture_and_benchmark_is_there(path: str) -> None:
     assert (ROOT / path).is_file()

@@ -1,1 +1,1 @@
-"""Tools around training: plan a run, compare runs, sweep settings."""
+"""Tools around training: plan a run, and find the models that a command names."""
