@@ -217,28 +217,12 @@ def _plan(arguments: list[str]) -> int:
     return main(arguments)
 
 
-def _speed(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m trainer speed",
-        description="Take some steps without saving anything, and print tokens per second as JSON.",
-    )
-    parser.add_argument("config", type=Path, metavar="CONFIG.yaml")
-    parser.add_argument("overrides", nargs="*", metavar="key=value")
-    options = parser.parse_intermixed_args(arguments)
-    config = load_to_train(options.config, options.overrides)
-    from trainer.run.fit.speed import tokens_per_second
-
-    print(json.dumps({"tokens_per_second": tokens_per_second(config)}))
-    return 0
-
-
 COMMANDS = {
     "evaluate": _evaluate,
     "benchmark": _benchmark,
     "generate": _generate,
     "check": _check,
     "plan": _plan,
-    "speed": _speed,
 }
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text, inline, inline_png
 from pipeline.steps.model import funnel, training_plots
-from pipeline.steps.training import duration, plan
+from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys
@@ -39,7 +39,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
     )
     @user_errors_as_failures
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
-        run = _planned(context, workshop)
+        run = plan.plan(workshop.store, workshop.recipe)
         # before training: afterwards, other shards may be in use
         mixture = _mixture(workshop)
         version = plan.finished(workshop.store, run)
@@ -67,26 +67,6 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
         return materialized(version, facts, check_results.results(workshop, version), run_bytes)
 
     return _asset
-
-
-def _planned(context: dg.AssetExecutionContext, workshop: PipelineResources) -> plan.Run:
-    """The run to train. The first of a recipe with a `duration` measures how long it is to be."""
-    store, recipe = workshop.store, workshop.recipe
-    run, fact = plan.plan(store, recipe), duration.fact(recipe)
-    if recipe.duration is None or duration.recorded(store, recipe):
-        return run
-    longest = run.config.training
-    if recipe.launch.kind != "subprocess" or plan.finished(store, run):
-        tokens = longest.max_tokens
-    else:
-        speed = duration.speed(run.config)
-        tokens = duration.tokens_in(recipe.duration, speed, longest.global_batch_tokens)
-        context.log.info(
-            f"this machine trains {speed:,.0f} tokens per second, so training takes {tokens:,} tokens, about "
-            f"{tokens / speed / 60:.1f} minutes; set training.max_tokens to choose the number yourself"
-        )
-    store.record_fact(fact, str(tokens))
-    return plan.plan(store, recipe)
 
 
 def _effort(version: Version, launch: LaunchParams) -> dict[str, float]:

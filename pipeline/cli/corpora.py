@@ -38,12 +38,11 @@ def _contributions(name: str, variant: str | None) -> None:
     from pipeline.recipe import variants
     from pipeline.recipe.recipe import BASE, recipe_path
     from pipeline.steps.recipe_versions import store_of
-    from pipeline.steps.training import duration, plan
+    from pipeline.steps.training import plan
 
     recipe = variants.load(recipe_path(name), variant or BASE)
-    store = store_of(recipe)
-    rows, training = plan.contributions(store, recipe), duration.resolved(store, recipe).training
+    rows = plan.contributions(store_of(recipe), recipe)
     print(f"{'corpus':<28}{'documents':>12}{'tokens':>16}{'share':>9}{'epochs':>9}")
     for row in rows:
         print(f"{row.corpus:<28}{row.documents:>12,}{row.tokens:>16,}{row.share:>9.1%}{row.epochs:>9.2f}")
-    print(f"training.max_tokens: {training.max_tokens:,}; held-out documents are not counted")
+    print(f"training.max_tokens: {recipe.training.max_tokens:,}; held-out documents are not counted")

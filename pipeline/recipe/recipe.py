@@ -15,7 +15,6 @@ from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.recipe.check_limits import CheckLimits, DedupGuard
 from pipeline.recipe.corpora import Corpus, RawParams
 from pipeline.recipe.decontamination import Decontamination
-from pipeline.recipe.duration import DurationParams
 from pipeline.recipe.evaluation import EvaluationParams, with_benchmarks_as_sets
 from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.mixture import MixtureParams
@@ -36,7 +35,6 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.grid import expanded
 from pipeline.store.params import Params
 from trainer.config import TrainingConfig, unused, yaml_file
-from trainer.config.length import with_length
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
@@ -93,11 +91,6 @@ class Recipe(Params):
         MixtureParams(), description="How corpora without weights are mixed, and how often they repeat."
     )
     training: TrainingConfig = Field(description="The model and how it is trained.")
-    duration: DurationParams | None = Field(
-        None,
-        description="The length of training in minutes, instead of `training.max_tokens`. Has no effect when "
-        "that is set.",
-    )
     evaluation: EvaluationParams = Field(
         EvaluationParams(),
         description="What a trained model is measured by, besides the loss on held-out text.",
@@ -129,8 +122,8 @@ class Recipe(Params):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_length(cls, values: Any) -> Any:
-        return with_benchmarks_as_sets(with_length(values))
+    def _with_benchmarks_as_sets(cls, values: Any) -> Any:
+        return with_benchmarks_as_sets(values)
 
     @field_validator("corpora", mode="before")
     @classmethod
@@ -215,12 +208,6 @@ class Recipe(Params):
         if unknown := [name for name in target or () if name not in self.corpus_names]:
             known = ", ".join(self.corpus_names)
             raise ValueError(f"mixture.search.target: unknown corpus {unknown[0]!r}; choose from {known}")
-        return self
-
-    @model_validator(mode="after")
-    def _duration_knows_what_to_shorten(self) -> "Recipe":
-        if self.duration:
-            self.duration.check(self.training)
         return self
 
     @field_validator("variants")

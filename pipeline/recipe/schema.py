@@ -39,7 +39,6 @@ def schema() -> Schema:
     _takes_short_forms(made["properties"]["corpora"])
     _takes_benchmarks(made["properties"], models)
     _calls_its_source_from(models["ExistingTokenizer"])
-    _takes_a_duration(made, models["TrainingConfig"])
     _variants_are_named(made, models)
     _numbers_may_be_text(made)
     return made
@@ -68,9 +67,10 @@ def _takes_a_depth(training: Schema, model: Schema) -> None:
     depth = {"type": "integer", "minimum": 1, "description": "Blocks; the rest follows by nanochat's laws."}
     model["properties"] = {"depth": depth, **model["properties"]}
     model["anyOf"].append({"required": ["depth"]})
-    training["required"].remove("global_batch_tokens")
+    set_by_depth = ["global_batch_tokens", "max_tokens"]
+    training["required"] = [name for name in training["required"] if name not in set_by_depth]
     by_depth = {"properties": {"model": {"type": "object", "required": ["depth"]}}}
-    training["anyOf"] = [by_depth, {"required": ["global_batch_tokens"]}]
+    training["anyOf"] = [by_depth, {"required": set_by_depth}]
 
 
 def _takes_short_forms(corpora: Schema) -> None:
@@ -100,13 +100,6 @@ def _calls_its_source_from(tokenizer: Schema) -> None:
     tokenizer["properties"] = {"from": source, **tokenizer["properties"]}
     tokenizer["required"].remove("source")
     tokenizer["anyOf"] = [{"required": ["from"]}, {"required": ["source"]}]
-
-
-def _takes_a_duration(recipe: Schema, training: Schema) -> None:
-    training["required"].remove("max_tokens")
-    by_tokens = {"properties": {"training": {"required": ["max_tokens"]}}}
-    by_depth = {"properties": {"training": {"anyOf": [training["anyOf"][0]]}}}
-    recipe["anyOf"] = [{"required": ["duration"]}, by_tokens, by_depth]
 
 
 def _variants_are_named(place: Any, models: dict[str, Schema]) -> None:

@@ -9,7 +9,7 @@ from pipeline.recipe.overrides import leaves
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.steps.model import evaluate
 from pipeline.steps.recipe_versions import store_of
-from pipeline.steps.training import duration, plan
+from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
@@ -160,7 +160,7 @@ def _outcome(name: str, recipe: Recipe, written: Recipe, texts: list[Any]) -> Ou
         texts.append(text)
     letter = chr(ord("A") + texts.index(text))
     curve = _curve(RunHistory(store.root / RUNS / work.fingerprint[:16]))
-    model, planned = store.find(work), duration.resolved(store, recipe).training.max_tokens
+    model, planned = store.find(work), recipe.training.max_tokens
     tokens = curve.tokens[-1] if curve else 0
     if model is None:
         loss = curve.validation_losses[-1] if curve and curve.validation_losses else None

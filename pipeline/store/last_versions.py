@@ -94,14 +94,6 @@ class LastVersions:
             )
         self._seen[path] = etag or NONE_YET
 
-    def fact(self, name: str) -> str | None:
-        """What was recorded under this name for all runs of the recipe, if anything was."""
-        path = self._path / f".{name}"
-        return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else None
-
-    def record_fact(self, name: str, text: str) -> None:
-        self._write(self._path / f".{name}", text + "\n")
-
     def of_file(self, key: str) -> Iterator[str]:
         """The names of the versions of `key` that the same file used last, under whatever name of the recipe
         and with whatever changes; first the one of `get`.

@@ -124,15 +124,6 @@ class Store:
         """The versions that this recipe, then others in its file used last. They may be gone."""
         return [self.directory(key) / name for name in self._last.of_file(key)] if self._last else []
 
-    def fact(self, name: str) -> str | None:
-        """What an earlier run of this recipe recorded under this name."""
-        return self._last.fact(name) if self._last else None
-
-    def record_fact(self, name: str, text: str) -> None:
-        """Records something for all later runs of this recipe."""
-        if self._last:
-            self._last.record_fact(name, text)
-
     def before(self, version: Version) -> Version | None:
         """The last version that was made with the same settings before this one and is still on disk."""
         made = (version.path / MANIFEST).stat().st_mtime_ns

@@ -247,28 +247,3 @@ def test_a_bad_setting_is_one_line_and_one_failed_run_that_the_job_lists(
         assert {record.status.value for record in latest} <= {"SUCCEEDED", "FAILED"}  # as before this run
         # the UI's pages on jobs list the runs with this tag
         assert run.tags[".dagster/repository"] == "__repository__@pipeline.definitions"
-
-
-def test_a_length_in_minutes_is_measured_once_and_pinned(
-    make_project: Callable[[Path], Project], tmp_path: Path
-) -> None:
-    project = make_project(tmp_path)
-    training = {name: value for name, value in project.recipe["training"].items() if name != "max_tokens"}
-    # so short that this machine, whatever it is, takes the least
-    project.recipe |= {
-        "training": training,
-        "duration": {"minutes": 0.0001, "min_tokens": 4_096, "max_tokens": 16_384},
-    }
-    status, said = project.run()
-    assert status == 0, said
-    assert "so training takes 4,096 tokens" in said and "[pipes]" not in said
-    pinned = project.store.current("pretrained_model")
-    run_dir = project.store.root / json.loads((pinned.path / "result.json").read_text())["run_dir"]
-    config = yaml.safe_load((run_dir / "config.yaml").read_text())
-    recorded = config["lineage"]["recipe"]
-    assert recorded["training"]["max_tokens"] == config["training"]["max_tokens"] == 4_096
-    assert "duration" not in recorded
-    # what is recorded is the same work without a duration
-    project.recipe["training"] = recorded["training"]
-    del project.recipe["duration"]
-    assert project.store.current("pretrained_model").path == pinned.path

@@ -147,6 +147,4 @@ def _variant_of(run: dg.DagsterRun | None) -> str:
 def launchpad(recipe: Recipe) -> dict[str, Any]:
     """The settings of the workshop with which the Launchpad opens: the recipe's values of the knobs."""
     settings = recipe.model_dump(mode="json")
-    if recipe.duration:
-        del settings["training"]["max_tokens"]  # which would turn the duration off
     return {"workshop": {"config": {name: values(knobs, settings[name]) for name, knobs in KNOBS.items()}}}

@@ -17,7 +17,7 @@ from pipeline.recipe.mixture import SearchParams
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.steps.mixture_search import law, proposal
-from pipeline.steps.training import duration, mixture, plan
+from pipeline.steps.training import mixture, plan
 from pipeline.steps.training.commands import run_trainer
 from pipeline.store import keys
 from pipeline.store.manifest import File, Part, Version
@@ -96,7 +96,7 @@ def small(recipe: Recipe) -> Recipe:
         checked = TrainingConfig.model_validate(training)
     except ValueError as error:
         raise RecipeError(f"mixture.search.training: {error}") from None
-    return recipe.model_copy(update={"training": checked, "duration": None, "mixture": plain})
+    return recipe.model_copy(update={"training": checked, "mixture": plain})
 
 
 def mixtures(store: Store, recipe: Recipe) -> list[dict[str, float]]:
@@ -152,7 +152,7 @@ def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
     fits, and those of `Proposal`. Raises LawError.
     """
     tokens, target = _tokens(store, recipe), settings(recipe).target
-    planned = duration.resolved(store, recipe).training.max_tokens
+    planned = recipe.training.max_tokens
     limit = recipe.mixture.max_epochs
     most = [1.0 if limit is None else limit * size / planned for size in tokens.values()]
 

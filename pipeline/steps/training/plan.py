@@ -13,7 +13,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage import record
 from pipeline.steps.tokens.shards import named
 from pipeline.steps.tokens.tokenizer import frozen
-from pipeline.steps.training import duration, initial_weights, mixture
+from pipeline.steps.training import initial_weights, mixture
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
@@ -60,7 +60,6 @@ def plan(store: Store, recipe: Recipe) -> Run:
     """The run that the recipe describes on its shards. Raises TrainingError when there is nothing to
     train or validate on.
     """
-    recipe = duration.resolved(store, recipe)
     tokenizer, shards, work = store.current(keys.TOKENIZER), _shards(store, recipe), plan_work(store, recipe)
     training = initial_weights.located(recipe)
     config = RunConfig(
@@ -75,7 +74,6 @@ def plan(store: Store, recipe: Recipe) -> Run:
 
 def plan_work(store: Store, recipe: Recipe) -> Work:
     """The work of a training run. Raises WeightsError."""
-    recipe = duration.resolved(store, recipe)
     versions = (store.current(keys.TOKENIZER), *_shards(store, recipe).values())
     inputs = {version.key: version.data_version for version in versions}
     training = initial_weights.located(recipe)
@@ -90,14 +88,13 @@ def decisive(recipe: Recipe) -> tuple[Any, ...]:
     """The settings of a recipe that decide its training run, and with it where variants part."""
     training = recipe.training.model_dump(mode="json", exclude=OPERATIONAL)
     mixed = recipe.mixture.model_copy(update={"search": None})
-    return recipe.weights, mixed, training, recipe.duration
+    return recipe.weights, mixed, training
 
 
 def contributions(store: Store, recipe: Recipe) -> list[mixture.Contribution]:
     """The contribution of each corpus to the run that the recipe describes. Raises StoreError when a corpus
     has no shards yet, and MixtureError.
     """
-    recipe = duration.resolved(store, recipe)
     return mixture.contributions(_shards(store, recipe), recipe.weights, recipe.mixture, recipe.training)
 
 

@@ -35,7 +35,6 @@ OPTIONS = {
         "--optimizer",
         "--activation-checkpointing",
     ],
-    "speed": [],
 }
 VALUES = [
     *("", " ", "-", "--", "=", "a=", "=1", "a.b=1", "a=[", "*", "nan", "inf", "-1", "0", "1", "1.5", "1e400"),

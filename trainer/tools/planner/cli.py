@@ -13,7 +13,6 @@ import yaml
 from pydantic import ValidationError
 
 from trainer.config import ModelConfig, TrainingConfig, format_validation_error
-from trainer.config.length import with_length
 from trainer.config.optimizer import OptimizerKind
 from trainer.model.activation_checkpointing import ActivationCheckpointing
 from trainer.run.fit.micro_batch import fitting
@@ -260,7 +259,7 @@ def _configured(path: Path) -> tuple[TrainingConfig, int | None, int]:
     Raises TrainerError when the file has no valid `training` section.
     """
     try:
-        values = with_length(yaml.safe_load(path.read_text(encoding="utf-8")))
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
         training = TrainingConfig.model_validate(values["training"])
     except ValidationError as error:
         raise TrainerError(f"{path}: training: {format_validation_error(error)}") from error
