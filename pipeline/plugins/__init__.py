@@ -27,24 +27,34 @@ class Document:
 
 @dataclass(frozen=True)
 class Marked:
-    """How a function or class is called: with one document or with a batch, and which signals it gives."""
+    """How code is called, with one document or with a batch, and which signals a class gives."""
 
     one_document: bool = False
     signals: Mapping[str, type] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        types = self.signals.values() if isinstance(self.signals, Mapping) else [None]
+        if any(kind not in (float, int, bool, str) for kind in types):
+            raise TypeError(
+                "`signals` is a dictionary of names and types (float, int, bool or str), such as "
+                "{'score': float}"
+            )
+        if taken := {"id", "failed", "keep", "reason"} & self.signals.keys():
+            raise TypeError(f"a signal cannot be called {min(taken)!r}")
 
 
 def document_filter(target: Target | None = None, *, signals: Mapping[str, type] | None = None) -> Any:
     """Marks a filter of one document at a time.
 
     A function takes a Document and the `params` of the recipe as keyword arguments. It returns whether to
-    keep the document, or `(keep, reason)`, or `(keep, reason, {signal: value})`.
+    keep the document, or `(keep, reason)`.
 
     A class separates measuring from judging. It is constructed once per process with those `params` that its
     constructor takes. `signals(document)` returns `{signal: value}`, which is stored. `keep(signals, ...)`
     takes a dictionary of NumPy arrays and the remaining `params`, and returns an array of booleans. Changing
     a parameter that only `keep` takes judges again and measures nothing.
 
-    `signals` names the signals and their types: float, int, bool or str.
+    `signals` names the signals of a class and their types: float, int, bool or str.
     """
     return _marked(target, Marked(True, signals or {}))
 
@@ -52,9 +62,8 @@ def document_filter(target: Target | None = None, *, signals: Mapping[str, type]
 def batch_filter(target: Target | None = None, *, signals: Mapping[str, type] | None = None) -> Any:
     """Marks a filter of one Arrow batch at a time, with columns `id, text, source, url, metadata` (JSON).
 
-    As `document_filter`, with a column in place of each value: a function returns an array of booleans, or
-    `(keep, reasons)`, or `(keep, reasons, {signal: column})`; a class's `signals(batch)` returns
-    `{signal: column}`. A function that gives no signals needs no mark.
+    As `document_filter`, with a column in place of each value: a function, which needs no mark, returns an
+    array of booleans, or `(keep, reasons)`; a class's `signals(batch)` returns `{signal: column}`.
     """
     return _marked(target, Marked(False, signals or {}))
 
@@ -66,12 +75,6 @@ def document_transform(target: Target) -> Target:
     """
     marked: Target = _marked(target, Marked(True))
     return marked
-
-
-def marked(target: Callable[..., Any]) -> Marked:
-    """The mark of a function or class; unmarked ones take batches."""
-    mark: Marked = getattr(target, MARK, Marked())
-    return mark
 
 
 def _marked(target: Target | None, mark: Marked) -> Any:

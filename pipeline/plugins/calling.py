@@ -2,26 +2,20 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from pipeline.plugins import Document
-from pipeline.plugins.loading import RAISED, Code, PluginError, described, message, place
-from pipeline.store.fingerprint import canonical_json
+from pipeline.plugins import MARK, Document, Marked
+from pipeline.plugins.loading import RAISED, Code, PluginError, load, message, place
+from pipeline.plugins.settings import PluginParams
 
 FAILURES_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("name", pa.string(), nullable=False),
-        pa.field("error", pa.string(), nullable=False),
-        pa.field("message", pa.string(), nullable=False),
-        pa.field("place", pa.string(), nullable=False),
-    ]
+    [pa.field(name, pa.string(), nullable=False) for name in ("id", "name", "error", "message", "place")]
 )
-FAILED = "failed"  # the count of documents that were set aside
 MESSAGE_CHARACTERS = 200
 SHARED_CHARACTERS = 16
 QUOTED = re.compile(r"""(?<![^\s(\[{:=,])(['"])(.+?)\1(?![^\s)\]},.:;])""")
@@ -48,37 +42,61 @@ def failures_table(failures: list[Failure]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([failure._asdict() for failure in failures], schema=FAILURES_SCHEMA)
 
 
-def tried(
-    call: Callable[[pa.RecordBatch], Result], batch: pa.RecordBatch
-) -> Iterator[tuple[pa.RecordBatch, Result | BaseException]]:
-    """`call(batch)`; where it raises, the halves of the batch, down to the single documents that it fails on.
-    After a WrongLengthError it fails on every document of the batch.
+@dataclass(frozen=True)
+class UserCode:
+    """A function or class that a recipe names."""
 
-    In the order of the batch. With f failures in n documents, each document is passed about f * log2(n) times
-    at most.
-    """
-    try:
-        result = call(batch)
-    except PluginError:
-        raise
-    except WrongLengthError as error:
-        yield from ((batch.slice(row, 1), error) for row in range(batch.num_rows))
-    except RAISED as error:
-        if batch.num_rows == 1:
-            yield batch, error
-            return
-        half = batch.num_rows // 2
-        yield from tried(call, batch.slice(0, half))
-        yield from tried(call, batch.slice(half))
-    else:
-        yield batch, result
+    entry: PluginParams
 
+    @cached_property
+    def code(self) -> Code:
+        return load(self.entry.python)
 
-def failure(document: pa.RecordBatch, name: str, code: Code, error: BaseException) -> Failure:
-    """What is recorded about the one document in this batch. No message holds the document's text."""
-    text = document.column("text")[0].as_py() if "text" in document.schema.names else ""
-    where = place(error, code.__module__).strip(" ()")
-    return Failure(document.column("id")[0].as_py(), name, type(error).__name__, _masked(error, text), where)
+    @cached_property
+    def mark(self) -> Marked:
+        """Unmarked code takes batches."""
+        mark: Marked = getattr(self.code, MARK, Marked())
+        return mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.entry,)  # a worker process loads the code itself
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the results depend on, in addition to what the code reads."""
+        return self.entry.model_dump(include={"name", "python", "version", "params"})
+
+    def outcomes(
+        self, call: Callable[[pa.RecordBatch], Result], batch: pa.RecordBatch, one_by_one: bool = False
+    ) -> Iterator[tuple[pa.RecordBatch, Result | Failure]]:
+        """`call(batch)`; where it raises, the same of its halves, or of its documents, down to those that it
+        fails on. After a WrongLengthError it fails on every document of the batch.
+
+        In the order of the batch. With f failures in n documents, each document is passed about f * log2(n)
+        times at most, and `one_by_one` twice.
+        """
+        try:
+            result = call(batch)
+        except PluginError:
+            raise
+        except RAISED as error:
+            if batch.num_rows == 1 or isinstance(error, WrongLengthError):
+                for row in range(batch.num_rows):
+                    document = batch.slice(row, 1)
+                    yield document, self._failure(document, error)
+                return
+            size = 1 if one_by_one else (batch.num_rows + 1) // 2
+            for start in range(0, batch.num_rows, size):
+                yield from self.outcomes(call, batch.slice(start, size))
+        else:
+            yield batch, result
+
+    def _failure(self, document: pa.RecordBatch, error: BaseException) -> Failure:
+        """What is recorded about the one document in this batch. No message holds the document's text."""
+        text = document.column("text")[0].as_py() if "text" in document.schema.names else ""
+        where = place(error, self.code.__module__).strip(" ()")
+        id_ = document.column("id")[0].as_py()
+        return Failure(id_, self.entry.name, type(error).__name__, _masked(error, text), where)
 
 
 def _masked(error: BaseException, text: str) -> str:
@@ -109,14 +127,21 @@ def documents(batch: pa.RecordBatch) -> Iterator[Document]:
         yield Document(id_.as_py(), text.as_py(), url.as_py(), json.loads(values) if values else {})
 
 
-def constructed(code: Code, params: Mapping[str, Any], reference: str) -> Any:
-    """The object of a class, made once in each process."""
-    return _constructed(code, canonical_json(params), reference)
-
-
-@lru_cache(maxsize=16)
-def _constructed(code: Code, params: str, reference: str) -> Any:
+def column(values: Any, field: pa.Field, rows: int) -> pa.Array:
+    """What the user's code gave as a column. Raises TypeError when it has another length or type, or lacks a
+    value that `field` needs.
+    """
+    if isinstance(values, str | bytes):
+        raise TypeError(f"{field.name} is one text, not a column of {field.type}")
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
     try:
-        return code(**json.loads(params))
-    except RAISED as error:
-        raise PluginError(f"{reference} cannot be constructed: {described(error, code.__module__)}") from None
+        array = pa.array(values)
+        array = array if array.type == field.type else array.cast(field.type)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise TypeError(f"{field.name} is not a column of {field.type}: {error}") from None
+    if len(array) != rows:
+        raise WrongLengthError(f"{field.name} has {len(array)} values for {rows} documents")
+    if array.null_count and not field.nullable:
+        raise TypeError(f"{field.name} is None for a document")
+    return array

@@ -1,19 +1,17 @@
-"""From `package.module:name`, or the name of an entry point, to a function or class."""
+"""From `package.module:name` to a function or class, and what it takes as parameters."""
 
 import difflib
 import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
 from pipeline.store.errors import PipelineError
 
-FILTERS, TRANSFORMS, SOURCES = "groundwork.filters", "groundwork.transforms", "groundwork.sources"
 Code = Callable[..., Any]
 RAISED = (Exception, SystemExit)  # sys.exit() in the user's code must not end the run without a word
 
@@ -31,17 +29,14 @@ def make_importable(directory: Path) -> None:
 
 
 @lru_cache
-def load(group: str, reference: str) -> Code:
-    """The function or class that `reference` names; a name without a colon is an entry point of `group`.
-
-    Raises PluginError, in one sentence.
-    """
-    if ":" not in reference:
-        reference = _entry_point(group, reference).value
-    module_name, _, path = reference.partition(":")
-    found: Any = _module(module_name.strip())
+def load(reference: str) -> Code:
+    """The function or class that `package.module:name` names. Raises PluginError, in one sentence."""
+    module_name, colon, path = reference.partition(":")
+    if not colon:
+        raise PluginError(f"{reference!r}: name a function or class in a module as `package.module:name`")
+    found: Any = _module(module_name)
     where = f"{module_name} ({found.__file__ or 'a package'})"
-    for name in path.split("[")[0].strip().split("."):
+    for name in path.split("."):
         if not hasattr(found, name):
             nearest = difflib.get_close_matches(name, dir(found), n=1)
             hint = f": did you mean {nearest[0]!r}?" if nearest else ""
@@ -53,33 +48,17 @@ def load(group: str, reference: str) -> Code:
     return code
 
 
-def _entry_point(group: str, name: str) -> EntryPoint:
-    declared = entry_points(group=group)
-    if name not in declared.names:
-        there = ", ".join(sorted(declared.names)) or "none"
-        raise PluginError(
-            f"{name!r} is not an entry point of {group!r}, which has: {there}. Name a function or class in a "
-            "module as `package.module:name`"
-        )
-    return declared[name]
-
-
 def _module(name: str) -> Any:
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+    except RAISED as error:
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        if absent is not None and f"{name}.".startswith(f"{absent}."):
             raise PluginError(
-                f"there is no module {error.name!r}: put it beside the recipe, install its package, or add "
+                f"there is no module {absent!r}: put it beside the recipe, install its package, or add "
                 "its directory to PYTHONPATH"
             ) from None
-        raise _broken(name, error) from None
-    except RAISED as error:
-        raise _broken(name, error) from None
-
-
-def _broken(module: str, error: BaseException) -> PluginError:
-    return PluginError(f"module {module!r} cannot be imported: {described(error, module)}")
+        raise PluginError(f"module {name!r} cannot be imported: {described(error, name)}") from None
 
 
 def described(error: BaseException, module: str) -> str:
@@ -119,36 +98,26 @@ def _short(filename: str) -> str:
     return path.relative_to(max(roots, key=lambda root: len(root.parts))).as_posix() if roots else path.name
 
 
-def check_arguments(code: Code, params: Mapping[str, Any], positional: int, named: str) -> None:
+def check_arguments(
+    code: Code, params: Mapping[str, Any], positional: int, named: str, known: Sequence[str] = ()
+) -> None:
     """Raises PluginError when `code` does not take these `params` as keyword arguments after `positional`
-    others.
+    others; the error lists the parameters that are `known`, those of `code` when none are given.
     """
-    signature = _signature(code)
-    if signature is None:
-        return
     try:
-        signature.bind(*[None] * positional, **params)
+        _signature(code).bind(*[None] * positional, **params)
     except TypeError as error:
-        takes = ", ".join(arguments(code)[positional:]) or "none"
+        takes = ", ".join(known or arguments(code)[positional:]) or "none"
         raise PluginError(f"{named} does not fit its `params`: {error}; it takes {takes}") from None
 
 
 def arguments(code: Code) -> list[str]:
     """The names of the parameters of a function, or of a class's constructor."""
-    signature = _signature(code)
-    return list(signature.parameters) if signature else []
+    return list(_signature(code).parameters)
 
 
-def takes_any(code: Code) -> bool:
-    """Whether it takes keyword arguments of any name."""
-    signature = _signature(code)
-    return signature is None or any(
-        parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in signature.parameters.values()
-    )
-
-
-def _signature(code: Code) -> inspect.Signature | None:
+def _signature(code: Code) -> inspect.Signature:
     try:
         return inspect.signature(code)
-    except (TypeError, ValueError):  # of a class written in C
-        return None
+    except ValueError:  # written in C
+        raise PluginError(f"{code!r} does not tell its parameters: wrap it in a Python function") from None

@@ -23,11 +23,7 @@ def encodable(params: dict[str, Any]) -> dict[str, Any]:
 class PluginParams(Params):
     """A function or class, its version and its parameters."""
 
-    python: str = Field(
-        min_length=1,
-        description="`package.module:name` of a function or class, or the name of an entry point that an "
-        "installed package declares.",
-    )
+    python: str = Field(min_length=1, description="`package.module:name` of a function or class.")
     version: str = Field(
         min_length=1,
         description="Part of the fingerprint: a new version runs the code again on every document. Raise it "

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator
 
 from pipeline import plugins
-from pipeline.plugins.loading import RAISED, SOURCES, PluginError, check_arguments, described, load
+from pipeline.plugins.loading import RAISED, PluginError, check_arguments, described, load
 from pipeline.plugins.settings import encodable
 from pipeline.sources.documents import Batches, Document
 from pipeline.sources.errors import SourceError
@@ -29,11 +29,7 @@ class PythonConfig(Params):
     """
 
     kind: Literal["python"] = Field("python", description="Selects this source.")
-    object: str = Field(
-        min_length=1,
-        description="`package.module:name` of a class or function, or the name of an entry point in "
-        "`groundwork.sources`.",
-    )
+    object: str = Field(min_length=1, description="`package.module:name` of a class or function.")
     version: str = Field(
         min_length=1, description="Part of the fingerprint: a new version reads every document again."
     )
@@ -45,7 +41,7 @@ class PythonConfig(Params):
 
     def check(self) -> None:
         """Raises PluginError when the code cannot be loaded, or does not take these parameters."""
-        code = load(SOURCES, self.object)
+        code = load(self.object)
         if inspect.isclass(code) and not callable(getattr(code, "documents", None)):
             raise PluginError(f"{self.object} has no method 'documents', which yields what the source holds")
         check_arguments(code, self.params, 0, self.object)
@@ -60,7 +56,7 @@ class PythonSource:
     version: ClassVar[str] = "python-1"
 
     def units(self) -> list[Unit]:
-        code = load(SOURCES, self.config.object)
+        code = load(self.config.object)
         fingerprint = self.config.version
         if callable(getattr(code, "fingerprint", None)):
             try:
@@ -95,7 +91,7 @@ class PythonSource:
         yield from batches.rest()
 
     def _documents(self) -> Iterator[plugins.Document]:
-        code = load(SOURCES, self.config.object)
+        code = load(self.config.object)
         after = "before its first document"
         try:
             made = code(**self.config.params)

@@ -1,9 +1,11 @@
 """What a filter of the user's may return, and what becomes of documents that it fails on."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pipeline.plugins import document_filter
 from pipeline.plugins.calling import failures_table
 from pipeline.plugins.filters import Filter
 from pipeline.plugins.loading import PluginError
@@ -18,9 +20,9 @@ MODULE = """
     def short(document, most=5):
         return len(document.text) <= most
 
-    @document_filter(signals={"length": int})
+    @document_filter
     def short_with_reason(document, most=5):
-        return len(document.text) <= most, "long", {"length": len(document.text)}
+        return len(document.text) <= most, "long"
 
     def short_batch(documents, most=5):
         return pc.less_equal(pc.utf8_length(documents["text"]), most)
@@ -35,6 +37,10 @@ MODULE = """
 
         def keep(self, signals, most=5):
             return signals["length"] <= most
+
+    @document_filter(signals={"length": int})
+    def measuring(document):
+        return True
 
     @document_filter(signals={"number": float})
     class Number:
@@ -85,10 +91,6 @@ MODULE = """
     def one_for_all(documents):
         return [True]
 
-    @document_filter(signals=["length"])
-    def listed(document):
-        return True
-
     @document_filter
     def from_metadata(document, stars):
         return document.metadata["stars"] >= stars
@@ -119,8 +121,13 @@ def test_one_document_a_batch_or_a_class_give_the_same_verdicts(name: str) -> No
 def test_reasons_and_signals_are_in_the_table() -> None:
     measured, _ = a_filter("short_with_reason").measure(batch("abc", "abcdefg"))
     assert measured.to_pylist() == [
-        {"id": "d0", "failed": False, "keep": True, "reason": "long", "length": 3},
-        {"id": "d1", "failed": False, "keep": False, "reason": "long", "length": 7},
+        {"id": "d0", "failed": False, "keep": True, "reason": "long"},
+        {"id": "d1", "failed": False, "keep": False, "reason": "long"},
+    ]
+    measured, _ = a_filter("Short").measure(batch("abc", "abcdefg"))
+    assert measured.to_pylist() == [
+        {"id": "d0", "failed": False, "length": 3},
+        {"id": "d1", "failed": False, "length": 7},
     ]
 
 
@@ -170,8 +177,9 @@ def test_a_wrong_return_value_is_named_with_what_would_be_right() -> None:
         ("mute", "Mute", ""),
         (
             "surrogate_reason",
-            "UnicodeEncodeError",
-            "'utf-8' codec can't encode character '\\ud800' in position 0: surrogates not allowed",
+            "TypeError",
+            "reason is not a column of string: 'utf-8' codec can't encode character '\\ud800' in position 0: "
+            "surrogates not allowed",
         ),
     ],
 )
@@ -193,13 +201,26 @@ def test_a_batch_with_a_wrong_number_of_values_fails_on_each_of_its_documents() 
 @pytest.mark.parametrize(
     ("name", "params", "said"),
     [
-        ("listed", {}, "`signals` is a dictionary of names and types"),
+        ("measuring", {}, "mine.filters:measuring is a function: only a class gives signals"),
         ("short", {"mots": 3}, "got an unexpected keyword argument 'mots'; it takes most"),
         ("from_metadata", {}, "missing a required argument: 'stars'; it takes stars"),
-        ("Short", {"mots": 3}, "mine.filters:Short has no parameter 'mots'; it has unit, most"),
+        ("Short", {"mots": 3}, "got an unexpected keyword argument 'mots'; it takes unit, most"),
         ("shrot", {}, r"has no 'shrot': did you mean 'short'\?"),
     ],
 )
 def test_a_mistake_in_the_recipe_is_one_sentence(name: str, params: dict, said: str) -> None:
     with pytest.raises(PluginError, match=said):
         a_filter(name, **params)
+
+
+@pytest.mark.parametrize(
+    ("signals", "said"),
+    [
+        (["length"], "`signals` is a dictionary of names and types"),
+        ({"length": list}, "`signals` is a dictionary of names and types"),
+        ({"keep": float}, "a signal cannot be called 'keep'"),
+    ],
+)
+def test_signals_that_cannot_be_stored_are_refused_where_they_are_declared(signals: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        document_filter(signals=signals)

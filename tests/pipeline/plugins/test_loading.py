@@ -6,28 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.plugins import loading
-from pipeline.plugins.loading import FILTERS, PluginError, load
+from pipeline.plugins.loading import PluginError, load
 from tests.pipeline.plugins.code import write
-
-
-def installed(directory: Path, group: str, name: str, value: str) -> None:
-    """What `pip install` writes for a package that declares an entry point."""
-    metadata = directory / "wordlists-1.0.dist-info"
-    metadata.mkdir(exist_ok=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: wordlists\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
-
-
-def test_a_package_ships_a_filter_through_an_entry_point(code: Path) -> None:
-    write(code, "wordlists.filters", "def polite(documents):\n    return [True] * documents.num_rows\n")
-    installed(code, FILTERS, "polite-words", "wordlists.filters:polite")
-    assert load(FILTERS, "polite-words").__name__ == "polite"
-
-
-def test_an_unknown_entry_point_lists_those_that_there_are(code: Path) -> None:
-    installed(code, FILTERS, "polite-words", "wordlists.filters:polite")
-    with pytest.raises(PluginError, match=r"'polite' is not an entry point.*which has: polite-words\."):
-        load(FILTERS, "polite")
 
 
 @pytest.mark.parametrize(
@@ -48,15 +28,28 @@ def test_an_unknown_entry_point_lists_those_that_there_are(code: Path) -> None:
 def test_a_module_that_does_not_import_names_the_line(code: Path, source: str, said: str) -> None:
     write(code, "broken", source)
     with pytest.raises(PluginError, match=said):
-        load(FILTERS, "broken:f")
+        load("broken:f")
 
 
-def test_a_module_that_is_not_there_says_where_to_put_it(code: Path) -> None:
-    with pytest.raises(
-        PluginError,
-        match="there is no module 'my_absent_module': put it beside the recipe, install its package",
-    ):
-        load(FILTERS, "my_absent_module.filters:f")
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        (
+            "my_absent_module.filters:f",
+            "there is no module 'my_absent_module': put it beside the recipe, install its package",
+        ),
+        ("is-prose", "'is-prose': name a function or class in a module as `package.module:name`"),
+        ("math:pi", "'math:pi' is of type float: name a function or a class"),
+    ],
+)
+def test_a_name_that_leads_nowhere_says_what_to_write(code: Path, reference: str, said: str) -> None:
+    with pytest.raises(PluginError, match=said):
+        load(reference)
+
+
+def test_code_that_tells_no_parameters_is_to_be_wrapped() -> None:
+    with pytest.raises(PluginError, match="does not tell its parameters: wrap it in a Python function"):
+        loading.check_arguments(dict, {}, 0, "builtins:dict")
 
 
 def test_modules_beside_the_recipe_do_not_hide_installed_ones(

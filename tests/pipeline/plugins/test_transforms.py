@@ -61,10 +61,10 @@ def test_a_document_that_fails_is_left_out_and_the_others_get_new_texts(name: st
 def test_a_wrong_number_of_texts_is_said(code: Path) -> None:
     documents, failures = a_transform("too_few").apply(batch("One", "Two"))
     assert documents.num_rows == 0
-    assert failures[0].message == "mine.clean:too_few returned 1 texts for 2 documents"
+    assert failures[0].message == "the new text has 1 values for 2 documents"
 
 
 def test_one_text_is_not_taken_for_a_column_of_letters() -> None:
     documents, failures = a_transform("one_text").apply(batch("One"))
     assert documents.num_rows == 0
-    assert failures[0].message == "mine.clean:one_text returned one text: return a column of texts"
+    assert failures[0].message == "the new text is one text, not a column of large_string"
