@@ -81,8 +81,8 @@ def serving() -> Iterator[S3]:
 
 @dataclass
 class Proxy:
-    """Passes requests on after `latency` seconds. Of them, `share` go wrong in one of the `ways`: 500, 503,
-    a connection that is cut before the answer or in the middle of it, and a pause of two seconds.
+    """Passes requests on after `latency` seconds. `share` of them goes wrong in one of the `ways`:
+    500, 503, a connection that is cut before the answer or in the middle of it, and a pause of two seconds.
     """
 
     target: str

@@ -16,7 +16,7 @@ from pipeline.steps.model import evaluate
 from pipeline.store import keys
 from pipeline.store.training_runs import CheckpointGoneError
 
-# Of runs whose checkpoint was on disk when they were queued. A training that resumes meanwhile deletes it.
+# The checkpoint was on disk when its run was queued. A training that resumes meanwhile deletes it.
 QUEUED_TAGS = {"dagster/sensor_name", "dagster/backfill"}
 
 

@@ -125,9 +125,9 @@ class ModelConfig(Config):
         return embeddings + block * self.n_layers + self.d_model
 
     def flops_per_token(self, vocab_size: int, seq_len: int, causal: bool = False) -> int:
-        """Of forward and backward pass: 6 for each weight of a matrix product, and 12 * n_layers * n_heads *
-        head_dim * seq_len for attention, as PaLM (appendix B), nanoGPT and torchtitan count them. `causal`:
-        half of that for attention, which is what the causal order leaves; Megatron-LM counts so.
+        """FLOPs of forward and backward pass: 6 for each weight of a matrix product, and 12 * n_layers *
+        n_heads * head_dim * seq_len for attention, as PaLM (appendix B), nanoGPT and torchtitan count them.
+        `causal`: half of that for attention, which is what the causal order leaves; Megatron-LM counts so.
         """
         matrices = self._block_matrices() * self.n_layers + vocab_size * self.d_model
         attention = 12 * self.n_layers * self.n_heads * self.head_dim * seq_len

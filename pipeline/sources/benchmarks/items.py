@@ -59,7 +59,7 @@ class Benchmark:
 
     @cached_property
     def sha256(self) -> str:
-        """Of all that decides its scores."""
+        """The hash of all that decides its scores."""
         return hashlib.sha256(f"{self.metric}\n{self.lines}".encode()).hexdigest()
 
 

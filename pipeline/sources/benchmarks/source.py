@@ -100,7 +100,7 @@ class BenchmarkSource:
 def _examples(items: Sequence[Item]) -> int:
     """How many characters at the beginning of all contexts are examples: up to their last empty line."""
     contexts = [context for item in items for context in item.contexts]
-    # Of sorted texts, the first and the last differ earliest.
+    # The first and the last of sorted texts differ earliest.
     pairs = zip(min(contexts), max(contexts), strict=False)
     shared = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return shared.rfind("\n\n") + 2 if len(items) > 1 and "\n\n" in shared else 0

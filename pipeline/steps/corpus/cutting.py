@@ -18,7 +18,7 @@ HEX_DIGITS = 16
 def numbered(stream: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The documents in order, each batch with the number of its part.
 
-    Of the documents with which the next part can begin, it begins with the one with the smallest id. Two
+    The next part begins with the document that has the smallest id among those it can begin with. Two
     readings that once cut at the same document cut alike from there on. Holds these documents in memory, five
     eighths of a part.
     """

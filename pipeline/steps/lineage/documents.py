@@ -49,7 +49,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Seen:
-    """Of the `windows` that hold tokens of a document, how many a checkpoint was trained on (`seen`), and how
+    """How many of the `windows` that hold tokens of a document a checkpoint was trained on (`seen`), and how
     often in total (`times`): in its own training, or in that of an ancestor, `through`.
     """
 

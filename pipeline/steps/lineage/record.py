@@ -39,7 +39,7 @@ def _asset(store: Store, version: Version) -> dict[str, Any]:
         # A lineage may be published with the model, so it has the path of a source only as the recipe writes
         # it.
         "params": {name: value for name, value in manifest["params"].items() if name != "source"},
-        # Of shards, also the decisions on each part: as many as there are parts, and all in the fingerprint.
+        # Left out: the decisions on each part of the shards. They are many, and all are in the fingerprint.
         "inputs": {
             name: made_from for name, made_from in manifest["inputs"].items() if not keys.is_dedup_part(name)
         },

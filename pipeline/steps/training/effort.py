@@ -7,7 +7,7 @@ from pipeline.store.manifest import Version
 
 @dataclass(frozen=True)
 class Effort:
-    """Of all attempts of a training. `usd` is None where the recipe names no price."""
+    """What all attempts of a training took together. `usd` is None where the recipe names no price."""
 
     tokens: int
     hours: float

@@ -70,7 +70,7 @@ def _shared_beginning(contexts: list[Tokens]) -> Tokens:
     """The tokens that all contexts begin with, without the last one of the shortest."""
     if len(contexts) < 2:
         return ()
-    # Of sorted sequences, the first and the last differ earliest.
+    # The first and the last of sorted sequences differ earliest.
     first, last = min(contexts), max(contexts)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
     return first[: min(same, min(map(len, contexts)) - 1)]
