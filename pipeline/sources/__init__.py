@@ -10,9 +10,7 @@ from pydantic import Field
 from pipeline.sources.benchmarks.source import BenchmarkConfig, BenchmarkSource
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.hub.dataset import HubConfig, HubSource
-from pipeline.sources.python_docs.libraries import LibraryDocsConfig, LibraryDocsSource
-from pipeline.sources.python_docs.readmes import PackageReadmesConfig, PackageReadmesSource
-from pipeline.sources.python_docs.stdlib import StdlibDocsConfig, StdlibDocsSource
+from pipeline.sources.python_docs import PythonDocsConfig, PythonDocsSource
 from pipeline.sources.source import Source
 from pipeline.sources.source_file import Hash
 from pipeline.sources.stored import StoredConfig, StoredSource
@@ -31,11 +29,9 @@ class Kind(NamedTuple):
 
 # `kind: NAME` in a recipe chooses among these; a corpus's name, its settings and a file hash make a source.
 KINDS = (
-    Kind(StdlibDocsConfig, lambda corpus, config, _: StdlibDocsSource(corpus, config)),
-    Kind(LibraryDocsConfig, lambda corpus, config, _: LibraryDocsSource(corpus, config)),
-    Kind(PackageReadmesConfig, lambda corpus, config, _: PackageReadmesSource(corpus, config)),
+    Kind(PythonDocsConfig, PythonDocsSource),
     Kind(FilesConfig, lambda corpus, config, sha256: FilesSource(corpus, config, sha256=sha256)),
-    Kind(WarcConfig, lambda corpus, config, sha256: WarcSource(corpus, config, sha256)),
+    Kind(WarcConfig, WarcSource),
     Kind(HubConfig, lambda corpus, config, _: HubSource(corpus, config)),
     Kind(BenchmarkConfig, lambda corpus, config, _: BenchmarkSource(corpus, config)),
     Kind(StoredConfig, lambda corpus, config, _: StoredSource(corpus, config)),

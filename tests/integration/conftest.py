@@ -21,7 +21,7 @@ def make_project() -> Callable[[Path], Project]:
             "name": "tiny",
             "corpora": [
                 {"name": "topics", "source": {"kind": "files", "paths": [str(directory / "topics.jsonl")]}},
-                {"name": "stdlib", "source": {"kind": "stdlib_docs", "max_bytes": 300_000}},
+                {"name": "stdlib", "source": {"kind": "python_docs", "max_bytes": 300_000}},
             ],
             "raw": {"part_bytes": 100_000},
             "quality": "docs",

@@ -16,9 +16,7 @@ from trainer.config import ModelConfig, TrainingConfig
 
 FUNNEL = (*DOCUMENTS, *TOKENS)
 SOURCES = {
-    "stdlib_docs": "documentation of Python's standard library",
-    "library_docs": "docstrings of Python packages",
-    "package_readmes": "descriptions and licences of Python packages",
+    "python_docs": "docstrings of Python and its packages",
     "files": "files",
     "warc": "web archives",
     "benchmark": "texts of a benchmark",

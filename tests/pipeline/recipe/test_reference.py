@@ -86,7 +86,7 @@ def test_numbers_are_shown_as_yaml_reads_them(value: float | None, text: str) ->
         ("training.optimizer.betas", "list of 2 numbers or null", "null", ""),
         ("training.stages.weights", "mapping from text to number or null", "null", "not empty"),
         ("quality.min_stop_words", "whole number or null", "2", "0 to 8"),
-        ("corpora.source.kind", "`stdlib_docs`", None, ""),
+        ("corpora.source.kind", "`python_docs`", None, ""),
         ("tokenizer.from", "text", None, "not empty"),
         ("training.averaging", "section or null", "null", ""),
     ],
@@ -211,7 +211,7 @@ def test_a_section_is_explained_with_all_its_settings(capsys: pytest.CaptureFixt
 def test_the_variants_of_a_section_are_explained_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recipe", "--explain", "corpora[0].source"]) == 0
     said = capsys.readouterr().out
-    assert all(f"[kind: {kind}]" in said for kind in ("files", "hub", "warc", "stdlib_docs"))
+    assert all(f"[kind: {kind}]" in said for kind in ("files", "hub", "warc", "python_docs"))
     assert "  page_seconds: number; above 0; default: 10.0" in said
 
 

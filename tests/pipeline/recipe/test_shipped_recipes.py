@@ -131,7 +131,7 @@ def test_the_curriculum_reads_rough_text_first_and_the_best_last_while_the_rate_
     shares = {stage.name: stage.tokens / training.max_tokens for stage in training.curriculum.stages}
     assert shares == {"foundation": 0.4, "knowledge": 0.3, "reasoning": 0.2, "synthesis": 0.1}
     best = [
-        (stage.weights or {}).get("stdlib_docs", 0) / sum((stage.weights or {}).values())
+        (stage.weights or {}).get("standard_library", 0) / sum((stage.weights or {}).values())
         for stage in training.stages
     ]
     assert best == sorted(best) and best[-1] == 1

@@ -13,7 +13,7 @@ from pipeline.store import keys
 
 RECIPE: dict[str, Any] = {
     "name": "tiny",
-    "corpora": [{"name": "books", "source": {"kind": "stdlib_docs", "max_bytes": 1000}}, "tinystories:10"],
+    "corpora": [{"name": "books", "source": {"kind": "python_docs", "max_bytes": 1000}}, "tinystories:10"],
     "quality": "docs",
     "training": {
         "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 1, "d_ff": 176},

@@ -1,0 +1,111 @@
+"""Docstrings of installed Python packages and of Python's standard library."""
+
+import hashlib
+import os
+import platform
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline.sources.docstrings import module_documents
+from pipeline.sources.documents import Batches
+from pipeline.sources.errors import SourceError
+from pipeline.sources.rejects import Rejects
+from pipeline.sources.source import Unit
+from pipeline.sources.source_file import Hash
+from pipeline.store.fingerprint import file_sha256, fingerprint
+from pipeline.store.params import Params
+
+STANDARD_LIBRARY = "python"
+TESTS = ("test", "tests", "testing", "idlelib", "lib2to3", "turtledemo")
+VENDORED = ("vendor", "vendored", "_vendor", "_vendored", "extern", "externals", "_external", "third_party")
+SKIPPED = frozenset((*TESTS, *VENDORED, "__pycache__"))
+ENOUGH = 0.95  # of `max_bytes`: parsing every other module for what still fits would cost more than it gives
+
+
+class PythonDocsConfig(Params):
+    """Docstrings of installed packages, or of Python's standard library."""
+
+    kind: Literal["python_docs"] = Field("python_docs", description="Selects this source.")
+    packages: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], ...] = Field(
+        (STANDARD_LIBRARY,),
+        min_length=1,
+        description="Installed packages to read, by their import names. `python` is the standard library.",
+    )
+    max_bytes: int | None = Field(
+        None,
+        ge=1,
+        description="UTF-8 bytes of text to take at most from each package. When not set, all of it.",
+    )
+
+
+@dataclass(frozen=True)
+class PythonDocsSource:
+    """One unit per package, fingerprinted by its modules. `max_bytes` takes complete documents, of modules in
+    the order of the hashes of their names. `sha256` hashes a local file, or recalls its hash.
+    """
+
+    corpus: str
+    config: PythonDocsConfig
+    sha256: Hash = file_sha256
+    version: ClassVar[str] = "python-docs-1"
+
+    def units(self) -> list[Unit]:
+        return [self._unit(package) for package in sorted(set(self.config.packages))]
+
+    def _unit(self, package: str) -> Unit:
+        modules = _modules(package)
+        hashes = {name: self.sha256(path) for name, path in modules.items()}
+        size = sum(path.stat().st_size for path in modules.values())
+        return Unit(package, fingerprint([_origin(package), hashes]), self.config.max_bytes or size)
+
+    def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        batches, cap, used = Batches(self.corpus, rejects), self.config.max_bytes, 0
+        modules, origin = _modules(unit.name), _origin(unit.name)
+        for name in sorted(modules, key=lambda name: hashlib.blake2b(name.encode(), digest_size=8).digest()):
+            if cap is not None and used >= ENOUGH * cap:
+                break
+            for document in module_documents(name, modules[name].read_bytes(), origin, batches):
+                if cap is None or used + len(document.text.encode(errors="replace")) <= cap:
+                    used += batches.add(unit.name, document)
+            yield from batches.full()
+        yield from batches.rest()
+
+
+def _modules(package: str) -> dict[str, Path]:
+    """The modules of a package by name, without tests and vendored copies; sorted, since directories list in
+    any order. Nothing is imported.
+    """
+    root, prefix = Path(sysconfig.get_path("stdlib")), tuple[str, ...]()
+    if package != STANDARD_LIBRARY:
+        spec = find_spec(package)
+        if spec is None or not spec.submodule_search_locations:
+            raise SourceError(f"no package {package!r} is installed; install it or remove it from `packages`")
+        root, prefix = Path(next(iter(spec.submodule_search_locations))), (package,)
+    modules: dict[str, Path] = {}
+    for directory, inside, names in os.walk(root):
+        # site-packages may lie within the standard library; its name is not an identifier
+        inside[:] = [name for name in inside if name.isidentifier() and name not in SKIPPED]
+        above = (*prefix, *Path(directory).relative_to(root).parts)
+        for name in names:
+            stem = name.removesuffix(".py")
+            if stem != name and stem.isidentifier() and not stem.startswith("test_"):
+                modules[".".join(above if stem == "__init__" else (*above, stem))] = Path(directory, name)
+    return dict(sorted(modules.items()))
+
+
+def _origin(package: str) -> str:
+    """`numpy==2.4.6`, the source of a package's documents; the name alone if its distribution has another."""
+    if package == STANDARD_LIBRARY:
+        return f"python=={platform.python_version()}"
+    try:
+        return f"{package}=={version(package)}"
+    except PackageNotFoundError:
+        return package

@@ -1,1 +1,0 @@
-"""Documentation that comes with Python and with the installed packages."""
