@@ -11,6 +11,7 @@ import dagster as dg
 from pipeline.assets.metadata import asset_key, materialized
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
+from pipeline.steps.stages import final_assets
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.manifest import Version
@@ -31,7 +32,7 @@ def checkpoint_spec(recipe: Recipe) -> dg.AssetSpec:
     """The asset `checkpoint`: training adds an entry for each saved step, nothing else materializes it."""
     return dg.AssetSpec(
         KEY,
-        deps=[keys.TOKENIZER, *(asset_key(keys.token_shards(name)) for name in recipe.corpus_names)],
+        deps=[asset_key(key) for key in (keys.TOKENIZER, *final_assets(recipe))],
         partitions_def=CHECKPOINTS,
         group_name="model",
         kinds={"pytorch"},

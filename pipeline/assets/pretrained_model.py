@@ -12,6 +12,7 @@ from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text, inline, inline_png
 from pipeline.steps.model import funnel, training_plots
+from pipeline.steps.stages import final_assets
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.steps.training.launcher import Launcher
@@ -28,7 +29,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=keys.PRETRAINED_MODEL,
-        deps=[keys.TOKENIZER, *(asset_key(keys.token_shards(name)) for name in recipe.corpus_names)],
+        deps=[asset_key(key) for key in (keys.TOKENIZER, *final_assets(recipe))],
         group_name="model",
         kinds={"pytorch"},
         code_version=plan.VERSION,

@@ -13,14 +13,15 @@ from pipeline.assets.metadata import (
 )
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
-from pipeline.steps.stages import DATA_STAGES, Page, Stage, assets_read
+from pipeline.steps import stages
+from pipeline.steps.stages import Page, Stage, assets_read
 
 
 def stage_assets(recipe: Recipe, job: str) -> list[dg.AssetsDefinition]:
     """The assets of a recipe that are first made by this job."""
     return [
         _asset(recipe, stage, stage.page, key)
-        for stage in DATA_STAGES
+        for stage in stages.DATA_STAGES
         if stage.page and stage.page.job == job
         for key in stage.keys(recipe)
     ]
@@ -33,7 +34,7 @@ def _asset(recipe: Recipe, stage: Stage, page: Page, key: str) -> dg.AssetsDefin
 
     @dg.asset(
         key=asset_key(key),
-        deps={asset_key(read) for read in assets_read(recipe, stage.reads(recipe, *names))},
+        deps={asset_key(read) for read in assets_read(recipe, key)},
         group_name=page.group.format(**shown),
         kinds={kind.format(**shown) for kind in page.kinds},
         code_version=page.version,
@@ -43,8 +44,8 @@ def _asset(recipe: Recipe, stage: Stage, page: Page, key: str) -> dg.AssetsDefin
     @user_errors_as_failures
     def _made(workshop: PipelineResources) -> dg.MaterializeResult:
         # A variant may lack a stage of the recipe, and then makes that of the recipe.
-        wanted = workshop.recipe if stage.wanted(workshop.recipe, corpus) else recipe
-        version = page.make(workshop.store, workshop.engine, wanted, *names)
+        meant = workshop.recipe if stage.wanted(workshop.recipe, *names) else recipe
+        version = page.make(workshop.store, workshop.engine, *names, *stage.settings(meant, *names))
         counts = version.counts
         facts = {
             **{label: counts[name] for label, name in page.numbers.items()},

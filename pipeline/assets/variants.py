@@ -6,7 +6,7 @@ import dagster as dg
 
 from pipeline.assets.operations.resources import PARTITION_TAG
 from pipeline.recipe.recipe import BASE, Recipe
-from pipeline.steps.recipe_versions import differing, stage_of
+from pipeline.steps.recipe_versions import differing, row_of
 
 Asset = dg.AssetsDefinition | dg.SourceAsset
 
@@ -29,7 +29,7 @@ class VariantPartitions:
         return {PARTITION_TAG: BASE} if any(map(self._differs, assets)) else {}
 
     def _differs(self, asset: Asset) -> bool:
-        return isinstance(asset, dg.AssetsDefinition) and stage_of("/".join(asset.key.path)) in self._stages
+        return isinstance(asset, dg.AssetsDefinition) and row_of("/".join(asset.key.path))[0] in self._stages
 
     def _with_partitions(self, asset: Asset) -> Asset:
         assert isinstance(asset, dg.AssetsDefinition)

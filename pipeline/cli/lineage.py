@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pipeline.steps.lineage.checkpoints import Checkpoint
 
 LABEL = 13  # characters of the labels on the left
-STAGES = ("raw", "transformed", "scrubbed", "quality", "contamination")
 
 
 class QuestionError(PipelineError):
@@ -159,11 +158,9 @@ def _corpus(
     named = {"source": "content", "revision": "revision"}
     found = ", ".join(f"{named.get(what, what)} {value[:40]}" for what, value in inputs.items())
     yield _entry("", found, width)
-    stages = {stage: keys.of_corpus(name, stage) for stage in STAGES}
-    stages |= {key.rpartition("/")[2]: key for key in assets if key.startswith(keys.filtered(name, ""))}
-    for stage, key in stages.items():
-        if key in assets:
-            yield _entry(f"  {stage}", _stage(assets[key]), width)
+    for key in assets:
+        if key.startswith(keys.of_corpus(name, "")):
+            yield _entry(f"  {key.rpartition('/')[2]}", _stage(assets[key]), width)
     decided = checkpoint.lineage.get("dedup", {}).get(name)
     if decided:
         yield _entry("  dedup", _counts(decided), width)

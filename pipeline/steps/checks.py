@@ -101,7 +101,7 @@ CHECKS = (
         keys.TOKEN_SHARDS,
         "adds_up",
         "Every document and token is accounted for, from raw text to shards.",
-        lambda it: adds_up(it.store, keys.corpus_of_shards(it.version.key)),
+        lambda it: adds_up(it.store, keys.corpus(it.version.key)),
     ),
     Check(
         keys.TOKEN_SHARDS,
@@ -177,7 +177,7 @@ def rejected(quality: Version, limits: CheckLimits) -> Finding:
 
 def halved(quality: Version) -> Finding:
     """Whether quality rejects at most half of a corpus, and else which rule rejects most."""
-    corpus, documents = keys.corpus_of(quality.key), quality.counts["documents"]
+    corpus, documents = keys.corpus(quality.key), quality.counts["documents"]
     share = quality.counts["rejected"] / max(documents, 1)
     message = f"quality rejects {share:.1%} of the {documents:,} documents of {corpus}"
     if share > HALF:
@@ -236,7 +236,7 @@ def _both_splits(shards: Version, what: str) -> int:
 
 def held_out(shards: Version, fraction: float) -> Finding:
     """Whether a corpus with training documents also has validation documents."""
-    corpus, trained_on = keys.corpus_of_shards(shards.key), shards.counts["train_documents"]
+    corpus, trained_on = keys.corpus(shards.key), shards.counts["train_documents"]
     count = shards.counts["validation_documents"]
     message = f"{count:,} of {trained_on + count:,} documents of {corpus} are held out"
     if trained_on and not count:

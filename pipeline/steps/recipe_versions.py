@@ -6,9 +6,10 @@ Only two keys cannot be computed: what a source held when it was last read, and 
 from collections.abc import Mapping
 
 from pipeline.recipe.recipe import Recipe
+from pipeline.steps import stages
 from pipeline.steps.mixture_search import search
 from pipeline.steps.model import evaluate, export
-from pipeline.steps.stages import DATA_STAGES, Stage, row_of
+from pipeline.steps.stages import Stage
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.fingerprint import fingerprint
@@ -20,18 +21,15 @@ from pipeline.store.work import Work
 NAME_LENGTH = 8  # hex digits after the recipe's name
 
 # The table goes on where the data ends. A plan reads the DATA_STAGES for its lineage, so these rows are here.
-STAGES = (
-    *DATA_STAGES,
-    Stage(keys.MIXTURE_SEARCH, search.search_work),
-    Stage(keys.PRETRAINED_MODEL, plan.plan_work, settings=plan.decisive),
+MODEL_STAGES = (
+    Stage(keys.MIXTURE_SEARCH, search.search_work, lambda recipe: [recipe], decisive=lambda recipe: None),
+    Stage(keys.PRETRAINED_MODEL, plan.plan_work, lambda recipe: [recipe], decisive=plan.decisive),
     Stage(
         keys.EVALUATION,
-        lambda store, recipe: evaluate.evaluate_work(
-            store, recipe.training.samples, recipe.evaluation.benchmarks
-        ),
-        settings=lambda recipe: recipe.evaluation,
+        evaluate.evaluate_work,
+        lambda recipe: (recipe.training.samples, recipe.evaluation.benchmarks),
     ),
-    Stage(keys.EXPORTED_MODEL, lambda store, recipe: export.export_work(store)),
+    Stage(keys.EXPORTED_MODEL, export.export_work),
 )
 
 
@@ -46,10 +44,10 @@ class RecipeVersions:
         """The version of `key` that follows from the recipe, or the work that would make it. Raises
         StoreError when a version that it is made from is missing, or when the recipe has no such stage.
         """
-        stage, names = row_of(key, STAGES)
-        if stage is None or not stage.wanted(self.recipe, names[0] if names else ""):
+        stage, names = row_of(key)
+        if stage is None or not stage.wanted(self.recipe, *names):
             raise StoreError(f"{key} is not a stage of the recipe {self.recipe.name!r}")
-        found = stage.find(store, self.recipe, *names)
+        found = stage.work(store, *names, *stage.settings(self.recipe, *names))
         return found if isinstance(found, Version) else store.find(found) or found
 
 
@@ -61,17 +59,18 @@ def store_of(recipe: Recipe, written: Recipe | None = None) -> Store:
 
 
 def differing(recipes: Mapping[str, Recipe]) -> list[Stage]:
-    """The first stage whose settings are not the same in all recipes, and all that follow it."""
+    """The first asset whose settings are not the same in all recipes, and all that follow it."""
     first, *others = recipes.values()
-    for place, stage in enumerate(STAGES):
-        if any(stage.settings(other) != stage.settings(first) for other in others):
-            return list(STAGES[place:])
+    table = (*stages.DATA_STAGES, *MODEL_STAGES)
+    for place, stage in enumerate(table):
+        if any(stage.deciding(other) != stage.deciding(first) for other in others):
+            return [stage for stage in table[place:] if stages.is_asset(stage.key)]
     return []
 
 
-def stage_of(key: str) -> Stage | None:
-    """The row of a key; None for a key that a recipe does not decide."""
-    return row_of(key, STAGES)[0]
+def row_of(key: str) -> tuple[Stage | None, tuple[str, ...]]:
+    """The row of a key, and the names in it; no row for a key that a recipe does not decide."""
+    return stages.row_of(key, (*stages.DATA_STAGES, *MODEL_STAGES))
 
 
 def _name(recipe: Recipe, written: Recipe) -> RecipeName:

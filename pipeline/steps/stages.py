@@ -7,14 +7,18 @@ the sources that need work are read from these rows. STAGES is in the order in w
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from pipeline.plugins.filters import Filter
+from pipeline.plugins.settings import FilterParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import decontamination as ngrams
 from pipeline.stages import dedup as duplicates
 from pipeline.stages import pii
 from pipeline.stages import quality as rules
+from pipeline.stages.dedup import DedupParams
+from pipeline.stages.tokenizer import TokenizerChoice
 from pipeline.steps import compile_ahead
 from pipeline.steps.corpus import decontamination, filters, ingest, quality, scrub, transform
 from pipeline.steps.dedup import dedup, signatures
@@ -26,23 +30,19 @@ from pipeline.store.store import Store, StoreError
 from pipeline.store.work import Work
 
 
-def _always(recipe: Recipe, corpus: str) -> bool:
+def _always(recipe: Recipe, *names: str) -> bool:
     return True
 
 
-def _nothing(recipe: Recipe) -> None:
-    """For a stage that only the settings of other stages decide."""
-
-
-def _no_keys(recipe: Recipe, *names: str) -> Sequence[str]:
-    """For a stage that is made from no other one."""
+def _none(recipe: Recipe, *names: str) -> Sequence[Any]:
+    """For a stage that has no settings, or that is made from no other one."""
     return ()
 
 
 @dataclass(frozen=True)
 class Page:
     """What the UI shows of a stage that is an asset: `{corpus}` and `{source}`, the kind of its source, may
-    stand in any text. `make` makes the stage, given the store, the engine, the recipe and its names.
+    stand in any text. `make` makes the stage, given the store, the engine, its names and its settings.
 
     `numbers` are counts of a version by their label. `breakdowns` are tables of the counts that begin with a
     prefix, and `chart` is a picture of such counts with its title.
@@ -62,38 +62,52 @@ class Page:
 @dataclass(frozen=True)
 class Stage:
     """A row of the table. `key` may name `{corpus}`, and then also one of the recipe's own `{filter}`s: these
-    are the arguments that `find` and `reads` get after the recipe.
+    names are what each function gets after the store or the recipe.
 
-    `find` gives the work that the recipe means, or the version where no work can be computed. `reads` are the
-    keys that it is made from. `settings` are those that make the stage differ between variants; `wanted`
-    tells whether a recipe has it for a corpus. A stage without a `page` is made with one that reads it.
+    `settings` are those of a recipe for the stage, which `work` and `page.make` get last. `work` gives the
+    work that they mean, or the version where no work can be computed. `reads` are the keys that the stage is
+    made from; `wanted` tells whether a recipe has it. `decisive` are the settings in which variants of it
+    differ, where these are not all. A stage without a `page` is made with one that reads it.
     """
 
     key: str
-    find: Callable[..., Version | Work]
-    settings: Callable[[Recipe], Any] = _nothing
-    wanted: Callable[[Recipe, str], bool] = _always
-    reads: Callable[..., Sequence[str]] = _no_keys
+    work: Callable[..., Version | Work]
+    settings: Callable[..., Sequence[Any]] = _none
+    reads: Callable[..., Sequence[str]] = _none
+    wanted: Callable[..., bool] = _always
     page: Page | None = None
+    decisive: Callable[[Recipe], Any] | None = None
 
     def keys(self, recipe: Recipe) -> Iterator[str]:
         """The keys that a recipe has of this stage."""
-        for corpus in recipe.corpus_names if "{corpus}" in self.key else [""]:
-            if self.wanted(recipe, corpus):
-                names = [entry.name for entry in recipe.quality.filters] if "{filter}" in self.key else [""]
-                yield from (self.key.format(corpus=corpus, filter=name) for name in names)
+        filters = [entry.name for entry in recipe.quality.filters] if "{filter}" in self.key else [""]
+        for corpus, name in product(recipe.corpus_names if "{corpus}" in self.key else [""], filters):
+            key = self.key.format(corpus=corpus, filter=name)
+            if self.wanted(recipe, *self.names(key) or ()):
+                yield key
 
     def names(self, key: str) -> tuple[str, ...] | None:
         """The corpus, and the filter, in a key of this stage; None for a key of another one."""
         found = re.fullmatch(re.sub(r"{\w+}", "([^/]+)", self.key), key)
         return found.groups() if found else None
 
+    def deciding(self, recipe: Recipe) -> Any:
+        """All settings of a recipe that decide what this stage makes."""
+        if self.decisive:
+            return self.decisive(recipe)
+        return [(key, self.settings(recipe, *self.names(key) or ())) for key in self.keys(recipe)]
 
-def made(recipe: Recipe, stages: tuple[Stage, ...], corpus: str | None = None) -> list[str]:
-    """The keys that a recipe has of the `stages`, in their order; on request only those of one corpus."""
-    found = [key for stage in stages for key in stage.keys(recipe)]
-    of_one = (keys.of_corpus(corpus or "", ""), keys.token_shards(corpus or ""))
-    return [key for key in found if corpus is None or key.startswith(of_one[0]) or key == of_one[1]]
+
+def made(recipe: Recipe, corpus: str | None = None) -> list[str]:
+    """The keys of the data that a recipe has, in their order; on request only those of one corpus."""
+    found = [key for stage in DATA_STAGES for key in stage.keys(recipe)]
+    return [key for key in found if corpus is None or keys.is_of_corpus(key, corpus)]
+
+
+def made_from(recipe: Recipe, key: str) -> Sequence[str]:
+    """The keys that a key of the data is made from."""
+    stage, names = row_of(key, DATA_STAGES)
+    return stage.reads(recipe, *names) if stage else ()
 
 
 def row_of(key: str, stages: Iterable[Stage]) -> tuple[Stage | None, tuple[str, ...]]:
@@ -104,73 +118,66 @@ def row_of(key: str, stages: Iterable[Stage]) -> tuple[Stage | None, tuple[str, 
     return None, ()
 
 
-def assets_read(recipe: Recipe, read: Iterable[str]) -> Iterator[str]:
-    """The keys of the assets that the stages `read` belong to, or that those without a page are made from."""
-    for key in read:
-        stage, names = row_of(key, DATA_STAGES)
-        if stage is None or stage.page or stage.key == keys.TOKENIZER:
-            yield key
-        else:
-            yield from assets_read(recipe, stage.reads(recipe, *names))
+def is_asset(key: str) -> bool:
+    """Whether a key is one of an asset; it is not if it is made with the asset of another one."""
+    stage, _ = row_of(key, DATA_STAGES)
+    return stage is None or stage.page is not None or key == keys.TOKENIZER
 
 
-def _collect(store: Store, engine: Engine, recipe: Recipe, corpus: str) -> Version:
+def assets_read(recipe: Recipe, key: str) -> Iterator[str]:
+    """The keys of the assets that `key` is made from, directly or through stages that are no assets."""
+    for read in made_from(recipe, key):
+        yield from [read] if is_asset(read) else assets_read(recipe, read)
+
+
+def final_assets(recipe: Recipe) -> list[str]:
+    """The assets that are in the lineage of a checkpoint and that no stage of the data reads."""
+    assets = [key for key in made(recipe) if is_asset(key)]
+    read = {other for key in assets for other in assets_read(recipe, key)}
+    return [key for key in assets if key not in read]
+
+
+def made_of_one_corpus(recipe: Recipe, corpus: str) -> list[str]:
+    """The source of a corpus and the assets that nothing else is needed for."""
+    found = [keys.source(corpus)]
+    for key in made(recipe, corpus):
+        if is_asset(key) and set(assets_read(recipe, key)) <= set(found):
+            found.append(key)
+    return found
+
+
+def _collect(store: Store, engine: Engine, corpus: str, *settings: Any) -> Version:
     if store.last_used(keys.scrubbed(corpus)) is None:
         compile_ahead.start()
-    return ingest.collect(store, engine, corpus, recipe.corpus(corpus).source, recipe.raw.part_bytes)
+    return ingest.collect(store, engine, corpus, *settings)
 
 
-def _scrub(store: Store, engine: Engine, recipe: Recipe, corpus: str) -> Version:
+def _scrub(store: Store, engine: Engine, corpus: str, *settings: Any) -> Version:
     compile_ahead.wait_for_scrubbing()
-    return scrub.scrub(store, engine, corpus, recipe.scrub, recipe.is_transformed(corpus))
+    return scrub.scrub(store, engine, corpus, *settings)
 
 
-def _index(store: Store, engine: Engine, recipe: Recipe) -> Version:
-    assert recipe.decontamination is not None
-    return decontamination.index(store, engine, recipe.decontamination, recipe.scrub, recipe.transform_chains)
-
-
-def _search(store: Store, engine: Engine, recipe: Recipe, corpus: str) -> Version:
-    assert recipe.decontamination is not None
-    return decontamination.find(store, engine, corpus, recipe.decontamination)
-
-
-def _raw(store: Store, recipe: Recipe, corpus: str) -> Version | Work:
+def _source(recipe: Recipe, corpus: str) -> tuple[Any, int]:
     for one in recipe.decontamination.sets if recipe.decontamination else ():
         if decontamination.set_name(one) == corpus:
-            return ingest.last_read(store, corpus, one.source, decontamination.PART_BYTES)
-    return ingest.last_read(store, corpus, recipe.corpus(corpus).source, recipe.raw.part_bytes)
+            return one.source, decontamination.PART_BYTES
+    return recipe.corpus(corpus).source, recipe.raw.part_bytes
 
 
-def _filtered(store: Store, recipe: Recipe, corpus: str, name: str) -> Work:
-    entry = next((entry for entry in recipe.quality.filters if entry.name == name), None)
-    if entry is None:
-        raise StoreError(f"{keys.filtered(corpus, name)} is not a stage of the recipe {recipe.name!r}")
-    return filters.measure_work(store, corpus, Filter(entry))
+def _filters(recipe: Recipe, corpus: str, name: str) -> list[FilterParams]:
+    return [entry for entry in recipe.quality.filters if entry.name == name]
 
 
-def _contamination(store: Store, recipe: Recipe, corpus: str) -> Work:
-    assert recipe.decontamination is not None
-    return decontamination.find_work(store, corpus, recipe.decontamination)
+def _signatures(store: Store, corpus: str, params: DedupParams, decontaminated: bool) -> Work:
+    return signatures.sign_work(corpus, signatures.sources(store, corpus, decontaminated), params)
 
 
-def _evaluation_ngrams(store: Store, recipe: Recipe) -> Work:
-    assert recipe.decontamination is not None
-    return decontamination.index_work(store, recipe.decontamination, recipe.scrub, recipe.transform_chains)
+def _dedup(store: Store, corpora: Sequence[str], params: DedupParams, decontaminated: bool) -> Work:
+    return dedup.decide_work(corpora, [store.current(keys.signatures(name)) for name in corpora], params)
 
 
-def _signatures(store: Store, recipe: Recipe, corpus: str) -> Work:
-    tables = signatures.sources(store, corpus, recipe.removes_contaminated)
-    return signatures.sign_work(corpus, tables, recipe.dedup)
-
-
-def _dedup(store: Store, recipe: Recipe) -> Work:
-    signed = [store.current(keys.signatures(name)) for name in recipe.corpus_names]
-    return dedup.decide_work(recipe.corpus_names, signed, recipe.dedup)
-
-
-def _tokenizer(store: Store, recipe: Recipe) -> Version:
-    version = tokenizer.in_store(store, recipe.name, recipe.tokenizer)
+def _tokenizer(store: Store, recipe: str, params: TokenizerChoice) -> Version:
+    version = tokenizer.in_store(store, recipe, params)
     if version is None:
         raise StoreError(f"{keys.TOKENIZER} has not been made for this recipe yet: materialize it first")
     return version
@@ -196,12 +203,16 @@ def _scrubbed(recipe: Recipe, corpus: str, *names: str) -> list[str]:
     return [keys.scrubbed(corpus)]
 
 
+def _searches(recipe: Recipe, *names: str) -> bool:
+    return recipe.decontamination is not None
+
+
 # Up to the token shards: what the lineage of a checkpoint records.
 DATA_STAGES = (
     Stage(
         keys.raw("{corpus}"),
-        _raw,
-        settings=lambda recipe: ([corpus.source for corpus in recipe.corpora], recipe.raw),
+        ingest.last_read,
+        settings=_source,
         reads=lambda recipe, corpus: [keys.source(corpus)],
         page=Page(
             _collect,
@@ -215,14 +226,12 @@ DATA_STAGES = (
     ),
     Stage(
         keys.transformed("{corpus}"),
-        lambda store, recipe, corpus: transform.transform_work(store, corpus, recipe.transforms),
-        settings=lambda recipe: recipe.transforms,
-        wanted=Recipe.is_transformed,
+        transform.transform_work,
+        settings=lambda recipe, corpus: [recipe.transforms],
         reads=lambda recipe, corpus: [keys.raw(corpus)],
+        wanted=Recipe.is_transformed,
         page=Page(
-            lambda store, engine, recipe, corpus: transform.transform(
-                store, engine, corpus, recipe.transforms
-            ),
+            transform.transform,
             transform.VERSION,
             "The documents after the recipe's `transforms`. Documents on which a transform raised an "
             "exception are left out and listed in the table `failures`.",
@@ -236,10 +245,8 @@ DATA_STAGES = (
     ),
     Stage(
         keys.scrubbed("{corpus}"),
-        lambda store, recipe, corpus: scrub.scrub_work(
-            store, corpus, recipe.scrub, recipe.is_transformed(corpus)
-        ),
-        settings=lambda recipe: recipe.scrub,
+        scrub.scrub_work,
+        settings=lambda recipe, corpus: (recipe.scrub, recipe.is_transformed(corpus)),
         reads=_scrubbed_from,
         page=Page(
             _scrub,
@@ -256,25 +263,27 @@ DATA_STAGES = (
             chart=("spans", "Personal data by kind"),
         ),
     ),
-    Stage(
-        keys.signals("{corpus}"),
-        lambda store, recipe, corpus: quality.signals_work(store, corpus),
-        reads=_scrubbed,
-    ),
+    Stage(keys.signals("{corpus}"), quality.SIGNALS.work, reads=_scrubbed),
     Stage(
         keys.languages("{corpus}"),
-        lambda store, recipe, corpus: quality.languages_work(store, corpus),
-        wanted=lambda recipe, corpus: bool(recipe.quality.languages),
+        quality.LANGUAGES.work,
         reads=_scrubbed,
+        wanted=lambda recipe, corpus: bool(recipe.quality.languages),
     ),
-    Stage(keys.filtered("{corpus}", "{filter}"), _filtered, reads=_scrubbed),
+    Stage(
+        keys.filtered("{corpus}", "{filter}"),
+        lambda store, corpus, name, entry: filters.measure_work(store, corpus, Filter(entry)),
+        settings=_filters,
+        reads=_scrubbed,
+        wanted=lambda recipe, *names: bool(_filters(recipe, *names)),
+    ),
     Stage(
         keys.quality("{corpus}"),
-        lambda store, recipe, corpus: quality.judge_work(store, corpus, recipe.quality),
-        settings=lambda recipe: recipe.quality,
+        quality.judge_work,
+        settings=lambda recipe, corpus: [recipe.quality],
         reads=_measured,
         page=Page(
-            lambda store, engine, recipe, corpus: quality.judge(store, engine, corpus, recipe.quality),
+            quality.judge,
             rules.VERSION,
             "The Gopher, C4, FineWeb and plain signals of each document, and its verdict with the first rule "
             "that it fails.",
@@ -284,11 +293,11 @@ DATA_STAGES = (
     ),
     Stage(
         keys.EVALUATION_NGRAMS,
-        _evaluation_ngrams,
-        settings=lambda recipe: recipe.decontamination,
-        wanted=lambda recipe, corpus: recipe.decontamination is not None,
+        decontamination.index_work,
+        settings=lambda recipe: (recipe.decontamination, recipe.scrub, recipe.transform_chains),
+        wanted=_searches,
         page=Page(
-            _index,
+            decontamination.index,
             ngrams.VERSION,
             "The word n-grams of the evaluation sets, which are then searched for in the corpora.",
             kinds=("numba",),
@@ -299,11 +308,12 @@ DATA_STAGES = (
     ),
     Stage(
         keys.contamination("{corpus}"),
-        _contamination,
-        wanted=lambda recipe, corpus: recipe.decontamination is not None,
+        decontamination.find_work,
+        settings=lambda recipe, corpus: [recipe.decontamination],
         reads=lambda recipe, corpus: [*keys.judged(corpus), keys.EVALUATION_NGRAMS],
+        wanted=_searches,
         page=Page(
-            _search,
+            decontamination.find,
             ngrams.VERSION,
             "The documents that share a run of words with an evaluation set: which set, which words and "
             "where.",
@@ -311,16 +321,19 @@ DATA_STAGES = (
             breakdowns={"contaminated by set": (decontamination.REASON, "set")},
         ),
     ),
-    Stage(keys.signatures("{corpus}"), _signatures, reads=_compared),
+    Stage(
+        keys.signatures("{corpus}"),
+        _signatures,
+        settings=lambda recipe, corpus: (recipe.dedup, recipe.removes_contaminated),
+        reads=_compared,
+    ),
     Stage(
         keys.DEDUP,
         _dedup,
-        settings=lambda recipe: recipe.dedup,
+        settings=lambda recipe: (recipe.corpus_names, recipe.dedup, recipe.removes_contaminated),
         reads=lambda recipe: list(map(keys.signatures, recipe.corpus_names)),
         page=Page(
-            lambda store, engine, recipe: dedup.deduplicate(
-                store, engine, recipe.corpus_names, recipe.dedup, recipe.removes_contaminated
-            ),
+            dedup.deduplicate,
             duplicates.VERSION,
             "Exact and near duplicates across all corpora. MinHash-LSH finds candidates; a document is "
             "removed only after its exact Jaccard similarity was computed.",
@@ -332,16 +345,16 @@ DATA_STAGES = (
     Stage(
         keys.TOKENIZER,
         _tokenizer,
-        settings=lambda recipe: recipe.tokenizer,
+        settings=lambda recipe: (recipe.name, recipe.tokenizer),
         reads=lambda recipe: tokenizer.input_keys(recipe.corpus_names),
     ),
     Stage(
         keys.token_shards("{corpus}"),
-        lambda store, recipe, corpus: shards.tokenize_work(store, corpus, recipe.shards),
-        settings=lambda recipe: recipe.shards,
+        shards.tokenize_work,
+        settings=lambda recipe, corpus: [recipe.shards],
         reads=lambda recipe, corpus: [*keys.judged(corpus), keys.DEDUP, keys.TOKENIZER],
         page=Page(
-            lambda store, engine, recipe, corpus: shards.tokenize(store, engine, corpus, recipe.shards),
+            shards.tokenize,
             shards.VERSION,
             "The kept documents of this corpus as token ids, in memory-mapped Megatron shards. Held-out "
             "documents have their own shards.",

@@ -92,8 +92,10 @@ def judged(corpus: str) -> tuple[str, str]:
 
 
 def is_of_corpus(key: str, corpus: str) -> bool:
-    """Whether a key is of a stage of the corpus, or of one of the recipe's own filters on it."""
-    return key.startswith(of_corpus(corpus, ""))
+    """Whether a key is of a stage of the corpus, of one of the recipe's own filters on it, or of its token
+    shards.
+    """
+    return key.startswith(of_corpus(corpus, "")) or key == token_shards(corpus)
 
 
 def corpus(key: str) -> str:
@@ -137,16 +139,6 @@ def is_dedup_part(name: str) -> bool:
     return name.startswith(f"{DEDUP}/")
 
 
-def corpus_of(key: str) -> str:
-    """The corpus of a key of one of its stages."""
-    return key.split("/")[1]
-
-
-def corpus_of_shards(key: str) -> str:
-    """The corpus of a key of token shards."""
-    return key.removeprefix(f"{TOKEN_SHARDS}/")
-
-
 def corpora_with_shards(keys: Iterable[str]) -> list[str]:
     """The corpora whose token shards are among `keys`, in the order of `keys`."""
-    return [corpus_of_shards(key) for key in keys if key.startswith(f"{TOKEN_SHARDS}/")]
+    return [corpus(key) for key in keys if key.startswith(f"{TOKEN_SHARDS}/")]

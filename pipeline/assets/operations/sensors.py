@@ -11,8 +11,6 @@ from pipeline.steps.lineage.source_state import Observed, State
 from pipeline.store import keys
 from pipeline.store.fingerprint import combined
 
-# the stages that depend on their own corpus only
-OF_DOCUMENTS = (keys.source, keys.raw, keys.transformed, keys.scrubbed, keys.quality)
 # Which change of which corpora a run was started for. Dagster's UI hides tags that begin with `.dagster/`.
 CHANGE_TAG = ".dagster/groundwork_change"
 
@@ -172,15 +170,11 @@ def _busy(instance: dg.DagsterInstance, job: str) -> str:
 
 
 def _request(corpora: list[Observed], assets: list[dg.AssetKey]) -> dg.RunRequest | None:
-    """A run of all `assets` except the documents of corpora that need no work before dedup. None if no corpus
-    is out of date.
-    """
+    """A run of all `assets` but those that the corpora have ready. None if no corpus is out of date."""
     outdated = [corpus for corpus in corpora if corpus.state is State.OUTDATED]
     if not outdated:
         return None
-    ready = {
-        asset_key(stage(corpus.corpus)) for corpus in corpora if corpus.is_judged for stage in OF_DOCUMENTS
-    }
+    ready = {asset_key(key) for corpus in corpora for key in corpus.ready}
     # With the time since when the corpus is in use: a change that is undone and made again is a new change.
     change = combined(f"{corpus.corpus} {corpus.version} {corpus.in_use_since}" for corpus in outdated)
     names = ", ".join(corpus.corpus for corpus in outdated)

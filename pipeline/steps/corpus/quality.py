@@ -14,6 +14,7 @@ from pipeline.plugins.filters import Filter
 from pipeline.stages import language, quality
 from pipeline.steps.corpus import filters as filtering
 from pipeline.steps.corpus.failures import FailureLimits
+from pipeline.steps.corpus.text_table import TextTable
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
@@ -38,10 +39,9 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
     Raises AllRejectedError when no document passes, and PluginError when a filter of the recipe cannot be
     loaded or fails on more documents than allowed.
     """
-    signals = _measured(store, engine, signals_work(store, corpus), MEASURING)
-    tables = [(signals, "signals")]
+    tables = [(SIGNALS.make(store, engine, corpus), "signals")]
     if params.languages is not None:
-        tables.append((_measured(store, engine, languages_work(store, corpus), DETECTING), "languages"))
+        tables.append((LANGUAGES.make(store, engine, corpus), "languages"))
     filters = [Filter(entry) for entry in params.filters]
     tables += [(filtering.measure(store, engine, corpus, one), filtering.TABLE) for one in filters]
     work = judge_work(store, corpus, params)
@@ -104,14 +104,6 @@ def _by_rule(verdicts: Version) -> dict[str, int]:
     }
 
 
-def signals_work(store: Store, corpus: str) -> Work:
-    return _measuring_work(store, corpus, keys.signals(corpus), quality.VERSION)
-
-
-def languages_work(store: Store, corpus: str) -> Work:
-    return _measuring_work(store, corpus, keys.languages(corpus), language.VERSION)
-
-
 def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work:
     measured = [keys.signals(corpus)]
     if params.languages is not None:
@@ -121,17 +113,6 @@ def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work
     filters = [Filter(entry).identity for entry in params.filters]
     settings = {**params.model_dump(), "filters": filters} if filters else params
     return Work(keys.quality(corpus), quality.VERSION, settings, inputs)
-
-
-def _measuring_work(store: Store, corpus: str, key: str, code_version: str) -> Work:
-    scrubbed = store.current(keys.scrubbed(corpus))
-    return Work(key, code_version, {}, {scrubbed.key: scrubbed.data_version})
-
-
-def _measured(store: Store, engine: Engine, work: Work, step: BatchStep) -> Version:
-    """What `step` measures of each scrubbed document, independent of thresholds."""
-    scrubbed = store.current(keys.scrubbed(keys.corpus(work.key)))
-    return derive(store, engine, work, part_tasks(work, [(scrubbed, "documents")]), step.write_part)
 
 
 def judging_documents(params: quality.QualityParams) -> BatchStep:
@@ -187,5 +168,5 @@ def _judging(params: quality.QualityParams) -> BatchStep:
     )
 
 
-MEASURING = BatchStep(_measure, {"signals": quality.SIGNALS_SCHEMA}, columns=["id", "text"])
-DETECTING = BatchStep(_detect, {"languages": language.LANGUAGES_SCHEMA}, columns=["id", "text"])
+SIGNALS = TextTable("signals", quality.VERSION, _measure, {"signals": quality.SIGNALS_SCHEMA})
+LANGUAGES = TextTable("languages", language.VERSION, _detect, {"languages": language.LANGUAGES_SCHEMA})

@@ -20,7 +20,6 @@ from pipeline.store.parts import add, text_bytes
 from pipeline.store.store import Store
 
 SCHEMA = pa.schema([pa.field("corpus", pa.string(), nullable=False), *DOCUMENT_SCHEMA])
-STAGES = (keys.scrubbed, keys.signals, keys.quality, keys.signatures)
 FILE_BYTES = 256_000_000  # of text in one file
 Counts = dict[str, int]
 
@@ -39,10 +38,7 @@ def export_documents(
     Splits are those of the token shards. Memory is that of one row group. `progress` is told bytes of text.
     Raises StoreError and OutputError.
     """
-    versions = {
-        key: store.current(key)
-        for key in (keys.DEDUP, *(stage(corpus) for corpus in corpora for stage in STAGES))
-    }
+    read = [keys.DEDUP, *(key for corpus in corpora for key in keys.judged(corpus))]
     counts: Counts = {f"{split}_{what}": 0 for split in splits for what in ("documents", "text_bytes")}
     with output_directory(out) as directory:
         for corpus in corpora:
@@ -65,7 +61,7 @@ def export_documents(
                             )
                     progress(text_bytes(batch))
         (directory / "README.md").write_text(_card(directory, corpora), encoding="utf-8")
-        record(directory, "parquet", versions.values(), counts)
+        record(directory, "parquet", map(store.current, read), counts)
     return counts
 
 

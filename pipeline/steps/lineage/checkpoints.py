@@ -165,7 +165,7 @@ def versions_of(one: Trained, corpus: str) -> list[str]:
     source.
     """
     assets = one.lineage["assets"]
-    stages = [key for key in assets if keys.is_of_corpus(key, corpus) or key == keys.token_shards(corpus)]
+    stages = [key for key in assets if keys.is_of_corpus(key, corpus)]
     source = assets[keys.raw(corpus)].get("inputs", {})
     return [*(assets[key]["data_version"] for key in stages), *source.values()]
 

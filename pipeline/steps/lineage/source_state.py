@@ -1,6 +1,6 @@
 """Compares what the source of a corpus holds now with what its token shards were made from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -8,7 +8,7 @@ from pipeline.recipe.corpora import Corpus
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources.errors import OfflineError
 from pipeline.steps.corpus import ingest
-from pipeline.steps.stages import DATA_STAGES, made
+from pipeline.steps.stages import made, made_from, made_of_one_corpus
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
@@ -28,14 +28,14 @@ class State(Enum):
 @dataclass(frozen=True)
 class Observed:
     """The version of a source now (of one that cannot be looked at: why), since when the recipe uses the
-    token shards made of it, and whether a run can continue from the quality verdicts in the store.
+    token shards made of it, and the assets that a run need not make, as the store has them already.
     """
 
     corpus: str
     version: str
     state: State
     in_use_since: int = 0
-    is_judged: bool = False
+    ready: Sequence[str] = ()
 
 
 def observe(store: Store, recipe: Recipe, corpus: Corpus) -> Observed:
@@ -55,8 +55,8 @@ def observe(store: Store, recipe: Recipe, corpus: Corpus) -> Observed:
         return Observed(corpus.name, version, State.NEW)
     unchanged = version == made_from
     state = State.UP_TO_DATE if unchanged and _followed(store, recipe, corpus.name) else State.OUTDATED
-    judged = unchanged and _is_judged(store, corpus.name)
-    return Observed(corpus.name, version, state, store.in_use_since(shards), judged)
+    ready = _ready(store, recipe, corpus.name) if unchanged else ()
+    return Observed(corpus.name, version, state, store.in_use_since(shards), ready)
 
 
 def observe_all(store: Store, recipe: Recipe) -> list[Observed]:
@@ -66,46 +66,49 @@ def observe_all(store: Store, recipe: Recipe) -> list[Observed]:
         try:
             found.append(observe(store, recipe, corpus))
         except PipelineError as error:
-            judged = _is_judged(store, corpus.name)
-            found.append(Observed(corpus.name, str(error), State.UNKNOWN, is_judged=judged))
+            ready = _ready(store, recipe, corpus.name)
+            found.append(Observed(corpus.name, str(error), State.UNKNOWN, ready=ready))
     return found
 
 
-def _is_judged(store: Store, corpus: str) -> bool:
-    """Whether the store has verdicts by this recipe on what was last read."""
+def _ready(store: Store, recipe: Recipe, corpus: str) -> Sequence[str]:
+    """The source of a corpus and all assets made of it alone, if the store has them for what was last
+    read.
+    """
+    source, *stages = made_of_one_corpus(recipe, corpus)
     try:
-        store.current(keys.quality(corpus))
+        for key in stages:
+            store.current(key)
     except PipelineError:
-        return False
-    return True
+        return ()
+    return source, *stages
 
 
 def _followed(store: Store, recipe: Recipe, corpus: str) -> bool:
     """Whether the versions that the recipe used last, up to the token shards, were made from each other. A
     change of the recipe alone starts nothing.
     """
-    # Contamination also changes with the evaluation sets, which each run observes itself.
-    stages = [key for key in made(recipe, DATA_STAGES, corpus) if key != keys.contamination(corpus)]
-    read = [*stages, keys.DEDUP]
-    versions = {key: version for key in read if (version := store.last_used(key))}
+    # What also changes with the evaluation sets is left out: each run observes them itself.
+    stages = [key for key in made(recipe, corpus) if keys.EVALUATION_NGRAMS not in made_from(recipe, key)]
+    versions = {key: version for key in (*stages, keys.DEDUP) if (version := store.last_used(key))}
     now = {key: version.data_version for key, version in versions.items()}
     decisions = versions[keys.DEDUP].parts if keys.DEDUP in versions else []
     now |= {keys.dedup_part(part.name): part.data_version for part in decisions}
     return all(
         now.get(name) == data_version
         for version in versions.values()
-        for name, data_version in _made_from(version)
+        for name, data_version in _inputs(version)
         if name in now or keys.is_dedup_part(name)
     )
 
 
-def _made_from(version: Version) -> Iterator[tuple[str, str]]:
+def _inputs(version: Version) -> Iterator[tuple[str, str]]:
     """The keys that a version was made from, with their data versions. The inputs of token shards name parts
     of dedup without the corpus, which is added here.
     """
     for name, data_version in version.manifest["inputs"].items():
         if keys.is_dedup_part(name):
-            corpus, part = keys.corpus_of_shards(version.key), name.partition("/")[2]
+            corpus, part = keys.corpus(version.key), name.partition("/")[2]
             yield keys.dedup_part(keys.decisions(corpus, part)), data_version
         else:
             yield name, data_version

@@ -49,7 +49,7 @@ def stored(version: Version, split: str) -> ShardSet:
         for part in version.parts
         for table, file in part.files.items()
     }
-    corpus, text_bytes = keys.corpus_of_shards(version.key), version.counts[f"{split}_text_bytes"]
+    corpus, text_bytes = keys.corpus(version.key), version.counts[f"{split}_text_bytes"]
     return ShardSet(corpus, split, tuple(prefixes(version, split)), hashes, text_bytes)
 
 

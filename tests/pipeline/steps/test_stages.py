@@ -1,37 +1,37 @@
-"""The table of stages: a row is enough for versions, the lineage and the partitions of variants."""
+"""The table of stages: a kernel and a row make a stage."""
 
+import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
+import dagster as dg
 import pytest
+import yaml
 
-from pipeline.recipe.recipe import Recipe, load_recipe
-from pipeline.steps import recipe_versions
-from pipeline.steps.recipe_versions import STAGES, RecipeVersions, differing, stage_of
-from pipeline.steps.stages import Stage, made
-from pipeline.store.store import Store, StoreError
-from pipeline.store.work import Work
+from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.stages import stage_assets
+from pipeline.assets.tokenizer import tokenizer_asset
+from pipeline.assets.variants import VariantPartitions
+from pipeline.recipe.recipe import BASE, RECIPE_VARIABLE, Recipe, load_recipe
+from pipeline.recipe.variants import load, load_all
+from pipeline.steps import stages
+from pipeline.steps.lineage import record
+from pipeline.steps.recipe_versions import MODEL_STAGES, RecipeVersions, row_of, store_of
+from pipeline.steps.stages import DATA_STAGES, final_assets, is_asset, made_of_one_corpus
+from pipeline.store import keys
+from pipeline.store.cleanup import gc
+from pipeline.store.store import STORE_VARIABLE, Store, StoreError
+from tests.integration.project import TRAINING
+from tests.pipeline.steps.corpora import SETTINGS, TEXTS
+
+KEY = "corpora/topics/lengths"
+MAIL = "Write to jane.doe@gmail.com."
 
 
 @pytest.fixture
 def recipe() -> Recipe:
     return load_recipe(Path("pipeline/recipes/tiny.yaml"))
-
-
-def test_a_row_gives_a_stage_its_keys_its_work_and_its_place_among_variants(
-    tmp_path: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lengths = Stage(
-        "corpora/{corpus}/lengths",
-        lambda store, recipe, corpus: Work(f"corpora/{corpus}/lengths", "lengths-1", {"of": corpus}, {}),
-        settings=lambda recipe: recipe.name,
-    )
-    monkeypatch.setattr(recipe_versions, "STAGES", (*STAGES, lengths))
-    key = f"corpora/{recipe.corpus_names[0]}/lengths"
-    assert made(recipe, (lengths,), recipe.corpus_names[0]) == [key]
-    work = RecipeVersions(recipe).find(Store(tmp_path), key)
-    assert isinstance(work, Work) and work.params == {"of": recipe.corpus_names[0]}
-    assert stage_of(key) == lengths
-    assert differing({"base": recipe, "renamed": recipe.model_copy(update={"name": "other"})}) == [lengths]
 
 
 def test_a_stage_that_the_recipe_does_not_have_is_refused(tmp_path: Path, recipe: Recipe) -> None:
@@ -42,7 +42,81 @@ def test_a_stage_that_the_recipe_does_not_have_is_refused(tmp_path: Path, recipe
 
 
 def test_every_key_of_a_recipe_belongs_to_one_row(recipe: Recipe) -> None:
-    for stage in STAGES:
+    table = (*DATA_STAGES, *MODEL_STAGES)
+    for stage in table:
         for key in stage.keys(recipe):
-            assert [one for one in STAGES if one.names(key) is not None] == [stage]
-    assert stage_of("training_runs") is None
+            assert [one for one in table if one.names(key) is not None] == [stage]
+    assert row_of("training_runs")[0] is None
+
+
+def test_an_error_about_a_stage_that_is_no_asset_names_the_asset_that_makes_it() -> None:
+    for stage in DATA_STAGES:
+        assert (keys.made_with(stage.key) == stage.key) == is_asset(stage.key)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recipe of one corpus with evaluation sets, and a variant that changes its text and has none."""
+    (tmp_path / "exam.txt").write_text("one two three " * 9)
+    (tmp_path / "topics").mkdir()
+    for number, topic in enumerate(TEXTS[:12]):
+        (tmp_path / "topics" / f"{number:02d}.txt").write_text(topic + MAIL)
+    settings = {
+        "name": "mine",
+        "corpora": [{"name": "topics", "source": {"kind": "files", "paths": ["topics/*.txt"]}}],
+        "decontamination": {"sets": [{"name": "exam", "source": {"kind": "files", "paths": ["exam.txt"]}}]},
+        "tokenizer": {"vocab_size": 300},
+        "training": TRAINING,
+        "variants": {"plain": {"decontamination": None, "scrub": {"kinds": ["credit_card"]}}},
+        **SETTINGS,
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    monkeypatch.setenv(RECIPE_VARIABLE, str(tmp_path / "recipe.yaml"))
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
+    return tmp_path / "recipe.yaml"
+
+
+def retokenize(recipe: Recipe, variant: str = BASE) -> dg.ExecuteInProcessResult:
+    variants = VariantPartitions(load_all(Path(recipe.file)))
+    assets = [*stage_assets(recipe, "corpus"), tokenizer_asset(recipe), *stage_assets(recipe, "retokenize")]
+    definitions = dg.Definitions(
+        variants.partitioned(assets),  # type: ignore[arg-type]  # a list of any kind of asset
+        jobs=[dg.define_asset_job("retokenize", assets)],
+        resources={"workshop": PipelineResources()},
+        executor=dg.in_process_executor,
+    )
+    job = definitions.resolve_job_def("retokenize")
+    return job.execute_in_process(partition_key=variant)
+
+
+def test_the_stage_that_contributing_shows_is_an_asset_in_lineage_in_variants_and_kept_by_gc(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path("CONTRIBUTING.md").read_text(encoding="utf-8").partition("\n### a stage\n")[2]
+    kernel, row, test = re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    assert len((row + test).splitlines()) < 60
+    lengths = ModuleType("pipeline.stages.lengths")
+    monkeypatch.setitem(sys.modules, lengths.__name__, lengths)
+    monkeypatch.setattr("pipeline.stages.lengths", lengths, raising=False)
+    exec(kernel, lengths.__dict__)
+    exec(row, names := {**vars(stages)})
+    place = [one.key for one in DATA_STAGES].index(keys.quality("{corpus}"))
+    monkeypatch.setattr(stages, "DATA_STAGES", (*DATA_STAGES[:place], names["ROW"], *DATA_STAGES[place:]))
+    exec(test, found := {})
+    found["test_the_characters_of_each_document_are_counted"]()
+
+    recipe = load_recipe(project)
+    result = retokenize(recipe)
+    (event,) = result.asset_materializations_for_node("corpora__topics__lengths")
+    assert KEY in made_of_one_corpus(recipe, "topics") and KEY in final_assets(recipe)
+    store = store_of(recipe)
+    assert record.of_recipe(store, recipe)["assets"][KEY]["code_version"] == "lengths-1"
+    # A variant makes one of its own, from its own text, and also has the stage that only the recipe wants.
+    retokenize(recipe, "plain")
+    ours, theirs = (store_of(load(project, name)).current(KEY) for name in (BASE, "plain"))
+    assert event.metadata["characters"].value == ours.counts["characters"]
+    assert theirs.counts["characters"] == sum(len(topic + MAIL) for topic in TEXTS[:12])
+    assert gc.find(store) == []
+    project.write_text(yaml.safe_dump(yaml.safe_load(project.read_text()) | {"variants": {}}))
+    garbage = {item.path for item in gc.find(store)}
+    assert theirs.path in garbage and ours.path not in garbage
