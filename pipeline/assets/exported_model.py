@@ -10,7 +10,7 @@ from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports.images import encoded
 from pipeline.steps.model import export
 from pipeline.store import keys
-from pipeline.store.cleanup import retention
+from pipeline.store.cleanup import gc
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +31,9 @@ def exported_model_asset() -> dg.AssetsDefinition:
     @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         version = export.export(workshop.store)
-        recipe = workshop.recipe
-        limits = recipe.retention
-        runs, steps = retention.enforce(
-            workshop.store, recipe.name, limits.runs, limits.checkpoints, recipe.base_weights
-        )
-        if runs or steps:
-            log.info("retention: removed %d training runs and %d checkpoints", runs, steps)
+        for item in gc.retirable(workshop.store, workshop.recipe.limits):
+            if gc.retire(workshop.store, item):
+                log.info("retention: removed %s (%s)", item.place, item.why)
         card = version.only("README.md").read_text(encoding="utf-8")
         for picture in version.directory().glob("*.png"):
             card = card.replace(f"]({picture.name})", f"](data:image/png;base64,{encoded(picture)})")

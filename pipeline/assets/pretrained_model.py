@@ -17,7 +17,7 @@ from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys
-from pipeline.store.cleanup import disk
+from pipeline.store.cleanup.gc import bytes_below
 from pipeline.store.manifest import Version
 from trainer.system.durable import read_json_lines
 
@@ -64,7 +64,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             "loss curve": inline_png(run.config.run_dir / "loss.png", "loss curve"),
             **_pictures(run, version),
         }
-        run_bytes = disk.bytes_below([run.config.run_dir])
+        run_bytes = bytes_below([run.config.run_dir])
         return materialized(version, facts, check_results.results(workshop, version), run_bytes)
 
     return _asset

@@ -1,27 +1,31 @@
-"""disk: shows what the store takes."""
+"""disk: shows what the store takes, and what of it `gc` would remove."""
 
 import argparse
 import json
+import shutil
 from dataclasses import asdict
 
-HELP = "Show how much disk each part of the store takes, and what names it."
+from pipeline.cli.gc import add_keep, limits
+
+HELP = "Show how much disk each part of the store takes, what names it, and what `gc` would remove."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_keep(parser)
     parser.add_argument("--json", action="store_true", help="print the table as JSON, in bytes")
 
 
 def run(options: argparse.Namespace) -> None:
     from pipeline.recipe.recipe import stored_at
-    from pipeline.store.cleanup import disk
+    from pipeline.store.cleanup import gc
     from pipeline.store.store import default_store
 
     store = default_store(stored_at())
-    uses = disk.table(store)
+    uses = gc.uses(store, limits(options.keep))
     if options.json:
         print(json.dumps([asdict(use) for use in uses], indent=1))
         return
     for use in uses:
         print(f"{use.bytes / 1e6:>12,.1f} MB  {use.what:<40}  {use.named_by}")
-    total = sum(use.bytes for use in uses)
-    print(f"{total / 1e6:>12,.1f} MB  in {store.root}; {disk.free(store) / 1e6:,.0f} MB are free")
+    total, free = sum(use.bytes for use in uses), shutil.disk_usage(store.root).free
+    print(f"{total / 1e6:>12,.1f} MB  in {store.root}; {free / 1e6:,.0f} MB are free")

@@ -30,6 +30,7 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerChoice, TokenizerParams
+from pipeline.store.cleanup.runs import Limits
 from pipeline.store.engines.local import EngineParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.grid import expanded
@@ -258,6 +259,12 @@ class Recipe(Params):
         """The weights on this machine that training starts from, if any."""
         pretrained = self.training.pretrained
         return [self.path(pretrained.path)] if pretrained and pretrained.path else []
+
+    @property
+    def limits(self) -> Limits:
+        """Which of its training runs and checkpoints stay."""
+        kept = self.retention
+        return Limits(kept.runs, kept.checkpoints, self.name, tuple(self.base_weights))
 
     def path(self, named: Path) -> Path:
         """A path in the recipe as a path on this machine."""

@@ -7,7 +7,7 @@ from pipeline.store.params import Params
 
 class RetentionParams(Params):
     """How many training runs and checkpoints of this recipe stay on disk. Applied when a model was exported;
-    `python -m pipeline gc --runs` shows what would go.
+    `python -m pipeline gc` shows what would go.
     """
 
     runs: int | None = Field(

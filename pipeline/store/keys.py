@@ -16,6 +16,17 @@ CHECKPOINT_EVALUATION = "checkpoint_evaluation"
 BENCHMARKS = "benchmarks"
 EXPORTED_MODEL = "exported_model"
 
+# Versions that stay, whatever names them, unless the training run that they were made from is removed
+LASTING = (
+    TOKENIZER,
+    MIXTURE_SEARCH,
+    PRETRAINED_MODEL,
+    EVALUATION,
+    CHECKPOINT_EVALUATION,
+    BENCHMARKS,
+    EXPORTED_MODEL,
+)
+
 # Beside the keys in a store: training runs, and which versions each recipe used last
 RUNS = "runs"
 RECIPES = "recipes"
@@ -96,6 +107,11 @@ def is_of_corpus(key: str, corpus: str) -> bool:
     shards.
     """
     return key.startswith(of_corpus(corpus, "")) or key == token_shards(corpus)
+
+
+def is_data(key: str) -> bool:
+    """Whether the versions of a key can be made again from the sources."""
+    return key.partition("/")[0] not in LASTING
 
 
 def corpus(key: str) -> str:

@@ -57,7 +57,7 @@ def checkpoint_path(store: Store, name: str) -> Path:
     if not paths:
         if deleted_run(store, run):
             raise CheckpointGoneError(
-                f"checkpoint {name!r} is not on disk: its training run was removed by `gc --runs` or by "
+                f"checkpoint {name!r} is not on disk: its training run was removed by `gc` or by "
                 f"`retention`. `python -m pipeline lineage {name}` says what it was made from"
             )
         kept = ", ".join(saved_steps(store)[-5:]) or "none"

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.steps.stages import DATA_STAGES, row_of
 from pipeline.store import keys, last_versions
-from pipeline.store.cleanup import gc
+from pipeline.store.cleanup.gc import published
 from pipeline.store.damage import Damage, Look, inspect, remedy
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST
@@ -59,7 +60,7 @@ def stored(store: Store) -> list[Path]:
     store.files.versions()
     if not store.root.is_dir():
         raise VerificationError(f"{store.root} is no directory, so no store is there: set GROUNDWORK_STORE")
-    return [*gc.published(store.files), *sorted((store.root / RUNS).glob("*/checkpoints/step-*"))]
+    return [*published(store.files), *sorted((store.root / RUNS).glob("*/checkpoints/step-*"))]
 
 
 def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verification:
@@ -172,18 +173,14 @@ class _Mending:
             return remedy(key) if key == keys.TOKENIZER else _run(recipe, key)
         if checkpoints:
             return f"python -m pipeline reproduce {checkpoints[-1]} -o OUT, since no recipe uses it any more"
-        if key.partition("/")[0] in gc.DATA:
+        if keys.is_data(key):
             return "python -m pipeline gc --delete, since nothing uses it any more"
         return f"rm -r {shlex.quote(str(path))}, since no recipe uses it any more"
 
 
 def _run(recipe: RecipeName, key: str) -> str:
     """The command that makes a version of `key` again."""
-    family = key.partition("/")[0]
-    job = "pretrain"
-    if family == keys.TOKEN_SHARDS:
-        job = "retokenize"
-    elif family in gc.DATA:
-        job = "corpus"
+    stage, _ = row_of(keys.made_with(key), DATA_STAGES)
+    job = stage.page.job if stage and stage.page else "pretrain"
     command = f"GROUNDWORK_RECIPE={shlex.quote(recipe.file)} dagster job execute -j {job}"
     return f"{command}, with the overrides {json.dumps(recipe.changes)}" if recipe.changes else command

@@ -1,40 +1,35 @@
-"""Garbage collection: finds versions that nothing refers to, and removes them on request.
+"""Garbage collection: one policy of what stays in a store, and the removal of everything else.
 
 The versions that each recipe used last stay, and so do those in the lineage of a training run, which its
 configuration and checkpoints hold. Tokenizers (which are frozen), training runs, trained models, evaluations
-and exports always stay. Damaged versions that were moved aside never do.
+and exports always stay, but for the runs and checkpoints beyond a limit. What was moved aside never does.
 """
 
 import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 
 from pipeline.store import keys, last_versions
+from pipeline.store.cleanup.runs import Limits, idle, old_runs, surplus_checkpoints, training_runs
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
-from pipeline.store.keys import RUNS
+from pipeline.store.keys import RECIPES, RUNS
+from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.manifest import DAMAGED, reports_on
 from pipeline.store.store import Store
+from pipeline.store.training_runs import RECORDS
+from trainer.system.durable import unpublished, write_atomically
 
-DATA = (keys.CORPORA, keys.DEDUP, keys.DEDUP_EVIDENCE, keys.EVALUATION_NGRAMS, keys.TOKEN_SHARDS)
-FAMILIES = (
-    *DATA,
-    keys.TOKENIZER,
-    keys.MIXTURE_SEARCH,
-    keys.PRETRAINED_MODEL,
-    keys.EVALUATION,
-    keys.CHECKPOINT_EVALUATION,
-    keys.BENCHMARKS,
-    keys.EXPORTED_MODEL,
-)
 # A killed stage resumes from its partial directory; one that was not touched for a day is abandoned.
 UNFINISHED_AFTER_SECONDS = 24 * 3600.0
+NO_KEYS = (RUNS, RECIPES, RECORDS)  # the other folders of a store
+NO_LIMITS = Limits()
 
 
 class GarbageError(PipelineError):
@@ -43,75 +38,143 @@ class GarbageError(PipelineError):
 
 @dataclass(frozen=True)
 class Garbage:
-    """A directory that nothing refers to. `bytes`: what removing it together with all other garbage frees, so
-    without files that versions in use share.
+    """What nothing refers to: a version, or a training run or a checkpoint that the limits do not keep.
+
+    `place`: its path in the store. `bytes`: what removing it together with all other garbage frees, so
+    without files that versions in use share. `run`: the directory of the run that it belongs to.
     """
 
-    path: Path
+    place: str
+    paths: tuple[Path, ...]
+    bytes: int = 0
+    why: str = "nothing names it"
+    run: Path | None = None
+
+
+@dataclass(frozen=True)
+class Use:
+    """What part of a store takes: `what` is a path in it, `named_by` says why it is kept."""
+
+    what: str
     bytes: int
+    named_by: str
 
 
-def find(store: Store) -> list[Garbage]:
-    """The garbage that could be removed now, ordered by path."""
+def find(store: Store, limits: Limits = NO_LIMITS) -> list[Garbage]:
+    """The garbage that could be removed now."""
+    garbage = retirable(store, limits)
     there = store.files.versions()
-    kept = _referenced(store)
+    kept = _referenced(store, [path for item in garbage for path in item.paths])
+    for path in _versions(store) if there is None else sorted(there):
+        if path not in kept and _is_data(store, path):
+            garbage.append(Garbage(_place(store, path), (path,)))
+    sizes = _freed([item.paths for item in garbage])
     if there is not None:
-        data = [path for path in sorted(there) if path.relative_to(store.root).parts[0] in DATA]
-        return [Garbage(path, there[path]) for path in data if path not in kept]
-    garbage = [path for path in _versions(store) if path not in kept]
-    freed = _freed(garbage)
-    return [Garbage(path, freed[path]) for path in garbage]
+        sizes = [there.get(item.paths[0], size) for item, size in zip(garbage, sizes, strict=True)]
+    return [replace(item, bytes=size) for item, size in zip(garbage, sizes, strict=True)]
 
 
-def remove(store: Store, garbage: list[Garbage]) -> list[Garbage]:
+def retirable(store: Store, limits: Limits) -> list[Garbage]:
+    """The runs and checkpoints that the limits do not keep."""
+    old = old_runs(store, limits)
+    surplus = [(run, path) for run, path in surplus_checkpoints(store, limits) if run not in old]
+    found = [(run, run.directory, run.paths) for run in old]
+    found += [(run, path, (path,)) for run, path in surplus]
+    return [
+        Garbage(_place(store, path), paths, why=run.described, run=run.directory)
+        for run, path, paths in found
+    ]
+
+
+def remove(store: Store, garbage: Iterable[Garbage]) -> list[Garbage]:
     """Removes what is still garbage, and returns it. Raises GarbageError while a run prepares data, because
     that run may use versions that nothing names yet.
     """
-    with store.idle() as idle:
-        if not idle:
+    with store.idle() as nobody_prepares:
+        if not nobody_prepares:
             raise GarbageError(
                 "a run is preparing data in this store, so nothing was removed: repeat this once the run "
                 "trains or has ended"
             )
         store.files.abort_old_uploads()
+        removed = [item for item in garbage if item.run and retire(store, item)]
         store.files.versions()
-        kept = _referenced(store)
-        removed = [item for item in garbage if item.path not in kept]
-        for item in removed:
-            # The manifest goes first, so that nobody opens a version that is half removed.
-            (item.path / MANIFEST).unlink(missing_ok=True)
-            store.files.remove(item.path)
-            store.files.remove(reports_on(item.path))
-            shutil.rmtree(item.path, ignore_errors=store.files.shared)
-            shutil.rmtree(reports_on(item.path), ignore_errors=True)
+        kept = _referenced(store, [])
+        for item in garbage:
+            if not item.run and item.paths[0] not in kept:
+                _remove(store.files, item.paths[0])
+                removed.append(item)
     return removed
 
 
+def retire(store: Store, item: Garbage) -> bool:
+    """Removes a run with everything that belongs to it, but keeps its configuration, from which `lineage`
+    answers; or one of its checkpoints. Returns False when a process works on the run.
+    """
+    assert item.run is not None
+    with idle(item.run) as nobody_works:
+        config = item.run / "config.yaml"
+        if nobody_works and item.run in item.paths and config.exists():
+            record = store.root / RECORDS / f"{item.run.name}.yaml"
+            write_atomically(record, config.read_bytes())
+            store.files.push(record)
+            config.unlink()
+        for path in item.paths if nobody_works else ():
+            _remove(store.files, path)
+    return nobody_works
+
+
+def _remove(files: Files, path: Path) -> None:
+    # The manifest goes first, and then the name, so that nobody opens what is half removed.
+    (path / MANIFEST).unlink(missing_ok=True)
+    doomed = unpublished(path)
+    for folder in (path, reports_on(path)):
+        files.remove(folder)
+    shutil.rmtree(doomed, ignore_errors=True)  # left by a killed process
+    if path.exists():
+        path.rename(doomed)
+    for folder in (doomed, reports_on(path)):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _place(store: Store, path: Path) -> str:
+    return path.relative_to(store.root).as_posix()
+
+
+def published(files: Files) -> Iterator[Path]:
+    """The directories of all versions, also of those that have lost their manifest."""
+    folders = [path for path in files.root.iterdir() if path.name[0] != "." and path.name not in NO_KEYS]
+    for path in sorted(path for folder in folders for path in folder.rglob("*")):
+        if VERSION_NAME.fullmatch(path.name) and files.is_version(path):
+            yield path
+
+
 def _versions(store: Store) -> Iterator[Path]:
-    """Published versions, also without a manifest, abandoned attempts, and what was moved aside."""
-    yield from published(store.files, DATA)
+    """Published versions, abandoned attempts, and what was moved aside or is half removed."""
+    yield from published(store.files)
     abandoned_before = time.time() - UNFINISHED_AFTER_SECONDS
-    for path in sorted(path for family in DATA for path in (store.root / family).rglob(".*.partial")):
-        if path.is_dir() and path.stat().st_mtime < abandoned_before:
-            yield path
-    aside = f".*.{DAMAGED}-*"
-    yield from sorted(path for family in FAMILIES for path in (store.root / family).rglob(aside))
-
-
-def published(files: Files, families: Sequence[str] = FAMILIES) -> Iterator[Path]:
-    """The directories of versions below these keys, also those that have lost their manifest."""
-    for path in sorted(path for family in families for path in (files.root / family).rglob("*")):
-        if not path.name.startswith(".") and files.is_version(path):
+    for path in sorted(store.root.rglob(".*")):
+        if path.relative_to(store.root).parts[0] in NO_KEYS or not path.is_dir():
+            continue
+        unfinished = path.suffix in (".partial", ".tmp") and path.stat().st_mtime < abandoned_before
+        if unfinished or path.suffix.startswith(f".{DAMAGED}-"):
             yield path
 
 
-def _referenced(store: Store) -> set[Path]:
-    """The versions that recipes used last, and those in the lineage of a run, a checkpoint or an export."""
+def _is_data(store: Store, path: Path) -> bool:
+    """Whether a version goes when nothing names it; what was moved aside always goes."""
+    return keys.is_data(_place(store, path.parent)) or path.suffix.startswith(f".{DAMAGED}-")
+
+
+def _referenced(store: Store, gone: Sequence[Path]) -> set[Path]:
+    """The versions that recipes used last, and those in the lineage of a run, a checkpoint or an export that
+    is not `gone`.
+    """
     referenced = {store.root / key / name for key, name in last_versions.recorded(store.files)}
-    for path in (store.root / RUNS).glob("*/config.yaml"):
-        referenced |= _assets(store, path)
-    for pattern in (f"{RUNS}/*/checkpoints/*/lineage.json", f"{keys.EXPORTED_MODEL}/[!.]*/lineage.json"):
-        for path in store.root.glob(pattern):
+    lineages = ("config.yaml", "checkpoints/*/lineage.json")
+    patterns = [*(f"{RUNS}/*/{name}" for name in lineages), f"{keys.EXPORTED_MODEL}/[!.]*/lineage.json"]
+    for path in (path for pattern in patterns for path in store.root.glob(pattern)):
+        if not any(path.is_relative_to(folder) for folder in gone):
             referenced |= _assets(store, path)
     return referenced
 
@@ -132,17 +195,66 @@ def _assets(store: Store, path: Path) -> set[Path]:
         ) from error
 
 
-def _freed(directories: list[Path]) -> dict[Path, int]:
-    """Bytes that removing all `directories` frees, by directory: files all of whose hard links are in them,
-    each counted once.
+def _freed(groups: Sequence[Sequence[Path]]) -> list[int]:
+    """Bytes that removing all directories frees, by group: files all of whose hard links are in them, each
+    counted once.
     """
-    paths = [(directory, path) for directory in directories for path in directory.rglob("*")]
-    files = [(directory, path.stat()) for directory, path in paths if path.is_file()]
-    links = Counter((stat.st_dev, stat.st_ino) for _, stat in files)
-    freed = dict.fromkeys(directories, 0)
-    for directory, stat in files:
+    found = [
+        (number, path.lstat())
+        for number, directories in enumerate(groups)
+        for directory in directories
+        for path in directory.rglob("*")
+        if path.is_file()
+    ]
+    links = Counter((stat.st_dev, stat.st_ino) for _, stat in found)
+    freed = [0] * len(groups)
+    for number, stat in found:
         # None once the file is counted.
         if links.get(inode := (stat.st_dev, stat.st_ino)) == stat.st_nlink:
             del links[inode]
-            freed[directory] += stat.st_size
+            freed[number] += stat.st_size
     return freed
+
+
+def bytes_below(paths: Iterable[Path], counted: set[tuple[int, int]] | None = None) -> int:
+    """The size of all files below `paths`. A file with several names counts once, also over several calls
+    with the same `counted`.
+    """
+    counted, total = set() if counted is None else counted, 0
+    for path in paths:
+        for file in [path] if path.is_file() else path.rglob("*"):
+            try:
+                stat = file.lstat()
+            except FileNotFoundError:  # removed meanwhile
+                continue
+            inode = (stat.st_dev, stat.st_ino)
+            if not file.is_dir() and inode not in counted:
+                counted.add(inode)
+                total += stat.st_size
+    return total
+
+
+def uses(store: Store, limits: Limits = NO_LIMITS) -> list[Use]:
+    """What takes how much, and what `remove` would free: a row for each key of the data and for each training
+    run with all that belongs to it, the largest first.
+    """
+    garbage = {path for item in find(store, limits) for path in item.paths}
+    counted: set[tuple[int, int]] = set()
+    rows = []
+    for run in training_runs(store):
+        goes = ", which `gc --delete` removes" if garbage & set(run.paths) else ""
+        size = bytes_below(run.paths, counted)
+        rows.append(Use(_place(store, run.directory), size, f"{run.described}{goes}"))
+    folders = {path.parent for path in published(store.files)}
+    for folder in sorted(folders):
+        key = _place(store, folder)
+        if keys.is_data(key) or key == keys.TOKENIZER:
+            there = [path.parent for path in folder.glob(f"[!.]*/{MANIFEST}")]
+            unnamed = sum(path in garbage for path in there)
+            aside = sum(path.parent == folder and path not in there for path in garbage)
+            named = f"versions in use or recorded by a run: {len(there) - unnamed}"
+            goes = f"; others: {unnamed + aside}, which `gc --delete` removes" if unnamed + aside else ""
+            rows.append(Use(key, bytes_below([folder], counted), named + goes))
+    rest = [path for path in store.root.iterdir() if path.name not in (RUNS, RECORDS)]
+    rows.append(Use("the rest", bytes_below(rest, counted), "hashes of files, reports, records"))
+    return sorted(rows, key=lambda use: (-use.bytes, use.what))

@@ -118,5 +118,5 @@ def test_the_stage_that_contributing_shows_is_an_asset_in_lineage_in_variants_an
     assert theirs.counts["characters"] == sum(len(topic + MAIL) for topic in TEXTS[:12])
     assert gc.find(store) == []
     project.write_text(yaml.safe_dump(yaml.safe_load(project.read_text()) | {"variants": {}}))
-    garbage = {item.path for item in gc.find(store)}
+    garbage = {item.paths[0] for item in gc.find(store)}
     assert theirs.path in garbage and ours.path not in garbage

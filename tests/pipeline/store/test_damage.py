@@ -138,6 +138,6 @@ def test_what_was_moved_aside_is_garbage_and_so_is_a_version_without_a_manifest(
     aside = made.path.with_name(f".{made.path.name}.damaged-1")
     (made.path / MANIFEST).unlink()
     found = gc.find(store)
-    assert {one.path for one in found} == {aside, made.path}
+    assert {one.paths[0] for one in found} == {aside, made.path}
     gc.remove(store, found)
     assert not aside.exists() and not made.path.exists()

@@ -237,10 +237,7 @@ def test_gc_removes_what_nothing_names_and_aborts_what_was_begun(
     monkeypatch.setattr("pipeline.store.bucket.gc.YOUNG_SECONDS", -5.0)
     other = store(tmp_path, "other")
     garbage = gc.find(other)
-    assert [item.path.parent.relative_to(other.root).as_posix() for item in garbage] == [
-        "corpora/a/raw",
-        "corpora/a/scrubbed",
-    ]
+    assert [Path(item.place).parent.as_posix() for item in garbage] == ["corpora/a/raw", "corpora/a/scrubbed"]
     gc.remove(other, garbage)
     assert objects(server, tmp_path) == []
     assert server.unfinished() == 0

@@ -4,6 +4,7 @@ weighed.
 
 import json
 import os
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training import plan
 from pipeline.store import last_versions
 from pipeline.store.cleanup import gc
-from pipeline.store.manifest import reports_on
+from pipeline.store.draft import Draft
+from pipeline.store.last_versions import LastVersions, RecipeName
+from pipeline.store.manifest import File, Part, Version, reports_on
 from pipeline.store.store import Store
+from pipeline.store.work import Work
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
 
@@ -59,7 +63,7 @@ def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
     store.current("token_shards/first").report("hashes", 1, list)
     change(store, tmp_path)
     found = gc.find(store)
-    assert old in {one.path for one in found}
+    assert old in {one.paths[0] for one in found}
     before = sum(path.stat().st_size for path in files(store.root))
     removed = gc.remove(store, found)
     assert removed == found and not old.exists() and not reports.exists()
@@ -84,8 +88,8 @@ def test_what_a_recipe_uses_again_since_the_garbage_was_found_stays(store: Store
     change(store, tmp_path)
     found = gc.find(store)
     run(tmp_path, TEXTS[:15])
-    assert old in {one.path for one in found}
-    assert old not in {one.path for one in gc.remove(store, found)} and files(old)
+    assert old in {one.paths[0] for one in found}
+    assert old not in {one.paths[0] for one in gc.remove(store, found)} and files(old)
 
 
 def test_bytes_that_something_else_shares_are_not_counted_as_freed(store: Store, tmp_path: Path) -> None:
@@ -93,7 +97,7 @@ def test_bytes_that_something_else_shares_are_not_counted_as_freed(store: Store,
     change(store, tmp_path)
 
     def freed() -> int:
-        return next(one.bytes for one in gc.find(store) if shared.is_relative_to(one.path))
+        return next(one.bytes for one in gc.find(store) if shared.is_relative_to(one.paths[0]))
 
     before = freed()
     os.link(shared, tmp_path / "shared")
@@ -115,7 +119,7 @@ def test_what_a_training_run_a_checkpoint_or_an_export_was_made_from_stays(
         (run.config.run_dir / where).write_text(json.dumps(run.config.lineage))
     named = {store.root / asset["path"] for asset in run.config.lineage["assets"].values()}
     change(store, tmp_path)
-    assert not named & {one.path for one in gc.find(store)}
+    assert not named & {one.paths[0] for one in gc.find(store)}
     gc.remove(store, gc.find(store))
     assert all((path / "manifest.json").exists() for path in named)
 
@@ -126,7 +130,7 @@ def test_an_unfinished_attempt_is_kept_for_a_day_so_that_it_can_be_resumed(store
     assert gc.find(store) == []
     yesterday = time.time() - 2 * gc.UNFINISHED_AFTER_SECONDS
     os.utime(partial, (yesterday, yesterday))
-    assert [one.path for one in gc.find(store)] == [partial]
+    assert [one.paths[0] for one in gc.find(store)] == [partial]
 
 
 def test_nothing_is_removed_while_a_run_prepares_data(store: Store, tmp_path: Path) -> None:
@@ -140,10 +144,54 @@ def test_nothing_is_removed_while_a_run_prepares_data(store: Store, tmp_path: Pa
 def test_runs_with_other_settings_keep_their_data_until_they_are_old(store: Store, tmp_path: Path) -> None:
     thresholds = [round(0.5 + number / 100, 2) for number in range(last_versions.CHANGES_KEPT + 1)]
     made = [run(tmp_path, TEXTS[:15], dedup={"threshold": one}).current("dedup").path for one in thresholds]
-    garbage = {one.path for one in gc.find(store)}
+    garbage = {one.paths[0] for one in gc.find(store)}
     assert made[0] in garbage and not garbage & {store.current("dedup").path, *made[1:]}
     (tmp_path / "mine.yaml").unlink()
-    assert {store.current("dedup").path, *made} <= {one.path for one in gc.find(store)}
+    assert {store.current("dedup").path, *made} <= {one.paths[0] for one in gc.find(store)}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_recipe_or_a_run_can_reach_stays_and_all_else_goes(tmp_path: Path, seed: int) -> None:
+    """Recipes with random settings make versions, of which some runs record the lineage; files of recipes
+    are deleted in between.
+    """
+    chance = random.Random(seed)
+    root, files = tmp_path / "store", [tmp_path / f"{number}.yaml" for number in range(4)]
+    used: dict[Path, dict[str, Path]] = {}
+    named: set[Path] = set()
+    for turn in range(25):
+        file = chance.choice(files)
+        file.touch()
+        name = RecipeName(f"recipe-{file.stem}", str(file))
+        last = LastVersions(Store(root).files, name)
+        key = chance.choice(["corpora/a/raw", "corpora/b/own", "a_table_of_its_own", "tokenizer"])
+        store = Store(root)
+        with store.making(Work(key, "test", {"turn": chance.randrange(12)}, {})) as draft:
+            version = draft if isinstance(draft, Version) else publish(draft)
+        last.use(key, version.path.name)
+        used.setdefault(file, {})[key] = version.path
+        if chance.random() < 0.2:
+            config = root / "runs" / f"{turn:016x}" / "config.yaml"
+            config.parent.mkdir(parents=True)
+            assets = {key: {"path": str(version.path.relative_to(root))}}
+            config.write_text(yaml.safe_dump({"lineage": {"assets": assets}}))
+            named.add(version.path)
+        if chance.random() < 0.2:
+            file.unlink()
+            files[files.index(file)] = tmp_path / f"{turn}-again.yaml"
+        if chance.random() < 0.3:
+            store = Store(root)
+            garbage = gc.find(store)
+            assert gc.remove(store, garbage) == garbage and gc.find(store) == []
+            kept = {path for one, paths in used.items() if one.exists() for path in paths.values()} | named
+            there = {path.parent for path in root.rglob("manifest.json")}
+            assert kept <= there
+            assert {path for path in there - kept if path.parent.name != "tokenizer"} == set()
+
+
+def publish(draft: Draft) -> Version:
+    (draft.path / "content").write_text(draft.work.name)
+    return draft.publish([Part("part", "test", {"content": File.of(draft.path / "content", draft.path)})])
 
 
 def test_the_command_removes_nothing_unless_told_to(
@@ -153,7 +201,7 @@ def test_the_command_removes_nothing_unless_told_to(
     before = files(store.root)
     assert main(["gc"]) == 0
     said = capsys.readouterr().out
-    assert "token_shards/first/" in said and "`python -m pipeline gc --delete` frees it" in said
+    assert "token_shards/first/" in said and "the same command with --delete frees it" in said
     assert files(store.root) == before
     assert main(["gc", "--delete"]) == 0
     assert "freed" in capsys.readouterr().out

@@ -15,7 +15,8 @@ from pipeline.cli import main
 from pipeline.steps.lineage.checkpoints import checkpoint
 from pipeline.steps.training import plan
 from pipeline.store import keys
-from pipeline.store.cleanup import disk, retention
+from pipeline.store.cleanup import gc
+from pipeline.store.cleanup.runs import MADE_FROM_RUN, Limits, old_runs
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import File, Part
 from pipeline.store.store import Store
@@ -70,84 +71,105 @@ def trained(store: Store, seed: int, exported: bool = True, **training: Any) -> 
     return run
 
 
-def names(runs: list[retention.TrainingRun]) -> list[str]:
-    return [run.name for run in runs]
+def old(store: Store, limits: Limits) -> list[str]:
+    """The names of the runs that the limits do not keep."""
+    return [run.directory.name for run in old_runs(store, limits)]
+
+
+def enforce(store: Store, limits: Limits) -> list[str]:
+    """What goes after an export."""
+    return [item.place for item in gc.retirable(store, limits) if gc.retire(store, item)]
+
+
+def name(run: plan.Run) -> str:
+    return run.config.run_dir.name
 
 
 def test_old_runs_go_with_everything_made_from_them_and_lineage_still_answers(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old, *_ = runs = [trained(store, seed) for seed in (1, 2, 3)]
-    before = disk.bytes_below([store.root])
-    assert main(["gc", "--runs", "--keep", "2", "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    assert old.config.run_dir.name in said and runs[1].config.run_dir.name not in said
-    assert disk.bytes_below([store.root]) == before
-    assert main(["gc", "--runs", "--keep", "2", "--delete"]) == 0
-    assert before - disk.bytes_below([store.root]) > 2 * WEIGHTS
-    for key in retention.MADE_FROM_RUN:
+    first, *_ = runs = [trained(store, seed) for seed in (1, 2, 3)]
+    only = store.root / first.config.lineage["assets"]["dedup"]["path"]
+    before = gc.bytes_below([store.root])
+    for command in (["gc", "--keep", "2"], ["disk", "--keep", "2", "--json"]):
+        assert main(command) == 0
+        said = capsys.readouterr().out
+        assert name(first) in said and "recipe mine, exported" in said
+    assert gc.bytes_below([store.root]) == before
+    assert main(["gc", "--keep", "2", "--delete"]) == 0
+    assert before - gc.bytes_below([store.root]) > 2 * WEIGHTS and only.exists()
+    for key in MADE_FROM_RUN:
         assert len(list((store.root / key).glob("*/manifest.json"))) == 2
-    assert {path.name for path in (store.root / "runs").iterdir()} == {
-        run.config.run_dir.name for run in runs[1:]
-    }
-    found = checkpoint(store, f"{old.name}-00000024")
+    assert {path.name for path in (store.root / "runs").iterdir()} == {name(run) for run in runs[1:]}
+    found = checkpoint(store, f"{first.name}-00000024")
     assert not found.saved and found.lineage["recipe"]["training"]["seed"] == 1
     with pytest.raises(CheckpointGoneError, match="its training run was removed"):
-        checkpoint_path(store, f"{old.name}-00000032")
-    assert main(["gc", "--runs", "--keep", "2"]) == 0
-    assert "nothing to remove: each recipe has" in capsys.readouterr().out
+        checkpoint_path(store, f"{first.name}-00000032")
+    capsys.readouterr()
+    assert main(["gc", "--keep", "2"]) == 0
+    assert "nothing to remove" in capsys.readouterr().out
+
+
+def test_data_that_only_removed_runs_name_goes_with_them(store: Store, tmp_path: Path) -> None:
+    first = trained(store, 1)
+    only = store.root / first.config.lineage["assets"]["token_shards/first"]["path"]
+    later = Store(store.root)
+    prepare(later, tmp_path / "first.jsonl", TEXTS[:9])
+    make_shards(later, recipe("first"))
+    trained(later, 2)
+    assert not any(only in item.paths for item in gc.find(later))
+    garbage = gc.find(later, Limits(runs=1))
+    assert gc.remove(later, garbage) == garbage and not only.exists() and not first.config.run_dir.exists()
 
 
 def test_the_newest_run_of_each_recipe_and_the_one_that_it_used_last_stay(store: Store) -> None:
     first, _newest = trained(store, 1), trained(store, 2)
-    assert names(retention.removable(store, 1)) == [first.config.run_dir.name]
+    assert old(store, Limits(1)) == [name(first)]
     used_last = LastVersions(store.files, RecipeName("mine-12345678", "mine"))
     used_last.use(keys.PRETRAINED_MODEL, first.work.fingerprint[:16])
-    assert retention.removable(store, 1) == []
+    assert old(store, Limits(1)) == []
 
 
 def test_a_run_in_progress_stays(store: Store) -> None:
-    old, idle, new = trained(store, 1, exported=False), trained(store, 2), trained(store, 3)
-    assert names(retention.removable(store, 1)) == [idle.config.run_dir.name, old.config.run_dir.name]
-    with (old.config.run_dir / ".lock").open("a") as lock:
+    first, idle, new = trained(store, 1, exported=False), trained(store, 2), trained(store, 3)
+    assert old(store, Limits(1)) == [name(idle), name(first)]
+    garbage = next(item for item in gc.retirable(store, Limits(1)) if item.run == first.config.run_dir)
+    with (first.config.run_dir / ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        listed = retention.training_runs(store)[-1]
-        assert names(retention.removable(store, 1)) == [idle.config.run_dir.name]
-        assert not retention.remove(store, listed) and old.config.run_dir.exists()
-    for run in (old, new):  # written a moment ago, perhaps waiting for its evaluation
+        assert old(store, Limits(1)) == [name(idle)]
+        assert gc.remove(store, [garbage]) == [] and first.config.run_dir.exists()
+    for run in (first, new):  # written a moment ago, perhaps waiting for its evaluation
         os.utime(run.config.run_dir / "config.yaml")
-    assert old.config.run_dir.name not in names(retention.removable(store, 1))
+    assert name(first) not in old(store, Limits(1))
 
 
-def test_weights_that_a_kept_run_started_from_stay(store: Store, tmp_path: Path) -> None:
-    base, other = trained(store, 1), trained(store, 2)
-    _newest = trained(store, 3)
-    config = store.root / "runs" / _newest.config.run_dir.name / "config.yaml"
+def test_weights_that_a_kept_run_started_from_stay(store: Store) -> None:
+    base, other, newest = trained(store, 1), trained(store, 2), trained(store, 3)
+    config = newest.config.run_dir / "config.yaml"
     settings = yaml.safe_load(config.read_text())
     settings["training"]["pretrained"] = {
         "path": str(base.config.run_dir / "checkpoints/step-00000032/hf"),
         "repo": None,
     }
     config.write_text(yaml.safe_dump(settings))
-    assert names(retention.removable(store, 1)) == [other.config.run_dir.name]
-    needed = [other.config.run_dir / "checkpoints"]
-    assert retention.removable(store, 1, needed=needed) == []
+    assert old(store, Limits(1)) == [name(other)]
+    assert old(store, Limits(1, needed=(other.config.run_dir / "checkpoints",))) == []
 
 
 def test_an_export_whose_run_was_deleted_by_hand_is_found(store: Store) -> None:
-    old, _new = trained(store, 1), trained(store, 2)
-    shutil.rmtree(old.config.run_dir)
-    (found,) = retention.removable(store, 1)
-    assert found.name == old.config.run_dir.name and found.recipe == "mine"
-    assert retention.remove(store, found)
+    first, _new = trained(store, 1), trained(store, 2)
+    shutil.rmtree(first.config.run_dir)
+    (found,) = gc.retirable(store, Limits(1))
+    assert found.run == first.config.run_dir and found.why == "recipe mine, exported"
+    assert gc.retire(store, found)
     assert len(list((store.root / keys.EXPORTED_MODEL).glob("*/manifest.json"))) == 1
 
 
 def test_a_recipes_retention_removes_runs_and_checkpoints_after_an_export(store: Store) -> None:
     runs = [trained(store, seed) for seed in (1, 2, 3)]
-    assert retention.enforce(store, "mine", None, None) == (0, 0)
-    assert retention.enforce(store, "another", 1, 1) == (0, 0)
-    assert retention.enforce(store, "mine", 2, 1) == (1, 2)
+    assert enforce(store, Limits(recipe="mine")) == enforce(store, Limits(1, 1, "another")) == []
+    assert len(enforce(store, Limits(2, 1, "mine"))) == 3
+    assert not runs[0].config.run_dir.exists()
     for run in runs[1:]:
         left = list((run.config.run_dir / "checkpoints").iterdir())
         assert [path.name for path in left] == ["step-00000032"]
@@ -157,7 +179,7 @@ def test_a_recipes_retention_removes_runs_and_checkpoints_after_an_export(store:
 def test_checkpoints_that_are_kept_for_good_stay(store: Store) -> None:
     every = {"every_tokens": 4096, "keep_last": 2, "keep_every_tokens": 24 * 512}
     run = trained(store, 1, checkpoint=every)
-    assert retention.enforce(store, "mine", None, 1) == (0, 0)
+    assert enforce(store, Limits(None, 1, "mine")) == []
     assert len(list((run.config.run_dir / "checkpoints").iterdir())) == 2
 
 
@@ -165,15 +187,15 @@ def test_the_disk_table_adds_up_and_says_what_names_each_part(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = trained(store, 1)
-    uses = disk.table(store)
-    assert sum(use.bytes for use in uses) == disk.bytes_below([store.root])
-    mine = next(use for use in uses if use.what == f"runs/{run.config.run_dir.name}")
+    uses = gc.uses(store)
+    assert sum(use.bytes for use in uses) == gc.bytes_below([store.root])
+    mine = next(use for use in uses if use.what == f"runs/{name(run)}")
     assert mine.bytes > 2 * WEIGHTS and mine.named_by == "recipe mine, exported"
     assert main(["disk"]) == 0
     said = capsys.readouterr().out
-    assert f"runs/{run.config.run_dir.name}" in said and "token_shards/first" in said and "are free" in said
+    assert f"runs/{name(run)}" in said and "token_shards/first" in said and "are free" in said
 
 
-def test_how_many_runs_stay_must_be_said(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["gc", "--runs"]) == 2
-    assert "give --keep N, at least 1, or set retention.runs" in capsys.readouterr().err
+def test_no_run_at_all_is_refused(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gc", "--keep", "0"]) == 2
+    assert "--keep 0: must be at least 1" in capsys.readouterr().err

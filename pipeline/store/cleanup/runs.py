@@ -1,0 +1,166 @@
+"""Old training runs: which of them a limit does not keep, with everything that was made from them.
+
+A training run is its directory in `runs`, its version of pretrained_model, and the evaluations and exports of
+that version.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.store import keys, last_versions, locks
+from pipeline.store.files import MANIFEST
+from pipeline.store.keys import RUNS
+from pipeline.store.store import Store
+from trainer.config import load_run_config
+from trainer.system.history import NAME_LENGTH
+
+MADE_FROM_RUN = (keys.PRETRAINED_MODEL, keys.EVALUATION, keys.EXPORTED_MODEL)
+# A run that is not exported and was active since then may be waiting for its evaluation, or to be restarted.
+IDLE_SECONDS = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many of the newest training runs stay of each recipe and each of its variants, and how many
+    checkpoints of each exported run; None: all. They hold for all recipes, or for one `recipe` with its
+    variants. What is `needed` stays.
+    """
+
+    runs: int | None = None
+    checkpoints: int | None = None
+    recipe: str | None = None
+    needed: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A training run on disk. `paths`: everything that belongs to it; `base`: the weights that it started
+    from, if they are files; `active`: when it last wrote something, in seconds since 1970.
+    """
+
+    directory: Path
+    recipe: str
+    variant: str
+    paths: tuple[Path, ...]
+    base: Path | None
+    active: float
+    exported: bool
+
+    @property
+    def described(self) -> str:
+        return f"recipe {self.recipe}, {'exported' if self.exported else 'not exported'}"
+
+    @property
+    def config(self) -> Path:
+        return self.directory / "config.yaml"
+
+    def holds(self, path: Path) -> bool:
+        """Whether a path lies in something that belongs to the run."""
+        return any(path.is_relative_to(own) for own in self.paths)
+
+
+def training_runs(store: Store) -> list[TrainingRun]:
+    """All training runs, the newest first; also those whose directory was deleted by hand."""
+    store.files.pull_runs()
+    models = {version.path.name: version for version in store.newest_first(keys.PRETRAINED_MODEL)}
+    derived = [
+        (version.path, version.manifest["inputs"].get(keys.PRETRAINED_MODEL))
+        for key in (keys.EVALUATION, keys.EXPORTED_MODEL)
+        for version in sorted(store.newest_first(key), key=lambda version: version.path)
+    ]
+    runs = []
+    for name in {path.parent.name for path in (store.root / RUNS).glob("[!.]*/config.yaml")} | models.keys():
+        made = [path for path, model in derived if name in models and model == models[name].data_version]
+        made += [models[name].path] if name in models else []
+        for family in (keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS):
+            made += (store.root / family).glob(f"{name[:NAME_LENGTH]}-*")
+        runs.append(_described(store.root / RUNS / name, made))
+    return sorted(runs, key=lambda run: (-run.active, run.directory.name))
+
+
+def _described(directory: Path, made: list[Path]) -> TrainingRun:
+    config: dict[str, Any] = {}
+    if (directory / "config.yaml").exists():
+        config = yaml.load((directory / "config.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    exports = [path for path in made if path.parent.name == keys.EXPORTED_MODEL]
+    lineage = config.get("lineage") or {}
+    if exports and not lineage:
+        lineage = json.loads((exports[0] / "lineage.json").read_text(encoding="utf-8"))
+    base = ((config.get("training") or {}).get("pretrained") or {}).get("path")
+    written = [directory / "config.yaml", directory / "metrics.jsonl", *(path / MANIFEST for path in made)]
+    return TrainingRun(
+        directory,
+        lineage.get("recipe", {}).get("name", "unknown"),
+        lineage.get("variant", ""),
+        (*([directory] if directory.exists() else []), *made),
+        Path(base) if base else None,
+        max((path.stat().st_mtime for path in written if path.exists()), default=0.0),
+        bool(exports),
+    )
+
+
+def old_runs(store: Store, limits: Limits) -> list[TrainingRun]:
+    """The training runs that the limits do not keep, the newest first.
+
+    Never one in use, in progress, or whose weights a run that stays started from, or that is needed.
+    """
+    if limits.runs is None:
+        return []
+    runs = training_runs(store)
+    by_variant: dict[tuple[str, str], list[TrainingRun]] = {}
+    for run in runs:
+        by_variant.setdefault((run.recipe, run.variant), []).append(run)
+    old = [
+        run
+        for (name, _), group in by_variant.items()
+        for run in group[max(limits.runs, 1) :]
+        if limits.recipe in (None, name) and not _is_in_progress(run)
+    ]
+    used_last = last_versions.recorded(store.files, changes_kept=0)
+    wanted = [store.root / key / name for key, name in used_last if key in MADE_FROM_RUN]
+    wanted += [*limits.needed, *(run.base for run in runs if run.base and run not in old)]
+    while wanted:
+        path = wanted.pop()
+        for run in [run for run in old if run.holds(path)]:
+            old.remove(run)
+            wanted += [run.base] if run.base else []
+    return old
+
+
+def _is_in_progress(run: TrainingRun) -> bool:
+    if not run.exported and time.time() - run.active < IDLE_SECONDS:
+        return True
+    with idle(run.directory) as nobody_works:
+        return not nobody_works
+
+
+def surplus_checkpoints(store: Store, limits: Limits) -> Iterator[tuple[TrainingRun, Path]]:
+    """The checkpoints beyond the newest ones of each exported run. Those that `checkpoint.keep_every_tokens`
+    asks for stay, and so do all of a run whose weights another started from.
+    """
+    if limits.checkpoints is None:
+        return
+    runs = training_runs(store)
+    wanted = [*limits.needed, *(run.base for run in runs if run.base)]
+    for run in runs:
+        done = limits.recipe in (None, run.recipe) and run.exported and run.config.exists()
+        if done and not any(run.holds(path) for path in wanted):
+            training = load_run_config(run.config).training
+            every = training.checkpoint.keep_every_tokens
+            saved = sorted(run.directory.glob(f"checkpoints/step-*/{MANIFEST}"))
+            for checkpoint in (path.parent for path in saved[: -max(limits.checkpoints, 1)]):
+                step = int(checkpoint.name.removeprefix("step-"))
+                if every is None or not training.curriculum.passes(step, every):
+                    yield run, checkpoint
+
+
+def idle(run: Path) -> AbstractContextManager[bool]:
+    """Yields whether no trainer works in the directory of a run. If so, none can start before this exits."""
+    return locks.alone(run / ".lock") if run.exists() else nullcontext(True)
