@@ -1,6 +1,5 @@
 """From `package.module:name` to a function or class, and what it takes as parameters."""
 
-import difflib
 import importlib
 import inspect
 import sys
@@ -10,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.errors import PipelineError
+from pipeline.store.errors import PipelineError, did_you_mean
 
 Code = Callable[..., Any]
 RAISED = (Exception, SystemExit)  # sys.exit() in the user's code must not end the run without a word
@@ -38,9 +37,8 @@ def load(reference: str) -> Code:
     where = f"{module_name} ({found.__file__ or 'a package'})"
     for name in path.split("."):
         if not hasattr(found, name):
-            nearest = difflib.get_close_matches(name, dir(found), n=1)
-            hint = f": did you mean {nearest[0]!r}?" if nearest else ""
-            raise PluginError(f"{reference!r}: {where} has no {name!r}{hint}")
+            hint = did_you_mean(name, dir(found))
+            raise PluginError(f"{reference!r}: {where} has no {name!r}{hint and f': {hint}'}")
         found = getattr(found, name)
     if not callable(found):
         raise PluginError(f"{reference!r} is of type {type(found).__name__}: name a function or a class")

@@ -2,7 +2,6 @@
 Launchpad's fields are made from.
 """
 
-import difflib
 import re
 import types
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.stages.tokenizer.params import ExistingTokenizer
+from pipeline.store.errors import did_you_mean
 
 # the keys whose names in a recipe differ from those in the model
 RECIPE_KEYS: dict[tuple[type[BaseModel], str], str] = {(ExistingTokenizer, "source"): "from"}
@@ -94,12 +94,9 @@ def found_settings(path: str) -> list[Setting]:
     if not matches:
         known = list(dict.fromkeys(setting.path for setting in settings))
         same_name = [name for name in known if name.rpartition(".")[2] == path.rpartition(".")[2]]
-        near = same_name[:NEAREST] or difflib.get_close_matches(path, known, n=1, cutoff=0.5)
-        hint = (
-            f"did you mean {' or '.join(near)}?"
-            if near
-            else "`python -m pipeline recipe --explain` lists the sections"
-        )
+        hint = did_you_mean(path, known, "`python -m pipeline recipe --explain` lists the sections")
+        if same_name:
+            hint = f"did you mean {' or '.join(map(repr, same_name[:NEAREST]))}?"
         raise RecipeError(f"unknown setting {path!r}: {hint}")
     return matches
 

@@ -1,7 +1,8 @@
 """Errors that a user can correct, and their exit statuses."""
 
+import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 # Exit statuses: of a TrainerError, of a `check` that fails, and EX_TEMPFAIL of sysexits.h: stopped on
@@ -26,6 +27,12 @@ def in_every_process() -> Iterator[None]:
         if os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1":
             raise
         raise ToldByMainError(*error.args) from error
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Suggests the known name that is most like `name`; `otherwise` if none is like it."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def first_line(error: BaseException) -> str:

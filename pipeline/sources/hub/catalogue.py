@@ -1,6 +1,5 @@
 """Ready-made corpora, and the short form `NAME` or `NAME:N` by which a recipe names a corpus."""
 
-import difflib
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +9,7 @@ import yaml
 
 from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.dataset import HubConfig
+from pipeline.store.errors import did_you_mean
 
 TABLE = Path(__file__).with_name("ready_made.yaml")
 
@@ -70,12 +70,8 @@ def _source(name: str) -> HubConfig:
         return found
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         return HubConfig(name=name)
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = (
-        f"did you mean {near[0]!r}?"
-        if near
-        else f"there are {', '.join(entry.name for entry in ready_made())}"
-    )
+    there_are = f"there are {', '.join(entry.name for entry in ready_made())}"
+    hint = did_you_mean(name.lower(), known, there_are)
     raise SourceError(
         f"corpus {name!r} is neither a ready-made corpus ({hint}) nor a Hub data set, whose name has a '/'"
     )
