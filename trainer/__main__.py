@@ -22,8 +22,6 @@ from trainer.config import (
     load_run_config,
     load_to_train,
 )
-from trainer.data.memmap import explain_cut_files
-from trainer.run.records.progress import PROGRESS
 from trainer.system import launch
 from trainer.system.errors import NOT_PASSED, USER_ERROR, ToldByMainError, TrainerError, in_every_process
 from trainer.system.signals import stop_with_parent
@@ -41,8 +39,6 @@ def main(arguments: list[str]) -> int:
     console = logging.StreamHandler(sys.stderr)
     # Under Dagster, the run's log has the same events; log.txt has them in any case.
     console.setLevel(logging.WARNING if os.environ.get("DAGSTER_PIPES_CONTEXT") else logging.INFO)
-    if sys.stderr.isatty():
-        console.addFilter(lambda record: record.name != PROGRESS)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", handlers=[console]
     )
@@ -227,5 +223,4 @@ COMMANDS = {
 
 if __name__ == "__main__":
     faulthandler.enable()
-    explain_cut_files()
     sys.exit(main(sys.argv[1:]))

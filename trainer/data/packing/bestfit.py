@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+BLOCK = 64  # about the root of the usual number of stacks
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -58,34 +60,27 @@ def _rows(lengths: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
     row_of = np.empty(pieces, np.int32)
     counts = np.zeros(pieces + 1, np.int64)
     rows = 0
-    # Rows with r free tokens form a stack: its top is top[r], the row below a row is in `below`. `tree` is a
-    # binary tree over the stacks that are not empty.
+    # Rows with r free tokens form a stack: its top is top[r], the row below a row is in `below`. `blocks`
+    # counts the rows of BLOCK neighbouring stacks, so that the search leaves out empty ones.
     top = np.full(capacity + 1, -1, np.int32)
     below = np.empty(pieces, np.int32)
-    leaves = 1
-    while leaves <= capacity:
-        leaves *= 2
-    tree = np.zeros(2 * leaves, np.bool_)
+    blocks = np.zeros(capacity // BLOCK + 1, np.int64)
     for piece in _longest_first(lengths, capacity):
         length = lengths[piece]
-        free = _first_set(tree, leaves, length)
-        if free < 0:
+        free = _least_free(top, blocks, length)
+        if free > capacity:
             row, free = rows, capacity
             rows += 1
         else:
             row = top[free]
             top[free] = below[row]
-            if top[free] < 0:
-                _clear(tree, leaves + free)
+            blocks[free // BLOCK] -= 1
         row_of[piece] = row
         counts[row] += 1
         left = free - length
         below[row] = top[left]
         top[left] = row
-        node = leaves + left
-        while node and not tree[node]:
-            tree[node] = True
-            node //= 2
+        blocks[left // BLOCK] += 1
 
     ends = np.cumsum(counts[:rows])
     place = ends - counts[:rows]
@@ -112,25 +107,9 @@ def _longest_first(lengths: np.ndarray, capacity: int) -> np.ndarray:
 
 
 @njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
-def _first_set(tree: np.ndarray, leaves: int, at_least: int) -> int:
-    """The first set leaf from `at_least` on; -1 if there is none."""
-    node = leaves + at_least
-    while not tree[node]:
-        while node & 1:
-            node //= 2
-        if not node:
-            return -1
-        node += 1
-    while node < leaves:
-        node = 2 * node if tree[2 * node] else 2 * node + 1
-    return node - leaves
-
-
-@njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
-def _clear(tree: np.ndarray, leaf: int) -> None:
-    """Clears a leaf, and its ancestors without another set leaf."""
-    tree[leaf] = False
-    node = leaf // 2
-    while node and not (tree[2 * node] or tree[2 * node + 1]):
-        tree[node] = False
-        node //= 2
+def _least_free(top: np.ndarray, blocks: np.ndarray, length: int) -> int:
+    """The number of the first stack from `length` on that is not empty; len(top) if all are."""
+    free = length
+    while free < len(top) and top[free] < 0:
+        free = (free // BLOCK + 1) * BLOCK if blocks[free // BLOCK] == 0 else free + 1
+    return min(free, len(top))

@@ -107,10 +107,6 @@ def test_a_validation_that_takes_long_is_warned_of_with_what_to_change(
             lambda settings, _: settings["data"].update(vocab_size=5000),
             r"data\.vocab_size is 5000, but the tokenizer in .*tokenizer has 300 entries: set it to 300",
         ),
-        (
-            lambda settings, _: settings["data"]["corpora"][1].update(validation_bytes=1),
-            r"corpus 'code': validation_bytes is 1, but the text of its \d+ held-out tokens has \d+ to \d+",
-        ),
         (_empty_validation, "corpus 'code': its validation shards hold no text to predict. Remove"),
         (_other_tokenizer, r"tokenizer\.json has sha256 44136f.*made with"),
         (
