@@ -85,10 +85,6 @@ def test_all_blocks_share_a_graph_and_nothing_is_compiled_anew_over_steps(
     assert max(found["when_logged"]) == 2
 
 
-def test_writing_tokens_compiles_one_block_once(library: Path) -> None:
-    assert traced(library, "decoding") == {"graphs": 1, "breaks": 0}
-
-
 @with_triton
 @pytest.mark.parametrize(
     ("settings", "most"),

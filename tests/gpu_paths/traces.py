@@ -24,7 +24,6 @@ from trainer.config import ModelConfig, TrainingConfig
 from trainer.model import fp8
 from trainer.model.attention import choose, document_mask, document_numbers, masks_documents
 from trainer.model import loss as loss_module
-from trainer.model.cache import Cache, RowsCache
 from trainer.model.compiled_loss import softmax_loss
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, LossScale, autocast, resolve
@@ -36,7 +35,6 @@ from trainer.parallel.world import DIMENSIONS, World
 from trainer.run.batch import Batch
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, loss_sum, train_step
-from trainer.run.records.update_ratio import UpdateProbe
 
 RECIPES = Path(__file__).parents[2] / "pipeline/recipes"
 GPU = torch.device("cuda", 0)
@@ -105,15 +103,13 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
             softmax_loss, dynamic=False, backend="aot_eager"
         )
         optimizers = build(model, training.optimizer, holders=world.group)
-        probe = UpdateProbe(model, world)
         for step in range(4):
             context = StepContext(step, training, bot_id, world, LossScale.of(precision), SpikeDetector())
             synchronisations.clear()
             windows = torch.zeros(2 * training.micro_batch_size, training.seq_len + 1, dtype=torch.int64)
-            probe.remember()
             train_step(model, optimizers, windows.to(GPU), context)
             found["synchronisations"].append(sum(synchronisations.values()))
-            probe.sizes()
+            world.norm([parameter.detach() for parameter in model.parameters()]).item()
             found["when_logged"].append(sum(synchronisations.values()))
             if step in (1, 2):
                 with torch.no_grad():
@@ -219,25 +215,6 @@ def nanogpt(rows: str, length: str) -> dict[str, Any]:
     return _summary(generated_code, int(rows) * int(length))
 
 
-def decoding() -> dict[str, Any]:
-    """A compiled block that writes eight tokens, for rows of several lengths."""
-    with pretend(), torch.no_grad():
-        with GPU:
-            model = Llama(ModelConfig.model_validate(MODELS["124m"]), VOCABULARY, 64, "flex")
-        for block in model.model.layers:
-            block.compiled_forward = torch.compile(
-                block.forward, fullgraph=True, dynamic=False, backend="aot_eager"
-            )
-        rows = [Cache(length) for length in (3, 5)]
-        with autocast("bf16", GPU):
-            for row in rows:
-                model(torch.zeros(1, row.room, dtype=torch.int64, device=GPU), cache=row)
-            cache = RowsCache(rows, 32, compiled=True)
-            for _ in range(8):
-                model(torch.zeros(2, 1, dtype=torch.int64, device=GPU), cache=cache)
-    return {"graphs": counters["stats"]["unique_graphs"], "breaks": sum(counters["graph_break"].values())}
-
-
 def _summary(generated_code: Any, tokens: int) -> dict[str, Any]:
     graphs = generated_code.graphs
     return {
@@ -254,7 +231,7 @@ def _summary(generated_code: Any, tokens: int) -> dict[str, Any]:
 
 def main(name: str, *arguments: str) -> None:
     given = dict(argument.split("=", 1) for argument in arguments)
-    kinds = {"steps": steps, "block": block, "loss": loss, "nanogpt": nanogpt, "decoding": decoding}
+    kinds = {"steps": steps, "block": block, "loss": loss, "nanogpt": nanogpt}
     print(json.dumps(kinds[name](**given)))
 
 

@@ -49,8 +49,8 @@ def _wide(x: torch.Tensor, weight: torch.Tensor) -> torch.dtype:
 
 
 class Rotated(torch.autograd.Function):
-    """x [batch, heads, length, head_dim] rotated by the angles with `cos` and `sin` [1 or batch, 1, length,
-    head_dim], whose two halves are equal.
+    """x [batch, heads, length, head_dim] rotated by the angles with `cos` and `sin` [1, length, head_dim],
+    whose two halves are equal.
     """
 
     @staticmethod

@@ -2,7 +2,6 @@
 import copy tensors unchanged.
 """
 
-import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from trainer.config import InitConfig, ModelConfig
 from trainer.model import fewer_passes
 from trainer.model.activation_checkpointing import ActivationCheckpointing, activation_checkpointed
 from trainer.model.attention import Backend, Mask, attention, document_mask
-from trainer.model.cache import Cache, LayerCache, RowsCache
+from trainer.model.cache import Cache, LayerCache
 from trainer.model.dropout import Dropout, keys_at
 from trainer.model.precision import Precision, autocast
 from trainer.model.rope import rotary_tables, rotate
@@ -26,9 +25,7 @@ DropoutKeys = tuple[torch.Tensor | None, torch.Tensor | None]
 # (final hidden states of a micro-batch, its rows in the batch) -> the loss to differentiate.
 MicroBatchLoss = Callable[[torch.Tensor, slice | torch.Tensor], torch.Tensor]
 # Parameters with a row for each token of the vocabulary.
-EMBEDDING = "model.embed_tokens.weight"
-WITH_VOCABULARY = (EMBEDDING, HEAD)
-SCALED_BY_DEPTH = ("o_proj.weight", "up_proj.weight", "down_proj.weight")
+WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
 
 
 def padded_vocab_size(vocab_size: int) -> int:
@@ -149,11 +146,6 @@ class Block(nn.Module):
         kind = self.activation_checkpointing
         return activation_checkpointed(self._forward, kind, x, cos, sin, mask, cache, dropout_keys)
 
-    @functools.cached_property
-    def compiled_forward(self) -> Callable[..., torch.Tensor]:
-        """`forward` for single tokens; training has its own compiled form, and its own shapes."""
-        return torch.compile(self.forward, fullgraph=True, dynamic=False)
-
     def _forward(
         self,
         x: torch.Tensor,
@@ -227,23 +219,15 @@ class Decoder(nn.Module):
         tensor parallelism.
         """
         if cache is not None:
-            return self._through_with(cache, layers, x, length)
+            at = slice(cache.length, cache.length + length)
+            for number, layer in enumerate(cast(Iterable[Block], layers)):
+                # Uncompiled: a cache reads more with each call, and compiled blocks need one shape.
+                x = layer.forward(x, self.cos[at], self.sin[at], None, cache.layer(number))
+            return x
         cos, sin = self.cos[:length], self.sin[:length]
         mask = document_mask(documents, length, self.backend, self.most_documents)
         for layer in cast(Iterable[Block], layers):
             x = layer(x, cos, sin, mask, None, layer.dropout_keys(self._dropout_keys))
-        return x
-
-    def _through_with(
-        self, cache: Cache, layers: Iterable[nn.Module], x: torch.Tensor, length: int
-    ) -> torch.Tensor:
-        (cos, sin), mask = cache.angles(self.cos, self.sin, length), cache.mask()
-        # Most caches read more with each call, and compiled blocks need one shape.
-        compiled = isinstance(cache, RowsCache) and cache.compiled
-        for number, layer in enumerate(cast(Iterable[Block], layers)):
-            apply = layer.compiled_forward if compiled else layer.forward
-            x = apply(x, cos, sin, mask, cache.layer(number, length))
-        cache.advance(length)
         return x
 
 
@@ -320,23 +304,6 @@ class Llama(nn.Module):
         """[..., d_model] to [..., vocab_size], without the padding."""
         return self.lm_head(hidden)[..., : self.vocab_size]
 
-    def _drawn(
-        self, config: InitConfig, name: str, shape: torch.Size, generator: torch.Generator
-    ) -> torch.Tensor:
-        """The first weights of a matrix. The options beyond `std` are those of torchtitan's Llama 3 (at
-        b5bcd76, torchtitan/models/llama3/__init__.py).
-        """
-        std, weights = config.std, torch.empty(shape)
-        if config.head_by_width and name == (EMBEDDING if self.config.tie_embeddings else HEAD):
-            std = self.config.d_model**-0.5
-            return nn.init.trunc_normal_(weights, 0.0, std, -3 * std, 3 * std, generator)
-        if config.embedding_std is not None and name == EMBEDDING:
-            std = config.embedding_std
-        elif config.std_by_depth and name.endswith(SCALED_BY_DEPTH):
-            block = int(name.split(".")[2])  # model.layers.<block>
-            std /= (2 * (block + 1)) ** 0.5
-        return weights.normal_(0.0, std, generator=generator)
-
     @torch.no_grad()
     def initialise(self, config: InitConfig, seed: int) -> None:
         """Draws each parameter from its own generator, seeded by (seed, name), for the same weights on any
@@ -350,6 +317,6 @@ class Llama(nn.Module):
             else:
                 digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
                 generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
-                parameter.copy_(self._drawn(config, name, parameter.shape, generator))
+                parameter.copy_(torch.empty(parameter.shape).normal_(0.0, config.std, generator=generator))
             if name in WITH_VOCABULARY:
                 parameter[self.vocab_size :] = 0.0

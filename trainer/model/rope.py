@@ -31,9 +31,7 @@ def rotary_tables(config: ModelConfig, length: int) -> tuple[torch.Tensor, torch
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Rotates `x` [batch, length, heads, head_dim] by the angles of its positions, in the type of `x`. `cos`
-    and `sin` are [length, head_dim] or, where each row has positions of its own, [batch, length, head_dim].
-
-    Returns [batch, heads, length, head_dim].
+    and `sin` are [length, head_dim]. Returns [batch, heads, length, head_dim].
     """
     # Transposed last, a GPU's compiled backward pass writes gradients as the products read them, without
     # copies. A CPU's, which is promised to the bit, would round otherwise.

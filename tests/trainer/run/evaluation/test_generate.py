@@ -11,8 +11,7 @@ from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWa
 
 from trainer.config import InitConfig, ModelConfig, SamplesConfig
 from trainer.hf.tokenizer import load_tokenizer
-from trainer.model import cache as caching
-from trainer.model.cache import Cache, RowsCache
+from trainer.model.cache import Cache
 from trainer.model.llama import Llama
 from trainer.run.evaluation.generate import choose, complete, generate
 from trainer.system.errors import TrainerError
@@ -53,48 +52,18 @@ def test_greedy_generation_equals_asking_the_whole_model_each_time() -> None:
     for _ in range(20):
         with torch.no_grad():
             tokens.append(int(model.logits(model(torch.tensor([tokens])))[0, -1].argmax()))
-    assert generate(model, [[2, 10, 20]], GREEDY, -1, [torch.Generator()]) == [tokens[3:]]
-
-
-@pytest.mark.parametrize("positions", [1, 100, 16_384])
-@pytest.mark.parametrize("backend", ["math", "sdpa"])
-def test_prompts_of_any_length_are_continued_together_as_each_alone(
-    backend: str, positions: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(caching.POSITIONS, "cpu", positions)
-    model, prompts = make(backend), [[2, 10, 20], [2], [2, *range(30, 62)], [2, 7]]
-    for samples in (GREEDY, SamplesConfig(max_new_tokens=20, temperature=1.0)):
-        alone = [
-            generate(model, [prompt], samples, 259, [torch.Generator().manual_seed(4)])[0]
-            for prompt in prompts
-        ]
-        generators = [torch.Generator().manual_seed(4) for _ in prompts]
-        assert generate(model, prompts, samples, 259, generators) == alone
-        assert len({len(written) for written in alone}) > 1
-    assert generate(model, [], GREEDY, 259, []) == []
-
-
-def test_what_a_token_attends_to_does_not_depend_on_the_room_that_a_compiled_step_reads() -> None:
-    model, caches = make(), [Cache(3), Cache(2)]
-    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        for row, cache in enumerate(caches):
-            model(torch.tensor([[2, 10 + row, 20][: cache.room]]), cache=cache)
-        some, all_of_it = (RowsCache(caches, 40, compiled) for compiled in (False, True))
-        for tokens in ([[5], [6]], [[7], [8]]):
-            shorter, longer = (model(torch.tensor(tokens), cache=cache) for cache in (some, all_of_it))
-            torch.testing.assert_close(shorter, longer)
-    assert (some.read, all_of_it.read) == (6, 40)
+    assert generate(model, [2, 10, 20], GREEDY, -1, torch.Generator()) == tokens[3:]
 
 
 def test_generation_stops_at_the_end_of_text_and_at_the_context() -> None:
-    model, generators, greedy = make(), [torch.Generator()], SamplesConfig(max_new_tokens=1000, temperature=0)
-    (free,) = generate(model, [[2, 10]], greedy, -1, generators)
+    model, generator, greedy = make(), torch.Generator(), SamplesConfig(max_new_tokens=1000, temperature=0)
+    free = generate(model, [2, 10], greedy, -1, generator)
     assert len(free) == 40 - 2
     end = free[5]
-    assert generate(model, [[2, 10]], greedy, end, generators) == [free[: free.index(end)]]
+    assert generate(model, [2, 10], greedy, end, generator) == free[: free.index(end)]
     for prompt in ([], [2] * 40):
         with pytest.raises(TrainerError, match=f"the prompt has {len(prompt)} tokens"):
-            generate(model, [prompt], greedy, 3, generators)
+            generate(model, prompt, greedy, 3, generator)
 
 
 def test_top_k_never_leaves_the_k_likeliest_and_follows_their_odds() -> None:
