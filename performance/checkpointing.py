@@ -62,8 +62,7 @@ MILLION = 1_000_000
 WAITS = {
     "step": (Session, "take_step"),
     "reading": (loop.Prefetcher, "batch"),
-    "logging before": (loop.UpdateProbe, "remember"),
-    "weights": (loop.UpdateProbe, "sizes"),
+    "weights": (Session, "weight_norm"),
     "logging": (loop.Recorder, "step"),
     "saving": (loop.Saver, "save"),
 }
@@ -150,7 +149,7 @@ def resuming(step: int) -> float:
         saved.step = step
         directory.path.mkdir()
         directory.metrics.write_text(line * step)
-        snapshot = saved.snapshot(Staging(), metrics_bytes=len(line) * step, model_only=False)
+        snapshot = saved.snapshot(Staging(), metrics_bytes=len(line) * step)
         store.publish(store.directory_for(directory.checkpoints, step), snapshot.write)
         taken = []
         for _ in range(5):

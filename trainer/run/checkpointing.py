@@ -47,10 +47,8 @@ class Saver:
             if every is not None
         )
 
-    def save(self, resumable: bool) -> None:
-        """Returns when the state is copied and the previous checkpoint is committed. `resumable` overrides
-        training.checkpoint.model_only.
-        """
+    def save(self) -> None:
+        """Returns when the state is copied and the previous checkpoint is committed."""
         self._last = time.monotonic()
         if self._writer is None:
             return
@@ -58,9 +56,7 @@ class Saver:
         self._writer.wait()
         # The checkpoint holds the length of the metrics, so they must be on disk before it.
         metrics_bytes = self._metrics.sync() if self._metrics is not None else 0
-        snapshot = session.snapshot(
-            self._staging, metrics_bytes, model_only=session.training.checkpoint.model_only and not resumable
-        )
+        snapshot = session.snapshot(self._staging, metrics_bytes)
         retire = partial(store.retire, keep_last=session.training.checkpoint.keep_last, stays=session.stays)
         self._writer.save(
             store.directory_for(self._directory.checkpoints, session.step), snapshot.write, retire

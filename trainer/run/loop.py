@@ -28,7 +28,6 @@ from trainer.run.records.log_file import log_file
 from trainer.run.records.nonfinite_report import explain
 from trainer.run.records.profiling import profiler
 from trainer.run.records.recorder import Recorder
-from trainer.run.records.update_ratio import UpdateProbe
 from trainer.run.resume import resume
 from trainer.run.session import Session
 from trainer.run.step import NotFiniteError
@@ -161,7 +160,7 @@ def _train(
     training, world = session.training, session.world
     _evaluate_late(session, recorder, stop)
     batches = Prefetcher(session.data, world.data_rank, world.data_size)
-    probe, stopping = UpdateProbe(session.model, world), False
+    stopping = False
     # Only the first step makes the optimizer's state: the dry run did not.
     said: AbstractContextManager[None] = explained(
         "the first step, which adds the optimizer's state,", "training.micro_batch_size"
@@ -172,8 +171,6 @@ def _train(
         while not (session.is_complete or stopping):
             if recorder is not None:
                 recorder.before_step()
-            if session.logs(session.step + 1):
-                probe.remember()
             asked = time.perf_counter()
             windows = torch.from_numpy(batches.batch(session.step))
             waited = time.perf_counter() - asked
@@ -186,16 +183,16 @@ def _train(
             said = nullcontext()
             # From end to end: when a step returns, a GPU still updates the weights.
             started, ended = ended, time.perf_counter()
-            weights = probe.sizes() if result.spike or session.logs(session.step) else None
+            norm = session.weight_norm() if result.spike or session.logs(session.step) else None
             if recorder is not None:
-                recorder.step(result, weights, ended - started, waited)
+                recorder.step(result, norm, ended - started, waited)
             stopping = _is_stopped(session, stop)
             if not stopping and (session.is_complete or session.passes(training.evaluation.every_tokens)):
                 _evaluate(session, recorder, stop)
                 stopping = _is_stopped(session, stop)
                 ended = time.perf_counter()
             if stopping or saver.is_due():
-                saver.save(resumable=stopping)
+                saver.save()
                 ended = time.perf_counter()
             saver.poll()
             garbage.after_step(session.step)

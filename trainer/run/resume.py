@@ -42,8 +42,7 @@ def resume(session: Session, checkpoints: Path, allow_changes: bool = False) -> 
 
 
 def _newest(session: Session, checkpoints: Path, allow_changes: bool) -> Path | None:
-    steps = session.curriculum.steps
-    found, skipped = store.newest_valid(checkpoints, lambda checkpoint: state.verify(checkpoint, steps))
+    found, skipped = store.newest_valid(checkpoints)
     if skipped and found is None:
         raise TrainerError(
             f"no checkpoint in {checkpoints} can be resumed: {'; '.join(skipped)}. Delete the directory to "

@@ -114,13 +114,17 @@ class Session:
             weight_averaging.update(averaging, self.optimizers, before, self.tokens)
         return result
 
+    def weight_norm(self) -> float:
+        """The norm of all weights. A collective if the model is split."""
+        return self.world.norm([parameter.detach() for parameter in self.model.parameters()]).item()
+
     def unsplit_model(self) -> Llama | None:
         """The model itself; if it is split, a copy in the main process's memory, and None in the others. A
         collective.
         """
         return self.model if self.world.mesh is None else Staging().model(self.model, self.world)
 
-    def snapshot(self, staging: Staging, metrics_bytes: int, model_only: bool) -> state.Snapshot:
+    def snapshot(self, staging: Staging, metrics_bytes: int) -> state.Snapshot:
         """The contents of a checkpoint of the current step, copied into `staging`, with averaged weights if
         there are any. A collective if the model is split.
         """
@@ -138,11 +142,5 @@ class Session:
         )
         with weight_averaging.use_averaged_weights(self.optimizers):
             return state.Snapshot.take(
-                self.model,
-                None if model_only else self.optimizers,
-                progress,
-                self.config,
-                self.identity,
-                staging,
-                self.world,
+                self.model, self.optimizers, progress, self.config, self.identity, staging, self.world
             )

@@ -39,11 +39,8 @@ def test_logged_it_changes_the_weights_and_skipped_it_does_not(
     for action, course in courses.items():
         assert [step for step, record in course.items() if record["spike"]] == [POISONED + 1]
         assert course[POISONED + 1]["skipped"] == (action == "skip")
-        assert (
-            bool(course[POISONED + 1]["update_ratio"])
-            == bool(course[POISONED + 1]["lr"])
-            == (action == "log")
-        )
+        before, after = (course[POISONED + number]["param_norm"] for number in (0, 1))
+        assert (before != after) == bool(course[POISONED + 1]["lr"]) == (action == "log")
     assert courses["skip"][POISONED + 2]["lr"] == courses["log"][POISONED + 2]["lr"] > 0
 
 

@@ -18,10 +18,10 @@ from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.build import build_session
 from trainer.run.loop import run
-from trainer.run.records.nonfinite_report import Findings
+from trainer.run.records.nonfinite_report import explain
 from trainer.run.session import Session
 from trainer.run.spikes import STEPS, SpikeDetector
-from trainer.run.step import StepResult
+from trainer.run.step import NotFiniteError, StepResult
 from trainer.system.errors import TrainerError
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -137,11 +137,11 @@ def test_a_batch_too_large_for_fp16_is_told_from_one_that_fp32_cannot_do_either(
 ) -> None:
     settings["training"] |= {"precision": "fp16", "init": {"zero_output": False}}
     session = build_session(RunConfig.model_validate(settings), ALONE)
-    windows = torch.from_numpy(session.data.batch(0, 0, 1))
+    error, run_dir = NotFiniteError(1, math.inf, math.inf), session.config.run_dir
     with torch.no_grad():
         session.model.model.layers[0].mlp.up_proj.weight.mul_(1e8)
-    assert "in fp32 the loss is finite: train in bf16 or fp32" in Findings.of(session, windows).advice()
+    assert "in fp32 the loss is finite: train in bf16 or fp32" in explain(session, error, run_dir)
     with torch.no_grad():
         session.model.model.norm.weight.fill_(1e20)
         session.model.lm_head.weight.mul_(1e22)
-    assert "not finite in fp32 either: lower the learning rate" in Findings.of(session, windows).advice()
+    assert "not finite in fp32 either: lower the learning rate" in explain(session, error, run_dir)

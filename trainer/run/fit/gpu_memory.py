@@ -82,9 +82,8 @@ class Footprint:
             head = rows * model.d_model
             vocabulary = head if model.tie_embeddings else 2 * head
             blocks = one.weights // FP32 - vocabulary
-            kept = GATHERED_BLOCKS if self.training.parallel.reshard_after_forward else model.n_layers
             gathered = 2 * BF16 * vocabulary + FP32 * head
-            gathered += BF16 * blocks * min(kept, model.n_layers) // model.n_layers
+            gathered += BF16 * blocks * min(GATHERED_BLOCKS, model.n_layers) // model.n_layers
             if self.training.activation_checkpointing == "none":
                 activations -= (
                     BF16 * blocks

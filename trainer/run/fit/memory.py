@@ -120,7 +120,7 @@ def estimate(
         # With averages the copy holds the weights in training too. In the process they take the place of the
         # gradients, which are gone by then.
         trained = weights if training.averaging else 0
-        copy = weights + (0 if training.checkpoint.model_only else optimizer + trained)
+        copy = weights + optimizer + trained
         beside = LIBRARY_BYTES + int(HOLES * (peak + copy))
     return Memory(
         weights=weights,

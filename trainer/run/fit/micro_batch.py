@@ -66,7 +66,7 @@ def divides(training: TrainingConfig, size: int, data_size: int) -> bool:
     parallel = training.parallel
     for stage in training.curriculum.stages:
         number, rest = divmod(stage.global_batch_tokens, size * training.seq_len * data_size)
-        if rest or number < parallel.pp or (parallel.pp_stages > 1 and number % parallel.pp):
+        if rest or number < parallel.pp:
             return False
     return True
 

@@ -79,10 +79,9 @@ def _check_batch(config: RunConfig, data_size: int) -> None:
                 f"({training.seq_len} x {training.micro_batch_windows} x {data_size}). Change one of them"
             )
         parallel, micro_batches = training.parallel, stage.global_batch_tokens // (micro * data_size)
-        if micro_batches < parallel.pp or (parallel.pp_stages > 1 and micro_batches % parallel.pp):
-            needed = "a multiple of" if parallel.pp_stages > 1 else "at least"
+        if micro_batches < parallel.pp:
             raise TrainerError(
-                f"{where}training.parallel.pp {parallel.pp} needs {needed} {parallel.pp} micro-batches per "
+                f"{where}training.parallel.pp {parallel.pp} needs at least {parallel.pp} micro-batches per "
                 f"step in each pipeline, but there are {micro_batches}. Lower training.micro_batch_size, or "
                 "raise training.global_batch_tokens"
             )
@@ -171,7 +170,7 @@ def _check_disk(config: RunConfig) -> None:
 def _checkpoint_bytes(config: RunConfig) -> int:
     """The size in fp32 of the exported weights, at most two moments, and the averages."""
     training = config.training
-    copies = 1 if training.checkpoint.model_only else 3 + copies_with_averages(training)
+    copies = 3 + copies_with_averages(training)
     return 4 * copies * training.model.parameters(padded_vocab_size(config.data.vocab_size))
 
 

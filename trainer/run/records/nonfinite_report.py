@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,82 +19,54 @@ from trainer.system.durable import write_atomically
 LISTED = 8
 
 
-@dataclass(frozen=True)
-class Findings:
-    """Parameters that are not finite, and the loss of each window of the batch in nats: in the run's
-    precision and in fp32.
-
-    `losses_in_fp32` is None if the model is split and gathers its weights in fewer bits, so that fp32 cannot
-    be tried.
-    """
-
-    weights: list[str]
-    losses: list[float]
-    losses_in_fp32: list[float] | None
-
-    @classmethod
-    def of(cls, session: Session, windows: torch.Tensor) -> "Findings":
-        """Examines windows [rows, seq_len + 1], the same in every process: a forward pass may need all."""
-        held = dict(session.model.named_parameters())
-        weights = [
-            name
-            for name in session.model.shapes
-            if session.world.any(name in held and not bool(held[name].isfinite().all()))
-        ]
-        rounds = session.training.parallel.splits_model and session.precision in AUTOCAST
-        return cls(
-            weights,
-            _losses(session, windows, session.precision),
-            None if rounds else _losses(session, windows, "fp32"),
-        )
-
-    def advice(self) -> str:
-        if self.weights:
-            named = ", ".join(self.weights[:LISTED]) + (
-                f" and {len(self.weights) - LISTED} more" if len(self.weights) > LISTED else ""
-            )
-            return (
-                f"these weights were not finite before this step: {named}. Delete the newest checkpoint if "
-                "they are not finite in it either, and lower the learning rate"
-            )
-        if self.losses_in_fp32 is not None and not _all_finite(self.losses_in_fp32):
-            return (
-                "the loss is not finite in fp32 either: lower the learning rate, lengthen the warmup, or "
-                "set training.z_loss"
-            )
-        if not _all_finite(self.losses):
-            if self.losses_in_fp32 is None:
-                return (
-                    "the loss is not finite: lower the learning rate, lengthen the warmup, set "
-                    "training.z_loss, or train in fp32"
-                )
-            return "in fp32 the loss is finite: train in bf16 or fp32"
-        return (
-            "the loss is finite, but its gradient is not: lower the learning rate, lengthen the warmup, or "
-            "train in fp32"
-        )
-
-
-def _all_finite(losses: list[float]) -> bool:
-    return all(map(math.isfinite, losses))
-
-
 def explain(session: Session, error: NotFiniteError, run_dir: Path) -> str:
     """The message for the user. Writes `not-finite/step-<step>.json` and the batch to the run's directory. A
     collective.
     """
     session.model.zero_grad(set_to_none=True)
+    # The same windows in every process, since a forward pass may need all of them.
     windows = torch.from_numpy(session.data.batch(session.step, 0, 1))
-    found = Findings.of(session, windows)
+    held = dict(session.model.named_parameters())
+    weights = [
+        name
+        for name in session.model.shapes
+        if session.world.any(name in held and not bool(held[name].isfinite().all()))
+    ]
+    losses = _losses(session, windows, session.precision)
+    # A split model gathers its weights in the run's precision, so that fp32 cannot be tried.
+    rounds = session.training.parallel.splits_model and session.precision in AUTOCAST
+    in_fp32 = None if rounds else _losses(session, windows, "fp32")
     path = run_dir / "not-finite" / f"step-{error.step:08d}.json"
     if session.world.is_main:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file({"windows": windows.to(torch.int32)}, path.with_suffix(".safetensors"))
-        write_atomically(path, json.dumps(_report(session, error, found, run_dir), indent=1) + "\n")
-    return f"{error}; {found.advice()}. Report and batch: {path}"
+        report = _report(session, error, run_dir) | {
+            "weights_not_finite": weights,
+            "window_losses": [str(loss) for loss in losses],
+            "window_losses_in_fp32": None if in_fp32 is None else [str(loss) for loss in in_fp32],
+        }
+        write_atomically(path, json.dumps(report, indent=1) + "\n")
+    return f"{error}; {_advice(weights, losses, in_fp32)}. Report and batch: {path}"
 
 
-def _report(session: Session, error: NotFiniteError, found: Findings, run_dir: Path) -> dict[str, Any]:
+def _advice(weights: list[str], losses: list[float], in_fp32: list[float] | None) -> str:
+    lower = "lower the learning rate, lengthen the warmup, "
+    if weights:
+        more = f" and {len(weights) - LISTED} more" if len(weights) > LISTED else ""
+        return (
+            f"these weights were not finite before this step: {', '.join(weights[:LISTED])}{more}. Delete "
+            "the newest checkpoint if they are not finite in it either, and lower the learning rate"
+        )
+    if not all(map(math.isfinite, in_fp32 or ())):
+        return f"the loss is not finite in fp32 either: {lower}or set training.z_loss"
+    if all(map(math.isfinite, losses)):
+        return f"the loss is finite, but its gradient is not: {lower}or train in fp32"
+    if in_fp32 is None:
+        return f"the loss is not finite: {lower}set training.z_loss, or train in fp32"
+    return "in fp32 the loss is finite: train in bf16 or fp32"
+
+
+def _report(session: Session, error: NotFiniteError, run_dir: Path) -> dict[str, Any]:
     checkpoints = store.existing(run_dir / "checkpoints")
     return {
         "step": error.step,
@@ -104,9 +75,6 @@ def _report(session: Session, error: NotFiniteError, found: Findings, run_dir: P
         "grad_norm": str(error.grad_norm),
         "windows": "in the .safetensors file: one row of seq_len + 1 token ids for each window; ~id stands "
         "for a token that is read but not predicted",
-        "weights_not_finite": found.weights,
-        "window_losses": [str(loss) for loss in found.losses],
-        "window_losses_in_fp32": found.losses_in_fp32 and [str(loss) for loss in found.losses_in_fp32],
         "precision": session.precision,
         "loss_scale": session.loss_scale.value,
         # All randomness is a function of the seed and the sample number.

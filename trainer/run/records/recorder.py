@@ -11,12 +11,12 @@ from trainer.run.fit.hardware import peak_flops, peak_memory
 from trainer.run.records import plot
 from trainer.run.records.dagster_pipes import Reporter
 from trainer.run.records.metrics import MetricsLog
-from trainer.run.records.progress import Progress
 from trainer.run.records.sinks import open_sinks
-from trainer.run.records.update_ratio import WeightSizes
 from trainer.run.session import Session
 from trainer.run.step import StepResult
 from trainer.system.run_directory import RunDirectory
+
+LOG_INTERVAL_SECONDS = 10.0
 
 log = logging.getLogger("trainer")
 
@@ -30,13 +30,12 @@ class Recorder:
         self.metrics = MetricsLog(
             directory.metrics, directory.tensorboard, session.step, session.metrics_bytes, self._sinks
         )
-        self._progress = Progress(session.tokens, session.training.max_tokens)
         self._started, self._started_tokens = time.monotonic(), session.tokens
+        self._last_line = self._started
         self._peak_flops = peak_flops(session.world.device, session.precision) * session.world.size
 
     def close(self) -> None:
         self.metrics.close()
-        self._progress.close()
         self._sinks.close(complete=self._session.is_complete)
 
     def before_step(self) -> None:
@@ -51,9 +50,9 @@ class Recorder:
             )
 
     def step(
-        self, result: StepResult, weights: WeightSizes | None, step_seconds: float, wait_seconds: float
+        self, result: StepResult, weight_norm: float | None, step_seconds: float, wait_seconds: float
     ) -> None:
-        """Records the step if there are `weights`; warns of a skipped step or a spike in any case."""
+        """Records the step if there is a `weight_norm`; warns of a skipped step or a spike in any case."""
         session, stage = self._session, self._session.curriculum.stage(self._session.step - 1)
         elapsed = time.monotonic() - self._started
         eta = (
@@ -75,7 +74,7 @@ class Recorder:
                 result.grad_norm,
                 then,
             )
-        if weights is not None:
+        if weight_norm is not None:
             optimizer = session.training.optimizer
             flops = session.training.model.flops_per_token(session.config.data.vocab_size, stage.seq_len)
             record = {
@@ -86,8 +85,7 @@ class Recorder:
                 "lr": optimizer.lr * result.lr_factor,
                 **({"muon_lr": optimizer.muon_lr * result.lr_factor} if optimizer.kind == "muon" else {}),
                 "grad_norm": result.grad_norm,
-                "param_norm": weights.param_norm,
-                "update_ratio": weights.update_ratio,
+                "param_norm": weight_norm,
                 "spike": result.spike,
                 "skipped": result.skipped,
                 "tokens_per_second": round(speed, 1),
@@ -104,7 +102,16 @@ class Recorder:
                 for name in ("step", "tokens", "loss", "lr", "grad_norm", "spike", "tokens_per_second", "mfu")
             }
             self._reporter.send("metrics", **message, eta_seconds=round(eta, 1))
-        self._progress.update(session.tokens, result.loss, speed, eta)
+        if time.monotonic() - self._last_line >= LOG_INTERVAL_SECONDS:
+            self._last_line = time.monotonic()
+            log.info(
+                "%5.1f%%  %s tokens  loss %.3f  %.0f tokens/s  %.0f s left",
+                100 * session.tokens / session.training.max_tokens,
+                f"{session.tokens:,}",
+                result.loss,
+                speed,
+                eta,
+            )
 
     def evaluation(self, evaluation: dict[str, Any]) -> None:
         session = self._session

@@ -45,8 +45,8 @@ def received(inbox: Path) -> list[dict[str, Any]]:
     return [line["params"]["payload"] for line in lines if line["method"] == "report_custom_message"]
 
 
-def test_a_run_reports_its_start_metrics_evaluations_checkpoints_and_end(
-    settings: dict[str, Any], messages: Path
+def test_a_run_reports_its_start_metrics_evaluations_checkpoints_and_end_and_checkpoints_again(
+    settings: dict[str, Any], messages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings["training"]["samples"] = {"prompts": ["the model"], "max_new_tokens": 4}
     config = RunConfig.model_validate(settings)
@@ -71,16 +71,11 @@ def test_a_run_reports_its_start_metrics_evaluations_checkpoints_and_end(
     assert evaluations[0]["per_corpus"].keys() == {"prose", "code"}
     assert sample["text"].startswith("the model")
 
-
-def test_a_run_started_again_announces_the_same_checkpoints(
-    config: RunConfig, messages: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(config)
-    first = [message for message in received(messages) if message["kind"] == "checkpoint"]
     messages.write_text("")
     monkeypatch.setattr(PipesContext, "_instance", None)
     run(config)
     again = received(messages)
+    first = [message for message in found if message["kind"] == "checkpoint"]
     assert [message for message in again if message["kind"] == "checkpoint"] == first[-2:]
     assert again[0]["resumed_from"].endswith("step-00000012")
     assert again[-1]["kind"] == "end"

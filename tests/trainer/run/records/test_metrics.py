@@ -6,13 +6,10 @@ from pathlib import Path
 import orjson
 import pytest
 import torch
-from torch import nn
 
 from pipeline.steps.model import training_plots
-from trainer.parallel.world import World
 from trainer.run.fit import hardware
 from trainer.run.records import metrics, plot
-from trainer.run.records.update_ratio import SAMPLED, UpdateProbe
 from trainer.system.durable import read_json_lines
 
 
@@ -90,20 +87,3 @@ def test_a_measured_peak_is_that_of_products_of_random_numbers(monkeypatch: pyte
     assert hardware._measured_flops.__wrapped__(torch.device("cpu"), "bf16", 1) == 2 * 256**3
     assert all(len(matrix.unique()) > 1000 and matrix.dtype == torch.bfloat16 for matrix in seen)
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_the_update_ratio_of_a_small_model_is_exact_and_of_a_large_one_close() -> None:
-    torch.manual_seed(0)
-    for size, tolerance in ((SAMPLED // 4, 1e-6), (100 * SAMPLED, 0.05)):
-        model = nn.Linear(size // 16, 16)
-        probe = UpdateProbe(model, World(0, 1, torch.device("cpu")))
-        assert probe.sizes().update_ratio is None
-        before = torch.cat([parameter.detach().flatten().clone() for parameter in model.parameters()])
-        probe.remember()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(torch.randn_like(parameter), alpha=0.01)
-        change = torch.cat([parameter.detach().flatten() for parameter in model.parameters()]) - before
-        assert probe.sizes().update_ratio == pytest.approx(
-            (change.norm() / before.norm()).item(), rel=tolerance
-        )
