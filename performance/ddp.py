@@ -50,7 +50,7 @@ def prepare(directory: Path) -> dict[str, object]:
         "precision": "fp32",
         "optimizer": {"kind": "adamw", "lr": 1e-3},
         "schedule": {"kind": "cosine", "warmup_tokens": 0},
-        "checkpoint": {"every_tokens": STEPS * tokens, "model_only": True},
+        "checkpoint": {"every_tokens": STEPS * tokens},
         "evaluation": {"every_tokens": STEPS * tokens},
     }
     tokenizer = bpe.train([pa.array(pieces)], bpe.TokenizerParams(vocab_size=VOCAB))

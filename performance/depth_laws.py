@@ -65,7 +65,7 @@ class Trial:
             "seed": self.seed,
             "threads": 1,
             "compile": False,
-            "checkpoint": {"every_tokens": TOKENS, "model_only": True},
+            "checkpoint": {"every_tokens": TOKENS},
             "evaluation": {"every_tokens": TOKENS, "micro_batch_size": 32},
             "log_every_steps": 16,
         }

@@ -126,7 +126,7 @@ def prepare(
         "document_masking": "documents apart" in contender,
         "optimizer": {"kind": "adamw", "lr": 1e-3},
         "schedule": {"kind": "cosine", "warmup_tokens": 0},
-        "checkpoint": once | {"model_only": True},
+        "checkpoint": once,
         "evaluation": once,
     }
     path = folder / "config.yaml"

@@ -104,7 +104,7 @@ def prepare(directory: Path, device: str, depth: int, text: list[str]) -> Path:
         "model": {"depth": depth},
         "seq_len": scale.seq_len,
         "micro_batch_size": scale.rows,
-        "checkpoint": {"every_tokens": 10**15, "model_only": True},
+        "checkpoint": {"every_tokens": 10**15},
         "evaluation": {"every_tokens": 10**15},
         **scale.training,
     }

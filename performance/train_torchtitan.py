@@ -30,6 +30,7 @@ from harness import training_run
 from harness.sidebyside import RESULTS, ROOT, Report, record, texts
 
 from pipeline.stages import tokenizer as bpe
+from trainer import hf
 from trainer.config import RunConfig, load_run_config
 from trainer.data.loader import TrainingData
 from trainer.model.llama import Llama
@@ -39,7 +40,7 @@ from trainer.system.durable import read_json_lines
 VOCAB, LAYERS, WIDTH, HEADS, D_FF, SEQ_LEN, ROWS = 4096, 4, 128, 4, 384, 256, 4
 LR, WARMUP, MEGABYTES = 1e-3, 100, 6
 LAST = 50  # steps whose mean loss is compared
-INIT = {"embedding_std": 1.0, "head_by_width": True, "std_by_depth": True, "zero_output": False}
+SCALED_BY_DEPTH = ("o_proj.weight", "up_proj.weight", "down_proj.weight")
 
 
 def prepare(directory: Path, steps: int) -> Path:
@@ -64,7 +65,7 @@ def prepare(directory: Path, steps: int) -> Path:
         "micro_batch_size": ROWS,
         "max_tokens": steps * tokens,
         "precision": "fp32",
-        "init": INIT,
+        "pretrained": {"path": str(directory / "first")},
         "optimizer": {
             "kind": "adamw",
             "lr": LR,
@@ -77,7 +78,30 @@ def prepare(directory: Path, steps: int) -> Path:
         "evaluation": {"every_tokens": steps * tokens},
     }
     tokenizer = bpe.train([pa.array(pieces)], bpe.TokenizerParams(vocab_size=VOCAB))
-    return training_run.write(directory, tokenizer, pieces[1:], pieces[0], training)
+    path = training_run.write(directory, tokenizer, pieces[1:], pieces[0], training)
+    first_weights(load_run_config(path), directory / "first")
+    return path
+
+
+@torch.no_grad()
+def first_weights(config: RunConfig, directory: Path) -> None:
+    """Weights drawn as torchtitan draws those of Llama 3 (at b5bcd76, torchtitan/models/llama3/__init__.py),
+    as a model to start from.
+    """
+    torch.manual_seed(0)
+    model = Llama(config.training.model, VOCAB, SEQ_LEN, "sdpa")
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 1:
+            parameter.fill_(1.0)
+        elif name == "lm_head.weight":
+            std = WIDTH**-0.5
+            torch.nn.init.trunc_normal_(parameter, 0.0, std, -3 * std, 3 * std)
+        elif name == "model.embed_tokens.weight":
+            parameter.normal_()
+        else:
+            block = int(name.split(".")[2])  # model.layers.<block>
+            parameter.normal_(0.0, 0.02 / ((2 * (block + 1)) ** 0.5 if name.endswith(SCALED_BY_DEPTH) else 1))
+    hf.export(model, config.data.tokenizer, config.data.bot_id, config.data.eot_id, directory)
 
 
 def ours(config: Path, name: str, *overrides: str) -> list[float]:
@@ -135,7 +159,9 @@ def _torchtitans_model(config: RunConfig) -> Any:
     from torchtitan.models.common import ComplexRoPE, Embedding, Linear, RMSNorm
     from torchtitan.models.common.attention import ScaledDotProductAttention
 
-    shape = config.training.model
+    assert config.training.pretrained and config.training.pretrained.path
+    first = hf.load_model(config.training.pretrained.path, torch.device("cpu"))
+    shape = first.config
     rope = ComplexRoPE.Config(dim=shape.head_dim, max_seq_len=SEQ_LEN, theta=shape.rope_theta, scaling="none")
     layers = llama3._build_llama3_layers(
         n_layers=LAYERS, dim=WIDTH, n_heads=HEADS, hidden_dim=D_FF, rope=rope, attn_backend="flex"
@@ -152,8 +178,6 @@ def _torchtitans_model(config: RunConfig) -> Any:
         lm_head=Linear.Config(in_features=WIDTH, out_features=VOCAB),
         layers=layers,
     )
-    first = Llama(shape, VOCAB, SEQ_LEN, "sdpa")
-    first.initialise(config.training.init, config.training.seed)
     weights = {name: weight.detach() for name, weight in first.named_parameters()}
     model = whole.build()
     model.load_state_dict(llama3.Llama3StateDictAdapter(whole, None).from_hf(weights))

@@ -89,14 +89,12 @@ def existing(checkpoints: Path) -> list[Path]:
     return sorted((path for path in checkpoints.iterdir() if NAME.fullmatch(path.name)), key=step_of)
 
 
-def newest_valid(checkpoints: Path, check: Callable[[Path], None] = verify) -> tuple[Path | None, list[str]]:
-    """Returns the newest checkpoint for which `check` does not raise CheckpointError, and why newer ones were
-    skipped.
-    """
+def newest_valid(checkpoints: Path) -> tuple[Path | None, list[str]]:
+    """Returns the newest undamaged checkpoint, and why newer ones were skipped."""
     skipped = []
     for checkpoint in reversed(existing(checkpoints)):
         try:
-            check(checkpoint)
+            verify(checkpoint)
         except CheckpointError as error:
             skipped.append(str(error))
         else:

@@ -1,7 +1,7 @@
 """The contents of a checkpoint, written and read back.
 
     hf/                     the weights in Hugging Face's format, with the tokenizer
-    optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`; absent with model_only.
+    optimizer.safetensors   every tensor of the optimizers, `<slot>/<parameter name>`.
                             A split model has optimizer-<number>-of-<processes>.safetensors from each process
                             (trainer.checkpoint.sharded_safetensors)
     state.json              position (step, tokens, samples), run identity and its hash, last losses, spike
@@ -61,14 +61,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What one process writes of a checkpoint, in host memory. `optimizer` is None with model_only.
+    """What one process writes of a checkpoint, in host memory.
 
     If the model is split, only the main process has the `model`, and each process has `parts` of the
     optimizer's state.
     """
 
     model: Llama | None
-    optimizer: dict[str, torch.Tensor] | None
+    optimizer: dict[str, torch.Tensor]
     optimizer_file: str
     parts: dict[str, Part]
     progress: Progress
@@ -79,7 +79,7 @@ class Snapshot:
     def take(
         cls,
         model: Llama,
-        optimizers: list[Optimizer] | None,
+        optimizers: list[Optimizer],
         progress: Progress,
         config: RunConfig,
         identity: dict[str, Any],
@@ -89,7 +89,7 @@ class Snapshot:
         """Copies the training state. The snapshot is valid until `staging` is used again. A collective if the
         model is split.
         """
-        tensors, parts, file = state_tensors(model, optimizers or []), {}, "optimizer.safetensors"
+        tensors, parts, file = state_tensors(model, optimizers), {}, "optimizer.safetensors"
         if world.mesh is not None:
             tensors = {
                 name: tensor
@@ -102,20 +102,11 @@ class Snapshot:
             }
             file = f"optimizer-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"
         optimizer = staging.copy((name, local_tensor(tensor)) for name, tensor in tensors.items())
-        return cls(
-            staging.model(model, world),
-            None if optimizers is None else optimizer,
-            file,
-            parts,
-            progress,
-            config,
-            identity,
-        )
+        return cls(staging.model(model, world), optimizer, file, parts, progress, config, identity)
 
     def write(self, directory: Path) -> None:
         """Writes everything but the manifest into the directory of a checkpoint."""
-        if self.optimizer is not None:
-            save_parts(directory / self.optimizer_file, self.optimizer, self.parts)
+        save_parts(directory / self.optimizer_file, self.optimizer, self.parts)
         if self.model is None:
             return
         data, progress = self.config.data, self.progress
@@ -124,9 +115,7 @@ class Snapshot:
             # Only now does training hold no gradients, so that a second model fits.
             hf.check_export(self.model, directory / "hf")
         identity = {"config_hash": config_hash(self.identity), "meaning": self.identity}
-        _write_json(
-            directory / "state.json", {**asdict(progress), **identity, "model_only": self.optimizer is None}
-        )
+        _write_json(directory / "state.json", {**asdict(progress), **identity})
         training: dict[str, Any] = {
             "step": progress.step,
             "tokens": progress.tokens,
@@ -150,22 +139,9 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     return state
 
 
-def verify(checkpoint: Path, steps: int) -> None:
-    """Reads every file. Raises CheckpointError if one is damaged, or if a run of `steps` steps cannot resume
-    from the checkpoint.
-    """
-    store.verify(checkpoint)
-    saved = read_state(checkpoint)
-    if saved["model_only"] and saved["step"] < steps:
-        raise CheckpointError(
-            f"{checkpoint}: holds the model only (training.checkpoint.model_only), so training cannot resume "
-            "from it"
-        )
-
-
 def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None:
-    """Restores the weights and, if it was saved, the optimizer state, bit for bit. Hyperparameters come from
-    the configuration.
+    """Restores the weights and the optimizer state, bit for bit. Hyperparameters come from the
+    configuration.
     """
     hf.load_weights(model, checkpoint / "hf")
     parameters = dict(model.named_parameters())

@@ -150,21 +150,6 @@ class InitConfig(Config):
     zero_output: bool = Field(
         default=True, description="Whether each block starts as the identity, with o_proj and down_proj zero."
     )
-    embedding_std: float | None = Field(
-        default=None,
-        gt=0,
-        description="Standard deviation of the embedding. When not set, `std`; 1.0 in torchtitan's Llama 3.",
-    )
-    head_by_width: bool = Field(
-        default=False,
-        description="Whether the head, or the embedding that is also the head, is drawn with 1 / "
-        "sqrt(d_model), cut off at three standard deviations, as in torchtitan's Llama 3.",
-    )
-    std_by_depth: bool = Field(
-        default=False,
-        description="Whether o_proj, up_proj and down_proj of block l, from 1, are drawn with `std` / "
-        "sqrt(2 l), as in torchtitan's Llama 3. `zero_output` comes first.",
-    )
 
 
 class PretrainedConfig(Config):

@@ -1,8 +1,8 @@
 """The optimizer and the schedule of its learning rate."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from trainer.config.base import Config
 
@@ -85,25 +85,11 @@ class OptimizerConfig(Config):
         gt=0,
         description="Peak learning rate of Muon, for the matrices inside blocks. Only used with `muon`.",
     )
-    muon_momentum: float = Field(
-        default=0.95, ge=0, lt=1, description="Nesterov momentum of Muon (0 to 1). Only used with `muon`."
-    )
-    muon_steps: int = Field(
-        default=5,
-        ge=1,
-        description="Newton-Schulz iterations that orthogonalise an update. Only used with `muon`.",
-    )
     sophia_rho: float = Field(
         default=0.04,
         gt=0,
         description="Clipping of Sophia: an element moves by the full learning rate where |momentum| "
         "exceeds rho times the curvature. Only used with `sophia`.",
-    )
-    sophia_interval: int = Field(
-        default=10,
-        ge=1,
-        description="Steps between estimates of the curvature, each of which costs another pass. Only used "
-        "with `sophia`.",
     )
 
     @property
@@ -114,11 +100,11 @@ class OptimizerConfig(Config):
 class ScheduleConfig(Config):
     """The course of the learning rate over the run: a linear warmup, then the schedule."""
 
-    kind: Literal["cosine", "linear", "constant", "inverse_sqrt", "wsd"] = Field(
+    kind: Literal["cosine", "linear", "constant", "wsd"] = Field(
         default="wsd",
         description="How the learning rate falls after the warmup. `cosine`, `linear`: to the end of the "
-        "run. `constant`: not at all. `inverse_sqrt`: as sqrt(warmup_tokens / tokens). `wsd` (warmup, "
-        "stable, decay): flat, then over the last `decay_fraction` of the run as `decay` says.",
+        "run. `constant`: not at all. `wsd` (warmup, stable, decay): flat, then over the last "
+        "`decay_fraction` of the run as `decay` says.",
     )
     warmup_tokens: int = Field(
         default_factory=int,
@@ -145,14 +131,6 @@ class ScheduleConfig(Config):
         description="Shape of the fall: a line, 1 - sqrt (Hägele et al. 2024) or a cosine. Only used "
         "with `wsd`.",
     )
-
-    @model_validator(mode="after")
-    def _inverse_sqrt_has_a_warmup(self) -> Self:
-        if self.kind == "inverse_sqrt" and not self.warmup_tokens:
-            raise ValueError(
-                "schedule.kind inverse_sqrt needs a warmup to fall from: set schedule.warmup_tokens"
-            )
-        return self
 
     def check(self, tokens: int, where: str = "") -> None:
         """Raises ValueError when warmup and decay do not fit into `tokens`; `where` begins the message."""

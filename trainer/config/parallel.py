@@ -44,17 +44,6 @@ class ParallelConfig(Config):
         description="Processes that each hold some of the blocks; micro-batches go from one to the next "
         "(pipeline parallelism, 1F1B).",
     )
-    pp_stages: int = Field(
-        default=1,
-        ge=1,
-        description="Runs of blocks per `pp` process. More than one is interleaved 1F1B: less waiting, "
-        "more traffic.",
-    )
-    reshard_after_forward: bool = Field(
-        default=True,
-        description="Whether weights gathered for a block's forward pass are freed after it and gathered "
-        "again for its backward pass: less memory, more traffic. Only matters with `dp_shard`.",
-    )
     timeout_seconds: int = Field(
         default=600,
         ge=1,
@@ -83,15 +72,10 @@ class ParallelConfig(Config):
             raise ValueError(
                 "parallel.tp cannot split dropout or model.attention_sinks: leave tp at 1, or turn both off"
             )
-        if self.pp_stages > 1 and self.pp == 1:
+        if self.pp > model.n_layers:
             raise ValueError(
-                f"parallel.pp_stages {self.pp_stages} needs several pipeline processes: set parallel.pp too, "
-                "or leave pp_stages at 1"
-            )
-        if self.pp * self.pp_stages > model.n_layers:
-            raise ValueError(
-                f"parallel.pp {self.pp} x pp_stages {self.pp_stages} is more than n_layers {model.n_layers}, "
-                "and each pipeline stage needs a block: lower pp or pp_stages"
+                f"parallel.pp {self.pp} is more than n_layers {model.n_layers}, and each process needs a "
+                "block: lower pp"
             )
         if self.pp > 1 and model.tie_embeddings:
             raise ValueError(

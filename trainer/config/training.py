@@ -34,11 +34,6 @@ class CheckpointConfig(Config):
         description="Tokens between checkpoints that are saved and stay on disk for good, beyond the newest "
         "ones. When not set, none.",
     )
-    model_only: bool = Field(
-        default=False,
-        description="Whether the optimizer's state is left out: about a third of the size, but training "
-        "cannot be resumed from such a checkpoint. One that a stop signal saves is complete anyway.",
-    )
 
     @model_validator(mode="after")
     def _has_an_interval(self) -> Self:

@@ -11,12 +11,12 @@ from trainer.config.training import TrainingConfig
 OF_OPTIMIZERS = {
     "betas": tuple(kind for kind in get_args(OptimizerKind) if kind != "adafactor"),
     "eps": ("adamw", "adamw_8bit", "muon"),
-    **dict.fromkeys(("muon_lr", "muon_momentum", "muon_steps"), ("muon",)),
-    **dict.fromkeys(("sophia_rho", "sophia_interval"), ("sophia",)),
+    "muon_lr": ("muon",),
+    "sophia_rho": ("sophia",),
 }
 OF_SCHEDULES = {
     **dict.fromkeys(("decay", "decay_fraction"), ("wsd",)),
-    "min_lr_ratio": ("cosine", "linear", "inverse_sqrt", "wsd"),
+    "min_lr_ratio": ("cosine", "linear", "wsd"),
 }
 
 Place = tuple[str | int, ...]
@@ -58,8 +58,6 @@ def _unused(training: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
             yield from _of_other_kinds(place, stage["schedule"]["kind"], OF_SCHEDULES)
     if training.get("pretrained"):
         yield ("init",), "training from scratch, without pretrained"
-    if "parallel" in training and training["parallel"]["dp_shard"] == 1:
-        yield ("parallel", "reshard_after_forward"), "parallel.dp_shard above 1"
 
 
 def _of_other_kinds(

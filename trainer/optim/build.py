@@ -36,8 +36,7 @@ def build(
         return [_optimizer(_groups(parameters, config), config)]
     hidden = {name: parameter for name, parameter in parameters.items() if is_hidden_matrix(name, parameter)}
     rest = {name: parameter for name, parameter in parameters.items() if name not in hidden}
-    muon = Muon(_groups(hidden, config), config.muon_momentum, config.muon_steps, holders)
-    return [muon, _adamw(_groups(rest, config), config)]
+    return [Muon(_groups(hidden, config), holders), _adamw(_groups(rest, config), config)]
 
 
 def _groups(parameters: dict[str, nn.Parameter], config: OptimizerConfig) -> list[dict[str, Any]]:
@@ -57,7 +56,7 @@ def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimiz
     if config.kind == "lion":
         return Lion(groups, config.resolved_betas)
     if config.kind == "sophia":
-        return SophiaG(groups, config.resolved_betas, config.sophia_rho, config.sophia_interval)
+        return SophiaG(groups, config.resolved_betas, config.sophia_rho)
     if config.kind == "adafactor":
         return Adafactor(groups)
     if config.kind == "adamw_8bit":

@@ -27,8 +27,6 @@ def share_of_peak(config: ScheduleConfig, tokens: int, max_tokens: int) -> float
     done = (tokens - warmup) / max(1, max_tokens - warmup)
     if config.kind == "constant":
         left = 1.0
-    elif config.kind == "inverse_sqrt":
-        return max(config.min_lr_ratio, math.sqrt(warmup / tokens))
     elif config.kind == "wsd":
         decay_tokens = config.decay_fraction * max_tokens
         left = _left(config.decay, max(0.0, 1 - (max_tokens - tokens) / decay_tokens))

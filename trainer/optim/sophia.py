@@ -16,20 +16,18 @@ from torch.optim import Optimizer
 from trainer.optim.trained import trained
 
 EPS = 1e-15
+INTERVAL = 10  # steps between estimates, each of which costs another pass; as in the paper
 # Logits of one chunk. A GPU needs more of them than a CPU's cache holds to be busy.
 CHUNK_LOGITS = {"cpu": 2 * 1024 * 1024, "cuda": 32 * 1024 * 1024}
 
 
 class SophiaG(Optimizer):
-    """Call `update_curvature` every `interval` steps, before `step` (see `estimating`). Decoupled weight
-    decay; two tensors of state per parameter.
+    """Call `update_curvature` before every tenth `step` (see `estimating`). Decoupled weight decay; two
+    tensors of state per parameter.
     """
 
-    def __init__(
-        self, groups: list[dict[str, Any]], betas: tuple[float, float], rho: float, interval: int
-    ) -> None:
+    def __init__(self, groups: list[dict[str, Any]], betas: tuple[float, float], rho: float) -> None:
         super().__init__(groups, {"betas": betas, "rho": rho})
-        self.interval = interval
 
     @torch.no_grad()
     def update_curvature(self, positions: torch.Tensor) -> None:
@@ -50,11 +48,7 @@ class SophiaG(Optimizer):
 
 def estimating(optimizers: Iterable[Optimizer], step: int) -> list[SophiaG]:
     """Those of the optimizers that estimate the curvature before step `step` (from 0)."""
-    return [
-        optimizer
-        for optimizer in optimizers
-        if isinstance(optimizer, SophiaG) and step % optimizer.interval == 0
-    ]
+    return [one for one in optimizers if isinstance(one, SophiaG) and step % INTERVAL == 0]
 
 
 def _prepare(state: dict[str, torch.Tensor], parameter: torch.Tensor) -> None:

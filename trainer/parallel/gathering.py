@@ -1,7 +1,7 @@
 """The full parameters of a model that may be split over processes: reading them, and letting them go."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import nn
@@ -32,12 +32,12 @@ def release(model: Llama) -> None:
     fsdp = sys.modules.get("torch.distributed.fsdp")
     if fsdp is None:
         return
-    for root in roots(model):
-        if isinstance(root, fsdp.FSDPModule):
-            # Resharding alone would leave these passes in the order by which FSDP gathers ahead.
-            root.reset_iter_state()
+    called = root(model)
+    if isinstance(called, fsdp.FSDPModule):
+        # Resharding alone would leave these passes in the order by which FSDP gathers ahead.
+        called.reset_iter_state()
 
 
-def roots(model: Llama) -> Sequence[nn.Module]:
-    """The modules that are called from outside."""
-    return model.stages if isinstance(model, PipelineModel) else [model]
+def root(model: Llama) -> nn.Module:
+    """The module that is called from outside."""
+    return model.stage if isinstance(model, PipelineModel) else model

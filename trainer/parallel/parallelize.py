@@ -21,7 +21,7 @@ from torch.distributed.tensor.parallel import (
 from trainer.config import ParallelConfig
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, Precision
-from trainer.parallel.gathering import roots
+from trainer.parallel.gathering import root
 
 # [batch, sequence, features], and [batch, sequence, heads, head_dim] for the norms of queries and keys.
 SEQUENCE, HEADS = 1, 2
@@ -41,12 +41,11 @@ def split(model: Llama, mesh: DeviceMesh, parallel: ParallelConfig, precision: P
         AUTOCAST.get(precision), reduce_dtype=torch.float32, cast_forward_inputs=False
     )
     for block in model.model.layers:
-        fully_shard(block, mesh=data, reshard_after_forward=parallel.reshard_after_forward, mp_policy=policy)
+        fully_shard(block, mesh=data, reshard_after_forward=True, mp_policy=policy)
     for modules, its_policy in _around_blocks(model, policy):
         # The backward pass does not read the embedding, and begins with the head.
         fully_shard(modules, mesh=data, reshard_after_forward=False, mp_policy=its_policy)
-    for root in roots(model):
-        fully_shard(root, mesh=data)
+    fully_shard(root(model), mesh=data)
 
 
 def _around_blocks(

@@ -1,6 +1,4 @@
-"""Pipeline parallelism: each process has some stages of the model, and micro-batches pass through all of
-them.
-"""
+"""Pipeline parallelism: each process has one stage of the model; micro-batches pass through all of them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,12 +31,12 @@ class Blocks(nn.Module):
 
     def __init__(self, number: int, model: Llama, parts: list[str], parallel: ParallelConfig) -> None:
         super().__init__()
-        self.number, self.is_last = number, "lm_head" in parts
+        self.number = number
         self.blocks = nn.ModuleList(model.get_submodule(part) for part in parts if ".layers." in part)
         self.around = nn.ModuleList(model.get_submodule(part) for part in parts if ".layers." not in part)
         decoder = model.model
         self._embed, self._through, self._dropping = decoder.embed, decoder.through, decoder.dropping
-        self._norm = model.model.norm if self.is_last else nn.Identity()
+        self._norm = decoder.norm if "lm_head" in parts else nn.Identity()
         self._precision, self._sequence_parts = model.precision, 1 if number == 0 else parallel.tp
 
     def forward(
@@ -56,39 +54,34 @@ class Blocks(nn.Module):
 
 
 class PipelineModel(Llama):
-    """The stages of a model that one of `processes` holds. Parameters keep their names; those of other stages
+    """The stage of a model that one of `processes` holds. Parameters keep their names; those of other stages
     do not exist here.
-
-    Process s % processes holds stage s, so with several stages in each process a micro-batch goes round.
     """
+
+    stage: Blocks
 
     def __init__(self, processes: DeviceMesh, parallel: ParallelConfig, *wanted: Any) -> None:
         """`wanted` are the arguments of Llama, on the meta device: absent stages never take memory."""
         super().__init__(*wanted)
         self._group, self._here = processes.get_group(), processes.get_local_rank()
-        self._parallel, self._count = parallel, parallel.pp * parallel.pp_stages
+        self._parallel = parallel
         self._schedules: dict[tuple[int, ...], Any] = {}
-        self._process_of: dict[str, int] = {}
-        self.stages: list[Blocks] = []
-        elsewhere: list[str] = []
-        for number, parts in enumerate(self._parts()):
-            process = number % parallel.pp
-            self._process_of |= {
-                f"{part}.{name}": process
-                for part in parts
-                for name, _ in self.get_submodule(part).named_parameters()
-            }
-            if process == self._here:
-                self.stages.append(Blocks(number, self, parts, parallel))
-            else:
-                elsewhere += parts
-        for parent, _, name in (part.rpartition(".") for part in elsewhere):
+        stages = self._parts()
+        self._process_of = {
+            f"{part}.{name}": process
+            for process, parts in enumerate(stages)
+            for part in parts
+            for name, _ in self.get_submodule(part).named_parameters()
+        }
+        # Not registered as a module: its parameters would have two names.
+        self.__dict__["stage"] = Blocks(self._here, self, stages.pop(self._here), parallel)
+        for parent, _, name in (part.rpartition(".") for parts in stages for part in parts):
             delattr(self.get_submodule(parent), name)
 
     def _parts(self) -> list[list[str]]:
         """The names of the modules of each stage."""
         block = sum(weight.numel() for weight in self.model.layers[0].parameters())
-        blocks = divided(self.config.n_layers, self._count, self.lm_head.weight.numel() / block)
+        blocks = divided(self.config.n_layers, self._parallel.pp, self.lm_head.weight.numel() / block)
         parts = [[f"model.layers.{block}" for block in its_blocks] for its_blocks in blocks]
         return [["model.embed_tokens", *parts[0]], *parts[1:-1], [*parts[-1], "model.norm", "lm_head"]]
 
@@ -103,15 +96,13 @@ class PipelineModel(Llama):
 
         Only the process that `has_head` returns the final hidden states.
         """
-        before, after = ((self._here + step) % self._parallel.pp for step in (-1, 1))
         x = tokens
-        for stage in self.stages:
-            if stage.number:
-                x = torch.empty(self._hidden_shape(*tokens.shape), device=tokens.device)
-                dist.recv(x, group=self._group, group_src=before)
-            x = stage(x, documents)
-            if not stage.is_last:
-                dist.send(x, group=self._group, group_dst=after)
+        if self._here > 0:
+            x = torch.empty(self._hidden_shape(*tokens.shape), device=tokens.device)
+            dist.recv(x, group=self._group, group_src=self._here - 1)
+        x = self.stage(x, documents)
+        if not self.has_head:
+            dist.send(x, group=self._group, group_dst=self._here + 1)
         return x
 
     def add_gradients(
@@ -147,33 +138,22 @@ class PipelineModel(Llama):
             yield name, tensor
 
     def _schedule(self, micro_batches: int, rows: int, length: int, device: torch.device) -> Any:
-        """The schedule for `micro_batches` of windows [rows, length]: 1F1B, interleaved if a process has
-        several stages (Narayanan et al. 2021, arXiv 2104.04473).
+        """The 1F1B schedule for `micro_batches` of windows [rows, length] (Narayanan et al. 2021, arXiv
+        2104.04473).
         """
-        from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
+        from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
         key = (micro_batches, rows, length)
         if key not in self._schedules:
             tokens = torch.empty(rows, length, dtype=torch.int64, device="meta")
             hidden = torch.empty(self._hidden_shape(rows, length), device="meta", requires_grad=True)
-            stages: list[Any] = [
-                PipelineStage(
-                    stage,
-                    stage.number,
-                    self._count,
-                    device,
-                    hidden if stage.number else tokens,
-                    hidden,
-                    group=self._group,
-                )
-                for stage in self.stages
-            ]
+            read = hidden if self._here else tokens
+            processes = self._parallel.pp
+            stage: Any = PipelineStage(
+                self.stage, self._here, processes, device, read, hidden, group=self._group
+            )
             # Losses are sums over all predicted tokens, so gradients must not be averaged over micro-batches.
-            options: dict[str, Any] = {"loss_fn": _call, "scale_grads": False}
-            if len(stages) == 1:
-                self._schedules[key] = Schedule1F1B(stages[0], micro_batches, **options)
-            else:
-                self._schedules[key] = ScheduleInterleaved1F1B(stages, micro_batches, **options)
+            self._schedules[key] = Schedule1F1B(stage, micro_batches, loss_fn=_call, scale_grads=False)
         return self._schedules[key]
 
     def _hidden_shape(self, rows: int, length: int) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ A single process has no group and pays nothing.
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -171,22 +172,15 @@ def join(parallel: ParallelConfig) -> World:
         torch.cuda.set_device(device)
     if size == 1:
         return World(rank, size, device)
-    port = os.environ.get("MASTER_PORT", "")
-    if not (
-        "RANK" in os.environ and os.environ.get("MASTER_ADDR") and port.isdecimal() and int(port) < 1 << 16
-    ):
-        raise TrainerError(
-            f"the environment has WORLD_SIZE={size}, but no RANK, or no MASTER_ADDR and MASTER_PORT "
-            "where the processes meet. Start them with torchrun, or unset WORLD_SIZE"
-        )
     try:
         init_process_group(device, parallel.timeout_seconds)
-    except (RuntimeError, ValueError, OSError) as error:
+    except (RuntimeError, ValueError, OSError, KeyError) as error:
         if "TORCHELASTIC_RUN_ID" in os.environ:
             raise  # torchrun starts the processes again
         raise TrainerError(
-            f"the {size} processes do not meet at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']} "
-            f"({first_line(error)}). Start all of them, within training.parallel.timeout_seconds"
+            f"the environment has WORLD_SIZE={size}, but the processes do not meet at MASTER_ADDR and "
+            f"MASTER_PORT ({first_line(error)}). Start all of them with torchrun, within "
+            "training.parallel.timeout_seconds, or unset WORLD_SIZE"
         ) from error
     if not parallel.splits_model:
         return World(rank, size, device, group=dist.group.WORLD)
@@ -202,14 +196,15 @@ def _place() -> tuple[int, int, int]:
     """
     variables = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
     given = {name: os.environ.get(name, default) for name, default in variables.items()}
+    with suppress(ValueError):
+        rank, size, neighbour = map(int, given.values())
+        if 0 <= rank < size and 0 <= neighbour < size:
+            return rank, size, neighbour
     told = ", ".join(f"{name}={value}" for name, value in given.items())
-    remedy = "Start several processes with torchrun, or unset these variables"
-    if not all(value.isascii() and value.isdecimal() and len(value) < 10 for value in given.values()):
-        raise TrainerError(f"the environment has {told}, of which one is not a whole number. {remedy}")
-    rank, size, neighbour = map(int, given.values())
-    if not (rank < size and neighbour < size):
-        raise TrainerError(f"the environment has {told}: a rank is below the number of processes. {remedy}")
-    return rank, size, neighbour
+    raise TrainerError(
+        f"the environment has {told}, but ranks are whole numbers below the number of processes. Start "
+        "several processes with torchrun, or unset these variables"
+    )
 
 
 def _sizes(parallel: ParallelConfig, processes: int) -> tuple[int, int, int, int]:

@@ -65,11 +65,7 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
     weights = recipe["training"].get("pretrained")
     if weights and weights["path"]:
         weights["path"] = str(relative_to / Path(weights["path"]).expanduser())
-    recipe["training"]["checkpoint"] = {
-        "every_tokens": one.tokens,
-        "keep_every_tokens": one.tokens,
-        "model_only": False,
-    }
+    recipe["training"]["checkpoint"] = {"every_tokens": one.tokens, "keep_every_tokens": one.tokens}
     return recipe
 
 

@@ -205,7 +205,7 @@ def test_a_setting_is_explained_with_type_bounds_default_and_description(
 def test_a_section_is_explained_with_all_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recipe", "--explain", "training.optimizer"]) == 0
     said = capsys.readouterr().out
-    assert all(f"  {name}: " in said for name in ("kind", "lr", "groups", "betas", "sophia_interval"))
+    assert all(f"  {name}: " in said for name in ("kind", "lr", "groups", "betas", "sophia_rho"))
 
 
 def test_the_variants_of_a_section_are_explained_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,7 +233,7 @@ def test_an_unknown_setting_names_the_nearest(
     asked: str, nearest: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["recipe", "--explain", asked]) == 2
-    assert capsys.readouterr().err == f"error: unknown setting {asked!r}: did you mean {nearest}?\n"
+    assert capsys.readouterr().err == f"error: unknown setting {asked!r}: did you mean {nearest!r}?\n"
 
 
 def test_the_launchpad_describes_its_fields_as_the_recipe_does() -> None:

@@ -3,7 +3,6 @@ asked for.
 """
 
 import errno
-import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 import torch
 
 from trainer.checkpoint import publish as store
-from trainer.checkpoint import state
 from trainer.checkpoint.background_writer import CheckpointWriter
 from trainer.checkpoint.staging import Staging
 from trainer.config import InitConfig, ModelConfig, RunConfig
@@ -102,18 +100,3 @@ def test_checkpoints_can_come_by_the_clock(settings: dict[str, Any]) -> None:
     config = RunConfig.model_validate(settings)
     assert run(config) == DONE
     assert steps(config) == list(range(1, 13))
-
-
-def test_a_checkpoint_of_the_model_alone_is_smaller_and_no_run_goes_on_from_it(
-    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    settings["training"]["checkpoint"]["model_only"] = True
-    config = RunConfig.model_validate(settings)
-    assert run(config) == DONE
-    last = config.run_dir / "checkpoints/step-00000012"
-    assert (last / "hf/model.safetensors").exists() and not (last / "optimizer.safetensors").exists()
-    with caplog.at_level(logging.INFO):
-        assert run(config) == DONE
-    assert "complete" in caplog.text and steps(config) == [8, 12]
-    with pytest.raises(store.CheckpointError, match="holds the model only"):
-        state.verify(last, steps=24)

@@ -29,7 +29,6 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "cosine": {"kind": "cosine"},
     "linear": {"kind": "linear"},
     "constant": {"kind": "constant"},
-    "inverse_sqrt": {"kind": "inverse_sqrt"},
     "wsd, linear": {"kind": "wsd", "decay": "linear"},
     "wsd, sqrt": {"kind": "wsd", "decay": "sqrt"},
     "wsd, cosine": {"kind": "wsd", "decay": "cosine"},

@@ -5,7 +5,6 @@ the end.
 import math
 
 import pytest
-from pydantic import ValidationError
 
 from trainer.config import ScheduleConfig
 from trainer.optim.lr_schedule import share_of_peak
@@ -22,10 +21,6 @@ AT = (1, 50, 100, 101, 400, 550, 700, 1000)
         ),
         ({"kind": "linear", "min_lr_ratio": 0}, [0.01, 0.5, 1, 899 / 900, 600 / 900, 0.5, 300 / 900, 0]),
         ({"kind": "constant"}, [0.01, 0.5, 1, 1, 1, 1, 1, 1]),
-        (
-            {"kind": "inverse_sqrt", "min_lr_ratio": 0.4},
-            [0.01, 0.5, 1, math.sqrt(100 / 101), 0.5, math.sqrt(100 / 550), 0.4, 0.4],
-        ),
         ({"kind": "wsd", "min_lr_ratio": 0}, [0.01, 0.5, 1, 1, 1, 0.75, 0.5, 0]),
         (
             {"kind": "wsd", "decay": "sqrt", "min_lr_ratio": 0},
@@ -65,10 +60,6 @@ def test_without_a_warmup_the_first_step_is_at_full_rate(kind: str) -> None:
             {"kind": "cosine", "warmup_tokens": 1001},
             "warmup_tokens 1001 do not fit into the 1000 tokens of the cosine",
         ),
-        (
-            {"kind": "inverse_sqrt", "warmup_tokens": 2000},
-            "do not fit into the 1000 tokens of the inverse_sqrt",
-        ),
     ],
 )
 def test_what_is_longer_than_the_run_is_refused(schedule: dict[str, object], says: str) -> None:
@@ -78,8 +69,3 @@ def test_what_is_longer_than_the_run_is_refused(schedule: dict[str, object], say
 
 def test_a_schedule_that_just_fits_is_taken() -> None:
     ScheduleConfig(kind="wsd", warmup_tokens=400).check(1000)
-
-
-def test_inverse_sqrt_needs_a_warmup_to_fall_from() -> None:
-    with pytest.raises(ValidationError, match=r"set schedule\.warmup_tokens"):
-        ScheduleConfig(kind="inverse_sqrt")

@@ -201,7 +201,7 @@ def steps(session: Session, first: int, after: int) -> None:
 
 
 def prepared(settings: dict[str, Any], kind: str) -> Session:
-    settings["training"]["optimizer"] = {"kind": kind, "lr": 1e-3, "sophia_interval": 3}
+    settings["training"]["optimizer"] = {"kind": kind, "lr": 1e-3}
     settings["training"]["model"]["d_ff"] = 64
     return build_session(RunConfig.model_validate(settings), ALONE)
 

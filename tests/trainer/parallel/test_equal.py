@@ -16,22 +16,20 @@ from trainer.model.precision import multiplies_bf16
 from trainer.run.loop import DONE, run
 
 STEPS = 50
-# Update ratios are of samples of the weights, which each process draws from its part.
-TOLERANCES = {"loss": 1e-5, "bits_per_byte": 1e-5, "grad_norm": 1e-4, "param_norm": 1e-5, "update_ratio": 0.2}
+TOLERANCES = {"loss": 1e-5, "bits_per_byte": 1e-5, "grad_norm": 1e-4, "param_norm": 1e-5}
 WEIGHTS = 1e-4
 # An eps of this size does not blow up the rounding of gradients that are nearly zero.
 ADAMW = {"kind": "adamw", "lr": 1e-3, "eps": 1e-4}
-SOPHIA = {"kind": "sophia", "lr": 3e-4, "sophia_interval": 3}
+SOPHIA = {"kind": "sophia", "lr": 3e-4}
 WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "copies": (2, {}),
     "fsdp-2": (2, {"dp_shard": 2}),
-    "fsdp-4": (4, {"dp_shard": 4, "reshard_after_forward": False}),
+    "fsdp-4": (4, {"dp_shard": 4}),
     "copies of fsdp-2": (4, {"dp_replicate": 2, "dp_shard": 2}),
     "tp-2": (2, {"tp": 2}),
     "copies of tp-2": (4, {"tp": 2}),
     "fsdp-2 x tp-2": (4, {"dp_shard": 2, "tp": 2}),
     "pp-2": (2, {"pp": 2}),
-    "pp-2 interleaved": (2, {"pp": 2, "pp_stages": 2}),
     "pp-2 x fsdp-2": (4, {"pp": 2, "dp_shard": 2}),
     "pp-2 x tp-2": (4, {"pp": 2, "tp": 2}),
 }
@@ -49,11 +47,7 @@ def test_a_run_in_several_processes_is_that_of_one(
     settings: dict[str, Any], tmp_path: Path, way: str
 ) -> None:
     settings = spread(settings)
-    settings["training"]["model"] |= {
-        "qk_norm": True,
-        "tie_embeddings": way == "fsdp-4",
-        "n_layers": 4 if "interleaved" in way else 2,
-    }
+    settings["training"]["model"] |= {"qk_norm": True, "tie_embeddings": way == "fsdp-4"}
     assert_is_that_of_one(settings, tmp_path, *WAYS[way])
 
 

@@ -47,11 +47,7 @@ def test_sizes_must_multiply_to_the_processes(
             r"optimizer\.kind adafactor .*means over entire rows.*choose adamw",
         ),
         ({"parallel": {"tp": 2}, "optimizer": {"kind": "adamw"}, "dropout": 0.1}, r"cannot split dropout"),
-        (
-            {"parallel": {"pp": 3}},
-            r"parallel\.pp 3 x pp_stages 1 is more than n_layers 2, .*lower pp or pp_stages",
-        ),
-        ({"parallel": {"pp_stages": 2}}, r"parallel\.pp_stages .* set parallel\.pp too"),
+        ({"parallel": {"pp": 3}}, r"parallel\.pp 3 is more than n_layers 2, .*lower pp"),
         (
             {"parallel": {"pp": 2}, "model": {"size": "tiny", "tie_embeddings": True}},
             r"the embedding and the head on different .* set model\.tie_embeddings to false",
@@ -65,32 +61,24 @@ def test_a_run_that_cannot_be_split_says_why(
         RunConfig.model_validate({**settings, "training": {**settings["training"], **training}})
 
 
-@pytest.mark.parametrize(
-    ("stages", "micro_batches", "says"),
-    [(1, 1, r"at least 2 .* there are 1\."), (2, 3, r"a multiple of 2 .* there are 3\.")],
-)
-def test_a_pipeline_with_too_few_micro_batches_is_refused(
-    settings: dict[str, Any], stages: int, micro_batches: int, says: str
-) -> None:
-    batch = micro_batches * settings["training"]["micro_batch_size"] * settings["training"]["seq_len"]
+def test_a_pipeline_with_too_few_micro_batches_is_refused(settings: dict[str, Any]) -> None:
+    batch = settings["training"]["micro_batch_size"] * settings["training"]["seq_len"]
     settings["training"] |= {"global_batch_tokens": batch, "max_tokens": 2 * batch, "schedule": {}}
-    settings["training"] |= {"parallel": {"pp": 2, "pp_stages": stages}, "optimizer": {"kind": "adamw"}}
-    settings["training"]["model"]["n_layers"] = 4
-    with pytest.raises(TrainerError, match=rf"parallel\.pp 2 needs {says}"):
+    settings["training"] |= {"parallel": {"pp": 2}, "optimizer": {"kind": "adamw"}}
+    with pytest.raises(TrainerError, match=r"parallel\.pp 2 needs at least 2 .* there are 1\."):
         preflight.check(RunConfig.model_validate(settings), World(0, 1, torch.device("cpu")))
 
 
 @pytest.mark.parametrize(
     ("variables", "says"),
     [
-        ({"RANK": "x"}, "the environment has RANK=x, WORLD_SIZE=1, .* one is not a whole number"),
-        ({"WORLD_SIZE": "-2"}, "WORLD_SIZE=-2, .* one is not a whole number"),
-        ({"LOCAL_RANK": "1e30"}, "LOCAL_RANK=1e30, of which one is not a whole number"),
-        ({"RANK": "3"}, "a rank is below the number of processes"),
-        ({"WORLD_SIZE": "2", "RANK": "0"}, "but no RANK, or no MASTER_ADDR and MASTER_PORT"),
+        ({"RANK": "x"}, "the environment has RANK=x, WORLD_SIZE=1, .* ranks are whole numbers below"),
+        ({"WORLD_SIZE": "-2"}, "WORLD_SIZE=-2, .* ranks are whole numbers below"),
+        ({"RANK": "3"}, "RANK=3, .* ranks are whole numbers below the number of processes"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "MASTER_ADDR expected, but not set"),
         (
             {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"},
-            r"the 2 processes do not meet at 127\.0\.0\.1:1 ",
+            "the processes do not meet at MASTER_ADDR and MASTER_PORT",
         ),
     ],
 )

@@ -134,8 +134,8 @@ def _optimizer(
     query, key = model.n_heads * model.head_dim, model.n_kv_heads * model.head_dim
     for width, count in ((query, 2), (key, 2), (model.d_ff, 3)):
         short, long = sorted((model.d_model, width))
-        # The Gram matrix, its square, and their product with the matrix.
-        operations += count * training.optimizer.muon_steps * (4 * short**2 * long + 2 * short**3)
+        # In each of five iterations the Gram matrix, its square, and their product with the matrix.
+        operations += count * 5 * (4 * short**2 * long + 2 * short**3)
     return seconds + model.n_layers * operations / copies / rates.products
 
 
@@ -155,7 +155,7 @@ def _collectives(
     replicas = max(1, copies // shards)
     sent = 2 * (replicas - 1) / replicas * FP32 * (blocks + vocabulary) / shards
     if shards > 1:
-        gathers = 2 if training.parallel.reshard_after_forward else 1
+        gathers = 2  # a block's weights are freed after its forward pass
         embedding = vocabulary if training.model.tie_embeddings else vocabulary // 2
         around, of_blocks = BF16 + FP32, gathers * BF16 + FP32
         others = of_blocks * blocks + around * (vocabulary - embedding)
