@@ -5,6 +5,7 @@ second.
 import hashlib
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +16,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from trainer.config import RunConfig
 from trainer.data.shard_writer import ShardWriter, token_dtype
+from trainer.run.loop import DONE, run
 
 BOT, EOT, VOCAB = 2, 3, 300
-WORDS = [
-    "the",
-    "a",
-    "model",
-    "token",
-    "of",
-    "window",
-    "reads",
-    "writes",
-    "shard",
-    "and",
-    "then",
-    "loss",
-    "is",
-    "small",
-    "every",
-    "step",
-    "in",
-]
+WORDS = (
+    "the a model token of window reads writes shard and then loss is small every step in".split()  # noqa: SIM905
+)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -91,9 +77,7 @@ def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def settings(corpus_dir: Path, tmp_path: Path) -> dict[str, Any]:
-    """A run of 12 steps over both corpora, as the YAML file would hold it; change what a test is about."""
+def _settings(corpus_dir: Path, run_dir: Path) -> dict[str, Any]:
     tokenizer = corpus_dir / "tokenizer"
 
     def corpus(name: str, weight: float, train: list[str]) -> dict[str, Any]:
@@ -106,7 +90,7 @@ def settings(corpus_dir: Path, tmp_path: Path) -> dict[str, Any]:
         }
 
     return {
-        "run_dir": str(tmp_path / "run"),
+        "run_dir": str(run_dir),
         "data": {
             "tokenizer": str(tokenizer),
             "tokenizer_sha256": hashlib.sha256((tokenizer / "tokenizer.json").read_bytes()).hexdigest(),
@@ -141,5 +125,25 @@ def settings(corpus_dir: Path, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
+def settings(corpus_dir: Path, tmp_path: Path) -> dict[str, Any]:
+    """A run of 12 steps over both corpora, as the YAML file would hold it; change what a test is about."""
+    return _settings(corpus_dir, tmp_path / "run")
+
+
+@pytest.fixture
 def config(settings: dict[str, Any]) -> RunConfig:
     return RunConfig.model_validate(settings)
+
+
+@pytest.fixture(scope="session")
+def finished_once(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run_dir = tmp_path_factory.mktemp("finished") / "run"
+    assert run(RunConfig.model_validate(_settings(corpus_dir, run_dir))) == DONE
+    return run_dir
+
+
+@pytest.fixture
+def finished(finished_once: Path, config: RunConfig) -> RunConfig:
+    """The configuration of a run that is done: its directory is a copy of one that all tests share."""
+    shutil.copytree(finished_once, config.run_dir)
+    return config

@@ -37,16 +37,11 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") ->
         time.sleep(0.002)
 
 
-@pytest.fixture
-def uninterrupted(settings: dict[str, Any], tmp_path: Path) -> Path:
+def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
     settings["training"]["max_tokens"] = 24 * 256
     assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "whole")})) == DONE
-    return tmp_path / "whole"
-
-
-def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(
-    settings: dict[str, Any], uninterrupted: Path, tmp_path: Path
-) -> None:
     run_dir = tmp_path / "run"
     config = write_config(settings, tmp_path / "run.yaml", run_dir)
 
@@ -67,8 +62,8 @@ def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(
         process.send_signal(number)
         process.communicate()
         assert process.returncode == (RESUMABLE if number == signal.SIGTERM else -signal.SIGKILL)
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(run_dir)})) == DONE
-    assert outcome(run_dir) == outcome(uninterrupted)
+    assert run(RunConfig.model_validate(settings)) == DONE
+    assert outcome(run_dir) == outcome(tmp_path / "whole")
 
 
 def test_the_same_configuration_gives_the_same_bytes_in_bf16_too(
@@ -83,79 +78,42 @@ def test_the_same_configuration_gives_the_same_bytes_in_bf16_too(
 
 
 def test_a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_one_before(
-    config: RunConfig, caplog: pytest.LogCaptureFixture
+    finished: RunConfig, finished_once: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(config)
-    expected = outcome(config.run_dir)
-    newest = store.existing(config.run_dir / "checkpoints")[-1]
+    """Nor is a stray file taken for the optimizer's state."""
+    before, newest = store.existing(finished.run_dir / "checkpoints")
     (newest / "optimizer.safetensors").write_bytes(b"damaged")
-    assert run(config) == DONE
-    assert f"{newest}/optimizer.safetensors" in caplog.text
-    assert outcome(config.run_dir) == expected
-
-
-def test_a_stray_file_in_a_checkpoint_is_not_taken_for_its_optimizer_state(
-    settings: dict[str, Any], uninterrupted: Path, tmp_path: Path
-) -> None:
-    settings["training"]["max_tokens"] = 24 * 256
-    run_dir = tmp_path / "run"
-    shutil.copytree(uninterrupted, run_dir)
-    *_, before, newest = store.existing(run_dir / "checkpoints")
-    store.remove(newest)
     shutil.copy(before / "optimizer.safetensors", before / "optimizer-old.safetensors")
-    assert run(RunConfig.model_validate({**settings, "run_dir": str(run_dir)})) == DONE
-    assert outcome(run_dir) == outcome(uninterrupted)
+    assert run(finished) == DONE
+    assert f"{newest}/optimizer.safetensors" in caplog.text
+    assert outcome(finished.run_dir) == outcome(finished_once)
 
 
-def test_a_shard_that_is_cut_while_it_is_mapped_is_named(
-    settings: dict[str, Any], corpus_dir: Path, tmp_path: Path
-) -> None:
-    for suffix in (".bin", ".idx"):
-        shutil.copy(corpus_dir / f"code-0{suffix}", tmp_path / f"cut{suffix}")
-    settings["data"]["corpora"][1]["train"] = [str(tmp_path / "cut")]
-    settings["training"] |= {"max_tokens": 4000 * 256, "evaluation": {"every_tokens": 4000 * 256}}
-    process = start(write_config(settings, tmp_path / "run.yaml", tmp_path / "run"))
-    wait_for(lambda: bool(read_json_lines(tmp_path / "run" / "metrics.jsonl")), process)
-    os.truncate(tmp_path / "cut.bin", 0)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 2, errors
-    size = (corpus_dir / "code-0.bin").stat().st_size
-    said = errors.splitlines()[-1]
-    assert said.startswith(f"trainer: {tmp_path / 'cut.bin'}: 0 bytes, but {size} when the run began")
-
-
-def test_an_older_damaged_checkpoint_hinders_nobody(config: RunConfig) -> None:
-    run(config)
-    expected = outcome(config.run_dir)
-    older, newest = store.existing(config.run_dir / "checkpoints")
+def test_an_older_damaged_checkpoint_hinders_nobody(finished: RunConfig, finished_once: Path) -> None:
+    older, _ = store.existing(finished.run_dir / "checkpoints")
     (older / "state.json").write_text("{")
     (older / "manifest.json").unlink()
-    assert run(config) == DONE
-    assert outcome(config.run_dir) == expected and newest.exists()
+    assert run(finished) == DONE
+    assert outcome(finished.run_dir) == outcome(finished_once)
 
 
 def test_a_run_none_of_whose_checkpoints_can_be_used_is_not_begun_anew_unasked(
-    settings: dict[str, Any],
+    finished: RunConfig, finished_once: Path
 ) -> None:
-    settings["training"]["checkpoint"] = {"every_tokens": 4 * 256, "model_only": True}
-    config = RunConfig.model_validate(settings)
-    assert run(config) == DONE
-    before = history(config.run_dir)
-    settings["training"]["max_tokens"] = 16 * 256
+    for checkpoint in store.existing(finished.run_dir / "checkpoints"):
+        (checkpoint / "manifest.json").write_text("{")
     with pytest.raises(
         TrainerError,
-        match=r"no checkpoint in .*checkpoints can be resumed: .*holds the model only.* Delete the "
+        match=r"no checkpoint in .*checkpoints can be resumed: .*manifest.json cannot be read.* Delete the "
         r"directory to start over",
     ):
-        run(RunConfig.model_validate(settings))
-    assert history(config.run_dir) == before
+        run(finished)
+    assert history(finished.run_dir) == history(finished_once)
 
 
 def test_a_signal_in_an_evaluation_ends_it_and_the_next_start_makes_up_for_it(
-    settings: dict[str, Any], config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: RunConfig, finished_once: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(config)
-    config = RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "stopped")})
     asked: list[str] = []
 
     def stopped_by(model: Llama, *others: Any) -> torch.Tensor:
@@ -169,25 +127,20 @@ def test_a_signal_in_an_evaluation_ends_it_and_the_next_start_makes_up_for_it(
     assert asked == ["batch"]
     assert store.existing(config.run_dir / "checkpoints")[-1].name == "step-00000006"
     assert run(config) == DONE
-    assert outcome(config.run_dir) == outcome(Path(settings["run_dir"]))
+    assert outcome(config.run_dir) == outcome(finished_once)
 
 
-def test_a_complete_run_is_only_reported_again(config: RunConfig, caplog: pytest.LogCaptureFixture) -> None:
-    assert run(config) == DONE
-    before = outcome(config.run_dir)
-    files = {path: path.stat().st_mtime_ns for path in config.run_dir.rglob("*") if path.is_file()}
-    caplog.clear()
+def test_a_complete_run_is_only_reported_again(finished: RunConfig, caplog: pytest.LogCaptureFixture) -> None:
+    files = {path: path.stat().st_mtime_ns for path in finished.run_dir.rglob("*") if path.is_file()}
     with caplog.at_level("INFO", logger="trainer"):
-        assert run(config) == DONE
+        assert run(finished) == DONE
     assert "complete" in caplog.text
-    assert outcome(config.run_dir) == before
-    assert {path: path.stat().st_mtime_ns for path in config.run_dir.rglob("*") if path.is_file()} == files
+    assert {path: path.stat().st_mtime_ns for path in finished.run_dir.rglob("*") if path.is_file()} == files
 
 
 def test_other_settings_or_other_shards_in_the_same_run_directory_are_refused(
-    settings: dict[str, Any], config: RunConfig
+    settings: dict[str, Any], finished: RunConfig
 ) -> None:
-    run(config)
     settings["training"]["seed"] = 6
     with pytest.raises(TrainerError, match=r"training\.seed: 5 -> 6"):
         run(RunConfig.model_validate(settings))
@@ -198,7 +151,7 @@ def test_other_settings_or_other_shards_in_the_same_run_directory_are_refused(
 
 
 def test_a_setting_without_effect_may_change_between_a_run_and_its_resumption(
-    settings: dict[str, Any], config: RunConfig
+    settings: dict[str, Any],
 ) -> None:
     stage = {"name": "all", "share": 1, "schedule": {"kind": "cosine", "decay": "sqrt"}}
     settings["training"] |= {"optimizer": {"kind": "adamw", "muon_lr": 0.5}, "stages": [stage]}
@@ -211,16 +164,17 @@ def test_a_setting_without_effect_may_change_between_a_run_and_its_resumption(
 
 
 def test_changed_settings_go_on_by_an_explicit_word_and_leave_a_trace(
-    settings: dict[str, Any], config: RunConfig
+    settings: dict[str, Any], finished: RunConfig
 ) -> None:
-    run(config)
     settings["training"]["max_tokens"] = 16 * 256
     settings["data"]["corpora"][0]["weight"] = 1
     longer = RunConfig.model_validate(settings)
     with pytest.raises(TrainerError, match=r"training\.max_tokens: 3072 -> 4096\)\. .*--allow-changes"):
         run(longer)
     assert run(longer, allow_changes=True) == DONE
-    lineage = json.loads((config.run_dir / "checkpoints/step-00000016/lineage.json").read_text())["training"]
+    lineage = json.loads((finished.run_dir / "checkpoints/step-00000016/lineage.json").read_text())[
+        "training"
+    ]
     assert [change["step"] for change in lineage["changes"]] == [12]
     assert "training.max_tokens: 3072 -> 4096" in lineage["changes"][0]["changed"]
     # 12 steps of 8 windows at 3 : 1, then 4 at 1 : 1.
@@ -237,9 +191,8 @@ def test_a_trace_of_some_steps_is_left_when_asked_for(config: RunConfig) -> None
     assert any(event.get("name") == "aten::mm" for event in trace["traceEvents"])
 
 
-def test_a_checkpoint_holds_what_made_it(config: RunConfig) -> None:
-    run(config)
-    checkpoints = store.existing(config.run_dir / "checkpoints")
+def test_a_checkpoint_holds_what_made_it(finished_once: Path) -> None:
+    checkpoints = store.existing(finished_once / "checkpoints")
     assert [path.name for path in checkpoints] == ["step-00000008", "step-00000012"]
     last = checkpoints[-1]
     lineage = json.loads((last / "lineage.json").read_text())
@@ -252,28 +205,18 @@ def test_a_checkpoint_holds_what_made_it(config: RunConfig) -> None:
     assert load_file(last / "hf/model.safetensors")["model.embed_tokens.weight"].shape == (300, 32)
 
 
-def test_a_run_leaves_metrics_a_curve_and_tensorboard_events(config: RunConfig) -> None:
-    run(config)
-    records = read_json_lines(config.run_dir / "metrics.jsonl")
+def test_a_run_leaves_metrics_a_curve_and_tensorboard_events(config: RunConfig, finished_once: Path) -> None:
+    records = read_json_lines(finished_once / "metrics.jsonl")
     assert [record["step"] for record in records if record["kind"] == "train"] == list(range(1, 13))
     assert [record["step"] for record in records if record["kind"] == "evaluation"] == [6, 12]
-    for field in (
-        "tokens",
-        "loss",
-        "lr",
-        "grad_norm",
-        "param_norm",
-        "update_ratio",
-        "spike",
-        *metrics.TIMING_FIELDS,
-    ):
+    for field in ("tokens", "loss", "lr", "grad_norm", "param_norm", "spike", *metrics.TIMING_FIELDS):
         assert isinstance(records[0][field], int | float)
     peak = config.training.optimizer
     for record in (record for record in records if record["kind"] == "train"):
         assert record["muon_lr"] / peak.muon_lr == pytest.approx(record["lr"] / peak.lr)
     assert records[1]["lr"] == peak.lr
-    assert (config.run_dir / "loss.png").read_bytes().startswith(b"\x89PNG")
-    assert list((config.run_dir / "tensorboard").glob("events*"))
+    assert (finished_once / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert list((finished_once / "tensorboard").glob("events*"))
 
 
 def test_a_checkpoint_that_cannot_be_written_is_named(config: RunConfig) -> None:
@@ -284,17 +227,15 @@ def test_a_checkpoint_that_cannot_be_written_is_named(config: RunConfig) -> None
 
 
 def test_a_file_under_the_name_of_a_checkpoint_is_a_damaged_one(
-    config: RunConfig, caplog: pytest.LogCaptureFixture
+    finished: RunConfig, finished_once: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(config)
-    expected = outcome(config.run_dir)
-    checkpoints = config.run_dir / "checkpoints"
+    checkpoints = finished.run_dir / "checkpoints"
     shutil.rmtree(checkpoints / "step-00000012")
     for name in ("step-00000002", ".step-00000004.tmp", "step-00000012"):
         (checkpoints / name).write_text("in the way")
-    assert run(config) == DONE
+    assert run(finished) == DONE
     assert f"{checkpoints / 'step-00000012'}: not a directory" in caplog.text
-    assert outcome(config.run_dir) == expected
+    assert outcome(finished.run_dir) == outcome(finished_once)
     assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000008", "step-00000012"]
 
 
@@ -425,18 +366,18 @@ def test_torchrun_ends_with_the_status_of_the_trainer_and_a_sentence(
             assert "Traceback" not in errors and "torch/distributed/elastic" not in errors
 
 
-def test_evaluate_and_generate_are_commands(
-    config: RunConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a trainer, which otherwise starts Python anew."""
     for name, value in launch.environment(1).items():
         monkeypatch.setenv(name, value)
-    run(config)
-    checkpoint = str(config.run_dir / "checkpoints/step-00000012")
-    capsys.readouterr()
-    assert (
-        main(["evaluate", checkpoint, "--samples", '{"prompts": ["the model", "a"], "max_new_tokens": 5}'])
-        == 0
-    )
+
+
+@pytest.mark.usefixtures("_environment")
+def test_evaluate_and_generate_are_commands(finished_once: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = str(finished_once / "checkpoints/step-00000012")
+    samples = '{"prompts": ["the model", "a"], "max_new_tokens": 5}'
+    assert main(["evaluate", checkpoint, "--samples", samples]) == 0
     found, saved = (
         json.loads(capsys.readouterr().out),
         json.loads((Path(checkpoint) / "state.json").read_text())["evaluation"],
@@ -445,17 +386,13 @@ def test_evaluate_and_generate_are_commands(
     assert [sample["text"][: len(sample["prompt"])] for sample in found["samples"]] == ["the model", "a"]
     texts = []
     for _ in range(2):
-        assert (
-            main(["generate", checkpoint, "--prompt", "the model", "--max-new-tokens", "5", "--seed", "3"])
-            == 0
-        )
+        options = ["--prompt", "the model", "--max-new-tokens", "5", "--seed", "3"]
+        assert main(["generate", checkpoint, *options]) == 0
         texts.append(capsys.readouterr().out)
     assert texts[0].startswith("the model")
     assert texts[0] == texts[1]
-    assert (
-        main(["evaluate", str(config.run_dir / "nowhere"), "--config", str(config.run_dir / "config.yaml")])
-        == 2
-    )
+    elsewhere = ["evaluate", str(finished_once / "nowhere"), "--config", str(finished_once / "config.yaml")]
+    assert main(elsewhere) == 2
     assert "nowhere: does not exist. Give the directory of" in capsys.readouterr().err
     assert main(["generate", checkpoint, "--prompt", "the", "--temperature", "-1"]) == 2
     assert main(["evaluate", checkpoint, "--samples", '{"temprature": 1}']) == 2
@@ -467,14 +404,11 @@ def test_evaluate_and_generate_are_commands(
     )
 
 
+@pytest.mark.usefixtures("_environment")
 def test_a_check_that_is_not_passed_is_told_apart_by_its_exit_status(
-    config: RunConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    finished: RunConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in launch.environment(1).items():
-        monkeypatch.setenv(name, value)
-    run(config)
-    export = config.run_dir / "checkpoints/step-00000012/hf"
-    capsys.readouterr()
+    export = finished.run_dir / "checkpoints/step-00000012/hf"
     assert main(["check", str(export)]) == 0 and json.loads(capsys.readouterr().out)["passed"]
     weights = load_file(export / "model.safetensors")
     weights["model.norm.weight"][0] = float("nan")
