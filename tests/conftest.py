@@ -24,7 +24,6 @@ MAY_LACK = (
     "no Slurm",
     "no chromium",
     "no file system",
-    "no flash-attn",
     "no huge pages",
     "no network",
     "no sample corpora",

@@ -30,16 +30,7 @@ from trainer.run.step import StepContext, train_step
 
 CPU = torch.device("cpu")
 VOCABULARY, BOT, STEPS = 2048, 2, 10
-PACKAGES = (
-    "torch",
-    "triton",
-    "flash-attn",
-    "flash-attn-3",
-    "flash-attn-4",
-    "torchao",
-    "transformers",
-    "accelerate",
-)
+PACKAGES = ("torch", "triton", "flash-attn-3", "flash-attn-4", "torchao", "transformers", "accelerate")
 # Shares of the reference. In bf16 a product keeps 8 bits, and ten steps add up.
 TOLERANCES: dict[str, float] = {"fp32": 1e-3, "bf16": 2e-2}
 

@@ -200,8 +200,8 @@ def test_a_gpu_attends_with_flash_where_its_package_serves_it(
     sinks: bool,
     expected: str,
 ) -> None:
-    monkeypatch.setattr(flash, "_installed", {"flash-attn": "2.8.0"}.get if installed else lambda _: None)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    monkeypatch.setattr(flash, "_installed", {"flash-attn-3": "3.0.0"}.get if installed else lambda _: None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     gpu = torch.device("cuda")
     assert choose("auto", gpu, dtype, 256, head_dim, masked, sinks) == expected
     assert choose("math", gpu, dtype, 256, head_dim, masked, sinks) == "math"

@@ -53,22 +53,14 @@ def test_more_documents_than_the_index_says_are_not_left_out_in_silence() -> Non
 
 
 def kernel(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    cu_seqlens_q: torch.Tensor,
-    cu_seqlens_k: torch.Tensor,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    causal: bool = False,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, starts: torch.Tensor, longest: int
 ) -> torch.Tensor:
-    """flash_attn_varlen_func of flash-attn 2.8 on a CPU: a softmax for each of the sequences."""
-    assert causal and torch.equal(cu_seqlens_q, cu_seqlens_k) and max_seqlen_q == max_seqlen_k
+    """The kernels on a CPU: a softmax for each of the sequences."""
     mixed = torch.full_like(query, torch.nan)  # as the kernels leave what no sequence covers
     key, value = (tensor.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for tensor in (key, value))
     parts = []
-    for first, end in itertools.pairwise(cu_seqlens_q.tolist()):
-        assert end - first <= max_seqlen_q
+    for first, end in itertools.pairwise(starts.tolist()):
+        assert end - first <= longest
         one = (tensor[first:end].transpose(0, 1) for tensor in (query, key, value))
         parts.append(torch.nn.functional.scaled_dot_product_attention(*one, is_causal=True).transpose(0, 1))
     return mixed.index_copy(0, torch.arange(len(query)), torch.cat(parts))
@@ -79,7 +71,7 @@ def kernel(
 def test_the_kernels_are_given_what_products_compute(
     kv_heads: int, masked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flash, "_of_package", kernel)
+    monkeypatch.setattr(flash, "_by_sequences", kernel)
     generator = torch.Generator().manual_seed(1)
     query, key, value, gradient = (
         torch.randn(3, heads, 33, 8, generator=generator, requires_grad=True)
@@ -96,31 +88,10 @@ def test_the_kernels_are_given_what_products_compute(
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
 
 
-class OfPackage(torch.autograd.Function):
-    """The form that flash-attn 2 has: a function with both boundaries among its inputs."""
-
-    @staticmethod
-    def forward(context: Any, query: torch.Tensor, *given: Any) -> torch.Tensor:
-        return query.clone()
-
-    @staticmethod
-    def backward(context: Any, *gradients: torch.Tensor) -> Any:
-        return gradients[0], *[None] * 6
-
-
-def test_the_package_can_be_compiled_with_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flash, "_of_package", lambda *given, causal: OfPackage.apply(*given))
-    query = torch.randn(2, 4, 16, 8, requires_grad=True)
-    documents = boundaries(torch.zeros(2, 16, dtype=torch.int64), 2)
-    attend = torch.compile(flash.attend, fullgraph=True, backend="aot_eager")
-    assert torch.equal(attend(query, query * 2, query * 3, documents), query)
-
-
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str], None]]:
     """Puts a package on the path: its name, its module and the module's code."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(flash, "_of_package", None)
     modules: list[str] = []
 
     def put(package: str, module: str, code: str) -> None:
@@ -153,13 +124,11 @@ def test_the_newest_package_for_the_gpu_gives_the_kernels(
 ) -> None:
     on(monkeypatch, 9, 0)
     assert flash.activate(GPU, 64) == f"torch {torch.__version__}"
-    install("flash-attn", "flash_attn", "def flash_attn_varlen_func(): ...")
-    assert flash.activate(GPU, 64) == "flash-attn 2.8.0"
     install("flash-attn-3", "flash_attn_interface", KERNELS_OF_3)
     assert flash.activate(GPU, 64) == "flash-attn-3 2.8.0"
     assert current_flash_attention_impl() == "FA3"
     on(monkeypatch, 8, 9)  # flash-attn-3 is for Hopper alone
-    assert flash.activate(GPU, 64) == "flash-attn 2.8.0"
+    assert flash.activate(GPU, 64) == f"torch {torch.__version__}"
 
 
 def test_flash_says_why_it_cannot_run(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
-"""FlashAttention's kernels for documents of variable length, from the newest package that is installed."""
+"""FlashAttention's kernels for documents of variable length: PyTorch's own, or those of a newer package."""
 
-from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 
 import torch
@@ -13,21 +12,15 @@ WIDEST_HEAD, HEAD_MULTIPLE = 256, 8
 OLDEST_GPU = 8  # major number of the compute capability: A100
 # Packages whose kernels PyTorch takes in place of its own, by its name for them, and the GPUs that they are
 # for. Newest first, but FlashAttention 3 was written for Hopper.
-REPLACEMENTS = (("flash-attn-3", "FA3", (9,)), ("flash-attn-4", "FA4", (9, 10)))
-PACKAGE = "flash-attn"
-
-# flash_attn_varlen_func of flash-attn 2, once `activate` has found it.
-_of_package: Callable[..., torch.Tensor] | None = None
+PACKAGES = (("flash-attn-3", "FA3", (9,)), ("flash-attn-4", "FA4", (9, 10)))
 
 
 def activate(device: torch.device, head_dim: int) -> str:
-    """Makes `attend` use the best kernels for this GPU: those of flash-attn-3 or -4, else of flash-attn 2,
-    else FlashAttention 2 as PyTorch has it built in. Returns the name and version of where they come from.
+    """Makes `attend` use the best kernels for this GPU: those of flash-attn-3 or -4, else FlashAttention 2,
+    which PyTorch has built in. Returns the name and version of where they come from.
 
     Raises TrainerError if none can serve this GPU or heads of this size, or if the package is damaged.
     """
-    global _of_package
-    _of_package = None
     major, minor = torch.cuda.get_device_capability(device)
     if major < OLDEST_GPU:
         raise TrainerError(
@@ -39,20 +32,16 @@ def activate(device: torch.device, head_dim: int) -> str:
             f"training.attention flash needs heads of at most {WIDEST_HEAD} numbers, a multiple of "
             f"{HEAD_MULTIPLE}, and model.head_dim is {head_dim}; set attention: auto"
         )
-    for package, name, majors in REPLACEMENTS:
+    for package, name, majors in PACKAGES:
         if major in majors and (found := _installed(package)):
             try:
                 activate_flash_attention_impl(name)
             except (ImportError, RuntimeError, OSError) as error:
-                raise _damaged(package, error) from error
+                raise TrainerError(
+                    f"the package {package} cannot be loaded ({first_line(error)}): build it for this "
+                    "PyTorch, or uninstall it"
+                ) from error
             return f"{package} {found}"
-    if found := _installed(PACKAGE):
-        try:
-            from flash_attn import flash_attn_varlen_func
-        except (ImportError, RuntimeError, OSError) as error:
-            raise _damaged(PACKAGE, error) from error
-        _of_package = flash_attn_varlen_func
-        return f"{PACKAGE} {found}"
     return f"torch {torch.__version__}"
 
 
@@ -60,12 +49,10 @@ def is_installed_for(device: torch.device, head_dim: int) -> bool:
     """Whether a package with kernels for this GPU and heads of this size is installed. PyTorch's own kernels
     do not count.
     """
-    made_for = [majors for package, _, majors in REPLACEMENTS if _installed(package)]
-    of_any = _installed(PACKAGE) is not None
-    if not (made_for or of_any) or head_dim > WIDEST_HEAD or head_dim % HEAD_MULTIPLE:
+    made_for = [majors for package, _, majors in PACKAGES if _installed(package)]
+    if not made_for or head_dim > WIDEST_HEAD or head_dim % HEAD_MULTIPLE:
         return False
-    major = torch.cuda.get_device_capability(device)[0]
-    return major >= OLDEST_GPU and (of_any or any(major in majors for majors in made_for))
+    return any(torch.cuda.get_device_capability(device)[0] in majors for majors in made_for)
 
 
 def _installed(package: str) -> str | None:
@@ -73,13 +60,6 @@ def _installed(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _damaged(package: str, error: Exception) -> TrainerError:
-    return TrainerError(
-        f"the package {package} cannot be loaded ({first_line(error)}): build it for this PyTorch, or "
-        "uninstall it"
-    )
 
 
 def attend(
@@ -98,15 +78,11 @@ def attend(
         else documents.starts
     )
     query, key, value = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value))
-    if _of_package is not None:
-        # A copy, because torch.compile refuses an autograd function that gets one tensor twice.
-        mixed = _of_package(query, key, value, starts, starts.clone(), length, length, causal=True)
-    else:
-        mixed = _of_torch(query, key, value, starts, length)
+    mixed = _by_sequences(query, key, value, starts, length)
     return mixed.view(batch, length, heads, head_dim).transpose(1, 2)
 
 
-def _of_torch(
+def _by_sequences(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, starts: torch.Tensor, longest: int
 ) -> torch.Tensor:
     # Imported here because it loads the compiler, which takes a second.

@@ -20,24 +20,16 @@ def log_file() -> Iterator[Callable[[Path], None]]:
 
     A run that is refused before its first step leaves the file as it is.
     """
-    handlers: list[logging.Handler] = []
-
-    def replace(handler: logging.Handler) -> None:
-        for old in handlers:
-            log.removeHandler(old)
-        handlers[:] = [handler]
-        log.addHandler(handler)
-
-    early = MemoryHandler(LINES_BEFORE_IT_IS_OPENED, flushLevel=logging.CRITICAL + 1)
+    # Keeps lines until it knows a file, and then passes on each at once.
+    handler = MemoryHandler(LINES_BEFORE_IT_IS_OPENED, flushLevel=logging.NOTSET)
 
     def append_to(path: Path) -> None:
         file = logging.FileHandler(path, encoding="utf-8")
         file.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-        early.setTarget(file)
-        early.flush()
-        replace(file)
+        handler.setTarget(file)
+        handler.flush()
 
-    replace(early)
+    log.addHandler(handler)
     try:
         yield append_to
     except Exception as error:
@@ -45,8 +37,9 @@ def log_file() -> Iterator[Callable[[Path], None]]:
         known = isinstance(error, TrainerError)
         trace = None if known else (type(error), error, error.__traceback__)
         message = f"failed: {error if known else type(error).__name__}"
-        handlers[0].handle(log.makeRecord(log.name, logging.ERROR, "", 0, message, (), trace))
+        handler.handle(log.makeRecord(log.name, logging.ERROR, "", 0, message, (), trace))
         raise
     finally:
-        log.removeHandler(handlers[0])
-        handlers[0].close()
+        log.removeHandler(handler)
+        if handler.target is not None:
+            handler.target.close()

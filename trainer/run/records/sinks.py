@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from contextvars import copy_context
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
@@ -33,60 +32,42 @@ MLFLOW_TAG = "groundwork.run"
 log = logging.getLogger("trainer")
 
 
-@dataclass(frozen=True)
-class Tracker:
-    """An opened tracker: `log` takes the numbers of a step, `close` whether the run reached its last step."""
-
-    log: Callable[[dict[str, float], int], object]
-    close: Callable[[bool], object]
+Send = Callable[[dict[str, float], int], object]  # takes the numbers of a step
+Close = Callable[[bool], object]  # takes whether the run reached its last step
+Tracker = tuple[Send, Close]
 
 
-def _wandb(config: RunConfig, run_id: str, settings: dict[str, Any]) -> Tracker:
+def _wandb(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
     import wandb
 
     # Neither the command line, nor the host, nor the git remote, nor the console leaves the machine.
     private = wandb.Settings(
         console="off", disable_code=True, disable_git=True, silent=True, x_disable_meta=True
     )
-    run = wandb.init(
-        project=_project(config, "WANDB_PROJECT"),
-        id=run_id,
-        name=config.run_dir.name,
-        config=settings,
-        dir=config.run_dir,
-        resume="allow",
-        settings=private,
-    )
-    return Tracker(
-        # Steps after the checkpoint that a run resumes from are there already.
-        log=lambda numbers, step: run.log(numbers, step=step) if step >= run.step else None,
-        close=lambda complete: run.finish(exit_code=0 if complete else 1),
+    named = {"project": project, "id": run_id, "name": run_dir.name, "config": settings, "dir": run_dir}
+    run = wandb.init(**named, resume="allow", settings=private)
+    # Steps after the checkpoint that a run resumes from are there already.
+    return (
+        lambda numbers, step: run.log(numbers, step=step) if step >= run.step else None,
+        lambda complete: run.finish(exit_code=0 if complete else 1),
     )
 
 
-def _trackio(config: RunConfig, run_id: str, settings: dict[str, Any]) -> Tracker:
+def _trackio(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
     import trackio
 
     def quietly(call: Callable[..., Any], **arguments: Any) -> Any:
         with redirect_stdout(io.StringIO()):
             return call(**arguments)
 
+    # By its name trackio finds it again.
+    named = {"project": project, "name": f"{run_dir.name}-{run_id}", "config": settings}
     # In a context of its own, or trackio would finish the run a second time when Python exits.
-    run = copy_context().run(
-        quietly,
-        trackio.init,
-        project=_project(config, "TRACKIO_PROJECT"),
-        name=f"{config.run_dir.name}-{run_id}",  # by which trackio finds it again
-        config=settings,
-        resume="allow",
-        embed=False,
-    )
-    return Tracker(
-        log=lambda numbers, step: run.log(numbers, step=step), close=lambda complete: quietly(run.finish)
-    )
+    run = copy_context().run(quietly, trackio.init, **named, resume="allow", embed=False)
+    return lambda numbers, step: run.log(numbers, step=step), lambda complete: quietly(run.finish)
 
 
-def _mlflow(config: RunConfig, run_id: str, settings: dict[str, Any]) -> Tracker:
+def _mlflow(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
     if not os.environ.get("MLFLOW_TRACKING_URI"):
         raise TrainerError(
             "set the environment variable MLFLOW_TRACKING_URI to the server or the database, for example "
@@ -97,14 +78,14 @@ def _mlflow(config: RunConfig, run_id: str, settings: dict[str, Any]) -> Tracker
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param
 
-    client, project = MlflowClient(), _project(config, "MLFLOW_EXPERIMENT_NAME")
+    client = MlflowClient()
     experiment = client.get_experiment_by_name(project)
     place = experiment.experiment_id if experiment else client.create_experiment(project)
     if known := client.search_runs([place], f"tags.`{MLFLOW_TAG}` = '{run_id}'", max_results=1):
         run = known[0].info.run_id
         client.update_run(run, status="RUNNING")
     else:
-        run = client.create_run(place, run_name=config.run_dir.name, tags={MLFLOW_TAG: run_id}).info.run_id
+        run = client.create_run(place, run_name=run_dir.name, tags={MLFLOW_TAG: run_id}).info.run_id
         params = [Param(key, value) for key, value in flat(settings).items()]
         for start in range(0, len(params), 100):  # as many as a request may have
             client.log_batch(run, params=params[start : start + 100])
@@ -113,10 +94,15 @@ def _mlflow(config: RunConfig, run_id: str, settings: dict[str, Any]) -> Tracker
         now = int(1000 * time.time())
         client.log_batch(run, metrics=[Metric(name, value, now, step) for name, value in numbers.items()])
 
-    return Tracker(send, lambda complete: client.set_terminated(run, "FINISHED" if complete else "KILLED"))
+    return send, lambda complete: client.set_terminated(run, "FINISHED" if complete else "KILLED")
 
 
-TRACKERS = {"mlflow": _mlflow, "trackio": _trackio, "wandb": _wandb}
+# How each is opened, and the environment variable that names its project.
+TRACKERS = {
+    "mlflow": (_mlflow, "MLFLOW_EXPERIMENT_NAME"),
+    "trackio": (_trackio, "TRACKIO_PROJECT"),
+    "wandb": (_wandb, "WANDB_PROJECT"),
+}
 
 
 class Sinks:
@@ -129,11 +115,11 @@ class Sinks:
         self._thread.start()
 
     def log(self, numbers: dict[str, float], step: int) -> None:
-        self._waiting.put(lambda tracker: tracker.log(numbers, step))
+        self._waiting.put(lambda tracker: tracker[0](numbers, step))
 
     def close(self, complete: bool) -> None:
         """Sends what waits. `complete`: whether the run reached its last step."""
-        self._waiting.put(lambda tracker: tracker.close(complete))
+        self._waiting.put(lambda tracker: tracker[1](complete))
         self._waiting.put(None)
         self._thread.join(CLOSING_SECONDS)
         if self._thread.is_alive():
@@ -168,23 +154,21 @@ def open_sinks(config: RunConfig, identity: Mapping[str, Any], record: Path, res
     opened: dict[str, Tracker] = {}
     if config.training.sinks and not record.exists():
         write_atomically(record, json.dumps({"id": uuid.uuid4().hex[:8]}) + "\n")
+    # The identity, its hash, and the operational settings.
+    training = config.training.model_dump(mode="json") | identity["training"]
+    settings = {**identity, "training": training, "identity": config_hash(dict(identity))}
     for kind in config.training.sinks:
         run_id = json.loads(record.read_text(encoding="utf-8"))["id"]
-        # The identity, its hash, and the operational settings.
-        training = config.training.model_dump(mode="json") | identity["training"]
-        settings = {**identity, "training": training, "identity": config_hash(dict(identity))}
+        open_tracker, variable = TRACKERS[kind]
+        project = os.environ.get(variable) or config.project or "groundwork"
         try:
-            opened[kind] = TRACKERS[kind](config, run_id, settings)
+            opened[kind] = open_tracker(project, config.run_dir, run_id, settings)
         except Exception as error:  # each tracker raises its own
             problem = f"training.sinks: {kind} cannot be opened: {_reason(error)}"
             if not resumed:
                 raise TrainerError(problem) from None
             log.warning("%s; training goes on without it", problem)
     return Sinks(opened)
-
-
-def _project(config: RunConfig, variable: str) -> str:
-    return os.environ.get(variable) or config.project or "groundwork"
 
 
 def _reason(error: Exception) -> str:
