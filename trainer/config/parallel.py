@@ -44,6 +44,11 @@ class ParallelConfig(Config):
         description="Processes that each hold some of the blocks; micro-batches go from one to the next "
         "(pipeline parallelism, 1F1B).",
     )
+    reshard_after_forward: bool = Field(
+        default=True,
+        description="Whether weights gathered for a block's forward pass are freed after it and gathered "
+        "again for its backward pass: less memory, more traffic. Only matters with `dp_shard`.",
+    )
     timeout_seconds: int = Field(
         default=600,
         ge=1,

@@ -58,6 +58,8 @@ def _unused(training: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
             yield from _of_other_kinds(place, stage["schedule"]["kind"], OF_SCHEDULES)
     if training.get("pretrained"):
         yield ("init",), "training from scratch, without pretrained"
+    if "parallel" in training and training["parallel"]["dp_shard"] == 1:
+        yield ("parallel", "reshard_after_forward"), "parallel.dp_shard above 1"
 
 
 def _of_other_kinds(

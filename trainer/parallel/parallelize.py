@@ -41,7 +41,7 @@ def split(model: Llama, mesh: DeviceMesh, parallel: ParallelConfig, precision: P
         AUTOCAST.get(precision), reduce_dtype=torch.float32, cast_forward_inputs=False
     )
     for block in model.model.layers:
-        fully_shard(block, mesh=data, reshard_after_forward=True, mp_policy=policy)
+        fully_shard(block, mesh=data, reshard_after_forward=parallel.reshard_after_forward, mp_policy=policy)
     for modules, its_policy in _around_blocks(model, policy):
         # The backward pass does not read the embedding, and begins with the head.
         fully_shard(modules, mesh=data, reshard_after_forward=False, mp_policy=its_policy)

@@ -112,6 +112,7 @@ def test_a_wrong_key_or_value_is_named_with_what_to_do(tmp_path: Path, override:
             {"pretrained": {"path": "weights"}, "init": {"std": 0.1}},
             "training.init has no effect here, it belongs to training from scratch",
         ),
+        ({"parallel": {"reshard_after_forward": False}}, "belongs to parallel.dp_shard above 1"),
     ],
 )
 def test_a_setting_that_has_no_effect_is_refused(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
