@@ -4,8 +4,8 @@ Hashes are remembered by size, time and inode, so a file is read again only wher
 use, or on request.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pipeline.store import keys
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import NAME, FileHashes
 from pipeline.store.files import MANIFEST, StoredFile
-from pipeline.store.manifest import File, Version
+from pipeline.store.manifest import Version
 
 OTHER_HASH = "is not what was written: its sha256 is another"
 SHOWN = 3
@@ -59,45 +59,32 @@ def inspect(version: Version, hashes: FileHashes, look: Look) -> Inspection:
     """Looks at every file of a version. What is hashed is remembered, so damage that was found once is known
     to the next run.
     """
-    stored = version.store_files
-    listed = [file for part in version.parts for file in part.files.values()]
-    found = _inspect(version, listed, hashes, look)
-    damage = [one for one in found.damage if not stored.drop(one.path)]
-    for file in listed if look == Look.ALL else ():
-        path = version.path / file.path
-        if fault := stored.fault(path, file.sha256):
-            damage.append(Damage(path, fault))
-    return replace(found, damage=damage)
-
-
-def _inspect(version: Version, files: Sequence[File], hashes: FileHashes, look: Look) -> Inspection:
     remembered = hashes.remembered(version.path) if Look.SIZES < look < Look.ALL else {}
-    damage: list[Damage] = []
-    to_read: list[File] = []
-    for file in files:
+    found: dict[Path, str] = {}
+    to_read: dict[Path, str] = {}
+    for file in version.written:
+        path, known = version.path / file.path, remembered.get(file.path)
         try:
-            stat = (version.path / file.path).stat()
+            stat = path.stat()
         except OSError:
-            damage.append(Damage(version.path / file.path, "is missing"))
+            found[path] = "is missing"
             continue
-        known = remembered.get(file.path)
         if stat.st_size != file.bytes:
-            what = f"has {stat.st_size:,} bytes instead of {file.bytes:,}"
-            damage.append(Damage(version.path / file.path, what))
-        elif known != (stat.st_size, stat.st_mtime_ns, stat.st_ino, file.sha256) and (
-            look >= Look.UNREAD or known is not None
-        ):
-            to_read.append(file)
-    damage += _other_than_written(version.path, to_read, hashes)
-    return Inspection(damage, len(files), len(to_read), len(remembered.keys() - {f.path for f in to_read}))
-
-
-def _other_than_written(directory: Path, files: Sequence[File], hashes: FileHashes) -> Iterator[Damage]:
-    found = hashes.read([directory / file.path for file in files]) if files else []
-    for file, sha256 in zip(files, found, strict=True):
-        if sha256 != file.sha256:
-            what = OTHER_HASH if sha256 else "cannot be read"
-            yield Damage(directory / file.path, what)
+            found[path] = f"has {stat.st_size:,} bytes instead of {file.bytes:,}"
+        elif known == (stat.st_size, stat.st_mtime_ns, stat.st_ino, file.sha256):
+            continue
+        elif look >= Look.UNREAD or known is not None:
+            to_read[path] = file.sha256
+            remembered.pop(file.path, None)
+    for (path, written), sha256 in zip(to_read.items(), hashes.read(list(to_read)), strict=True):
+        if sha256 != written:
+            found[path] = OTHER_HASH if sha256 else "cannot be read"
+    found = {path: what for path, what in found.items() if not version.store_files.drop(path)}
+    for file in version.written if look == Look.ALL else ():
+        if fault := version.store_files.fault(version.path / file.path, file.sha256):
+            found[version.path / file.path] = fault
+    damage = [Damage(path, what) for path, what in found.items()]
+    return Inspection(damage, len(version.written), len(to_read), len(remembered))
 
 
 def described(damage: Sequence[Damage]) -> str:

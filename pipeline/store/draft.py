@@ -1,12 +1,12 @@
 """A version in the making: its finished parts survive a kill, and publishing makes all of them visible."""
 
 import json
-import os
+import logging
 import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,11 +15,20 @@ from typing import Any, Protocol
 from pipeline.store.file_hashes import FileHashes
 from pipeline.store.files import Files, Scratch, StoredFile
 from pipeline.store.fingerprint import canonical_json, combined
-from pipeline.store.manifest import Part, Version, move_aside, tool_versions, total_counts, write_manifest
+from pipeline.store.manifest import (
+    RECORDS,
+    File,
+    Part,
+    Version,
+    manifest_text,
+    read_version,
+    tool_versions,
+    total_counts,
+)
 from pipeline.store.work import Work
-from trainer.system.durable import rename_directory, write_atomically
+from trainer.system.durable import write_atomically
 
-RECORDS = ".parts"
+log = logging.getLogger(__name__)
 
 
 class Versions(Protocol):
@@ -46,11 +55,8 @@ class Draft:
         self.store = store
         self.work = work
         self.started = time.time()
-        self.path = self._directory()
-        self.path.mkdir(exist_ok=True)
-
-    def _directory(self) -> Path:
-        return self.store.directory(self.work.key) / f".{self.work.name}.partial"
+        self._version = store.directory(work.key) / work.name
+        self.path = store.files.begin(self._version)
 
     def file(self, part: Part, table: str) -> StoredFile:
         """A file of a finished part."""
@@ -69,16 +75,12 @@ class Draft:
         if previous is None or previous[1].name != name or not self._is_sound(previous[1], previous[0].path):
             return None
         version, part = previous
-        for table in part.files:
-            self._take(version.file(part, table).path, self.file(part, table).path)
+        for table, file in part.files.items():
+            source, target = version.file(part, table).path, self.file(part, table).path
+            if not self.store.files.link(source, target, file.bytes):
+                return None
         self.keep(part)
         return part
-
-    def _take(self, source: Path, target: Path) -> None:
-        """Gives a file of another version a second name."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
-        os.link(source, target)
 
     def finished_under_any_name(self, part_fingerprint: str) -> Part | None:
         """As `finished`, for a part whose name is known only when it is made."""
@@ -87,11 +89,18 @@ class Draft:
 
     def keep(self, part: Part) -> None:
         """Records a finished part, so that it survives a kill."""
+        self._put([part])
         write_atomically(self._record(part.name), json.dumps(asdict(part)))
+        self.store.files.push(self._record(part.name))
+
+    def _put(self, parts: Sequence[Part]) -> None:
+        written = {file.path: file.sha256 for part in parts for file in part.files.values()}
+        self.store.files.put_files(self.path, written)
 
     def forget(self, part: Part) -> None:
         """The next attempt makes this part again."""
         self._record(part.name).unlink(missing_ok=True)
+        self.store.files.unshare(self._record(part.name))
 
     def publish(self, parts: Sequence[Part], counts: dict[str, int] | None = None) -> Version:
         """Writes the manifest and renames the directory to its final name. The run continues with it. The
@@ -110,23 +119,19 @@ class Draft:
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "tools": tool_versions(),
         }
-        version = self._published(parts, manifest)
-        files = [file for part in version.parts for file in part.files.values()]
-        written = {version.path / file.path: file.sha256 for file in files}
+        self._remove_strays(parts)
+        self._put(parts)
+        version = Version(self.work.key, self._version, manifest, self.store.files)
+        if not self.store.files.publish(self.path, self._version, manifest_text(manifest)):
+            log.info("%s: another run has published it meanwhile, and this run uses that", self.work.key)
+            version = replace(read_version(self.work.key, self._version, self.store.files), reused=True)
+        # Deleted only now, so that a kill just before loses no part.
+        self.store.files.unshare(self._version / RECORDS)
+        shutil.rmtree(self._version / RECORDS, ignore_errors=True)
+        written = {version.path / file.path: file.sha256 for file in version.written}
         self.store.hashes.remember({path: sha256 for path, sha256 in written.items() if path.exists()})
         self.store.use(version)
         return version
-
-    def _published(self, parts: Sequence[Part], manifest: dict[str, Any]) -> Version:
-        self._remove_strays(parts)
-        write_manifest(self.path, manifest)
-        final = self.path.with_name(self.work.name)
-        if final.exists():  # `find` rejected it
-            move_aside(final)
-        rename_directory(self.path, final)
-        # Deleted only now, so that a kill just before the rename loses no part.
-        shutil.rmtree(final / RECORDS, ignore_errors=True)
-        return Version(self.work.key, final, manifest, self.store.files)
 
     @contextmanager
     def scratch(self, apart: bool) -> Iterator[Scratch]:
@@ -155,9 +160,14 @@ class Draft:
 
     def _is_sound(self, part: Part, directory: Path) -> bool:
         """Whether the files of a part hold what was written. Reads those that were never hashed."""
-        return part.is_whole(directory) and all(
-            self.store.hashes.sha256(directory / file.path) == file.sha256 for file in part.files.values()
-        )
+        return all(self._holds(directory, file) for file in part.files.values())
+
+    def _holds(self, directory: Path, file: File) -> bool:
+        path = directory / file.path
+        there = self.store.files.holds(path, file.sha256)
+        if there is None:
+            return file.is_whole(directory) and self.store.hashes.sha256(path) == file.sha256
+        return there
 
     def _record(self, name: str) -> Path:
         return self.path / RECORDS / f"{name}.json"

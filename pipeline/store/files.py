@@ -1,12 +1,17 @@
 """The door to the files of a store, which hides from whoever reads or writes them where they are."""
 
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from io import RawIOBase
+from itertools import count
 from pathlib import Path
 
+from trainer.system.durable import rename_directory, write_atomically
+
+DAMAGED = "damaged"
 MANIFEST = "manifest.json"  # of a version or a checkpoint, which is complete when it has one
 
 
@@ -59,14 +64,42 @@ class Files:
         locked = path.with_name(f".{path.name}.lock")
         return (path / MANIFEST).is_file() or (path.is_dir() and locked.is_file())
 
-    def put_file(self, version: Path, name: str, sha256: str) -> None:
-        """A file of a version in the making is complete."""
+    # Versions in the making
+    def begin(self, version: Path) -> Path:
+        """The directory in which a version is made, with the records of its finished parts."""
+        path = version.with_name(f".{version.name}.partial")
+        path.mkdir(exist_ok=True)
+        return path
+
+    def holds(self, path: Path, sha256: str) -> bool | None:
+        """Whether the copy of a file elsewhere has this content; None where files have no copies."""
+        return None
+
+    def put_files(self, version: Path, written: Mapping[str, str]) -> None:
+        """Files of a version in the making are complete; `written`: their sha256 by their path in it."""
+
+    def link(self, source: Path, target: Path, size: int) -> bool:
+        """Gives a file of another version, of `size` bytes, a second name. False if it is too large."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        os.link(source, target)
+        return True
+
+    def publish(self, made: Path, version: Path, manifest: str) -> bool:
+        """Makes a version visible, and moves a damaged one aside. False if another machine has published it
+        meanwhile.
+        """
+        write_atomically(made / MANIFEST, manifest)
+        if version.exists():
+            move_aside(version)
+        rename_directory(made, version)
+        return True
 
     def share(self, path: Path) -> None:
         """A temporary file is complete, which workers on other machines will read."""
 
-    def unshare(self, folder: Path) -> None:
-        """The temporary files in a folder are not needed any more."""
+    def unshare(self, path: Path) -> None:
+        """A temporary file, or those in a folder, are not needed any more."""
 
     # Small files, which may be replaced
     def pull(self, path: Path) -> str | None:
@@ -119,6 +152,20 @@ class Files:
     def abort_old_uploads(self) -> int:
         """Frees what killed processes left half uploaded. Returns how many uploads."""
         return 0
+
+
+def reports_on(version: Path) -> Path:
+    """The directory of the reports on the version at this path."""
+    return version.with_name(f".{version.name}.reports")
+
+
+def move_aside(version: Path) -> None:
+    """Gives a damaged version a name under which nothing looks for it, and removes the reports on it, until
+    `gc` removes it.
+    """
+    names = (f".{version.name}.{DAMAGED}-{number}" for number in count(1))
+    rename_directory(version, next(path for path in map(version.with_name, names) if not path.exists()))
+    shutil.rmtree(reports_on(version), ignore_errors=True)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ A key is a path below the store's root: changing one abandons every version made
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 EVALUATION_NGRAMS = "evaluation_ngrams"
 DEDUP = "dedup"
@@ -43,46 +44,21 @@ def of_corpus(corpus: str, stage: str) -> str:
     return f"{CORPORA}/{corpus}/{stage}"
 
 
-def source(corpus: str) -> str:
-    """An asset without versions in the store: it stands for the content of the source."""
-    return of_corpus(corpus, "source")
-
-
-def raw(corpus: str) -> str:
-    return of_corpus(corpus, "raw")
-
-
-def transformed(corpus: str) -> str:
-    return of_corpus(corpus, "transformed")
-
-
-def scrubbed(corpus: str) -> str:
-    return of_corpus(corpus, "scrubbed")
-
-
-def signals(corpus: str) -> str:
-    return of_corpus(corpus, "signals")
-
-
-def languages(corpus: str) -> str:
-    return of_corpus(corpus, "languages")
+# An asset without versions in the store: it stands for the content of the source.
+source = partial(of_corpus, stage="source")
+raw = partial(of_corpus, stage="raw")
+transformed = partial(of_corpus, stage="transformed")
+scrubbed = partial(of_corpus, stage="scrubbed")
+signals = partial(of_corpus, stage="signals")
+languages = partial(of_corpus, stage="languages")
+quality = partial(of_corpus, stage="quality")
+contamination = partial(of_corpus, stage="contamination")
+signatures = partial(of_corpus, stage="signatures")
 
 
 def filtered(corpus: str, name: str) -> str:
     """What the recipe's filter of this name measures."""
     return of_corpus(corpus, f"{FILTERS}/{name}")
-
-
-def quality(corpus: str) -> str:
-    return of_corpus(corpus, "quality")
-
-
-def contamination(corpus: str) -> str:
-    return of_corpus(corpus, "contamination")
-
-
-def signatures(corpus: str) -> str:
-    return of_corpus(corpus, "signatures")
 
 
 def token_shards(corpus: str) -> str:

@@ -3,22 +3,20 @@
 import hashlib
 import json
 import platform
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import version as library_version
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.files import MANIFEST, Files, StoredFile
+from pipeline.store.files import MANIFEST, Files, StoredFile, reports_on
 from pipeline.store.fingerprint import combined, file_sha256, fingerprint
-from trainer.system.durable import rename_directory, write_atomically
+from trainer.system.durable import write_atomically
 
-DAMAGED = "damaged"
 RECORDED_TOOLS = ("groundwork", "numpy", "numba", "pyarrow", "tokenizers", "torch")
+RECORDS = ".parts"  # in a version in the making: its finished parts
 CHECKSUM = "checksum"  # of the rest of the manifest
 
 
@@ -52,9 +50,6 @@ class Part:
     @property
     def data_version(self) -> str:
         return combined(f"{table} {file.sha256}" for table, file in sorted(self.files.items()))
-
-    def is_whole(self, directory: Path) -> bool:
-        return all(file.is_whole(directory) for file in self.files.values())
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Part":
@@ -95,13 +90,13 @@ class Version:
         return [Part.from_json(record) for record in self.manifest["parts"]]
 
     @property
-    def is_whole(self) -> bool:
-        """Whether every file exists with its full size."""
-        return all(part.is_whole(self.path) for part in self.parts)
-
-    @property
     def bytes(self) -> int:
-        return sum(file.bytes for part in self.parts for file in part.files.values())
+        return sum(file.bytes for file in self.written)
+
+    @cached_property
+    def written(self) -> "list[File]":
+        """Every file of the version."""
+        return [file for part in self.parts for file in part.files.values()]
 
     def file(self, part: Part, table: str) -> StoredFile:
         """A file. Nobody else joins paths below a version."""
@@ -119,7 +114,7 @@ class Version:
 
     def opened(self) -> list[Path]:
         """The paths of all files, which are about to be opened."""
-        paths = [self.path / file.path for part in self.parts for file in part.files.values()]
+        paths = [self.path / file.path for file in self.written]
         self.store_files.fetch_all(paths)
         return paths
 
@@ -142,11 +137,6 @@ class Version:
             write_atomically(path, content)
             self.store_files.push(path)
         return json.loads(content)["report"]
-
-
-def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
-    """Writes the manifest of a version, with a checksum of its own."""
-    write_atomically(directory / MANIFEST, manifest_text(manifest))
 
 
 def manifest_text(manifest: Mapping[str, Any]) -> str:
@@ -176,20 +166,6 @@ def read_version(key: str, path: Path, files: Files) -> Version:
 
 def _checksum(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-def reports_on(version: Path) -> Path:
-    """The directory of the reports on the version at this path."""
-    return version.with_name(f".{version.name}.reports")
-
-
-def move_aside(version: Path) -> None:
-    """Gives a damaged version a name under which nothing looks for it, and removes the reports on it, until
-    `gc` removes it.
-    """
-    names = (f".{version.name}.{DAMAGED}-{number}" for number in count(1))
-    rename_directory(version, next(path for path in map(version.with_name, names) if not path.exists()))
-    shutil.rmtree(reports_on(version), ignore_errors=True)
 
 
 def total_counts(parts: Sequence[Part]) -> dict[str, int]:

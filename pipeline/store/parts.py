@@ -98,8 +98,7 @@ def derive(
 def put_parts(task: Any, function: Callable[..., Part], directory: Path, files: Files) -> Part:
     """`function(task, directory)`. The worker that wrote a part puts it where others read it."""
     part = function(task, directory=directory)
-    for file in part.files.values():
-        files.put_file(directory, file.path, file.sha256)
+    files.put_files(directory, {file.path: file.sha256 for file in part.files.values()})
     return part
 
 

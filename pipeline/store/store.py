@@ -22,8 +22,7 @@ from typing import Any, Protocol
 
 from pipeline.store import keys, locks
 from pipeline.store.atomic import writable
-from pipeline.store.bucket.draft import BucketDraft
-from pipeline.store.bucket.files import BucketFiles, cache_of, files_in
+from pipeline.store.bucket.files import cache_of, files_in
 from pipeline.store.damage import Damage, DamageError, Look, described, inspect, remedy
 from pipeline.store.draft import Draft
 from pipeline.store.errors import PipelineError, first_line
@@ -202,8 +201,7 @@ class Store:
             version = self.reuse(work)
             if version is None:
                 self._begin(work)
-            kind = BucketDraft if isinstance(self.files, BucketFiles) else Draft
-            yield version or kind(self, work)
+            yield version or Draft(self, work)
 
     def _begin(self, work: Work) -> None:
         """Raises DamageError when what the work is made from is damaged."""

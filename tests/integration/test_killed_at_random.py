@@ -44,7 +44,7 @@ def check_nothing_is_half_published(project: Project) -> None:
     store = project.store
     for key, name in last_versions.recorded(store.files):
         version = store.open(key, name)
-        assert all(part.is_whole(version.path) for part in version.parts), version.path
+        assert all(file.is_whole(version.path) for file in version.written), version.path
     for directory in store.root.glob("runs/*/checkpoints"):
         for checkpoint in checkpoint_store.existing(directory):
             checkpoint_store.verify(checkpoint)

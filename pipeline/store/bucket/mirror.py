@@ -1,7 +1,7 @@
 """A store in a bucket: its directory on this machine is a cache, in which a file lies under the path that it
 has in the bucket.
 
-What is opened is fetched first (`Mirror.fetch`), what was made is put (`Mirror.put_file`). The manifest of a
+What is opened is fetched first (`Mirror.fetch`), what was made is put (`Mirror.put_files`). The manifest of a
 version is put last and only if there is none, so that it tells readers that the version is complete.
 """
 
@@ -9,19 +9,23 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
+from io import RawIOBase
 from pathlib import Path
 from zlib import crc32
 
 from pipeline.store import locks
 from pipeline.store.bucket.cache import Cache
-from pipeline.store.bucket.s3 import NONE_YET, Bucket
+from pipeline.store.bucket.s3 import NONE_YET, Bucket, Remote
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
 from pipeline.store.fingerprint import file_sha256
+from pipeline.store.manifest import RECORDS, read_version
 from trainer.system.durable import atomic_file, write_atomically
 
 log = logging.getLogger(__name__)
@@ -29,6 +33,9 @@ log = logging.getLogger(__name__)
 FETCHING = ".fetching"
 LOCKS = 64
 THREADS = 16  # of requests that wait for the network
+COPIED_AT_MOST = 5_000_000_000  # bytes, by S3
+LIGHT = {"id", "source"}  # columns that are a small part of a file with text
+WORTH_BYTES = 4_000_000  # of a file, below which a few requests take longer than all of it
 # How long a manifest that was found counts as being there still: only `gc` removes one.
 KNOWN_SECONDS = 300.0
 
@@ -66,7 +73,8 @@ class Mirror(Files):
         if path.exists():
             self.cache.used(path)
             return path
-        with locks.exclusive(self._lock(path), f"fetching {path.name}"):
+        lock = self.root / FETCHING / f"{crc32(os.fsencode(path)) % LOCKS:02d}.lock"
+        with locks.exclusive(lock, f"fetching {path.name}"):
             if not path.exists():
                 self._download(path)
         return path
@@ -90,6 +98,15 @@ class Mirror(Files):
         if version is None:
             return "run again"
         return f"remove {self.url(version / MANIFEST)} and materialize {self.key(version.parent)}"
+
+    def light(self, path: Path, columns: list[str] | None) -> Path | RawIOBase:
+        """Of a large file only the parts that are asked for, which their own checksums protect."""
+        if columns is None or not LIGHT.issuperset(columns) or path.exists():
+            return self.fetch(path)
+        there = self.bucket.head(self.key(path))
+        if there is None or there.bytes < WORTH_BYTES:
+            return self.fetch(path)
+        return Remote(self.bucket, there)
 
     def fetch_all(self, paths: Sequence[Path]) -> None:
         with ThreadPoolExecutor(THREADS) as threads:
@@ -164,21 +181,28 @@ class Mirror(Files):
         """Whether a small file is missing or, most likely, another than the object with this ETag."""
         return _etag(path) != etag
 
-    def check(self) -> None:
-        """Once, before anything is written. Raises BucketError."""
-        if not self._checked:
-            self.bucket.check()
-            self._checked = True
-
     def push(self, path: Path, replacing: str | None = None) -> bool:
         return self.bucket.put(self.key(path), path.read_bytes(), replacing)
 
+    def begin(self, version: Path) -> Path:
+        """The directory of the version itself, which readers ignore until it has a manifest."""
+        if not self._checked:
+            self.bucket.check()
+            self._checked = True
+        shutil.rmtree(version / RECORDS, ignore_errors=True)
+        self.pull_folder(version / RECORDS)
+        version.mkdir(exist_ok=True)
+        return version
+
     def holds(self, path: Path, sha256: str) -> bool:
-        """Whether the bucket has this content under this path."""
         there = self.bucket.head(self.key(path))
         return there is not None and there.sha256 == sha256
 
-    def put_file(self, version: Path, name: str, sha256: str) -> None:
+    def put_files(self, version: Path, written: Mapping[str, str]) -> None:
+        with ThreadPoolExecutor(THREADS) as threads:
+            list(threads.map(partial(self._put, version), written, written.values()))
+
+    def _put(self, version: Path, name: str, sha256: str) -> None:
         """A file that was published meanwhile stays as it is. Raises FetchError when the file is neither here
         nor there.
         """
@@ -194,9 +218,29 @@ class Mirror(Files):
         if path.exists():
             self.cache.add(path)
 
-    def publish(self, version: Path, content: str) -> bool:
-        """Puts the manifest of a version; False if there is one already."""
-        return self.bucket.put(self.key(version / MANIFEST), content.encode(), NONE_YET)
+    def link(self, source: Path, target: Path, size: int) -> bool:
+        if size > COPIED_AT_MOST:
+            return False
+        self.bucket.copy(self.key(source), self.key(target))
+        with suppress(FileNotFoundError):  # it is not in the cache
+            super().link(source, target, size)
+        return True
+
+    def publish(self, made: Path, version: Path, manifest: str) -> bool:
+        key, theirs = self.key(version / MANIFEST), None
+        if not self.bucket.put(key, manifest.encode(), NONE_YET):
+            etag = self.pull(version / MANIFEST)
+            try:
+                theirs = read_version("", version, self)
+            except (OSError, ValueError):  # damaged, so that ours takes its place
+                self.bucket.put(key, manifest.encode(), etag)
+        ours = _hashes_in(manifest)
+        for file in theirs.written if theirs else ():
+            if ours.get(file.path) != file.sha256:
+                self.drop(version / file.path)
+        if not theirs:
+            write_atomically(version / MANIFEST, manifest)
+        return not theirs
 
     def remove(self, folder: Path) -> None:
         self.bucket.delete([self.key(folder / MANIFEST)])
@@ -205,11 +249,11 @@ class Mirror(Files):
     def share(self, path: Path) -> None:
         self.bucket.upload(self.key(path), path, file_sha256(path))
 
-    def unshare(self, folder: Path) -> None:
-        self.bucket.delete([one.key for one in self.bucket.objects(f"{self.key(folder)}/")])
-
-    def _lock(self, path: Path) -> Path:
-        return self.root / FETCHING / f"{crc32(os.fsencode(path)) % LOCKS:02d}.lock"
+    def unshare(self, path: Path) -> None:
+        """Needs a listing."""
+        there = [one.key for one in self.bucket.objects(self.key(path))]
+        name = self.key(path)
+        self.bucket.delete([key for key in there if key == name or key.startswith(f"{name}/")])
 
 
 def _etag(path: Path) -> str:
@@ -236,7 +280,12 @@ def _written(root: Path, path: Path) -> str | None:
 
 @lru_cache(maxsize=16)
 def _hashes(manifest: Path, _: int) -> dict[str, str]:
-    content = json.loads(manifest.read_text(encoding="utf-8"))
+    return _hashes_in(manifest.read_text(encoding="utf-8"))
+
+
+def _hashes_in(manifest: str) -> dict[str, str]:
+    """The sha256 of each file that the manifest of a version or a checkpoint lists."""
+    content = json.loads(manifest)
     if "parts" in content:
         files = [file for part in content["parts"] for file in part["files"].values()]
         return {file["path"]: file["sha256"] for file in files}

@@ -6,6 +6,7 @@ pauses; what a person must change is one sentence without secrets.
 
 import base64
 import hashlib
+import io
 import logging
 import os
 import time
@@ -333,8 +334,9 @@ class Bucket:
                 "or AWS_PROFILE for a profile of ~/.aws/credentials"
             ) from error
         except (known.ConnectionError, known.HTTPClientError) as error:
+            place = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "Amazon S3"
             raise BucketError(
-                f"no server answers for {self.url} at {_endpoint(self)} ({type(error).__name__}, {ATTEMPTS} "
+                f"no server answers for {self.url} at {place} ({type(error).__name__}, {ATTEMPTS} "
                 "attempts): check the network, and AWS_ENDPOINT_URL if it is not Amazon's"
             ) from error
         except known.BotoCoreError as error:
@@ -344,8 +346,34 @@ class Bucket:
         return Bucket, (self.url,)
 
 
-def _endpoint(bucket: Bucket) -> str:
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "Amazon S3"
+class Remote(io.RawIOBase):
+    """An object as a file that can only be read."""
+
+    def __init__(self, bucket: Bucket, stored: Stored):
+        self._bucket = bucket
+        self._key = stored.key
+        self._size = stored.bytes
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        size = self._size - self._at if size < 0 else min(size, self._size - self._at)
+        content = self._bucket.read(self._key, self._at, size) if size > 0 else b""
+        self._at += len(content)
+        return content
 
 
 def _sentence(url: str, bucket: str, code: str, error: Any) -> str:

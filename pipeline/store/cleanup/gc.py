@@ -18,10 +18,9 @@ import yaml
 from pipeline.store import keys, last_versions
 from pipeline.store.cleanup.runs import Limits, idle, old_runs, surplus_checkpoints, training_runs
 from pipeline.store.errors import PipelineError, first_line
-from pipeline.store.files import MANIFEST, Files
+from pipeline.store.files import DAMAGED, MANIFEST, Files, reports_on
 from pipeline.store.keys import RECIPES, RUNS
 from pipeline.store.last_versions import VERSION_NAME
-from pipeline.store.manifest import DAMAGED, reports_on
 from pipeline.store.store import Store
 from pipeline.store.training_runs import RECORDS
 from trainer.system.durable import unpublished, write_atomically

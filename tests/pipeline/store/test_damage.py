@@ -10,11 +10,10 @@ import pytest
 
 from pipeline.store.cleanup import gc
 from pipeline.store.damage import DamageError
-from pipeline.store.draft import Draft
 from pipeline.store.files import MANIFEST
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
-from tests.pipeline.store.test_store import publish, work, write_part
+from tests.pipeline.store.test_store import publish, work
 
 
 def flip(path: Path, at: int = 0) -> None:
@@ -94,26 +93,6 @@ def test_a_deleted_version_is_made_again(tmp_path: Path) -> None:
     made = publish(Store(tmp_path), work(), a="one")
     shutil.rmtree(made.path)
     assert publish(Store(tmp_path), work(), a="one").data_version == made.data_version
-
-
-def test_the_sound_parts_of_a_damaged_version_are_taken_over_and_the_others_are_not(tmp_path: Path) -> None:
-    made = publish(Store(tmp_path), work(), a="one", b="two")
-    flip(file(made, "a"))
-    with Store(tmp_path).making(work()) as draft:
-        assert isinstance(draft, Draft)
-        assert draft.finished("a", made.parts[0].fingerprint) is None
-        assert draft.finished("b", made.parts[1].fingerprint) == made.parts[1]
-
-
-def test_a_part_that_was_damaged_between_two_attempts_is_made_again(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), Store(tmp_path).making(work()) as draft:
-        assert isinstance(draft, Draft)
-        part = write_part(draft, "a", "one")
-        flip(draft.path / part.files["table"].path)
-        raise RuntimeError
-    with Store(tmp_path).making(work()) as draft:
-        assert isinstance(draft, Draft)
-        assert draft.finished("a", part.fingerprint) is None
 
 
 def test_nothing_is_made_of_a_damaged_version_and_the_next_run_makes_it_again(tmp_path: Path) -> None:

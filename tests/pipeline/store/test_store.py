@@ -110,14 +110,6 @@ def test_an_unchanged_part_of_the_version_before_is_linked_not_made_again(tmp_pa
     assert before.file(before.parts[1], "table").read_text() == "two"
 
 
-def test_a_version_with_a_missing_or_cut_file_is_made_again(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    made = publish(store, work(), a="one")
-    made.file(made.parts[0], "table").path.write_text("on")
-    assert store.find(work()) is None
-    assert publish(store, work(), a="one").data_version == made.data_version
-
-
 def test_a_damaged_file_is_not_taken_over_from_the_version_before(tmp_path: Path) -> None:
     store = Store(tmp_path)
     made = publish(store, work(), a="one", b="two")

@@ -16,7 +16,7 @@ from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.files import MANIFEST
-from pipeline.store.manifest import Version, write_manifest
+from pipeline.store.manifest import Version, manifest_text
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
@@ -62,7 +62,7 @@ def made_by_other_code(version: Version, code_version: str, without: str = "") -
     params = {**version.manifest["params"], "tokenizer": older}
     work = Work(version.key, code_version, params, version.manifest["inputs"])
     changed = {"code_version": code_version, "params": params, "fingerprint": work.fingerprint}
-    write_manifest(version.path, {**version.manifest, **changed})
+    (version.path / "manifest.json").write_text(manifest_text({**version.manifest, **changed}))
     version.path.rename(path := version.path.with_name(work.fingerprint[:16]))
     seen_by(version.path.parents[2] / "mine.yaml").use(replace(version, path=path))
 

@@ -83,22 +83,16 @@ def test_what_one_machine_made_another_finds_and_reads(server: S3, tmp_path: Pat
     ]
 
 
-def test_a_version_is_there_only_with_its_manifest(server: S3, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), store(tmp_path).making(work()) as draft:
-        assert isinstance(draft, Draft)
-        draft.keep(part(draft, "a", "one"))
-        raise RuntimeError("the run fails")
-    assert store(tmp_path, "other").find(work()) is None
-    with pytest.raises(StoreError, match="has not been made"):
-        store(tmp_path, "other").current("numbers")
-
-
 def test_a_killed_run_goes_on_at_its_last_part_on_another_machine(server: S3, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), store(tmp_path).making(work()) as draft:
         assert isinstance(draft, Draft)
         kept = part(draft, "a", "one")
         draft.keep(kept)
         raise RuntimeError("the machine dies")
+    # A version is there only with its manifest.
+    assert store(tmp_path, "other").find(work()) is None
+    with pytest.raises(StoreError, match="has not been made"):
+        store(tmp_path, "other").current("numbers")
     with store(tmp_path, "other").making(work()) as draft:
         assert isinstance(draft, Draft)
         found = draft.finished("a", kept.fingerprint)
@@ -110,25 +104,17 @@ def test_a_killed_run_goes_on_at_its_last_part_on_another_machine(server: S3, tm
 
 
 def test_of_two_machines_that_publish_one_version_one_wins(server: S3, tmp_path: Path) -> None:
-    one, two = store(tmp_path), store(tmp_path, "other")
-    with one.making(work()) as first, two.making(work()) as second:
-        assert isinstance(first, Draft) and isinstance(second, Draft)
-        parts = [part(first, "a", "one")], [part(second, "a", "one")]
-        won, lost = first.publish(parts[0]), second.publish(parts[1])
-    assert lost.reused and not won.reused
-    assert lost.manifest == won.manifest  # with the time when the first one finished
-
-
-def test_a_file_that_differs_from_the_published_one_is_not_put_in_its_place(
-    server: S3, tmp_path: Path
-) -> None:
-    one, two = store(tmp_path), store(tmp_path, "other")
-    with one.making(work()) as first, two.making(work()) as second:
-        assert isinstance(first, Draft) and isinstance(second, Draft)
-        first.publish([part(first, "a", "one")])
-        lost = second.publish([part(second, "a", "ONE")])
-    assert texts(lost) == ["one"]
-    assert texts(store(tmp_path, "third").current("numbers")) == ["one"]
+    one, two, three = (store(tmp_path, machine) for machine in ("one", "two", "three"))
+    with one.making(work()) as first, two.making(work()) as second, three.making(work()) as third:
+        assert isinstance(first, Draft) and isinstance(second, Draft) and isinstance(third, Draft)
+        parts = [part(draft, "a", text) for draft, text in ((first, "one"), (second, "one"), (third, "ONE"))]
+        won, lost, other = (
+            draft.publish([made]) for draft, made in zip((first, second, third), parts, strict=True)
+        )
+    assert lost.reused and other.reused and not won.reused
+    assert lost.manifest == other.manifest == won.manifest  # with the time when the first one finished
+    # A file that differs from the published one is not put in its place.
+    assert texts(other) == texts(store(tmp_path, "fourth").current("numbers")) == ["one"]
 
 
 def test_ids_are_read_without_fetching_the_text_beside_them(server: S3, tmp_path: Path) -> None:
@@ -234,7 +220,7 @@ def test_gc_removes_what_nothing_names_and_aborts_what_was_begun(
     key = f"{address(tmp_path).removeprefix('s3://bucket/')}/corpora/a/raw/big"
     server.client.create_multipart_upload(Bucket="bucket", Key=key)
     assert gc.find(here) == []  # another machine may be using it
-    monkeypatch.setattr("pipeline.store.bucket.gc.YOUNG_SECONDS", -5.0)
+    monkeypatch.setattr("pipeline.store.bucket.files.YOUNG_SECONDS", -5.0)
     other = store(tmp_path, "other")
     garbage = gc.find(other)
     assert [Path(item.place).parent.as_posix() for item in garbage] == ["corpora/a/raw", "corpora/a/scrubbed"]
@@ -329,7 +315,7 @@ def test_a_hundred_kills_while_publishing_leave_no_half_version(
             shutil.rmtree(tmp_path / machine, ignore_errors=True)
     print(f"{whole} whole versions; at most {abandoned} abandoned uploads")
     assert 0 < whole < 100
-    monkeypatch.setattr("pipeline.store.bucket.gc.YOUNG_SECONDS", -5.0)
+    monkeypatch.setattr("pipeline.store.bucket.files.YOUNG_SECONDS", -5.0)
     there = store(tmp_path, "last")
     gc.remove(there, gc.find(there))
     assert server.unfinished() == 0

@@ -19,8 +19,9 @@ from pipeline.steps.training import plan
 from pipeline.store import last_versions
 from pipeline.store.cleanup import gc
 from pipeline.store.draft import Draft
+from pipeline.store.files import reports_on
 from pipeline.store.last_versions import LastVersions, RecipeName
-from pipeline.store.manifest import File, Part, Version, reports_on
+from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from tests.pipeline.steps.corpora import TEXTS, prepare
@@ -79,7 +80,7 @@ def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
         "token_shards/first",
     ):
         version = store.current(key)
-        assert all(part.is_whole(version.path) for part in version.parts)
+        assert all(file.is_whole(version.path) for file in version.written)
     assert gc.find(store) == []
 
 
