@@ -1,5 +1,7 @@
-"""The checks of each version: a table, and below it the functions, each of which reports its finding in one
-sentence. A limit decides whether a run continues, never what is made.
+"""The checks of each version: functions, each of which reports its finding in one sentence. A check has the
+name of its function, and its description in the UI is the docstring.
+
+A limit decides whether a run continues, never what is made.
 """
 
 import json
@@ -11,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.recipe.check_limits import CheckLimits, DedupGuard
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages.quality import QualityParams, QualityRule
 from pipeline.steps.corpus.quality import reasons
@@ -52,108 +53,48 @@ class Subject:
     recipe: Recipe
 
 
+Judge = Callable[[Subject], Finding]
+
+
 @dataclass(frozen=True)
 class Check:
     """A check of one stage. A failure stops what depends on the stage, or only warns if not `blocking`."""
 
     stage: str
-    name: str
-    description: str
-    look: Callable[[Subject], Finding]
-    blocking: bool = True
+    look: Judge
+    blocking: bool
+
+    @property
+    def name(self) -> str:
+        return self.look.__name__
+
+    @property
+    def description(self) -> str:
+        return " ".join((self.look.__doc__ or "").split())
 
 
-CHECKS = (
-    Check(
-        "raw",
-        "little_set_aside",
-        "At most `checks.max_set_aside_share` of the rows and bytes cannot be read.",
-        lambda it: set_aside(it.version, it.recipe.checks),
-    ),
-    Check(
-        "scrubbed",
-        "no_jump_in_pii",
-        "PII per megabyte is at most `checks.max_pii_jump` times that of the previous version.",
-        lambda it: pii_rate(it.store, it.version, it.recipe.checks),
-        blocking=False,
-    ),
-    Check(
-        "quality",
-        "enough_is_kept",
-        "The quality rules reject at most `checks.max_rejected_share` of the documents.",
-        lambda it: rejected(it.version, it.recipe.checks),
-    ),
-    Check(
-        "quality",
-        "half_is_kept",
-        "The quality rules keep at least half of the documents.",
-        lambda it: halved(it.version),
-        blocking=False,
-    ),
-    Check(
-        keys.DEDUP,
-        "removes_no_more_than_expected",
-        "No corpus loses more than `dedup_guard.max_lost_share` of its documents, and no document stands for "
-        "more than `dedup_guard.max_cluster_size`.",
-        lambda it: removed(it.version, it.recipe.dedup_guard),
-    ),
-    Check(
-        keys.TOKEN_SHARDS,
-        "adds_up",
-        "Every document and token is accounted for, from raw text to shards.",
-        lambda it: adds_up(it.store, keys.corpus(it.version.key)),
-    ),
-    Check(
-        keys.TOKEN_SHARDS,
-        "holds_out_text",
-        "A corpus that is trained on has held-out documents, so that it counts in the validation loss.",
-        lambda it: held_out(it.version, it.recipe.shards.validation_fraction),
-        blocking=False,
-    ),
-    Check(
-        keys.TOKEN_SHARDS,
-        "is_sound",
-        "The files have the recorded sizes and, as `checks.shard_hashes` says, the recorded hashes.",
-        lambda it: sound(it.store, it.version, it.recipe.checks),
-    ),
-    Check(
-        keys.TOKEN_SHARDS,
-        "bytes_per_token",
-        "A token stands for `checks.min_bytes_per_token` to `checks.max_bytes_per_token` bytes of text.",
-        lambda it: bytes_per_token(it.version, it.recipe.checks),
-    ),
-    Check(
-        keys.PRETRAINED_MODEL,
-        "losses_are_finite",
-        "No loss of the run is NaN or infinite.",
-        lambda it: finite(it.store, it.version),
-    ),
-    Check(
-        keys.EVALUATION,
-        "beats_a_bigram_model",
-        "The model predicts held-out text better than counts of which token follows which.",
-        lambda it: beats_bigram(it.store, it.version),
-        blocking=False,
-    ),
-    Check(
-        keys.EXPORTED_MODEL,
-        "loads",
-        "The exported files can be read back, and their logits match those of `transformers`, where that is "
-        "installed.",
-        lambda it: loads(it.version),
-    ),
-)
+CHECKS: list[Check] = []
+
+
+def check(stage: str, blocking: bool = True) -> Callable[[Judge], Judge]:
+    """Adds a function to the checks of a stage, after those above it."""
+
+    def added(look: Judge) -> Judge:
+        CHECKS.append(Check(stage, look, blocking))
+        return look
+
+    return added
 
 
 def of_key(key: str) -> list[Check]:
-    """The checks of the versions of `key`, in the order of the table."""
+    """The checks of the versions of `key`, in their order."""
     return [check for check in CHECKS if check.stage == keys.stage(key)]
 
 
-def set_aside(raw: Version, limits: CheckLimits) -> Finding:
-    """The share that could not be read: of the bytes of the files, and in what was read of them, of the
-    rows.
-    """
+@check("raw")
+def little_set_aside(it: Subject) -> Finding:
+    """At most `checks.max_set_aside_share` of the rows and bytes cannot be read."""
+    raw, limits = it.version, it.recipe.checks
     lost, kept = raw.counts.get("set_aside", 0), raw.counts["documents"]
     what, share = f"{lost:,} of {lost + kept:,} rows", lost / max(lost + kept, 1)
     if lost_bytes := raw.counts.get("lost_bytes", 0):
@@ -164,8 +105,34 @@ def set_aside(raw: Version, limits: CheckLimits) -> Finding:
     return Finding(share <= limits.max_set_aside_share, message, {"share": share, "set aside": lost})
 
 
-def rejected(quality: Version, limits: CheckLimits) -> Finding:
-    """The share of documents that quality rejects."""
+@check("scrubbed", blocking=False)
+def no_jump_in_pii(it: Subject) -> Finding:
+    """PII per megabyte is at most `checks.max_pii_jump` times that of the previous version."""
+    scrubbed, limits = it.version, it.recipe.checks
+    now, before = _pii_per_megabyte(scrubbed), it.store.before(scrubbed)
+    numbers = {"spans per MB": now}
+    if before is None:
+        return Finding(
+            True, f"{now:.2f} spans of PII per MB; there is no previous version to compare with", numbers
+        )
+    then = _pii_per_megabyte(before)
+    message = (
+        f"{now:.2f} spans of PII per MB, {then:.2f} in the previous version; the limit is "
+        f"{limits.max_pii_jump:g} times that"
+    )
+    # One span where there was none is not a jump: allow one more for each thousand documents.
+    spare = scrubbed.counts["documents"] / 1000 / max(scrubbed.counts["text_bytes"] / 1e6, 1e-9)
+    return Finding(now <= limits.max_pii_jump * (then + spare), message, numbers | {"before": then})
+
+
+def _pii_per_megabyte(scrubbed: Version) -> float:
+    return scrubbed.counts["spans"] / max(scrubbed.counts["text_bytes"] / 1e6, 1e-9)
+
+
+@check("quality")
+def enough_is_kept(it: Subject) -> Finding:
+    """The quality rules reject at most `checks.max_rejected_share` of the documents."""
+    quality, limits = it.version, it.recipe.checks
     lost, documents = quality.counts["rejected"], quality.counts["documents"]
     share = lost / max(documents, 1)
     message = (
@@ -175,8 +142,10 @@ def rejected(quality: Version, limits: CheckLimits) -> Finding:
     return Finding(share <= limits.max_rejected_share, message, {"share": share, "rejected": lost})
 
 
-def halved(quality: Version) -> Finding:
-    """Whether quality rejects at most half of a corpus, and else which rule rejects most."""
+@check("quality", blocking=False)
+def half_is_kept(it: Subject) -> Finding:
+    """The quality rules keep at least half of the documents."""
+    quality = it.version
     corpus, documents = keys.corpus(quality.key), quality.counts["documents"]
     share = quality.counts["rejected"] / max(documents, 1)
     message = f"quality rejects {share:.1%} of the {documents:,} documents of {corpus}"
@@ -197,70 +166,13 @@ def _setting(rule: str | None) -> str:
     return f"quality.{rule}" if rule in QualityParams.model_fields else "quality.filters"
 
 
-def pii_rate(store: Store, scrubbed: Version, limits: CheckLimits) -> Finding:
-    """Spans per megabyte of text, compared with the previous version."""
-    now, before = _pii_per_megabyte(scrubbed), store.before(scrubbed)
-    numbers = {"spans per MB": now}
-    if before is None:
-        return Finding(
-            True, f"{now:.2f} spans of PII per MB; there is no previous version to compare with", numbers
-        )
-    then = _pii_per_megabyte(before)
-    message = (
-        f"{now:.2f} spans of PII per MB, {then:.2f} in the previous version; the limit is "
-        f"{limits.max_pii_jump:g} times that"
-    )
-    # One span where there was none is not a jump: allow one more for each thousand documents.
-    spare = scrubbed.counts["documents"] / 1000 / max(scrubbed.counts["text_bytes"] / 1e6, 1e-9)
-    return Finding(now <= limits.max_pii_jump * (then + spare), message, numbers | {"before": then})
-
-
-def _pii_per_megabyte(scrubbed: Version) -> float:
-    return scrubbed.counts["spans"] / max(scrubbed.counts["text_bytes"] / 1e6, 1e-9)
-
-
-def bytes_per_token(shards: Version, limits: CheckLimits) -> Finding:
-    """How many bytes of text a token stands for."""
-    tokens, size = _both_splits(shards, "tokens"), _both_splits(shards, "text_bytes")
-    if not tokens:
-        return Finding(True, "no document is left to tokenize")
-    ratio, least, most = size / tokens, limits.min_bytes_per_token, limits.max_bytes_per_token
-    message = f"{size:,} bytes in {tokens:,} tokens: {ratio:.2f} bytes per token"
-    message += f", the limits are {least:g} to {most:g}"
-    return Finding(least <= ratio <= most, message, {"bytes per token": ratio})
-
-
-def _both_splits(shards: Version, what: str) -> int:
-    return sum(shards.counts[f"{split}_{what}"] for split in SPLITS)
-
-
-def held_out(shards: Version, fraction: float) -> Finding:
-    """Whether a corpus with training documents also has validation documents."""
-    corpus, trained_on = keys.corpus(shards.key), shards.counts["train_documents"]
-    count = shards.counts["validation_documents"]
-    message = f"{count:,} of {trained_on + count:,} documents of {corpus} are held out"
-    if trained_on and not count:
-        message += (
-            ", so no validation loss and no evaluation covers it: raise `shards.validation_fraction`, which "
-            f"is {fraction:g}, or add documents"
-        )
-    return Finding(count > 0 or not trained_on, message, {"held out": count, "trained on": trained_on})
-
-
-def sound(store: Store, shards: Version, limits: CheckLimits) -> Finding:
-    """Whether every file has its recorded size and, as the recipe says, its recorded hash."""
-    found = inspect(shards, store.hashes, LOOKS[limits.shard_hashes])
-    message = f"{found.files:,} files, {shards.bytes:,} bytes: sizes as recorded"
-    if limits.shard_hashes != "never":
-        message += f", and hashes: {found.read:,} read now, {found.remembered:,} unchanged since"
-    if found.damage:
-        message = f"{described(found.damage)}: {remedy(shards.key)}"
-    return Finding(not found.damage, message, {"files": found.files, "wrong": len(found.damage)})
-
-
-def removed(dedup: Version, guard: DedupGuard) -> Finding:
-    """Whether deduplication removes more of a corpus or a cluster than it may lose."""
-    found = alarms(dedup, guard)
+@check(keys.DEDUP)
+def removes_no_more_than_expected(it: Subject) -> Finding:
+    """No corpus loses more than `dedup_guard.max_lost_share` of its documents, and no document stands for
+    more than `dedup_guard.max_cluster_size`.
+    """
+    dedup = it.version
+    found = alarms(dedup, it.recipe.dedup_guard)
     lost, documents = dedup.counts["removed"], dedup.counts["documents"]
     message = (
         f"dedup removes {lost:,} of {documents:,} documents, within the limits of dedup_guard for "
@@ -270,10 +182,10 @@ def removed(dedup: Version, guard: DedupGuard) -> Finding:
     return Finding(not found, "; ".join(found) or message, numbers)
 
 
-def adds_up(store: Store, corpus: str) -> Finding:
-    """Whether at every stage of a corpus the documents in are those kept, rejected, removed and held out, and
-    the tokens counted are those on disk.
-    """
+@check(keys.TOKEN_SHARDS)
+def adds_up(it: Subject) -> Finding:
+    """Every document and token is accounted for, from raw text to shards."""
+    store, corpus = it.store, keys.corpus(it.version.key)
     raw, scrubbed, quality = (
         store.current(stage(corpus)).counts for stage in (keys.raw, keys.scrubbed, keys.quality)
     )
@@ -308,8 +220,55 @@ def adds_up(store: Store, corpus: str) -> Finding:
     return Finding(all(left == right for _, left, right in equations), message, numbers)
 
 
-def finite(store: Store, model: Version) -> Finding:
-    """Whether all losses of the run are finite. Steps that fp16 skipped changed nothing and do not count."""
+@check(keys.TOKEN_SHARDS, blocking=False)
+def holds_out_text(it: Subject) -> Finding:
+    """A corpus that is trained on has held-out documents, so that it counts in the validation loss."""
+    shards, fraction = it.version, it.recipe.shards.validation_fraction
+    corpus, trained_on = keys.corpus(shards.key), shards.counts["train_documents"]
+    count = shards.counts["validation_documents"]
+    message = f"{count:,} of {trained_on + count:,} documents of {corpus} are held out"
+    if trained_on and not count:
+        message += (
+            ", so no validation loss and no evaluation covers it: raise `shards.validation_fraction`, which "
+            f"is {fraction:g}, or add documents"
+        )
+    return Finding(count > 0 or not trained_on, message, {"held out": count, "trained on": trained_on})
+
+
+@check(keys.TOKEN_SHARDS)
+def is_sound(it: Subject) -> Finding:
+    """The files have the recorded sizes and, as `checks.shard_hashes` says, the recorded hashes."""
+    shards, limits = it.version, it.recipe.checks
+    found = inspect(shards, it.store.hashes, LOOKS[limits.shard_hashes])
+    message = f"{found.files:,} files, {shards.bytes:,} bytes: sizes as recorded"
+    if limits.shard_hashes != "never":
+        message += f", and hashes: {found.read:,} read now, {found.remembered:,} unchanged since"
+    if found.damage:
+        message = f"{described(found.damage)}: {remedy(shards.key)}"
+    return Finding(not found.damage, message, {"files": found.files, "wrong": len(found.damage)})
+
+
+@check(keys.TOKEN_SHARDS)
+def bytes_per_token(it: Subject) -> Finding:
+    """A token stands for `checks.min_bytes_per_token` to `checks.max_bytes_per_token` bytes of text."""
+    shards, limits = it.version, it.recipe.checks
+    tokens, size = _both_splits(shards, "tokens"), _both_splits(shards, "text_bytes")
+    if not tokens:
+        return Finding(True, "no document is left to tokenize")
+    ratio, least, most = size / tokens, limits.min_bytes_per_token, limits.max_bytes_per_token
+    message = f"{size:,} bytes in {tokens:,} tokens: {ratio:.2f} bytes per token"
+    message += f", the limits are {least:g} to {most:g}"
+    return Finding(least <= ratio <= most, message, {"bytes per token": ratio})
+
+
+def _both_splits(shards: Version, what: str) -> int:
+    return sum(shards.counts[f"{split}_{what}"] for split in SPLITS)
+
+
+@check(keys.PRETRAINED_MODEL)
+def losses_are_finite(it: Subject) -> Finding:
+    """No loss of the run is NaN or infinite. Steps that fp16 skipped changed nothing and do not count."""
+    store, model = it.store, it.version
     metrics = plan.result(store, model)["run_dir"] / "metrics.jsonl"
     found: dict[str, Any] = model.report("finite", FINITE_REPORT, lambda: _losses(metrics))
     bad = found["bad"]
@@ -330,8 +289,10 @@ def _losses(metrics: Path) -> dict[str, Any]:
     return {"losses": len(losses), "bad": [step for step, loss in losses if not math.isfinite(loss)]}
 
 
-def beats_bigram(store: Store, evaluation: Version) -> Finding:
-    """Compares the model's loss on held-out text with that of a bigram model of its training shards."""
+@check(keys.EVALUATION, blocking=False)
+def beats_a_bigram_model(it: Subject) -> Finding:
+    """The model predicts held-out text better than counts of which token follows which."""
+    store, evaluation = it.store, it.version
     result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
     assets = json.loads((result["checkpoint"] / "lineage.json").read_text(encoding="utf-8"))["assets"]
     vocab_size = assets[keys.TOKENIZER]["counts"]["entries"]
@@ -377,10 +338,12 @@ def _blocks(stream: TokenStream) -> Iterator[np.ndarray]:
         yield stream.window(start, min(BLOCK_TOKENS + 1, until - start))
 
 
-def loads(exported: Version) -> Finding:
-    """Reads the exported files again and, where `transformers` is installed, compares its logits with the
-    trainer's.
+@check(keys.EXPORTED_MODEL)
+def loads(it: Subject) -> Finding:
+    """The exported files can be read back, and their logits match those of `transformers`, where that is
+    installed.
     """
+    exported = it.version
 
     def check() -> Any:
         return json.loads(run_trainer("check", str(exported.directory())))

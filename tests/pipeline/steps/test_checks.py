@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.steps.training import plan
 from pipeline.store.damage import DamageError
 from pipeline.store.engines.local import LocalEngine
-from pipeline.store.manifest import write_manifest
+from pipeline.store.manifest import manifest_text
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import recipe
@@ -30,7 +31,6 @@ from tests.pipeline.store.test_damage import flip, flip_in_silence
 from trainer.data.shards import bin_path, idx_path
 
 ENGINE = LocalEngine(workers=1)
-LIMITS = CheckLimits()
 
 
 @pytest.fixture
@@ -44,46 +44,52 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
+def found(name: str, store: Store, key: str = "token_shards/docs", **limits: Any) -> checks.Finding:
+    """What a check says of the version in use, with these limits of the recipe."""
+    written = recipe("docs")
+    changed = written.model_copy(update={"checks": CheckLimits(**limits)})
+    (check,) = [one for one in checks.of_key(key) if one.name == name]
+    return check.look(checks.Subject(store.current(key), store, changed))
+
+
 def test_every_document_and_token_is_accounted_for(store: Store) -> None:
-    found = checks.adds_up(store, "docs")
-    assert found.passed, found.message
-    assert "read, scrubbed: 21 = 21" in found.message and found.numbers["read, scrubbed"] == 21
+    said = found("adds_up", store)
+    assert said.passed, said.message
+    assert "read, scrubbed: 21 = 21" in said.message and said.numbers["read, scrubbed"] == 21
 
 
 def test_shards_that_hold_less_than_was_kept_are_noticed(store: Store) -> None:
     version = store.current("token_shards/docs")
     counts = {**version.counts, "train_documents": version.counts["train_documents"] + 1}
-    write_manifest(version.path, {**version.manifest, "counts": counts})
-    found = checks.adds_up(Store(store.root), "docs")
-    assert not found.passed and "IS NOT" in found.message
+    (version.path / "manifest.json").write_text(manifest_text({**version.manifest, "counts": counts}))
+    said = found("adds_up", Store(store.root))
+    assert not said.passed and "IS NOT" in said.message
 
 
 def test_a_changed_byte_is_found_by_the_hash_and_a_cut_file_by_its_size(store: Store) -> None:
-    version = store.current("token_shards/docs")
-    shard = bin_path(prefixes(version, "train")[0])
-    sound = checks.sound(store, version, LIMITS)
+    shard = bin_path(prefixes(store.current("token_shards/docs"), "train")[0])
+    sound = found("is_sound", store)
     assert sound.passed and "0 read now, 5 unchanged since" in sound.message  # hashed when they were written
-    again = checks.sound(store, version, CheckLimits(shard_hashes="always"))
+    again = found("is_sound", store, shard_hashes="always")
     assert again.passed and "5 read now, 0 unchanged since" in again.message
-    assert "hashes" not in checks.sound(store, version, CheckLimits(shard_hashes="never")).message
+    assert "hashes" not in found("is_sound", store, shard_hashes="never").message
     flip(shard, 10)
-    changed = checks.sound(store, version, LIMITS)
+    changed = found("is_sound", store)
     assert not changed.passed and f"{shard} is not what was written" in changed.message
     os.truncate(shard, shard.stat().st_size - 2)
-    cut = checks.sound(store, version, CheckLimits(shard_hashes="never"))
+    cut = found("is_sound", store, shard_hashes="never")
     assert not cut.passed and f"{shard} has " in cut.message
     tokenize(Store(store.root), ENGINE, "docs", ShardParams(validation_fraction=0.2))
-    assert checks.sound(store, version, LIMITS).passed
+    assert found("is_sound", store).passed
 
 
 def test_an_index_that_rotted_is_one_sentence_and_is_made_again(store: Store) -> None:
-    version = store.current("token_shards/docs")
-    index = idx_path(prefixes(version, "train")[0])
+    index = idx_path(prefixes(store.current("token_shards/docs"), "train")[0])
     flip_in_silence(index, 9)
-    found = checks.adds_up(store, "docs")
-    assert not found.passed and f"{index} is not what was written" in found.message
+    said = found("adds_up", store)
+    assert not said.passed and f"{index} is not what was written" in said.message
     tokenize(Store(store.root), ENGINE, "docs", ShardParams(validation_fraction=0.2))
-    assert checks.adds_up(store, "docs").passed
+    assert found("adds_up", store).passed
 
 
 def test_training_does_not_begin_on_a_shard_that_was_changed(store: Store) -> None:
@@ -96,49 +102,43 @@ def test_training_does_not_begin_on_a_shard_that_was_changed(store: Store) -> No
 
 
 def test_a_jump_in_pii_is_noticed_beside_the_version_before(store: Store, tmp_path: Path) -> None:
-    first = checks.pii_rate(store, store.current("corpora/docs/scrubbed"), LIMITS)
+    first = found("no_jump_in_pii", store, "corpora/docs/scrubbed")
     assert first.passed and "no previous version" in first.message
     with_addresses = [
         f"{text}\nWrite to person{number}@example.org, or to other{number}@example.org."
         for number, text in enumerate(TEXTS[:20])
     ]
     prepare(store, tmp_path / "docs.jsonl", with_addresses)
-    second = checks.pii_rate(store, store.current("corpora/docs/scrubbed"), LIMITS)
+    second = found("no_jump_in_pii", store, "corpora/docs/scrubbed")
     assert not second.passed and second.numbers["spans per MB"] > 3 * second.numbers["before"]
     scrub(store, ENGINE, "docs", PiiParams())
-    assert checks.pii_rate(
-        store, store.current("corpora/docs/scrubbed"), CheckLimits(max_pii_jump=1e6)
-    ).passed
+    assert found("no_jump_in_pii", store, "corpora/docs/scrubbed", max_pii_jump=1e6).passed
 
 
 def test_shares_and_bytes_per_token_are_held_against_what_is_allowed(store: Store) -> None:
-    raw, quality, shards = (
-        store.current(key) for key in ("corpora/docs/raw", "corpora/docs/quality", "token_shards/docs")
-    )
-    assert checks.set_aside(raw, CheckLimits(max_set_aside_share=0)).passed
-    assert checks.rejected(quality, LIMITS).passed
-    assert checks.bytes_per_token(shards, LIMITS).passed
-    few = checks.bytes_per_token(shards, CheckLimits(min_bytes_per_token=8))
+    assert found("little_set_aside", store, "corpora/docs/raw", max_set_aside_share=0).passed
+    assert found("enough_is_kept", store, "corpora/docs/quality").passed
+    assert found("bytes_per_token", store).passed
+    few = found("bytes_per_token", store, min_bytes_per_token=8)
     assert not few.passed and "the limits are 8 to 12" in few.message
 
 
-def test_a_corpus_without_held_out_text_is_warned_of_with_the_setting(store: Store, tmp_path: Path) -> None:
-    first = store.current("token_shards/docs")
-    held_out = first.counts["validation_documents"]
-    found = checks.held_out(first, 0.2)
-    assert found.passed and f"{held_out} of 20 documents of docs are held out" in found.message
+def test_a_corpus_without_held_out_text_is_warned_of_with_the_setting(store: Store) -> None:
+    held_out = store.current("token_shards/docs").counts["validation_documents"]
+    said = found("holds_out_text", store)
+    assert said.passed and f"{held_out} of 20 documents of docs are held out" in said.message
     tokenize(store, ENGINE, "docs", ShardParams(validation_fraction=1e-6))
-    none = checks.held_out(store.current("token_shards/docs"), 1e-6)
+    none = found("holds_out_text", store)
     assert not none.passed and "0 of 20 documents of docs" in none.message
-    assert "raise `shards.validation_fraction`, which is 1e-06" in none.message
+    assert "raise `shards.validation_fraction`, which is 0." in none.message
 
 
 def test_a_corpus_of_which_quality_rejects_more_than_half_is_warned_of_with_the_rule(store: Store) -> None:
-    assert checks.halved(store.current("corpora/docs/quality")).passed
+    assert found("half_is_kept", store, "corpora/docs/quality").passed
     judge(store, ENGINE, "docs", PROFILES["docs"].model_copy(update={"max_words": 300}))
-    found = checks.halved(store.current("corpora/docs/quality"))
-    assert not found.passed and "% of the 21 documents of docs, " in found.message
-    assert "by max_words." in found.message and "change `quality.max_words`" in found.message
+    said = found("half_is_kept", store, "corpora/docs/quality")
+    assert not said.passed and "% of the 21 documents of docs, " in said.message
+    assert "by max_words." in said.message and "change `quality.max_words`" in said.message
 
 
 def test_warnings_stop_nothing() -> None:

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from pipeline.recipe.check_limits import CheckLimits
 from pipeline.sources.errors import SourceError
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.source import Unit
@@ -26,8 +25,15 @@ from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
+from tests.pipeline.steps.training.test_plan import recipe
 
 ENGINE = LocalEngine(workers=1)
+
+
+def set_aside(version: Version) -> checks.Finding:
+    """What the check says of what could not be read."""
+    subject = checks.Subject(version, Store(version.path.parents[3]), recipe())
+    return checks.little_set_aside(subject)
 
 
 def config(directory: Path) -> FilesConfig:
@@ -194,7 +200,7 @@ def test_nine_of_ten_broken_files_fail_the_check_though_they_are_nine_rejects(tm
     files = FilesConfig(paths=(str(tmp_path / "in" / "*.parquet"),))
     version = collect(Store(tmp_path / "store"), ENGINE, "c", files, part_bytes=1_000_000)
     assert (version.counts["documents"], version.counts["set_aside"]) == (200, 9)
-    found = checks.set_aside(version, CheckLimits())
+    found = set_aside(version)
     assert not found.passed and 0.89 < found.numbers["share"] < 0.91
     assert re.match(
         r"9 of 209 rows and [\d,]+ of [\d,]+ bytes of files \(89\.\d+%\) were set aside", found.message
@@ -229,7 +235,7 @@ def test_a_damaged_gzip_file_keeps_what_comes_before_and_counts_the_bytes_after(
     version = collect(Store(tmp_path / "store"), ENGINE, "c", files, part_bytes=1_000_000)
     assert 5_000 < version.counts["documents"] < 15_000
     assert 0.3 < version.counts["lost_bytes"] / len(content) < 0.6
-    assert not checks.set_aside(version, CheckLimits()).passed
+    assert not set_aside(version).passed
 
 
 def test_the_rows_of_a_broken_row_group_are_counted(tmp_path: Path) -> None:
@@ -244,7 +250,7 @@ def test_the_rows_of_a_broken_row_group_are_counted(tmp_path: Path) -> None:
     version = collect(Store(tmp_path / "store"), ENGINE, "c", files, part_bytes=1_000_000)
     lost = version.counts["set_aside"]
     assert 300 <= lost <= 500 and version.counts["documents"] + lost == 1_000
-    assert not checks.set_aside(version, CheckLimits()).passed
+    assert not set_aside(version).passed
     (reject,) = rejects(version)
     assert str(reject["detail"]).startswith(f"rows {1_001 - lost} to 1000 are lost: ")
 

@@ -109,7 +109,7 @@ def test_a_loss_that_is_no_number_fails_a_run_unless_fp16_skipped_its_step(store
         (run.config.run_dir / "metrics.jsonl").write_text(
             "".join(json.dumps(record) + "\n" for record in records)
         )
-        return checks.finite(store, model)
+        return checks.losses_are_finite(checks.Subject(model, store, recipe()))
 
     skipped = found(1, kind="train", loss=math.nan, skipped=True)
     assert skipped.passed and skipped.message == "all 1 losses are finite"
