@@ -7,30 +7,31 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from pipeline.assets.benchmarks import benchmarks_check, benchmarks_spec
-from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_spec, evaluate_job
 from pipeline.assets.checkpoints import checkpoint_spec
-from pipeline.assets.evaluation import evaluation_asset
+from pipeline.assets.comparison import training_runs_asset, variant_comparison_asset
+from pipeline.assets.evaluation import (
+    benchmarks_check,
+    benchmarks_spec,
+    checkpoint_evaluation_spec,
+    evaluate_job,
+    evaluation_asset,
+)
 from pipeline.assets.exported_model import exported_model_asset
-from pipeline.assets.metadata import with_code_reference
 from pipeline.assets.mixture_search import mixture_search_assets
 from pipeline.assets.operations.console import console, explain_on_exit, use_by_default
 from pipeline.assets.operations.resources import PipelineResources, launchpad
 from pipeline.assets.operations.sensors import (
     corpora_changed_sensor,
-    disk_sensor,
-    failure_sensor,
+    disk_nearly_full,
     new_checkpoint_sensor,
     nightly_schedule,
-    training_sensor,
+    run_failed,
+    training_finished,
 )
 from pipeline.assets.operations.verification import verify_job, weekly_schedule
 from pipeline.assets.pretrained_model import pretrained_model_asset
-from pipeline.assets.sources import source_asset
-from pipeline.assets.stages import stage_assets
+from pipeline.assets.stages import source_asset, stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
-from pipeline.assets.training_runs import training_runs_asset
-from pipeline.assets.variant_comparison import variant_comparison_asset
 from pipeline.assets.variants import VariantPartitions
 from pipeline.recipe.recipe import BASE, recipe_path
 from pipeline.recipe.variants import load_all
@@ -48,49 +49,38 @@ SHOWN = (
 )
 
 Asset = dg.AssetsDefinition | dg.SourceAsset
-sources = [source_asset(corpus) for corpus in recipe.corpora]
-to_dedup: list[Asset] = [*sources, *stage_assets(recipe, "corpus")]
+to_dedup: list[Asset] = [*map(source_asset, recipe.corpora), *stage_assets(recipe, "corpus")]
 to_shards: list[Asset] = [*to_dedup, tokenizer_asset(recipe), *stage_assets(recipe, "retokenize")]
 model: list[Asset] = [
     pretrained_model_asset(recipe),
-    evaluation_asset(),
-    exported_model_asset(),
-    training_runs_asset(),
-    *([variant_comparison_asset()] if recipe.variants else []),
+    evaluation_asset,
+    exported_model_asset,
+    training_runs_asset,
+    *([variant_comparison_asset] if recipe.variants else []),
 ]
 variants = VariantPartitions(recipes)
 to_dedup, to_shards, model = map(variants.partitioned, (to_dedup, to_shards, model))
 searching = mixture_search_assets(recipe)
-made = [asset for asset in (*to_shards, *model, *searching) if isinstance(asset, dg.AssetsDefinition)]
 
 # The log format of `console` in the terminal, and the recipe's main settings as fields of the Launchpad.
 CONFIG: dict[str, Any] = {"loggers": {"console": {"config": {}}}, "resources": launchpad(recipe)}
 checking = verify_job("verify", {"loggers": CONFIG["loggers"]}, SHOWN)
+
+
+def update_job(name: str, made: list[Asset], what: str) -> UnresolvedAssetJobDefinition:
+    """A job that makes what is out of date."""
+    tags = variants.tags(made)
+    return dg.define_asset_job(name, made, config=CONFIG, tags=tags, description=f"{what} {SHOWN}")
+
+
 jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
-    dg.define_asset_job(
-        "pretrain",
-        [*to_shards, *model],
-        config=CONFIG,
-        tags=variants.tags(model),
-        description=f"Updates everything that is out of date, then trains. {SHOWN}",
+    update_job("pretrain", [*to_shards, *model], "Updates everything that is out of date, then trains."),
+    update_job("corpus", to_dedup, "Updates every corpus up to deduplication."),
+    update_job(
+        "retokenize", to_shards, "Updates the corpora and their token shards, and keeps the tokenizer."
     ),
-    dg.define_asset_job(
-        "corpus",
-        to_dedup,
-        config=CONFIG,
-        tags=variants.tags(to_dedup),
-        description=f"Updates every corpus up to deduplication. {SHOWN}",
-    ),
-    dg.define_asset_job(
-        "retokenize",
-        to_shards,
-        config=CONFIG,
-        tags=variants.tags(to_shards),
-        description=f"Updates the corpora and their token shards, and keeps the tokenizer. {SHOWN}",
-    ),
-    evaluate_job("evaluate", {"loggers": CONFIG["loggers"]}, SHOWN),
-    checking,
 ]
+jobs += [evaluate_job("evaluate", {"loggers": CONFIG["loggers"]}, SHOWN), checking]
 if searching:
     jobs.append(
         dg.define_asset_job(
@@ -103,8 +93,9 @@ if searching:
 
 defs = dg.Definitions(
     assets=[
-        *sources,
-        *map(with_code_reference, made),
+        *to_shards,
+        *model,
+        *searching,
         checkpoint_spec(recipe),
         checkpoint_evaluation_spec(),
         *benchmarks_spec(recipe),
@@ -114,9 +105,9 @@ defs = dg.Definitions(
     sensors=[
         corpora_changed_sensor("retokenize", [asset.key for asset in to_shards]),
         new_checkpoint_sensor("evaluate", training_job="pretrain"),
-        failure_sensor(),
-        training_sensor(),
-        disk_sensor(),
+        run_failed,
+        training_finished,
+        disk_nearly_full,
     ],
     schedules=[nightly_schedule("retokenize", [asset.key for asset in to_shards]), weekly_schedule(checking)],
     resources={"workshop": PipelineResources()},

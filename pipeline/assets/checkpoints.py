@@ -8,7 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.assets.metadata import asset_key, materialized
+from pipeline.assets.asset import asset_key
+from pipeline.assets.metadata import materialized
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
 from pipeline.steps.stages import final_assets

@@ -1,52 +1,200 @@
-"""Evaluates the trained model."""
+"""Evaluates the trained model, and single checkpoints: any one on request, and each new one automatically.
+
+`checkpoint_evaluation` is an external asset, to which the job `evaluate` adds entries. If it could be
+materialized, "Materialize all" would become a backfill of its partitions, of which a fresh store has none.
+`benchmarks` is one like it, with the answers of checkpoints to the recipe's benchmarks, and exists only where
+the recipe names some.
+"""
+
+import logging
+from typing import Any
 
 import dagster as dg
 
-from pipeline.assets import benchmarks, check_results, checkpoints
-from pipeline.assets.metadata import materialized, user_errors_as_failures
+from pipeline.assets import checkpoints
+from pipeline.assets.asset import GPU_POOL, asset, check_results, user_errors_as_failures
+from pipeline.assets.metadata import materialized
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.assets.pretrained_model import GPU_POOL
-from pipeline.steps.model import evaluate
+from pipeline.recipe.recipe import Recipe
+from pipeline.steps.model import benchmark, evaluate
 from pipeline.steps.training import plan
 from pipeline.store import keys
-from pipeline.store.training_runs import checkpoint_name
+from pipeline.store.manifest import Version
+from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name
+
+log = logging.getLogger(__name__)
+
+CHECK = "better_than_chance"
+# The checkpoint was on disk when its run was queued. A training that resumes meanwhile deletes it.
+QUEUED_TAGS = {"dagster/sensor_name", "dagster/backfill"}
 
 
-def evaluation_asset() -> dg.AssetsDefinition:
+@asset(
+    keys.EVALUATION,
+    [keys.PRETRAINED_MODEL],
+    evaluate.VERSION,
+    "Bits per byte on all held-out text, for each corpus and compared with `xz -9`, and samples of the "
+    "model's text.",
+    pool=GPU_POOL,
+)
+def evaluation_asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
     """The evaluation of the final checkpoint."""
+    store, recipe = workshop.store, workshop.recipe
+    result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
+    record_benchmarks(context.op_execution_context, workshop, checkpoint_name(result["checkpoint"]))
+    version = evaluate.evaluate(store, recipe.training.samples, recipe.evaluation.benchmarks)
+    scores = evaluate.read(version)
+    figures = {
+        "bits per byte": scores["bits_per_byte"],
+        "loss": scores["loss"],
+        "perplexity": scores["perplexity"],
+        **scores["compressors"],
+        "held-out bytes": scores["held_out_bytes"],
+    }
+    tables: dict[str, dg.MetadataValue] = {
+        "per corpus": checkpoints.per_corpus(scores),
+        "samples": checkpoints.samples_shown(scores["samples"]),
+    }
+    if answered := scores.get("benchmarks"):
+        tables["benchmarks"] = benchmark_scores(answered)
+    facts = {**checkpoints.rounded(figures), **tables}
+    return materialized(version, facts, check_results(workshop, version))
 
-    @dg.asset(
-        key=keys.EVALUATION,
-        deps=["pretrained_model"],
+
+def checkpoint_evaluation_spec() -> dg.AssetSpec:
+    """The asset `checkpoint_evaluation`: one entry for each evaluated checkpoint."""
+    return _spec(
+        checkpoints.EVALUATION_KEY,
+        evaluate.VERSION,
+        "Loss and bits per byte of one checkpoint on all held-out text, for each corpus. The job `evaluate` "
+        "adds entries: its page has the checkpoints on disk as partitions.",
+    )
+
+
+def benchmarks_spec(recipe: Recipe) -> list[dg.AssetSpec]:
+    """The asset `benchmarks`: one entry for each checkpoint that answered."""
+    named = ", ".join(one.title for one in recipe.evaluation.benchmarks)
+    description = f"How well one checkpoint answers {named}. Training adds the last checkpoint, "
+    description += "the job `evaluate` any other."
+    return [_spec(checkpoints.BENCHMARKS_KEY, benchmark.VERSION, description)] if named else []
+
+
+def _spec(key: dg.AssetKey, version: str, description: str) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        key,
+        deps=[dg.AssetDep(checkpoints.KEY, partition_mapping=dg.IdentityPartitionMapping())],
+        partitions_def=checkpoints.EVALUATIONS,
         group_name="model",
         kinds={"pytorch"},
-        code_version=evaluate.VERSION,
+        code_version=version,
+        description=description,
+    )
+
+
+def evaluate_job(name: str, config: dict[str, Any], used: str) -> dg.JobDefinition:
+    """Evaluates the checkpoint that the partition names. Only checkpoints on disk are partitions. The
+    description of the job ends in `used`.
+    """
+
+    @dg.op(
+        name=keys.CHECKPOINT_EVALUATION,
         pool=GPU_POOL,
-        check_specs=check_results.specs(keys.EVALUATION),
-        description="Bits per byte on all held-out text, for each corpus and compared with `xz -9`, and "
-        "samples of the model's text.",
+        description="Evaluates one checkpoint, and adds it to the asset `checkpoint_evaluation`.",
     )
     @user_errors_as_failures
-    def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
-        store, recipe = workshop.store, workshop.recipe
-        result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
-        benchmarks.record(context.op_execution_context, workshop, checkpoint_name(result["checkpoint"]))
-        version = evaluate.evaluate(store, recipe.training.samples, recipe.evaluation.benchmarks)
+    def _op(context: dg.OpExecutionContext, workshop: PipelineResources) -> None:
+        saved = checkpoints.update_weights(context.instance, workshop.store)
+        if not context.has_partition_key:
+            raise CheckpointGoneError(
+                "choose a checkpoint: the partition in the UI, or in a terminal "
+                f'--tags \'{{"dagster/partition": "NAME"}}\'. On disk: {", ".join(saved[-5:]) or "none"}'
+            )
+        checkpoint = context.partition_key
+        if checkpoint not in saved and not QUEUED_TAGS.isdisjoint(context.run.tags):
+            context.log.info(
+                f"{checkpoint} was deleted while its evaluation was waiting: nothing to evaluate"
+            )
+            return
+        version = evaluate.evaluate_checkpoint(workshop.store, checkpoint)
         scores = evaluate.read(version)
         figures = {
             "bits per byte": scores["bits_per_byte"],
             "loss": scores["loss"],
             "perplexity": scores["perplexity"],
-            **scores["compressors"],
-            "held-out bytes": scores["held_out_bytes"],
+            "held-out tokens": scores["validation_tokens"],
         }
-        tables: dict[str, dg.MetadataValue] = {
-            "per corpus": checkpoints.per_corpus(scores),
-            "samples": checkpoints.samples_shown(scores["samples"]),
-        }
-        if answered := scores.get("benchmarks"):
-            tables["benchmarks"] = benchmarks.shown(answered)
-        facts = {**checkpoints.rounded(figures), **tables}
-        return materialized(version, facts, check_results.results(workshop, version))
+        facts = {**checkpoints.rounded(figures), "per corpus": checkpoints.per_corpus(scores)}
+        checkpoints.add_entry(context, checkpoints.EVALUATION_KEY, checkpoint, version, facts)
+        record_benchmarks(context, workshop, checkpoint)
 
-    return _asset
+    @dg.job(
+        name=name,
+        partitions_def=checkpoints.ON_DISK,
+        config=config,
+        # there can be many, and a retried training run should not queue behind them
+        tags={"dagster/priority": "-1"},
+        description="Evaluates one saved step: choose it as the partition. There is one for each checkpoint "
+        f"on disk. {used}",
+    )
+    def _job() -> None:
+        _op()
+
+    return _job
+
+
+def benchmarks_check(recipe: Recipe) -> list[dg.AssetChecksDefinition]:
+    """The check of `benchmarks`. Each entry brings a result; run by itself it looks at the newest entry."""
+    if not recipe.evaluation.benchmarks:
+        return []
+
+    @dg.asset_check(
+        asset=checkpoints.BENCHMARKS_KEY,
+        name=CHECK,
+        description="The interval of an accuracy lies above what a choice by lot would reach.",
+    )
+    @user_errors_as_failures
+    def _check(context: dg.AssetCheckExecutionContext, workshop: PipelineResources) -> dg.AssetCheckResult:
+        entry = context.instance.get_latest_materialization_event(checkpoints.BENCHMARKS_KEY)
+        if entry is None or not entry.partition:
+            return dg.AssetCheckResult(
+                passed=True, severity=dg.AssetCheckSeverity.WARN, description="no checkpoint answered yet"
+            )
+        version = _answers(workshop, entry.partition)
+        passed, said = benchmark.verdict(benchmark.read(version))
+        return dg.AssetCheckResult(
+            passed=passed, severity=dg.AssetCheckSeverity.WARN, description=f"{entry.partition}: {said}"
+        )
+
+    return [_check]
+
+
+def _answers(workshop: PipelineResources, checkpoint: str) -> Version:
+    return benchmark.benchmark_checkpoint(workshop.store, checkpoint, workshop.recipe.evaluation.benchmarks)
+
+
+def record_benchmarks(context: dg.OpExecutionContext, workshop: PipelineResources, checkpoint: str) -> None:
+    """Lets a checkpoint answer the benchmarks of the recipe, if it names any, and adds the entry."""
+    if not workshop.recipe.evaluation.benchmarks:
+        return
+    version = _answers(workshop, checkpoint)
+    found = benchmark.read(version)
+    passed, said = benchmark.verdict(found)
+    if not passed:
+        log.warning("benchmarks: %s: %s", checkpoint, said)
+    facts = {"benchmarks": benchmark_scores(found), "verdict": said}
+    checkpoints.add_entry(context, checkpoints.BENCHMARKS_KEY, checkpoint, version, facts)
+    context.log_event(
+        dg.AssetCheckEvaluation(  # type: ignore[arg-type]  # log_event takes it, its annotation does not
+            asset_key=checkpoints.BENCHMARKS_KEY,
+            check_name=CHECK,
+            passed=passed,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=f"{checkpoint}: {said}",
+            metadata={},
+        )
+    )
+
+
+def benchmark_scores(found: dict[str, benchmark.Scores]) -> dg.TableMetadataValue:
+    """The scores as a table; a star marks the accuracy that is compared with chance."""
+    return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in benchmark.table(found)])

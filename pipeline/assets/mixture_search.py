@@ -2,9 +2,9 @@
 
 import dagster as dg
 
-from pipeline.assets.metadata import asset_key, materialized, user_errors_as_failures
+from pipeline.assets.asset import GPU_POOL, asset
+from pipeline.assets.metadata import materialized
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.assets.pretrained_model import GPU_POOL
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import mixture_search as report
 from pipeline.steps.mixture_search import search
@@ -16,17 +16,15 @@ def mixture_search_assets(recipe: Recipe) -> list[dg.AssetsDefinition]:
     if recipe.mixture.search is None:
         return []
 
-    @dg.asset(
-        key=keys.MIXTURE_SEARCH,
-        deps=[keys.TOKENIZER, *(asset_key(keys.token_shards(name)) for name in recipe.corpus_names)],
-        group_name="mixture",
-        kinds={"pytorch"},
-        code_version=search.VERSION,
+    @asset(
+        keys.MIXTURE_SEARCH,
+        [keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)],
+        search.VERSION,
+        "Small runs over random mixtures, a law fitted to them, and the mixture of least loss under it. The "
+        "job `search_mixture` makes it; nothing else depends on it.",
+        group="mixture",
         pool=GPU_POOL,
-        description="Small runs over random mixtures, a law fitted to them, and the mixture of least loss "
-        "under it. The job `search_mixture` makes it; nothing else depends on it.",
     )
-    @user_errors_as_failures
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:
         store, recipe = workshop.store, workshop.recipe
         workshop.release_data()

@@ -4,8 +4,9 @@ from dataclasses import asdict
 
 import dagster as dg
 
-from pipeline.assets import check_results, checkpoints
-from pipeline.assets.metadata import asset_key, materialized, user_errors_as_failures
+from pipeline.assets import checkpoints
+from pipeline.assets.asset import GPU_POOL, asset, check_results
+from pipeline.assets.metadata import materialized
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
 from pipeline.recipe.launch import LaunchParams
@@ -21,24 +22,17 @@ from pipeline.store.cleanup.gc import bytes_below
 from pipeline.store.manifest import Version
 from trainer.system.durable import read_json_lines
 
-GPU_POOL = "gpu"  # one at a time: dagster.yaml
-
 
 def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
     """The finished training run. An interrupted run resumes from its newest complete checkpoint."""
 
-    @dg.asset(
-        key=keys.PRETRAINED_MODEL,
-        deps=[asset_key(key) for key in (keys.TOKENIZER, *final_assets(recipe))],
-        group_name="model",
-        kinds={"pytorch"},
-        code_version=plan.VERSION,
-        check_specs=check_results.specs(keys.PRETRAINED_MODEL),
+    @asset(
+        keys.PRETRAINED_MODEL,
+        [keys.TOKENIZER, *final_assets(recipe)],
+        plan.VERSION,
+        "A Llama-style decoder, pretrained on the token shards by `python -m trainer` in its own process.",
         pool=GPU_POOL,
-        description="A Llama-style decoder, pretrained on the token shards by `python -m trainer` in its own "
-        "process.",
     )
-    @user_errors_as_failures
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         run = plan.plan(workshop.store, workshop.recipe)
         # before training: afterwards, other shards may be in use
@@ -65,7 +59,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
             **_pictures(run, version),
         }
         run_bytes = bytes_below([run.config.run_dir])
-        return materialized(version, facts, check_results.results(workshop, version), run_bytes)
+        return materialized(version, facts, check_results(workshop, version), run_bytes)
 
     return _asset
 

@@ -7,11 +7,9 @@ import dagster as dg
 
 from pipeline.assets.metadata import breakdown
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.recipe.recipe import Recipe
 from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
 from pipeline.steps.corpus.quality import Reason, reasons
-from pipeline.steps.dedup import verification
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -41,11 +39,7 @@ def _contamination(workshop: PipelineResources, version: Version) -> dict[str, A
 def _dedup(workshop: PipelineResources, version: Version) -> dict[str, Any]:
     recipe, store = workshop.recipe, workshop.store
     verdicts = {name: reasons(store.current(keys.quality(name))) for name in recipe.corpus_names}
-    return {
-        "quality's verdicts": _reasons_table(verdicts),
-        **_reusable(store, version, recipe),
-        **_pictures(store, version, recipe.corpus_names),
-    }
+    return {"quality's verdicts": _reasons_table(verdicts), **_pictures(store, version, recipe.corpus_names)}
 
 
 def _token_shards(workshop: PipelineResources, version: Version) -> dict[str, Any]:
@@ -94,20 +88,6 @@ def _reasons_table(by_corpus: Mapping[str, Sequence[Reason]]) -> dg.TableMetadat
     return dg.MetadataValue.table(
         records, dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
     )
-
-
-def _reusable(store: Store, version: Version, recipe: Recipe) -> dict[str, Any]:
-    """Bytes per document of the tables on disk that the next run reuses."""
-    evidence = verification.latest(store, recipe.dedup)
-    tables = {
-        "signatures": sum(store.current(keys.signatures(name)).bytes for name in recipe.corpus_names),
-        "evidence": evidence.bytes if evidence else 0,
-        "decisions": version.bytes,
-    }
-    return {
-        f"{table} bytes per document": round(size / max(version.counts["documents"], 1), 1)
-        for table, size in tables.items()
-    }
 
 
 def _pictures(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:

@@ -1,20 +1,19 @@
-"""The assets of the stages whose row has a page: made by its function, with the facts that it names."""
+"""The assets of the stages whose row has a page: made by its function, with the facts that it names. Also the
+sources of the corpora: once one has changed, the UI shows the corpus as out of date.
+"""
 
 import dagster as dg
 
-from pipeline.assets import check_results, stage_facts
-from pipeline.assets.metadata import (
-    asset_key,
-    breakdown,
-    chart,
-    materialized,
-    user_errors_as_failures,
-    with_code_reference,
-)
+from pipeline.assets import stage_facts
+from pipeline.assets.asset import asset, asset_key, check_results, user_errors_as_failures
+from pipeline.assets.metadata import breakdown, chart, materialized
 from pipeline.assets.operations.resources import PipelineResources
+from pipeline.recipe.corpora import Corpus
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps import stages
+from pipeline.steps.lineage import source_state
 from pipeline.steps.stages import Page, Stage, assets_read
+from pipeline.store import keys
 
 
 def stage_assets(recipe: Recipe, job: str) -> list[dg.AssetsDefinition]:
@@ -32,16 +31,15 @@ def _asset(recipe: Recipe, stage: Stage, page: Page, key: str) -> dg.AssetsDefin
     corpus = names[0] if names else ""
     shown = {"corpus": corpus, "source": recipe.corpus(corpus).source.kind if corpus else ""}
 
-    @dg.asset(
-        key=asset_key(key),
-        deps={asset_key(read) for read in assets_read(recipe, key)},
-        group_name=page.group.format(**shown),
-        kinds={kind.format(**shown) for kind in page.kinds},
-        code_version=page.version,
-        check_specs=check_results.specs(key),
-        description=page.description.format(**shown),
+    @asset(
+        key,
+        assets_read(recipe, key),
+        page.version,
+        page.description.format(**shown),
+        kinds=[kind.format(**shown) for kind in page.kinds],
+        group=page.group.format(**shown),
+        made_by=page.make,
     )
-    @user_errors_as_failures
     def _made(workshop: PipelineResources) -> dg.MaterializeResult:
         # A variant may lack a stage of the recipe, and then makes that of the recipe.
         meant = workshop.recipe if stage.wanted(workshop.recipe, *names) else recipe
@@ -53,6 +51,23 @@ def _asset(recipe: Recipe, stage: Stage, page: Page, key: str) -> dg.AssetsDefin
             **stage_facts.more(stage.key, workshop, version),
             **(chart(version, *page.chart) if page.chart else {}),
         }
-        return materialized(version, facts, check_results.results(workshop, version))
+        return materialized(version, facts, check_results(workshop, version))
 
-    return with_code_reference(_made, page.make)
+    return _made
+
+
+def source_asset(corpus: Corpus) -> dg.SourceAsset:
+    """Observed at the start of each run, and by the sensor."""
+
+    @dg.observable_source_asset(
+        key=asset_key(keys.source(corpus.name)),
+        group_name=corpus.name,
+        description=f"Where the documents of `{corpus.name}` come from. The version changes when the "
+        "documents may have changed.",
+    )
+    @user_errors_as_failures
+    def _source(workshop: PipelineResources) -> dg.DataVersion:
+        state = source_state.observe(workshop.store, workshop.recipe, workshop.recipe.corpus(corpus.name))
+        return dg.DataVersion(state.version)
+
+    return _source

@@ -6,7 +6,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from pipeline.assets.metadata import asset_key, materialized, user_errors_as_failures
+from pipeline.assets.asset import asset
+from pipeline.assets.metadata import materialized
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import tokenizer as report
@@ -25,16 +26,15 @@ class TokenizerConfig(dg.Config):
 def tokenizer_asset(recipe: Recipe) -> dg.AssetsDefinition:
     """The frozen tokenizer, which is reused when the corpora change."""
 
-    @dg.asset(
-        key=keys.TOKENIZER,
-        deps=[asset_key(key) for key in tokenizer.input_keys(recipe.corpus_names)],
-        group_name="mixture",
-        kinds={"huggingface"},
-        code_version=bpe.VERSION,
-        description="A byte-level BPE tokenizer, `tokenizer.json`. It is frozen: when the corpora change it "
-        "stays the same, until a run sets `retrain`.",
+    @asset(
+        keys.TOKENIZER,
+        tokenizer.input_keys(recipe.corpus_names),
+        bpe.VERSION,
+        "A byte-level BPE tokenizer, `tokenizer.json`. It is frozen: when the corpora change it stays the "
+        "same, until a run sets `retrain`.",
+        kinds=["huggingface"],
+        group="mixture",
     )
-    @user_errors_as_failures
     def _asset(workshop: PipelineResources, config: TokenizerConfig) -> dg.MaterializeResult:
         recipe, store = workshop.recipe, workshop.store
         fraction = recipe.shards.validation_fraction

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from pipeline.assets import checkpoints
-from pipeline.assets.metadata import StoppedError
+from pipeline.assets.asset import StoppedError
 from pipeline.assets.operations import alerts
 from pipeline.reports.images import inline_png
 from pipeline.steps.training import plan

@@ -22,15 +22,16 @@ class VariantPartitions:
 
     def partitioned(self, assets: Sequence[Asset]) -> list[Asset]:
         """The assets of a job, or a part of them."""
-        return [self._with_partitions(asset) if self._differs(asset) else asset for asset in assets]
+        return [
+            asset.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=self._partitions))
+            if isinstance(asset, dg.AssetsDefinition) and self._differs(asset)
+            else asset
+            for asset in assets
+        ]
 
     def tags(self, assets: Sequence[Asset]) -> dict[str, str]:
         """The tags of a job of these assets: without another partition, its runs are of the recipe itself."""
         return {PARTITION_TAG: BASE} if any(map(self._differs, assets)) else {}
 
     def _differs(self, asset: Asset) -> bool:
-        return isinstance(asset, dg.AssetsDefinition) and row_of("/".join(asset.key.path))[0] in self._stages
-
-    def _with_partitions(self, asset: Asset) -> Asset:
-        assert isinstance(asset, dg.AssetsDefinition)
-        return asset.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=self._partitions))
+        return row_of("/".join(asset.key.path))[0] in self._stages

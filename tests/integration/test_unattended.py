@@ -16,11 +16,11 @@ from dagster._core.code_pointer import CodePointer
 from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
-from pipeline.assets.metadata import user_errors_as_failures
+from pipeline.assets.asset import user_errors_as_failures
 from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.assets.operations.sensors import disk_sensor, failure_sensor, training_sensor
+from pipeline.assets.operations.sensors import disk_nearly_full, run_failed, training_finished
 from pipeline.store.errors import PipelineError
 from tests.integration.project import ROOT, Project
 
@@ -56,7 +56,7 @@ def test_a_failed_run_is_told_to_the_webhook_with_its_reason(
     monkeypatch.setenv(WEBHOOK_VARIABLE, address)
     with dg.DagsterInstance.ephemeral() as instance:
         context = failed_run(instance)
-        failure_sensor()(context)
+        run_failed(context)
     (message,) = received
     assert (
         message["reason"] == "shards: topics.jsonl, row 7: no field 'text'"
@@ -86,7 +86,7 @@ def test_a_finished_training_is_told_to_the_webhook_with_its_figures_and_a_reuse
             context = dg.build_run_status_sensor_context(
                 "training_finished", event, instance, result.dagster_run
             )
-            training_sensor()(context)
+            training_finished(context)
     (message,) = received
     told = "validation loss 3.2500, 1.5000 bits per byte, 16,384 tokens in 0.5 h, 9 tokens/s, 1.25 USD"
     assert message["text"].endswith(f" trained a model: {told}")
@@ -114,7 +114,7 @@ def test_a_disk_that_becomes_full_is_one_alert(
             with dg.build_sensor_context(
                 instance=instance, cursor=cursor, resources={"workshop": PipelineResources()}
             ) as context:
-                disk_sensor()(context)
+                disk_nearly_full(context)
                 cursor = context.cursor or ""
     assert len(received) == 2  # one each time it became full
     assert f"the disk of {tmp_path}/home/store is nearly full, 4.0 of 1,000 GB" in received[0]["text"]
@@ -129,7 +129,7 @@ def test_a_webhook_that_does_not_answer_is_named_without_its_secret(
 ) -> None:
     monkeypatch.setenv(WEBHOOK_VARIABLE, f"{webhook[0]}{path}" if path else "http://127.0.0.1:9/s3cret")
     with dg.DagsterInstance.ephemeral() as instance:
-        failure_sensor()(failed_run(instance))
+        run_failed(failed_run(instance))
     said = "".join(capsys.readouterr())
     assert "the webhook in" in said and "row 7" in said and "s3cret" not in said
 
@@ -278,7 +278,7 @@ def test_the_ui_says_which_recipe_and_store_it_shows_and_where_the_code_is(
         assert recipe in shown and str(finished.store.root) in shown
     spec = definitions.get_assets_def("dedup").get_asset_spec(dg.AssetKey("dedup"))
     (place,) = spec.metadata["dagster/code_references"].code_references
-    assert place.file_path == str(ROOT / "pipeline" / "steps" / "stages.py")
+    assert place.file_path == str(ROOT / "pipeline" / "steps" / "dedup" / "dedup.py")
 
 
 def test_the_launchpad_starts_with_the_recipes_own_settings(

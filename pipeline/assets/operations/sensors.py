@@ -3,7 +3,7 @@
 import dagster as dg
 
 from pipeline.assets import checkpoints
-from pipeline.assets.metadata import asset_key
+from pipeline.assets.asset import asset_key
 from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.steps.lineage import source_state
@@ -33,7 +33,13 @@ def corpora_changed_sensor(job_name: str, assets: list[dg.AssetKey]) -> dg.Senso
         if busy := _busy(context.instance, job_name):
             return dg.SensorResult(skip_reason=busy)
         corpora = source_state.observe_all(workshop.store, workshop.recipe)
-        events = [_observation(corpus) for corpus in corpora if corpus.state is State.OUTDATED]
+        events = [
+            dg.AssetObservation(
+                asset_key(keys.source(one.corpus)), tags={"dagster/data_version": one.version}
+            )
+            for one in corpora
+            if one.state is State.OUTDATED
+        ]
         request = _request(corpora, assets)
         if request is None:
             return dg.SensorResult(skip_reason=_nothing_to_do(corpora), asset_events=events)
@@ -107,60 +113,45 @@ def _trains(run: dg.DagsterRun, job: str) -> bool:
     return run.job_name == job
 
 
-def failure_sensor() -> dg.SensorDefinition:
-    """Also reports runs that were started in a terminal, which Dagster leaves out by default."""
-
-    @dg.run_failure_sensor(
-        name="run_failed",
-        monitor_all_code_locations=True,
-        minimum_interval_seconds=30,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Logs each failed run with its reason, and posts both as JSON to the URL in "
-        f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
-    )
-    def _sensor(context: dg.RunFailureSensorContext) -> None:
-        alerts.report_failure(context)
-
-    return _sensor
+@dg.run_failure_sensor(
+    monitor_all_code_locations=True,  # also runs that were started in a terminal
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Logs each failed run with its reason, and posts both as JSON to the URL in "
+    f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
+)
+def run_failed(context: dg.RunFailureSensorContext) -> None:
+    """Dagster leaves out runs from a terminal by default."""
+    alerts.report_failure(context)
 
 
-def training_sensor() -> dg.SensorDefinition:
-    """Also reports runs that were started in a terminal."""
-
-    @dg.run_status_sensor(
-        run_status=dg.DagsterRunStatus.SUCCESS,
-        name="training_finished",
-        monitor_all_code_locations=True,
-        minimum_interval_seconds=30,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Logs the figures of each model that was trained, and posts them to the URL in "
-        f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
-    )
-    def _sensor(context: dg.RunStatusSensorContext) -> None:
-        alerts.report_training(context)
-
-    return _sensor
+@dg.run_status_sensor(
+    run_status=dg.DagsterRunStatus.SUCCESS,
+    monitor_all_code_locations=True,
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Logs the figures of each model that was trained, and posts them to the URL in "
+    f"{alerts.WEBHOOK_VARIABLE}, if it is set.",
+)
+def training_finished(context: dg.RunStatusSensorContext) -> None:
+    """Reports runs from a terminal, too."""
+    alerts.report_training(context)
 
 
-def disk_sensor() -> dg.SensorDefinition:
+@dg.sensor(
+    minimum_interval_seconds=300,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Watches the disk of the store, and posts to the URL in "
+    f"{alerts.WEBHOOK_VARIABLE}, if it is set, when little is left.",
+)
+def disk_nearly_full(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SkipReason:
     """Alerts once when the disk becomes nearly full, and again only after there was room in between."""
-
-    @dg.sensor(
-        name="disk_nearly_full",
-        minimum_interval_seconds=300,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Watches the disk of the store, and posts to the URL in "
-        f"{alerts.WEBHOOK_VARIABLE}, if it is set, when little is left.",
-    )
-    def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SkipReason:
-        problem = alerts.low_disk(workshop.store.root)
-        if problem and not context.cursor:
-            context.log.error(problem)
-            alerts.send(problem, context.log)
-        context.update_cursor("reported" if problem else "")
-        return dg.SkipReason(problem or "there is room on the disk of the store")
-
-    return _sensor
+    problem = alerts.low_disk(workshop.store.root)
+    if problem and not context.cursor:
+        context.log.error(problem)
+        alerts.send(problem, context.log)
+    context.update_cursor("reported" if problem else "")
+    return dg.SkipReason(problem or "there is room on the disk of the store")
 
 
 def _busy(instance: dg.DagsterInstance, job: str) -> str:
@@ -187,8 +178,3 @@ def _request(corpora: list[Observed], assets: list[dg.AssetKey]) -> dg.RunReques
 def _nothing_to_do(corpora: list[Observed]) -> str:
     unknown = [corpus.version for corpus in corpora if corpus.state is State.UNKNOWN]
     return "; ".join(unknown) or "no corpus has changed since it was read"
-
-
-def _observation(corpus: Observed) -> dg.AssetObservation:
-    key = asset_key(keys.source(corpus.corpus))
-    return dg.AssetObservation(key, tags={"dagster/data_version": corpus.version})

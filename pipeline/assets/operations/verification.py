@@ -5,7 +5,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from pipeline.assets.metadata import user_errors_as_failures
+from pipeline.assets.asset import user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.steps.lineage.verification import VerificationError, stored, verify
 

@@ -17,16 +17,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.sources.ids import document_id, own_id
-from pipeline.steps.lineage.ancestry import homes
-from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained, checkpoints, run_config
+from pipeline.steps.lineage.checkpoints import (
+    Checkpoint,
+    LineageError,
+    Trained,
+    checkpoints,
+    run_config,
+    runs,
+)
 from pipeline.steps.tokens.holdout import held_out
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.files import StoredFile
-from pipeline.store.keys import TRAIN, VALIDATION
+from pipeline.store.keys import RUNS, TRAIN, VALIDATION
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import kept_batches, read_table
 from pipeline.store.store import Store, StoreError
+from trainer.config import OPERATIONAL, TrainingConfig
 from trainer.data.loader import TrainingData
 from trainer.data.shards import Shard
 
@@ -82,7 +89,7 @@ def seen(store: Store, document: str) -> tuple[list[Seen], list[Untraceable]]:
     untraceable: list[Untraceable] = []
     for (run, _), together in by_shards.items():
         found += _of_run(store, run, together, document)
-        for ancestor, home in homes(store, together[0]):
+        for ancestor, home in _homes(store, together[0]):
             answers = _of_ancestor(ancestor, home, document)
             found += [
                 replace(answer, checkpoint=one, through=ancestor)
@@ -192,7 +199,8 @@ def _in_shards(
     """
     fraction = shards.manifest["params"]["validation_fraction"]
     validates = held_out(pa.array([document]), fraction)[0]
-    split, empty = VALIDATION if validates else TRAIN, _empty(_file(shards, part, "shards"))
+    split = VALIDATION if validates else TRAIN
+    empty = set(json.loads(_file(shards, part, "shards").read_text())["empty_documents"])
     if document in empty:
         return Place(corpus, document, "without text")
     number = 0
@@ -220,5 +228,39 @@ def _in_shards(
     )
 
 
-def _empty(record: StoredFile) -> set[str]:
-    return set(json.loads(record.read_text())["empty_documents"])
+def _homes(store: Store, one: Checkpoint) -> Iterator[tuple[Trained, tuple[Store, Path] | None]]:
+    """Each ancestor of a checkpoint, with a run that read the same samples in the same order and the store
+    that holds it: this store, or one in which the weights still lie. None: there is no such run.
+    """
+    stores = [store]
+    child: Trained = one
+    for ancestor in one.ancestors:
+        stores += _store_of_weights(child)
+        found = ((place, run) for place in stores for run in runs(place) if _trained_alike(run, ancestor))
+        yield ancestor, next(found, None)
+        child = ancestor
+
+
+def _store_of_weights(child: Trained) -> list[Store]:
+    """The store that holds the weights that training started from, if it is still there."""
+    weights = Path(child.lineage["training"]["config"]["pretrained"]["path"] or "")
+    parents = weights.resolve().parents if weights.is_absolute() else ()
+    return [Store(parent) for parent in parents if (parent / RUNS).is_dir()]
+
+
+def _trained_alike(run: Path, ancestor: Trained) -> bool:
+    config = run_config(run)
+    return _order(config.lineage, config.training) == _order(
+        ancestor.lineage, TrainingConfig.model_validate(ancestor.lineage["training"]["config"])
+    )
+
+
+def _order(lineage: dict[str, Any], training: TrainingConfig) -> Any:
+    """What decides which samples are read, and when."""
+    recipe, assets, read = lineage["recipe"], lineage["assets"], (keys.TOKENIZER, keys.token_shards(""))
+    return (
+        {key: asset["data_version"] for key, asset in assets.items() if key.startswith(read)},
+        [(corpus["name"], corpus.get("weight")) for corpus in recipe["corpora"]],
+        recipe.get("mixture"),
+        training.model_dump(mode="json", exclude={*OPERATIONAL, "pretrained"}),
+    )

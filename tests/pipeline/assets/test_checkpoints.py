@@ -8,7 +8,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipeline.assets.checkpoint_evaluation import checkpoint_evaluation_spec, evaluate_job
 from pipeline.assets.checkpoints import (
     BENCHMARKS_KEY,
     CHECKPOINTS,
@@ -18,6 +17,7 @@ from pipeline.assets.checkpoints import (
     ON_DISK,
     update_weights,
 )
+from pipeline.assets.evaluation import checkpoint_evaluation_spec, evaluate_job
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import new_checkpoint_sensor
 from pipeline.store.store import STORE_VARIABLE, Store

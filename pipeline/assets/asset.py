@@ -1,0 +1,116 @@
+"""How an asset is declared: its key, what it depends on, its checks, and what becomes of errors.
+
+The checks run inside the step of their asset, because a separate step would take half as long again.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import dagster as dg
+
+from pipeline.assets.operations.resources import PipelineResources
+from pipeline.steps.checks import Check, Subject, of_key
+from pipeline.store.errors import PipelineError
+from pipeline.store.manifest import Version
+
+log = logging.getLogger(__name__)
+
+GPU_POOL = "gpu"  # one at a time: dagster.yaml
+Arguments = ParamSpec("Arguments")
+Outcome = TypeVar("Outcome")
+
+
+class StoppedError(dg.DagsterExecutionInterruptedError):
+    """Somebody stopped the run; the message says what is saved."""
+
+
+def asset_key(key: str) -> dg.AssetKey:
+    """Dagster's key of the asset that the store keeps under `key`."""
+    return dg.AssetKey(key.split("/"))
+
+
+def asset(
+    key: str,
+    deps: Iterable[str],
+    version: str | None,
+    description: str,
+    kinds: Iterable[str] = ("pytorch",),
+    group: str = "model",
+    pool: str | None = None,
+    made_by: Callable[..., Any] | None = None,
+) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
+    """Declares the asset that the store keeps under `key`, with its checks. A mistake of the user fails its
+    step with a message. `made_by`: the function to which the UI links, if it is another one.
+    """
+
+    def declared(function: Callable[..., dg.MaterializeResult]) -> dg.AssetsDefinition:
+        code = (made_by or function).__code__
+        # Dagster's own `with_source_code_references` would name the file of the decorator.
+        place = dg.LocalFileCodeReference(file_path=code.co_filename, line_number=code.co_firstlineno)
+        checks = [
+            dg.AssetCheckSpec(
+                check.name, asset=asset_key(key), blocking=check.blocking, description=check.description
+            )
+            for check in of_key(key)
+        ]
+        return dg.asset(
+            key=asset_key(key),
+            deps={asset_key(read) for read in deps},
+            group_name=group,
+            kinds=set(kinds),
+            code_version=version,
+            check_specs=checks,
+            description=description,
+            pool=pool,
+            metadata={"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[place])},
+        )(user_errors_as_failures(function))
+
+    return declared
+
+
+def check_results(workshop: PipelineResources, version: Version) -> Iterator[dg.AssetCheckResult]:
+    """Runs the checks of a version, and also logs each failure."""
+    subject = Subject(version, workshop.store, workshop.recipe)
+    return (_result(check, subject) for check in of_key(version.key))
+
+
+def _result(check: Check, subject: Subject) -> dg.AssetCheckResult:
+    found = check.look(subject)
+    if not found.passed:
+        log.log(logging.ERROR if check.blocking else logging.WARNING, "%s", found.message)
+    return dg.AssetCheckResult(
+        passed=found.passed,
+        check_name=check.name,
+        severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
+        description=found.message,
+        metadata=found.numbers,
+    )
+
+
+def user_errors_as_failures(function: Callable[Arguments, Outcome]) -> Callable[Arguments, Outcome]:
+    """Makes a mistake that the user can correct a failure of the step, with its message and no retry. Says of
+    a step that somebody stopped what becomes of its work.
+    """
+
+    @wraps(function)
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Outcome:
+        try:
+            return function(*args, **kwargs)
+        except PipelineError as error:
+            raise dg.Failure(str(error), allow_retries=False) from None
+        except dg.DagsterExecutionInterruptedError as stopped:
+            _cancel_if_started_in_a_terminal()
+            if isinstance(stopped, StoppedError):
+                raise
+            raise StoppedError("stopped: what is complete is kept, run the job again to resume") from None
+
+    return run
+
+
+def _cancel_if_started_in_a_terminal() -> None:
+    """Ctrl-C is the wish of a person, as Terminate is in the UI. Dagster would count the run as failed."""
+    context = dg.OpExecutionContext.get()
+    if context.run.remote_job_origin is None:
+        context.instance.report_run_canceling(context.run)
