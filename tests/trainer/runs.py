@@ -8,11 +8,12 @@ from typing import Any
 import yaml
 
 from trainer.checkpoint import publish as store
-from trainer.run.records import metrics
 from trainer.system import launch
 from trainer.system.durable import read_json_lines
 
 ROOT = Path(__file__).parents[2]
+# What depends on the machine and the moment; every other field is the same in a run that was interrupted.
+TIMING_FIELDS = ("tokens_per_second", "step_ms", "data_wait_ms", "mfu", "memory_mb")
 
 
 def start(config: Path, *arguments: str) -> "subprocess.Popen[str]":
@@ -31,7 +32,7 @@ def write_config(settings: dict[str, Any], path: Path, run_dir: Path) -> Path:
 def history(run_dir: Path) -> list[dict[str, Any]]:
     """Everything the run logged that does not depend on the clock."""
     return [
-        {key: value for key, value in record.items() if key not in metrics.TIMING_FIELDS}
+        {key: value for key, value in record.items() if key not in TIMING_FIELDS}
         for record in read_json_lines(run_dir / "metrics.jsonl")
     ]
 

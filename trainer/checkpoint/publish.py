@@ -32,13 +32,10 @@ def step_of(checkpoint: Path) -> int:
 
 def publish(checkpoint: Path, write: Callable[[Path], None]) -> None:
     """Publishes a checkpoint atomically: `write` fills a temporary directory, the manifest is written last,
-    everything is synced, and the directory is renamed. Replaces a damaged checkpoint of the same name, also
-    a file.
+    everything is synced, and the directory is renamed. Replaces a damaged checkpoint of the same name.
     """
     for leftover in checkpoint.parent.glob(".step-*.tmp"):
-        _discard(leftover)
-    if not checkpoint.is_dir():
-        _discard(checkpoint)
+        shutil.rmtree(leftover)
     with atomic_directory(checkpoint) as temporary:
         write(temporary)
         files = {
@@ -55,8 +52,6 @@ def manifest(checkpoint: Path) -> dict[str, dict[str, int | str]]:
     """The `size` in bytes and the `sha256` of each file. Raises CheckpointError if the manifest is not
     readable.
     """
-    if not checkpoint.is_dir():
-        raise CheckpointError(f"{checkpoint}: not a directory, as a checkpoint is")
     try:
         files = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -118,17 +113,9 @@ def retire(newest: Path, keep_last: int, stays: Callable[[int], bool] = lambda s
 def remove(checkpoint: Path) -> None:
     # Renamed first, so that a kill during the removal leaves no partial checkpoint under its name.
     doomed = unpublished(checkpoint)
-    _discard(doomed)  # left by a killed process
+    shutil.rmtree(doomed, ignore_errors=True)  # left by a killed process
     checkpoint.rename(doomed)
-    _discard(doomed)
-
-
-def _discard(path: Path) -> None:
-    """Removes a directory or what is in the place of one; nothing if there is nothing."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    shutil.rmtree(doomed)
 
 
 def data_version(checkpoint: Path) -> str:

@@ -162,16 +162,5 @@ def _optimizer_files(checkpoint: Path) -> list[Path]:
     return [checkpoint / name for name in store.manifest(checkpoint) if fnmatch(name, OPTIMIZER_FILES)]
 
 
-def differences(before: Any, now: Any, at: str = "") -> list[str]:
-    """The settings that differ between two run identities, as `key: before -> now`."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        return [
-            line
-            for key in sorted(before.keys() | now.keys())
-            for line in differences(before.get(key), now.get(key), f"{at}.{key}".lstrip("."))
-        ]
-    return [] if before == now else [f"{at}: {before} -> {now}"]
-
-
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")

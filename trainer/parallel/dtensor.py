@@ -84,30 +84,18 @@ def _slices_at(
     return tuple(slice(start, start + size) for start, size in zip(offsets, sizes, strict=True))
 
 
-def replication(tensor: torch.Tensor, processes: int) -> int:
-    """How many of `processes` hold the same part of the tensor."""
-    if not is_split(tensor):
-        return processes
-    mesh = tensor.device_mesh
-    parts = math.prod(
-        mesh.size(dimension)
-        for dimension, placement in enumerate(tensor.placements)
-        if not placement.is_replicate()
-    )
-    return processes // parts
-
-
 def squares(tensors: Iterable[torch.Tensor], processes: int) -> torch.Tensor:
     """This process's share of the sum of squares over all elements, in float64.
 
     The sum of the shares over all `processes` counts each element once.
     """
-    return torch.stack(
-        [
-            local_tensor(tensor).float().square().sum().double() / replication(tensor, processes)
-            for tensor in tensors
-        ]
-    ).sum()
+    shares = []
+    for tensor in tensors:
+        placements = tensor.placements if is_split(tensor) else ()
+        split = [dimension for dimension, one in enumerate(placements) if not one.is_replicate()]
+        parts = math.prod(map(tensor.device_mesh.size, split)) if is_split(tensor) else 1
+        shares.append(local_tensor(tensor).float().square().sum().double() * parts / processes)
+    return torch.stack(shares).sum()
 
 
 def is_first_holder(tensor: torch.Tensor, mesh: DeviceMesh) -> bool:

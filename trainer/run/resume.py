@@ -6,13 +6,13 @@ from typing import Any
 
 from trainer.checkpoint import publish as store
 from trainer.checkpoint import state
-from trainer.config import unused
 from trainer.model.precision import LossScale
 from trainer.optim import weight_averaging
 from trainer.run.fit import micro_batch
 from trainer.run.session import Session
 from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError
+from trainer.system.history import differing, flat
 
 # Settings that can never change in a run: the saved state would not fit.
 FIXED = (
@@ -83,11 +83,10 @@ def _check(session: Session, checkpoint: Path, allow_changes: bool) -> None:
 
 def _changes(saved: dict[str, Any], session: Session) -> list[str]:
     """The settings that decide something and differ from those of a checkpoint."""
-    then, now = (
-        {**identity, "training": unused.without_unused(identity["training"])}
-        for identity in (saved["meaning"], session.identity)
-    )
-    return state.differences(then, now)
+    then, now = flat(saved["meaning"]), flat(session.identity)
+    return [
+        f"{key}: {then.get(key, 'not set')} -> {now.get(key, 'not set')}" for key in differing([then, now])
+    ]
 
 
 def _restore(session: Session, checkpoint: Path) -> None:

@@ -14,14 +14,13 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
-from tests.trainer.runs import ROOT, history, outcome, start, write_config
+from tests.trainer.runs import ROOT, TIMING_FIELDS, history, outcome, start, write_config
 from trainer.__main__ import main
 from trainer.checkpoint import publish as store
 from trainer.config import RunConfig, load_run_config
 from trainer.model.llama import Llama
 from trainer.run.evaluation import held_out as evaluate
 from trainer.run.loop import DONE, run
-from trainer.run.records import metrics
 from trainer.run.session import Session
 from trainer.run.step import StepResult, loss_sum
 from trainer.system import launch
@@ -150,19 +149,6 @@ def test_other_settings_or_other_shards_in_the_same_run_directory_are_refused(
         run(RunConfig.model_validate(settings))
 
 
-def test_a_setting_without_effect_may_change_between_a_run_and_its_resumption(
-    settings: dict[str, Any],
-) -> None:
-    stage = {"name": "all", "share": 1, "schedule": {"kind": "cosine", "decay": "sqrt"}}
-    settings["training"] |= {"optimizer": {"kind": "adamw", "muon_lr": 0.5}, "stages": [stage]}
-    run(RunConfig.model_validate(settings))
-    del settings["training"]["optimizer"]["muon_lr"], stage["schedule"]["decay"]
-    assert run(RunConfig.model_validate(settings)) == DONE
-    settings["training"]["optimizer"]["eps"] = 1e-6
-    with pytest.raises(TrainerError, match=r"training\.optimizer\.eps: 1e-08 -> 1e-06\)"):
-        run(RunConfig.model_validate(settings))
-
-
 def test_changed_settings_go_on_by_an_explicit_word_and_leave_a_trace(
     settings: dict[str, Any], finished: RunConfig
 ) -> None:
@@ -209,7 +195,7 @@ def test_a_run_leaves_metrics_a_curve_and_tensorboard_events(config: RunConfig, 
     records = read_json_lines(finished_once / "metrics.jsonl")
     assert [record["step"] for record in records if record["kind"] == "train"] == list(range(1, 13))
     assert [record["step"] for record in records if record["kind"] == "evaluation"] == [6, 12]
-    for field in ("tokens", "loss", "lr", "grad_norm", "param_norm", "spike", *metrics.TIMING_FIELDS):
+    for field in ("tokens", "loss", "lr", "grad_norm", "param_norm", "spike", *TIMING_FIELDS):
         assert isinstance(records[0][field], int | float)
     peak = config.training.optimizer
     for record in (record for record in records if record["kind"] == "train"):
@@ -224,19 +210,6 @@ def test_a_checkpoint_that_cannot_be_written_is_named(config: RunConfig) -> None
     (config.run_dir / "checkpoints").write_text("in the way")
     with pytest.raises(TrainerError, match=r"step-00000004: cannot be saved .*see to it that it can be"):
         run(config)
-
-
-def test_a_file_under_the_name_of_a_checkpoint_is_a_damaged_one(
-    finished: RunConfig, finished_once: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    checkpoints = finished.run_dir / "checkpoints"
-    shutil.rmtree(checkpoints / "step-00000012")
-    for name in ("step-00000002", ".step-00000004.tmp", "step-00000012"):
-        (checkpoints / name).write_text("in the way")
-    assert run(finished) == DONE
-    assert f"{checkpoints / 'step-00000012'}: not a directory" in caplog.text
-    assert outcome(finished.run_dir) == outcome(finished_once)
-    assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000008", "step-00000012"]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # TensorBoard's writer

@@ -13,9 +13,6 @@ from torch.utils.tensorboard import SummaryWriter
 from trainer.run.records.sinks import Sinks
 from trainer.system.durable import read_json_lines
 
-# What depends on the machine and the moment; every other field is the same in a run that was interrupted.
-TIMING_FIELDS = ("tokens_per_second", "step_ms", "data_wait_ms", "mfu", "memory_mb")
-
 
 class MetricsLog:
     """Appends to metrics.jsonl. For a resumed run it first truncates the file to `resumed_bytes`, its length

@@ -13,10 +13,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.trainer.conftest import BOT, EOT
 from trainer import hf
 from trainer.config import InitConfig, ModelConfig
-from trainer.data.benchmark import Item, read
 from trainer.model import cache as computing
 from trainer.model.llama import Llama
-from trainer.run.evaluation.benchmarks import benchmark, scores, wilson
+from trainer.run.evaluation.benchmarks import Item, benchmark, read_items, scores, wilson
 from trainer.system.errors import TrainerError
 
 SHOTS = "the model reads a token. is it small? yes\n"
@@ -76,7 +75,7 @@ def test_log_likelihoods_are_those_of_transformers_for_any_size_of_batch(
     ((name, found),) = benchmark(exported, [path], "fp32", tmp_path)
     assert name == "own" and found["items"] == len(ITEMS)
     assert json.loads((tmp_path / "own.json").read_text()) == found
-    for item, row in zip(read(path), computed_by(tmp_path, "own"), strict=True):
+    for item, row in zip(read_items(path), computed_by(tmp_path, "own"), strict=True):
         wanted = [
             of_transformers(exported, *pair) for pair in zip(item.contexts, item.continuations, strict=True)
         ]
@@ -167,4 +166,4 @@ def test_a_bad_item_is_named_with_its_line(tmp_path: Path, line: str, said: str)
     path = tmp_path / "own.jsonl"
     path.write_text(json.dumps(ITEMS[0]) + "\n" + line)
     with pytest.raises(TrainerError, match=said):
-        read(path)
+        read_items(path)
