@@ -22,14 +22,14 @@ Region = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
-class Part:
+class TensorPart:
     """A file holds a part of a tensor of `shape`; the part begins at `offset`."""
 
     offset: tuple[int, ...]
     shape: tuple[int, ...]
 
 
-def save_parts(path: Path, tensors: dict[str, torch.Tensor], parts: Mapping[str, Part]) -> None:
+def save_parts(path: Path, tensors: dict[str, torch.Tensor], parts: Mapping[str, TensorPart]) -> None:
     """Writes `tensors` to a file; those that `parts` does not name are full tensors."""
     listed = {name: {"offset": part.offset, "shape": part.shape} for name, part in parts.items()}
     save_file(tensors, path, metadata={PARTS: json.dumps(listed, sort_keys=True)} if listed else None)
@@ -40,17 +40,19 @@ class SavedTensors:
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._stack, self._paths = ExitStack(), list(paths)
-        self._found: dict[str, list[tuple[Any, Part]]] = {}
+        self._found: dict[str, list[tuple[Any, TensorPart]]] = {}
 
     def __enter__(self) -> Self:
         for path in self._paths:
             file = self._stack.enter_context(safe_open(path, framework="pt"))
             listed = json.loads((file.metadata() or {}).get(PARTS, "{}"))
-            parts = {name: Part(tuple(part["offset"]), tuple(part["shape"])) for name, part in listed.items()}
+            parts = {
+                name: TensorPart(tuple(part["offset"]), tuple(part["shape"])) for name, part in listed.items()
+            }
             for name in file.keys():  # noqa: SIM118 (not a dict)
                 shape = tuple(file.get_slice(name).get_shape())
                 self._found.setdefault(name, []).append(
-                    (file, parts.get(name, Part((0,) * len(shape), shape)))
+                    (file, parts.get(name, TensorPart((0,) * len(shape), shape)))
                 )
         return self
 

@@ -26,7 +26,7 @@ from torch.optim import Optimizer
 from trainer import hf
 from trainer.checkpoint import publish as store
 from trainer.checkpoint.publish import CheckpointError
-from trainer.checkpoint.sharded_safetensors import Part, SavedTensors, save_parts
+from trainer.checkpoint.sharded_safetensors import SavedTensors, TensorPart, save_parts
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig, config_hash
 from trainer.model.llama import Llama
@@ -70,7 +70,7 @@ class Snapshot:
     model: Llama | None
     optimizer: dict[str, torch.Tensor]
     optimizer_file: str
-    parts: dict[str, Part]
+    parts: dict[str, TensorPart]
     progress: Progress
     config: RunConfig
     identity: dict[str, Any]
@@ -97,7 +97,7 @@ class Snapshot:
                 if is_first_holder(tensor, world.mesh) and local_tensor(tensor).numel()
             }
             parts = {
-                name: Part(tuple(axis.start for axis in local_slices(tensor)), tuple(tensor.shape))
+                name: TensorPart(tuple(axis.start for axis in local_slices(tensor)), tuple(tensor.shape))
                 for name, tensor in tensors.items()
             }
             file = f"optimizer-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"

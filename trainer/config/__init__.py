@@ -15,7 +15,7 @@ from trainer.config.run import (
     run_identity,
 )
 from trainer.config.stability import AveragingConfig, ExponentialAverage, LastAverage, SpikesConfig
-from trainer.config.stages import Curriculum, Stage, StageConfig
+from trainer.config.stages import Curriculum, CurriculumStage, StageConfig
 from trainer.config.training import CheckpointConfig, EvaluationConfig, SamplesConfig, TrainingConfig
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Config",
     "CorpusShards",
     "Curriculum",
+    "CurriculumStage",
     "DataConfig",
     "EvaluationConfig",
     "ExponentialAverage",
@@ -39,7 +40,6 @@ __all__ = [
     "SamplesConfig",
     "ScheduleConfig",
     "SpikesConfig",
-    "Stage",
     "StageConfig",
     "TrainingConfig",
     "config_hash",

@@ -57,7 +57,7 @@ class StageConfig(Config):
 
 
 @dataclass(frozen=True)
-class Stage:
+class CurriculumStage:
     """A stage with all settings: `tokens` tokens after `first_step` steps, `first_token` tokens and
     `first_sample` windows of the run.
 
@@ -91,11 +91,11 @@ class Stage:
 class Curriculum:
     """The stage of a step, and the tokens and samples before it. Steps count from 0."""
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
+    def __init__(self, stages: Sequence[CurriculumStage]) -> None:
         self.stages = tuple(stages)
         self._first_steps = [stage.first_step for stage in stages]
 
-    def stage(self, step: int) -> Stage:
+    def stage(self, step: int) -> CurriculumStage:
         """The stage of `step`; the last stage has no end."""
         return self.stages[bisect_right(self._first_steps, step) - 1]
 
@@ -118,17 +118,17 @@ class Curriculum:
         return stage.first_sample + (steps - stage.first_step) * stage.global_batch_size
 
 
-def resolve(configs: Sequence[StageConfig], run: Stage) -> Curriculum:
+def resolve(configs: Sequence[StageConfig], run: CurriculumStage) -> Curriculum:
     """Fills what the stages leave out from `run`. Raises ValueError when they do not add up to the run."""
     names = [config.name for config in configs]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"two stages are named {repeated[0]!r}: rename one of them")
-    stages: list[Stage] = []
+    stages: list[CurriculumStage] = []
     before = replace(run, tokens=0)
     for number, config in enumerate(configs, start=1):
         begin = before.first_token + before.tokens
         tokens = _end(config, begin, run.tokens, is_last=number == len(configs)) - begin
-        before = Stage(
+        before = CurriculumStage(
             config.name,
             tokens,
             config.seq_len or run.seq_len,

@@ -11,7 +11,7 @@ from trainer.config.model import InitConfig, ModelConfig, PretrainedConfig
 from trainer.config.optimizer import EMBEDDING, HEAD, OptimizerConfig, ScheduleConfig
 from trainer.config.parallel import ParallelConfig
 from trainer.config.stability import AveragingConfig, SpikesConfig
-from trainer.config.stages import Curriculum, Stage, StageConfig, resolve
+from trainer.config.stages import Curriculum, CurriculumStage, StageConfig, resolve
 
 WARMUP = 0.02  # share of the run
 
@@ -317,7 +317,7 @@ class TrainingConfig(Config):
     @property
     def curriculum(self) -> Curriculum:
         """The stages of the run; a single one when `stages` is empty."""
-        run = Stage(
+        run = CurriculumStage(
             "",
             self.max_tokens,
             self.seq_len,

@@ -8,7 +8,7 @@ import torch
 
 from trainer.hf.export import load_model
 from trainer.hf.weights import weights
-from trainer.model.cache import Cache
+from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama
 from trainer.system.errors import TrainerError
 
@@ -78,7 +78,7 @@ def _tokens(model: Llama) -> torch.Tensor:
 @torch.no_grad()
 def _logits(model: Llama, tokens: torch.Tensor) -> torch.Tensor:
     # With a cache, blocks run uncompiled, so that no other shape is compiled.
-    return model.logits(model(tokens, cache=Cache(tokens.shape[1]))).float()
+    return model.logits(model(tokens, cache=KeyValueCache(tokens.shape[1]))).float()
 
 
 @torch.no_grad()

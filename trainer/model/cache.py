@@ -29,7 +29,7 @@ class LayerCache:
         return self.keys[:, :, :end], self.values[:, :, :end]
 
 
-class Cache:
+class KeyValueCache:
     """Room for `room` positions in each row. All rows advance together."""
 
     def __init__(self, room: int) -> None:

@@ -14,7 +14,7 @@ from trainer.config import InitConfig, ModelConfig
 from trainer.model import fewer_passes
 from trainer.model.activation_checkpointing import ActivationCheckpointing, activation_checkpointed
 from trainer.model.attention import Backend, Mask, attention, document_mask
-from trainer.model.cache import Cache, LayerCache
+from trainer.model.cache import KeyValueCache, LayerCache
 from trainer.model.dropout import Dropout, keys_at
 from trainer.model.precision import Precision, autocast
 from trainer.model.rope import rotary_tables, rotate
@@ -200,7 +200,7 @@ class Decoder(nn.Module):
             self._dropout_keys = None
 
     def forward(
-        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None
+        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: KeyValueCache | None = None
     ) -> torch.Tensor:
         return self.norm(self.through(self.layers, self.embed(tokens), tokens.shape[1], documents, cache))
 
@@ -213,7 +213,7 @@ class Decoder(nn.Module):
         x: torch.Tensor,
         length: int,
         documents: torch.Tensor | None,
-        cache: Cache | None = None,
+        cache: KeyValueCache | None = None,
     ) -> torch.Tensor:
         """The hidden states `x` after `layers`. `length` counts all tokens, of which `x` holds a part under
         tensor parallelism.
@@ -271,7 +271,7 @@ class Llama(nn.Module):
         self.model.cos, self.model.sin = cos.to(device), sin.to(device)
 
     def forward(
-        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None
+        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: KeyValueCache | None = None
     ) -> torch.Tensor:
         """`tokens` [batch, length] int64; `documents` [batch, length] numbers the documents to keep apart;
         `cache` holds earlier positions.

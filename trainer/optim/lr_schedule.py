@@ -2,10 +2,10 @@
 
 import math
 
-from trainer.config import ScheduleConfig, Stage
+from trainer.config import CurriculumStage, ScheduleConfig
 
 
-def lr_factor(stage: Stage, tokens: int) -> float:
+def lr_factor(stage: CurriculumStage, tokens: int) -> float:
     """The factor of every learning rate in a step of `stage` that ends at `tokens` of the run, 0 < tokens <=
     max_tokens.
 

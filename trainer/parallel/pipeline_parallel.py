@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from trainer.config import ParallelConfig
-from trainer.model.cache import Cache
+from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama, MicroBatchLoss
 from trainer.model.precision import autocast
 from trainer.parallel.dtensor import full_tensor
@@ -90,7 +90,7 @@ class PipelineModel(Llama):
         return self._here == self._parallel.pp - 1
 
     def forward(
-        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: Cache | None = None
+        self, tokens: torch.Tensor, documents: torch.Tensor | None = None, cache: KeyValueCache | None = None
     ) -> torch.Tensor:
         """Like `Llama.forward`, without gradients or dropout. A collective.
 

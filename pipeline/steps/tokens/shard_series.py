@@ -11,7 +11,7 @@ from trainer.data.shard_writer import ShardWriter
 
 
 @dataclass
-class Shard:
+class WrittenShard:
     """A shard that was written: its path without suffix, and its size."""
 
     prefix: Path
@@ -28,7 +28,7 @@ class ShardSeries:
     """
 
     def __init__(self, directory: Path, name: str, dtype: np.dtype, max_tokens: int):
-        self.shards: list[Shard] = []
+        self.shards: list[WrittenShard] = []
         self._prefix = directory / name
         self._dtype = dtype
         self._max_tokens = max_tokens
@@ -62,9 +62,9 @@ class ShardSeries:
             shard.text_bytes += int(text_bytes[first:until].sum())
             first = until
 
-    def _open(self) -> tuple[ShardWriter, Shard]:
+    def _open(self) -> tuple[ShardWriter, WrittenShard]:
         if self._writer is None:
-            shard = Shard(self._prefix.with_name(f"{self._prefix.name}.{len(self.shards):05d}"))
+            shard = WrittenShard(self._prefix.with_name(f"{self._prefix.name}.{len(self.shards):05d}"))
             self._writer = ShardWriter(shard.prefix, self._dtype)
             self.shards.append(shard)
         return self._writer, self.shards[-1]

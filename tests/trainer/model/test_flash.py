@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch.nn.attention import current_flash_attention_impl, restore_flash_attention_impl
 
 from trainer.model.attention import attention, document_mask, document_numbers, flash
-from trainer.model.attention.documents import Boundaries, boundaries
+from trainer.model.attention.documents import DocumentStarts, boundaries
 from trainer.system.errors import TrainerError
 
 BOT = 1
@@ -79,7 +79,7 @@ def test_the_kernels_are_given_what_products_compute(
     )
     documents = document_numbers(torch.randint(0, 5, (3, 33), generator=generator), BOT) if masked else None
     mask = document_mask(documents, 33, "flash", 20)
-    assert mask is None or isinstance(mask, Boundaries)
+    assert mask is None or isinstance(mask, DocumentStarts)
     found = flash.attend(query, key, value, mask)
     expected = attention(query, key, value, "math", document_mask(documents, 33, "math"))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)

@@ -10,7 +10,7 @@ import torch
 from tests.trainer.parallel.processes import train
 from tests.trainer.parallel.test_equal import assert_same_run
 from trainer.checkpoint import publish as store
-from trainer.checkpoint.sharded_safetensors import Part, SavedTensors, save_parts
+from trainer.checkpoint.sharded_safetensors import SavedTensors, TensorPart, save_parts
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
 
@@ -52,7 +52,7 @@ def test_any_region_is_put_together_from_parts_and_what_is_missing_is_said(tmp_p
         save_parts(
             tmp_path / f"{name}.safetensors",
             {"moment": whole[rows].contiguous()},
-            {"moment": Part((rows.start, 0), (4, 6))},
+            {"moment": TensorPart((rows.start, 0), (4, 6))},
         )
     save_parts(tmp_path / "c.safetensors", {"step": torch.tensor(3.0)}, {})
     with SavedTensors(tmp_path.glob("*.safetensors")) as saved:

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
 from trainer.model.attention import flash
-from trainer.model.attention.documents import Backend, Boundaries, Mask, causal, within
+from trainer.model.attention.documents import Backend, DocumentStarts, Mask, causal, within
 from trainer.model.attention.products import SoftmaxProducts
 
 # Queries multiplied at a time, with the keys up to the last query: later keys, which the causal order hides
@@ -41,9 +41,9 @@ def attention(
     if isinstance(mask, BlockMask):
         return _flex(query, key, value, mask, sinks)
     runs_flash = backend == "flash" and query.is_cuda and query.dtype != torch.float32 and length == total
-    if runs_flash and (mask is None or isinstance(mask, Boundaries)):
+    if runs_flash and (mask is None or isinstance(mask, DocumentStarts)):
         return flash.attend(query, key, value, mask)
-    if isinstance(mask, Boundaries):
+    if isinstance(mask, DocumentStarts):
         mask = within(mask, query.shape[0], length)
     backend = backend if sinks is None else "math"
     if mask is None and (backend == "math" or length != total):

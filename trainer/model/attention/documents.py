@@ -10,7 +10,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 Backend = Literal["math", "sdpa", "flex", "flash"]
 
 
-class Boundaries(NamedTuple):
+class DocumentStarts(NamedTuple):
     """Where the documents of a micro-batch begin, its rows [batch, length] read as one: the `cu_seqlens` of
     kernels of variable length.
 
@@ -22,7 +22,7 @@ class Boundaries(NamedTuple):
 
 
 # Which positions a query may attend to: booleans [batch, 1, length, total], or what flex or flash take.
-Mask = torch.Tensor | BlockMask | Boundaries
+Mask = torch.Tensor | BlockMask | DocumentStarts
 
 
 def document_numbers(tokens: torch.Tensor, bot_id: int) -> torch.Tensor:
@@ -56,7 +56,7 @@ def document_mask(
     return same_document(documents, length)
 
 
-def boundaries(documents: torch.Tensor, most: int) -> Boundaries:
+def boundaries(documents: torch.Tensor, most: int) -> DocumentStarts:
     """The boundaries of `documents` [batch, length], at most `most` in each row, without a look at them from
     the host. A row begins with a document, also if the text does not.
     """
@@ -67,7 +67,7 @@ def boundaries(documents: torch.Tensor, most: int) -> Boundaries:
     # The kernels would leave out what is behind the last boundary.
     torch._assert_async(so_far[-1] <= batch * most, "a window has more documents than its corpus' index says")
     wanted = torch.arange(1, batch * most + 2, device=documents.device)
-    return Boundaries(torch.searchsorted(so_far, wanted, out_int32=True))
+    return DocumentStarts(torch.searchsorted(so_far, wanted, out_int32=True))
 
 
 def same_document(documents: torch.Tensor, length: int) -> torch.Tensor:
@@ -76,7 +76,7 @@ def same_document(documents: torch.Tensor, length: int) -> torch.Tensor:
     return (same & causal(length, documents.shape[1], documents.device))[:, None]
 
 
-def within(boundaries: Boundaries, batch: int, length: int) -> torch.Tensor:
+def within(boundaries: DocumentStarts, batch: int, length: int) -> torch.Tensor:
     """The mask [batch, 1, length, length] that the boundaries stand for, as booleans."""
     positions = torch.arange(batch * length, dtype=torch.int32, device=boundaries.starts.device)
     numbers = torch.searchsorted(boundaries.starts, positions, right=True)

@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 from torch.nn.attention import activate_flash_attention_impl
 
-from trainer.model.attention.documents import Boundaries
+from trainer.model.attention.documents import DocumentStarts
 from trainer.system.errors import TrainerError, first_line
 
 WIDEST_HEAD, HEAD_MULTIPLE = 256, 8
@@ -63,7 +63,7 @@ def _installed(package: str) -> str | None:
 
 
 def attend(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, documents: Boundaries | None
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, documents: DocumentStarts | None
 ) -> torch.Tensor:
     """Causal attention within `documents`, or within rows: query [batch, heads, length, head_dim], key and
     value [batch, kv_heads, length, head_dim], in bf16 or fp16 on a GPU. Returns the shape of the query.

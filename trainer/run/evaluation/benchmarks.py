@@ -21,7 +21,7 @@ Interval = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Item:
+class Question:
     """A question. `contexts` has one context for each continuation: mostly the same one, but Winogrande's
     differ and its continuations are the same. `gold` is the number of the right continuation, from 0.
     """
@@ -31,7 +31,7 @@ class Item:
     gold: int
 
 
-def read_items(path: Path) -> list[Item]:
+def read_items(path: Path) -> list[Question]:
     """The items of a file, one JSON object in a line: `context` (a text, or a list with one text for each
     continuation), `continuations` (texts) and `gold`. Raises TrainerError with file and line.
     """
@@ -45,7 +45,7 @@ def read_items(path: Path) -> list[Item]:
     return items
 
 
-def _item(line: str, where: str) -> Item:
+def _item(line: str, where: str) -> Question:
     try:
         row = json.loads(line)
     except ValueError as error:
@@ -60,7 +60,7 @@ def _item(line: str, where: str) -> Item:
         raise TrainerError(f"{where}: `context` must be a text, or a list with one for each continuation")
     if isinstance(gold, bool) or not isinstance(gold, int) or not 0 <= gold < len(continuations):
         raise TrainerError(f"{where}: `gold` must be the number of the right continuation, counted from 0")
-    return Item(tuple(contexts), tuple(continuations), gold)
+    return Question(tuple(contexts), tuple(continuations), gold)
 
 
 def _are_texts(value: Any) -> TypeGuard[list[str]]:
@@ -98,7 +98,7 @@ def benchmark(
         yield name, result
 
 
-def _requests(tokenizer: Any, items: Sequence[Item], begin: int | None) -> list[tuple[Tokens, Tokens]]:
+def _requests(tokenizer: Any, items: Sequence[Question], begin: int | None) -> list[tuple[Tokens, Tokens]]:
     """Contexts and continuations in tokens, encoded apart, as in OLMo's evaluation during training. A context
     is the beginning of a document.
     """
@@ -118,7 +118,7 @@ def _requests(tokenizer: Any, items: Sequence[Item], begin: int | None) -> list[
     return requests
 
 
-def scores(items: Sequence[Item], likelihoods: Sequence[Sequence[float | None]]) -> dict[str, Any]:
+def scores(items: Sequence[Question], likelihoods: Sequence[Sequence[float | None]]) -> dict[str, Any]:
     """The scores of a benchmark, from the log-likelihoods of the continuations of each item.
 
     `accuracy`: how often the right continuation has the largest log-likelihood; `accuracy_per_character` and
@@ -156,7 +156,7 @@ def _bytes(text: str) -> int:
     return len(text.encode())
 
 
-def _chosen(item: Item, row: Sequence[float], size: Any) -> int:
+def _chosen(item: Question, row: Sequence[float], size: Any) -> int:
     """The number of the continuation with the largest log-likelihood for its size, the first of equals."""
     values = [value / size(text) for value, text in zip(row, item.continuations, strict=True)]
     return values.index(max(values))

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from trainer import hf
 from trainer.config import SamplesConfig
 from trainer.hf.tokenizer import load_tokenizer
-from trainer.model.cache import Cache
+from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama
 from trainer.model.precision import autocast, multiplies_bf16
 from trainer.system.errors import TrainerError
@@ -32,7 +32,7 @@ def generate(
         )
     device, tokens, written = model.lm_head.weight.device, prompt, list[int]()
     limit = min(samples.max_new_tokens, model.max_length - len(prompt))
-    cache = Cache(len(prompt) + limit)
+    cache = KeyValueCache(len(prompt) + limit)
     # Once for all tokens: at its end autocast forgets the weights in half precision.
     with autocast("bf16" if _in_bf16(device) else "fp32", device):
         while len(written) < limit:

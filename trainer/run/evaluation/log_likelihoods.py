@@ -8,7 +8,7 @@ from itertools import takewhile
 
 import torch
 
-from trainer.model.cache import POSITIONS, Cache
+from trainer.model.cache import POSITIONS, KeyValueCache
 from trainer.model.llama import Llama
 from trainer.model.loss import CHUNK_LOGITS
 from trainer.model.precision import Precision, autocast
@@ -57,7 +57,7 @@ def log_likelihoods(
     with autocast(precision, device):  # once for all: at its end it forgets the weights in half precision
         for kind in (whole, cut):
             shared = _shared_beginning(list(kind))
-            beginning = Cache(len(shared))
+            beginning = KeyValueCache(len(shared))
             if shared:
                 model(torch.tensor([shared], device=device), cache=beginning)
             for batch in _batches(list(kind.values()), POSITIONS[device.type]):
@@ -90,7 +90,7 @@ def _batches(branches: list[_Branches], positions: int) -> Iterator[list[_Branch
         yield batch
 
 
-def _computed(model: Llama, beginning: Cache, batch: list[_Branches]) -> Iterator[tuple[int, float]]:
+def _computed(model: Llama, beginning: KeyValueCache, batch: list[_Branches]) -> Iterator[tuple[int, float]]:
     device = model.lm_head.weight.device
     rest = torch.tensor([one.context[beginning.length :] for one in batch], device=device)
     rows, length = torch.zeros(len(batch), dtype=torch.int64, device=device), len(batch[0].context)

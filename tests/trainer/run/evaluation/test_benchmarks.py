@@ -15,7 +15,7 @@ from trainer import hf
 from trainer.config import InitConfig, ModelConfig
 from trainer.model import cache as computing
 from trainer.model.llama import Llama
-from trainer.run.evaluation.benchmarks import Item, benchmark, read_items, scores, wilson
+from trainer.run.evaluation.benchmarks import Question, benchmark, read_items, scores, wilson
 from trainer.system.errors import TrainerError
 
 SHOTS = "the model reads a token. is it small? yes\n"
@@ -111,10 +111,10 @@ def test_a_continuation_longer_than_the_models_context_is_counted_and_left_out(
 
 
 def test_lengths_of_continuations_are_characters_or_bytes() -> None:
-    item = Item(("c",) * 3, ("ab", "ÄÖ", "abcdef"), gold=0)  # 2, 2 and 6 characters; 2, 4 and 6 bytes
+    item = Question(("c",) * 3, ("ab", "ÄÖ", "abcdef"), gold=0)  # 2, 2 and 6 characters; 2, 4 and 6 bytes
 
     def right(gold: int, row: list[float]) -> list[float]:
-        found = scores([Item(item.contexts, item.continuations, gold)], [row])
+        found = scores([Question(item.contexts, item.continuations, gold)], [row])
         names = ("accuracy", "accuracy_per_character", "accuracy_per_byte")
         return [found[name]["value"] for name in names]
 
@@ -124,7 +124,7 @@ def test_lengths_of_continuations_are_characters_or_bytes() -> None:
 
 
 def test_scores_stand_beside_chance_and_have_intervals() -> None:
-    items = [Item(("c",) * n, tuple("abcd"[:n]), 0) for n in (2, 4)] * 50
+    items = [Question(("c",) * n, tuple("abcd"[:n]), 0) for n in (2, 4)] * 50
     likelihoods = [
         [-0.5 if number % 4 else -3.0, *[-1.0] * (len(item.continuations) - 1)]
         for number, item in enumerate(items)
@@ -145,7 +145,7 @@ def test_intervals_stay_within_0_and_1() -> None:
 
 
 def test_items_with_one_continuation_have_no_accuracy() -> None:
-    found = scores([Item(("c",), (" word",), 0)], [[-2.0]])
+    found = scores([Question(("c",), (" word",), 0)], [[-2.0]])
     assert found["accuracy"] is None and found["chance"] is None
     assert found["bits_per_byte"]["value"] == pytest.approx(2 / 0.693147 / 5, rel=1e-5)
 

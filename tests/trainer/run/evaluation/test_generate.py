@@ -11,7 +11,7 @@ from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWa
 
 from trainer.config import InitConfig, ModelConfig, SamplesConfig
 from trainer.hf.tokenizer import load_tokenizer
-from trainer.model.cache import Cache
+from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama
 from trainer.run.evaluation.generate import choose, complete, generate
 from trainer.system.errors import TrainerError
@@ -37,7 +37,7 @@ def make(backend: Any = "math", **shape: Any) -> Llama:
 def test_logits_over_a_cache_equal_those_of_the_whole_text(backend: str, shape: dict[str, Any]) -> None:
     model = make(backend, **shape)
     tokens = torch.randint(0, 300, (1, 30), generator=torch.Generator().manual_seed(0))
-    cache = Cache(30)
+    cache = KeyValueCache(30)
     with torch.no_grad():
         whole = model.logits(model(tokens))
         pieces = torch.cat(
