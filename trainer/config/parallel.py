@@ -14,16 +14,10 @@ UNSPLITTABLE = {
 
 
 class ParallelConfig(Config):
-    """How several processes share the work: the product of `dp_replicate`, `dp_shard`, `tp` and `pp` is the
-    number of processes.
+    """How several processes share the work: a copy of the model takes `dp_shard` x `tp` x `pp` of them. There
+    are as many copies as that leaves processes for, and each reads other samples.
     """
 
-    dp_replicate: int | None = Field(
-        default=None,
-        ge=1,
-        description="Copies of the model, each of which reads other samples. When not set, as many as the "
-        "other sizes leave processes for.",
-    )
     dp_shard: int = Field(
         default=1,
         ge=1,

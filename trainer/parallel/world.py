@@ -210,15 +210,13 @@ def _place() -> tuple[int, int, int]:
 def _sizes(parallel: ParallelConfig, processes: int) -> tuple[int, int, int, int]:
     """The sizes of STAGES and of each of the DIMENSIONS."""
     copy = parallel.dp_shard * parallel.tp * parallel.pp
-    copies = parallel.dp_replicate or max(1, processes // copy)
-    if copies * copy != processes:
-        wanted = f"dp_replicate {copies} x " if parallel.dp_replicate else "a multiple of "
+    if processes % copy:
         raise TrainerError(
-            f"training.parallel needs {wanted}dp_shard {parallel.dp_shard} x tp {parallel.tp} x pp "
-            f"{parallel.pp} = {copies * copy} processes, but there are {processes}: start "
-            f"`torchrun --nproc-per-node={copies * copy} -m trainer ...`, or change training.parallel"
+            f"training.parallel needs a multiple of dp_shard {parallel.dp_shard} x tp {parallel.tp} x pp "
+            f"{parallel.pp} = {copy} processes, but there are {processes}: start "
+            f"`torchrun --nproc-per-node={copy} -m trainer ...`, or change training.parallel"
         )
-    return parallel.pp, copies, parallel.dp_shard, parallel.tp
+    return parallel.pp, processes // copy, parallel.dp_shard, parallel.tp
 
 
 def leave() -> None:

@@ -25,7 +25,7 @@ WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "copies": (2, {}),
     "fsdp-2": (2, {"dp_shard": 2}),
     "fsdp-4": (4, {"dp_shard": 4, "reshard_after_forward": False}),
-    "copies of fsdp-2": (4, {"dp_replicate": 2, "dp_shard": 2}),
+    "copies of fsdp-2": (4, {"dp_shard": 2}),
     "tp-2": (2, {"tp": 2}),
     "copies of tp-2": (4, {"tp": 2}),
     "fsdp-2 x tp-2": (4, {"dp_shard": 2, "tp": 2}),
