@@ -71,8 +71,7 @@ def ours(family: str, tied: bool) -> dict[str, Any]:
     return {**OURS, "tie_embeddings": tied, "rope_theta": scaling.pop("rope_theta"), "rope_scaling": scaling}
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3"])
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("family", "tied"), [("llama", False), ("qwen3", True)])
 def test_a_model_of_transformers_is_read_trained_and_opened_again(
     settings: dict[str, Any], tmp_path: Path, family: str, tied: bool
 ) -> None:

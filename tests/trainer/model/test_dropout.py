@@ -1,22 +1,16 @@
-"""Dropout is a function of seed, sample and place: a run with it resumes exactly and does not depend on how a
-batch is cut.
-"""
+"""Dropout is a function of seed, sample and place: it does not depend on how a batch is cut."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.trainer.runs import history
 from tests.trainer.steps import step
-from trainer.checkpoint import publish as store
 from trainer.config import RunConfig
 from trainer.model.dropout import Dropout, keys_at, sample_keys
 from trainer.parallel.world import World
 from trainer.run.build import build_session
 from trainer.run.fit.compiler import compile_blocks
-from trainer.run.loop import DONE, run
 
 ALONE = World(0, 1, torch.device("cpu"))
 SHARE = 0.1
@@ -82,18 +76,3 @@ def test_all_blocks_are_compiled_as_one(settings: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_a_compiled_model_drops_the_same(settings: dict[str, Any]) -> None:
     assert_same(gradients(settings, compiled=True), gradients(settings), 1e-6)
-
-
-def test_a_resumed_run_drops_what_the_uninterrupted_one_did(settings: dict[str, Any]) -> None:
-    settings["training"]["dropout"] = SHARE
-    config = RunConfig.model_validate(settings)
-    assert run(config) == DONE
-    expected = history(config.run_dir)
-    remove_last(config.run_dir)
-    assert run(config) == DONE
-    assert history(config.run_dir) == expected
-
-
-def remove_last(run_dir: Path) -> None:
-    last = store.existing(run_dir / "checkpoints")[-1]
-    last.rename(run_dir / "removed")

@@ -53,6 +53,8 @@ def test_documents_dropout_and_z_loss_are_those_of_one_process(deep: dict[str, A
         "document_masking": True,
         "dropout": 0.1,
         "z_loss": 1e-4,
+        "max_tokens": 4 * 256,
+        "evaluation": {"every_tokens": 2 * 256, "micro_batch_size": 4},
         "samples": {"prompts": ["the"], "max_new_tokens": 4},
     }
     assert_is_that_of_one(deep, tmp_path, 2, {"pp": 2})

@@ -13,10 +13,9 @@ from tests.pipeline.steps.training.test_process_group import is_running
 from tests.trainer.runs import ROOT, start, write_config
 from trainer.system.errors import RESUMABLE
 from trainer.system.run_directory import RunDirectory
-from trainer.system.signals import STOPPING
 
 
-@pytest.mark.parametrize("number", STOPPING)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_before_the_first_step_ends_the_trainer_at_once(
     settings: dict[str, Any], tmp_path: Path, number: signal.Signals
 ) -> None:

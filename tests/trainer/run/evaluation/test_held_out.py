@@ -1,6 +1,7 @@
 """Validation counts every held-out token once, and bits per byte are those of the text."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ from trainer.data.shards import TokenStream
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.evaluation.held_out import evaluate, evaluate_checkpoint
-from trainer.run.loop import DONE, run
 
 ALONE = World(0, 1, torch.device("cpu"))
 
@@ -102,14 +102,10 @@ def test_a_micro_batch_larger_than_the_held_out_text_computes_no_empty_windows(
     assert rows == [max(windows)] * 2
 
 
-@pytest.mark.parametrize("averaging", [None, {"kind": "ema", "half_life_tokens": 1024}])
 def test_a_checkpoint_evaluates_as_training_did_on_all_held_out_text(
-    settings: dict[str, Any], averaging: dict[str, Any] | None
+    config: RunConfig, finished_once: Path
 ) -> None:
-    settings["training"]["averaging"] = averaging
-    config = RunConfig.model_validate(settings)
-    assert run(config) == DONE
-    last = config.run_dir / "checkpoints/step-00000012"
+    last = finished_once / "checkpoints/step-00000012"
     capped = config.training.evaluation.model_copy(update={"max_tokens": 100})
     changed = config.with_training(evaluation=capped)
     found = evaluate_checkpoint(last, changed, SamplesConfig(prompts=["the"], max_new_tokens=2))
