@@ -13,10 +13,7 @@ from trainer.model.llama import Llama
 from trainer.model.loss import CHUNK_LOGITS
 from trainer.model.precision import Precision, autocast
 
-# Tokens of padding that take about as long as another call of the model.
-MOST_PADDING = 512
 Tokens = tuple[int, ...]
-_Continuation = tuple[int, int, Tokens]  # the row of its context, its number among the requests, its tokens
 
 
 @dataclass
@@ -29,10 +26,6 @@ class _Branches:
     @property
     def longest(self) -> int:
         return max(len(continuation) for _, continuation in self.continuations)
-
-    @property
-    def positions(self) -> int:
-        return len(self.continuations) * (len(self.context) + self.longest)
 
 
 @torch.no_grad()
@@ -99,33 +92,19 @@ def _computed(model: Llama, beginning: KeyValueCache, batch: list[_Branches]) ->
     continuations = [
         (row, number, tokens) for row, one in enumerate(batch) for number, tokens in one.continuations
     ]
-    for alike in _of_similar_length(continuations):
-        contexts, numbers, tokens = zip(*alike, strict=True)
-        places, width = torch.tensor(contexts, device=device), len(tokens[-1])
-        targets = torch.tensor([[*one, *[0] * (width - len(one))] for one in tokens], device=device)
-        lengths = torch.tensor([len(one) for one in tokens], device=device)
-        counted = torch.arange(width, device=device) < lengths[:, None]
-        # The first token is predicted at the end of the context: one token alone needs no more.
-        states = ends[places]
-        if width > 1:
-            more = cache.selected(places, length + width - 1)
-            states = torch.cat([states, model(targets[:, :-1], cache=more)], dim=1)
-        values = torch.zeros(targets.shape, dtype=torch.float64, device=device)
-        values[counted] = _log_probabilities(model, states[counted], targets[counted]).double()
-        yield from zip(numbers, values.sum(dim=1).tolist(), strict=True)
-
-
-def _of_similar_length(continuations: list[_Continuation]) -> Iterator[list[_Continuation]]:
-    """Continuations by length, in groups that need at most MOST_PADDING."""
-    group: list[_Continuation] = []
-    padding = 0
-    for one in sorted(continuations, key=lambda one: len(one[2])):
-        padding += len(group) * (len(one[2]) - len(group[-1][2])) if group else 0
-        if padding > MOST_PADDING:
-            yield group
-            group, padding = [], 0
-        group.append(one)
-    yield group
+    contexts, numbers, tokens = zip(*continuations, strict=True)
+    places, width = torch.tensor(contexts, device=device), max(map(len, tokens))
+    targets = torch.tensor([[*one, *[0] * (width - len(one))] for one in tokens], device=device)
+    lengths = torch.tensor([len(one) for one in tokens], device=device)
+    counted = torch.arange(width, device=device) < lengths[:, None]
+    # The first token is predicted at the end of the context: one token alone needs no more.
+    states = ends[places]
+    if width > 1:
+        more = cache.selected(places, length + width - 1)
+        states = torch.cat([states, model(targets[:, :-1], cache=more)], dim=1)
+    values = torch.zeros(targets.shape, dtype=torch.float64, device=device)
+    values[counted] = _log_probabilities(model, states[counted], targets[counted]).double()
+    yield from zip(numbers, values.sum(dim=1).tolist(), strict=True)
 
 
 def _log_probabilities(model: Llama, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
