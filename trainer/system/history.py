@@ -212,7 +212,7 @@ def flat(value: Any, key: str = "") -> dict[str, str]:
             item["name"]: {name: inner for name, inner in item.items() if name != "name"} for item in value
         }
     if not isinstance(value, dict) or not value:
-        return {key: value if isinstance(value, str) else json.dumps(value)}
+        return {key: value if isinstance(value, str) else json.dumps(value, sort_keys=True)}
     texts: dict[str, str] = {}
     for name, inner in value.items():
         texts |= flat(inner, f"{key}.{name}" if key else name)
