@@ -142,7 +142,7 @@ def _place(store: Store, path: Path) -> str:
 
 def published(files: Files) -> Iterator[Path]:
     """The directories of all versions, also of those that have lost their manifest."""
-    folders = [path for path in files.root.iterdir() if path.name[0] != "." and path.name not in NO_KEYS]
+    folders = [path for path in files.root.glob("[!.]*") if path.name not in NO_KEYS]
     for path in sorted(path for folder in folders for path in folder.rglob("*")):
         if VERSION_NAME.fullmatch(path.name) and files.is_version(path):
             yield path

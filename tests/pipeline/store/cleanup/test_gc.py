@@ -196,7 +196,7 @@ def publish(draft: Draft) -> Version:
 
 
 def test_the_command_removes_nothing_unless_told_to(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(store, tmp_path)
     before = files(store.root)
@@ -206,5 +206,7 @@ def test_the_command_removes_nothing_unless_told_to(
     assert files(store.root) == before
     assert main(["gc", "--delete"]) == 0
     assert "freed" in capsys.readouterr().out
-    assert main(["gc"]) == 0
-    assert "nothing to remove" in capsys.readouterr().out
+    for place in (store.root, tmp_path / "not made yet"):
+        monkeypatch.setenv("GROUNDWORK_STORE", str(place))
+        assert main(["gc"]) == 0
+        assert "nothing to remove" in capsys.readouterr().out
