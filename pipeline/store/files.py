@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from io import RawIOBase
 from itertools import count
 from pathlib import Path
 
@@ -44,10 +43,6 @@ class Files:
     def fetch_folder(self, folder: Path) -> Path:
         """As `fetch`, for all files below a folder, such as those of a checkpoint."""
         return folder
-
-    def light(self, path: Path, columns: list[str] | None) -> Path | RawIOBase:
-        """What to open to read only these columns of a Parquet file."""
-        return path
 
     def drop(self, path: Path) -> bool:
         """Forgets a missing or damaged file if there is a copy elsewhere; False if there is none."""

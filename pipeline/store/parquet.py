@@ -69,14 +69,10 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 @contextmanager
-def parquet_file(path: Readable, columns: list[str] | None = None) -> Iterator[pq.ParquetFile]:
-    """The file, open to be read. Raises DamageError, also for what is read in the context. `columns`: all
-    that will be read, if not every one.
-    """
-    with _explained(path):
-        light = path.files.light(path.path, columns) if isinstance(path, StoredFile) else path
-        with pq.ParquetFile(light, page_checksum_verification=True) as file:
-            yield file
+def parquet_file(path: Readable) -> Iterator[pq.ParquetFile]:
+    """The file, open to be read. Raises DamageError, also for what is read in the context."""
+    with _explained(path), pq.ParquetFile(Path(path), page_checksum_verification=True) as file:
+        yield file
 
 
 def read_table(
@@ -99,7 +95,7 @@ def _explained(path: Readable) -> Iterator[None]:
 
 def batches(path: Readable, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
     """The row groups of a file, one at a time, each as one batch."""
-    with parquet_file(path, columns) as file:
+    with parquet_file(path) as file:
         for index in range(file.num_row_groups):
             table = file.read_row_group(index, columns=columns, use_threads=False).combine_chunks()
             yield from table.to_batches()

@@ -15,13 +15,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache, partial
-from io import RawIOBase
 from pathlib import Path
 from zlib import crc32
 
 from pipeline.store import locks
 from pipeline.store.bucket.cache import Cache
-from pipeline.store.bucket.s3 import NONE_YET, Bucket, Remote
+from pipeline.store.bucket.s3 import NONE_YET, Bucket
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
 from pipeline.store.fingerprint import file_sha256
@@ -34,8 +33,6 @@ FETCHING = ".fetching"
 LOCKS = 64
 THREADS = 16  # of requests that wait for the network
 COPIED_AT_MOST = 5_000_000_000  # bytes, by S3
-LIGHT = {"id", "source"}  # columns that are a small part of a file with text
-WORTH_BYTES = 4_000_000  # of a file, below which a few requests take longer than all of it
 # How long a manifest that was found counts as being there still: only `gc` removes one.
 KNOWN_SECONDS = 300.0
 
@@ -98,15 +95,6 @@ class Mirror(Files):
         if version is None:
             return "run again"
         return f"remove {self.url(version / MANIFEST)} and materialize {self.key(version.parent)}"
-
-    def light(self, path: Path, columns: list[str] | None) -> Path | RawIOBase:
-        """Of a large file only the parts that are asked for, which their own checksums protect."""
-        if columns is None or not LIGHT.issuperset(columns) or path.exists():
-            return self.fetch(path)
-        there = self.bucket.head(self.key(path))
-        if there is None or there.bytes < WORTH_BYTES:
-            return self.fetch(path)
-        return Remote(self.bucket, there)
 
     def fetch_all(self, paths: Sequence[Path]) -> None:
         with ThreadPoolExecutor(THREADS) as threads:

@@ -6,7 +6,6 @@ pauses; what a person must change is one sentence without secrets.
 
 import base64
 import hashlib
-import io
 import logging
 import os
 import time
@@ -68,7 +67,7 @@ class Bucket:
             )
 
     def head(self, key: str) -> Stored | None:
-        found = self._find("head_object", key)
+        found = self._call("head_object", key, MISSING)
         return found and self._stored(key, found)
 
     def get(self, key: str) -> tuple[bytes, Stored] | None:
@@ -94,19 +93,6 @@ class Bucket:
 
             found = self._read(key, write, restart)
         return (found, digest.hexdigest()) if found else None
-
-    def read(self, key: str, start: int, length: int) -> bytes:
-        """Some bytes of an object."""
-        for failed in range(ATTEMPTS):
-            answer = self._call("get_object", key, Range=f"bytes={start}-{start + length - 1}")
-            try:
-                content: bytes = answer["Body"].read()
-            except (self._errors.BotoCoreError, self._http_errors, OSError) as error:
-                log.info("%s/%s: %s, reading it again", self.url, key, first_line(error))
-                time.sleep(2**failed / 4)
-            else:
-                return content
-        raise BucketError(f"{self.url}/{key} cannot be read: check the connection, and run again")
 
     def put(self, key: str, content: bytes, replacing: str | None = None) -> bool:
         """Puts an object. `replacing`: the ETag of the object that it may replace, or NONE_YET; returns False
@@ -139,7 +125,7 @@ class Bucket:
             with path.open("rb") as file:
                 file.seek(number * length)
                 content = file.read(length)
-            named = {"PartNumber": number + 1, "UploadId": upload}
+            named: dict[str, Any] = {"PartNumber": number + 1, "UploadId": upload}
             answer = self._call("upload_part", key, Body=content, ContentMD5=_md5(content), **named)
             return {"ETag": answer["ETag"], "PartNumber": number + 1}
 
@@ -183,12 +169,7 @@ class Bucket:
         ]
 
     def abort(self, key: str, upload: str) -> None:
-        with self._explained():
-            try:
-                self._client.abort_multipart_upload(Bucket=self._bucket, Key=self._name(key), UploadId=upload)
-            except self._errors.ClientError as error:
-                if _code(error) not in ("NoSuchUpload", "404"):
-                    raise
+        self._call("abort_multipart_upload", key, ("NoSuchUpload", "404"), UploadId=upload)
 
     def check(self) -> None:
         """Before anything is written: the bucket refuses to replace an object that must not be replaced.
@@ -236,19 +217,15 @@ class Bucket:
 
         return botocore.exceptions
 
-    def _call(self, operation: str, key: str | None, **arguments: Any) -> Any:
+    def _call(self, operation: str, key: str | None, unless: tuple[str, ...] = (), **arguments: Any) -> Any:
+        """The answer of the server; None for an error with a code in `unless`."""
         named = {} if key is None else {"Key": self._name(key)}
-        with self._explained():
-            return getattr(self._client, operation)(Bucket=self._bucket, **named, **arguments)
-
-    def _find(self, operation: str, key: str, **arguments: Any) -> Any:
-        """As `_call`; None if there is no such object."""
         call = getattr(self._client, operation)  # before `_errors`, which needs the library
         with self._explained():
             try:
-                return call(Bucket=self._bucket, Key=self._name(key), **arguments)
+                return call(Bucket=self._bucket, **named, **arguments)
             except self._errors.ClientError as error:
-                if _code(error) in MISSING:
+                if _code(error) in unless:
                     return None
                 raise
 
@@ -280,7 +257,8 @@ class Bucket:
         """Reads an object block by block, and goes on after what was read when the connection breaks."""
         done, etag, why = 0, "", ""
         for failed in range(ATTEMPTS):
-            answer = self._find("get_object", key, **({"Range": f"bytes={done}-"} if done else {}))
+            ranged = {"Range": f"bytes={done}-"} if done else {}
+            answer = self._call("get_object", key, MISSING, **ranged)
             if answer is None:
                 return None
             if done and answer["ETag"] != etag:
@@ -344,36 +322,6 @@ class Bucket:
 
     def __reduce__(self) -> tuple[type["Bucket"], tuple[str]]:
         return Bucket, (self.url,)
-
-
-class Remote(io.RawIOBase):
-    """An object as a file that can only be read."""
-
-    def __init__(self, bucket: Bucket, stored: Stored):
-        self._bucket = bucket
-        self._key = stored.key
-        self._size = stored.bytes
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = base + offset
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        size = self._size - self._at if size < 0 else min(size, self._size - self._at)
-        content = self._bucket.read(self._key, self._at, size) if size > 0 else b""
-        self._at += len(content)
-        return content
 
 
 def _sentence(url: str, bucket: str, code: str, error: Any) -> str:

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -11,7 +10,6 @@ import threading
 import time
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from pipeline.store.bucket.cache import Cache
@@ -23,7 +21,6 @@ from pipeline.store.damage import Look
 from pipeline.store.draft import Draft
 from pipeline.store.files import MANIFEST
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.parquet import PartWriter, batches
 from pipeline.store.store import Store, StoreError
 from pipeline.store.work import Work
 from tests.s3_server import S3, proxied, use
@@ -115,32 +112,6 @@ def test_of_two_machines_that_publish_one_version_one_wins(server: S3, tmp_path:
     assert lost.manifest == other.manifest == won.manifest  # with the time when the first one finished
     # A file that differs from the published one is not put in its place.
     assert texts(other) == texts(store(tmp_path, "fourth").current("numbers")) == ["one"]
-
-
-def test_ids_are_read_without_fetching_the_text_beside_them(server: S3, tmp_path: Path) -> None:
-    rows = 20_000
-    documents = pa.record_batch(
-        {
-            "id": [f"{number:032x}" for number in range(rows)],
-            "text": [random.Random(number).randbytes(400).hex() for number in range(rows)],
-        }
-    )
-    with store(tmp_path).making(work()) as draft:
-        assert isinstance(draft, Draft)
-        with PartWriter(draft.path, "a", {"documents": documents.schema}) as writer:
-            for start in range(0, rows, 5_000):
-                writer.write("documents", documents.slice(start, 5_000))
-        draft.publish([Part("a", "x", writer.files)])
-    with proxied(server) as (near, proxy), pytest.MonkeyPatch.context() as patched:
-        use(near, patched)
-        (file,) = store(tmp_path, "other").current("numbers").files("documents")
-        ids = pa.Table.from_batches(batches(file, ["id"])).column("id")
-        assert ids.to_pylist() == documents.column("id").to_pylist()
-        assert not file.path.exists()
-        size = writer.files["documents"].bytes
-        assert proxy.moved["GET"] < size / 4
-        assert len(pa.Table.from_batches(batches(file, ["id", "text"]))) == rows
-        assert file.path.stat().st_size == size
 
 
 def test_an_unchanged_part_is_copied_by_the_server(server: S3, tmp_path: Path) -> None:
