@@ -12,6 +12,7 @@ from trainer.config.run import (
     format_validation_error,
     load_run_config,
     load_to_train,
+    override,
     run_identity,
 )
 from trainer.config.stability import AveragingConfig, ExponentialAverage, LastAverage, SpikesConfig
@@ -46,5 +47,6 @@ __all__ = [
     "format_validation_error",
     "load_run_config",
     "load_to_train",
+    "override",
     "run_identity",
 ]

@@ -110,8 +110,8 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
         raise TrainerError(f"{path}: cannot be read as YAML: {error}") from error
     if not isinstance(values, dict):
         raise TrainerError(f"{path}: is not a mapping with the keys {', '.join(RunConfig.model_fields)}")
-    for override in overrides or []:
-        _override(values, override)
+    for change in overrides or []:
+        override(values, change)
     if isinstance(data := values.get("data"), dict) and "shards" in data:
         values["data"] = shard_record.filled_in(data)
     try:
@@ -138,10 +138,11 @@ def format_validation_error(error: ValidationError) -> str:
     )
 
 
-def _override(values: dict[str, Any], override: str) -> None:
-    key, separator, text = override.partition("=")
+def override(values: dict[str, Any], change: str) -> None:
+    """Applies `a.b=value`, whose value is YAML, to the settings. Raises TrainerError."""
+    key, separator, text = change.partition("=")
     if not separator or not key:
-        raise TrainerError(f"override {override!r} is not of the form key.subkey=value")
+        raise TrainerError(f"override {change!r} is not of the form key.subkey=value")
     *parents, last = key.split(".")
     at: Any = values
     try:
@@ -154,4 +155,4 @@ def _override(values: dict[str, Any], override: str) -> None:
             at = at[place]
         at[int(last) if isinstance(at, list) else last] = yaml_file.parse(text)
     except (AttributeError, IndexError, TypeError, ValueError, yaml.YAMLError) as error:
-        raise TrainerError(f"override {override!r} cannot be applied: {error}") from error
+        raise TrainerError(f"override {change!r} cannot be applied: {error}") from error

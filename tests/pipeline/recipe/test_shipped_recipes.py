@@ -7,7 +7,6 @@ import torch
 
 from pipeline.recipe.recipe import RECIPES, Recipe, load_recipe, recipe_path
 from pipeline.stages.tokenizer import TokenizerParams
-from trainer.run.fit.gpu_memory import Footprint
 from trainer.run.fit.memory import estimate
 from trainer.run.fit.micro_batch import fitting
 from trainer.system.gpus import GPUS
@@ -60,12 +59,10 @@ def vocab_size(recipe: Recipe) -> int:
 
 def memory(name: str, recipe: Recipe) -> int:
     """Bytes in each process at the peak of a step."""
-    training = recipe.training
-    if TARGETS[name].memory in {gpu.memory for gpu in GPUS.values()}:
-        footprint = Footprint.measure(training, vocab_size(recipe))
-        return footprint.on_gpu(training.micro_batch_windows, training.parallel.dp_shard).total
-    on_cpu = training.model_copy(update={"precision": "fp32"})
-    return estimate(on_cpu, vocab_size(recipe), TARGETS[name].processes, torch.device("cpu")).total
+    training, target, device = recipe.training, TARGETS[name], torch.device("cuda")
+    if target.memory not in {gpu.memory for gpu in GPUS.values()}:
+        training, device = training.model_copy(update={"precision": "fp32"}), torch.device("cpu")
+    return estimate(training, vocab_size(recipe), target.processes, device).total
 
 
 def test_every_recipe_that_ships_is_known_here() -> None:

@@ -18,7 +18,6 @@ from tests.trainer.steps import step
 from trainer.config import RunConfig
 from trainer.parallel.world import World
 from trainer.run.build import build_session
-from trainer.tools import tables
 
 ALONE = World(0, 1, torch.device("cpu"))
 BATCH_TOKENS, STEPS = 512, 80
@@ -40,13 +39,8 @@ def table() -> Iterator[dict[str, dict[str, float]]]:
     """Losses by optimizer and schedule; printed, and kept where they are asked for."""
     losses: dict[str, dict[str, float]] = {}
     yield losses
-    print(
-        "\n"
-        + tables.table(
-            ("loss", *SCHEDULES),
-            [(kind, *(f"{loss:.3f}" for loss in row.values())) for kind, row in losses.items()],
-        )
-    )
+    for kind, row in losses.items():
+        print(f"{kind:<12}" + "".join(f"{schedule} {loss:.3f}  " for schedule, loss in row.items()))
     if folder := os.environ.get("GROUNDWORK_RESULTS"):
         what = {"tokens": STEPS * BATCH_TOKENS, "below": BELOW, "nats_per_token": losses}
         Path(folder, "optimizers.json").write_text(json.dumps(what, indent=1) + "\n", encoding="utf-8")

@@ -20,21 +20,7 @@ OPTIONS = {
     "generate": ["--prompt", "--max-new-tokens", "--temperature", "--top-k", "--top-p", "--seed"],
     "benchmark": ["--precision", "--output"],
     "check": [],
-    "plan": [
-        "--params",
-        "--gpu",
-        "--gpus",
-        "--mfu",
-        "--price",
-        "--budget",
-        "--days",
-        "--tokens",
-        "--vocab-size",
-        "--seq-len",
-        "--micro-batch-size",
-        "--optimizer",
-        "--activation-checkpointing",
-    ],
+    "plan": ["--params", "--gpu", "--gpus", "--mfu", "--price", "--tokens", "--vocab-size"],
 }
 VALUES = [
     *("", " ", "-", "--", "=", "a=", "=1", "a.b=1", "a=[", "*", "nan", "inf", "-1", "0", "1", "1.5", "1e400"),

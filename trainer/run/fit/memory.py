@@ -1,14 +1,14 @@
-"""How much memory training needs, measured by a step on fake tensors, which have shapes but no content.
+"""How much memory training needs: preflight, `micro_batch_size: auto` and `python -m trainer plan` ask here.
 
-There are two models of memory. `estimate` is the exact one: preflight compares it with the free memory, and
-`python -m trainer plan` scales it to GPUs that are not in this machine. `upper_bound` is a formula that
-spares most runs the second or two of an estimate: preflight skips it where far more than the bound is free.
+A step is measured on fake tensors, which have shapes but no content. They are always on the CPU, so that the
+GPU of a plan need not be in this machine: in bf16 SDPA keeps the same tensors for the backward pass there.
+What differs on a GPU is calculated: how many logits are computed at a time, and what splitting divides.
 """
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -17,7 +17,8 @@ from torch.utils._pytree import tree_map_only
 
 from trainer.config import TrainingConfig
 from trainer.model.attention import choose, masks_documents
-from trainer.model.llama import Llama
+from trainer.model.llama import Llama, padded_vocab_size
+from trainer.model.loss import CHUNK_LOGITS, MIN_CHUNK_ROWS
 from trainer.model.precision import AUTOCAST, resolve
 from trainer.optim import weight_averaging
 from trainer.optim.build import build
@@ -27,21 +28,28 @@ from trainer.run.step import loss_sum
 # What a process on a CPU holds besides tensors: buffers of libraries, and holes in the heap, which never
 # returns memory to the system. Measured on processes of 0.4 to 1.0 GB.
 LIBRARY_BYTES, HOLES = 30_000_000, 0.15
+AMPLE = 10
+FP32, BF16 = 4, 2
+MEASURED_LEN = 256
+GATHERED_BLOCKS = 2  # with FSDP: the block at work and the next one
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes in one process without compilation.
+    """Bytes in one process without compilation; CUDA's libraries (about 1 GB) and allocator gaps come on top.
 
-    `activations`: what a micro-batch keeps for its backward pass. `working`: what a step holds for a moment
-    in addition, such as logits. `copy` and `beside` are 0 on a GPU; on a CPU they are the copy that a
-    checkpoint is written from, and what is not a tensor. `validation` is what a batch of a validation needs
-    beyond the peak of a step. `total` is the peak, at which not every part is at its largest.
+    `gathered`: with `dp_shard` the blocks in use, and embedding and head in bf16 with their gradients, of
+    which one is reduced at a time, in fp32. `activations`: what a micro-batch keeps for its backward pass.
+    `working`: what a step holds for a moment in addition, such as logits. `copy` and `beside` are 0 on a GPU;
+    on a CPU they are the copy that a checkpoint is written from, and what is not a tensor. `validation` is
+    what a batch of a validation needs beyond the peak of a step. `total` is the peak: on a CPU not every part
+    is at its largest then; on a GPU it is their sum.
     """
 
     weights: int
     gradients: int
     optimizer: int
+    gathered: int
     activations: int
     working: int
     validation: int
@@ -59,6 +67,7 @@ class Memory:
             "weights": self.weights,
             "gradients": self.gradients,
             "optimizer state": self.optimizer,
+            "gathered weights": self.gathered,
             "activations": self.activations,
             "logits and the like": self.working,
             "a larger batch in validation": self.validation,
@@ -84,14 +93,15 @@ def copies_with_averages(training: TrainingConfig) -> int:
     return averages + 1 if averages else 0
 
 
-def upper_bound(training: TrainingConfig, vocab_size: int, validation_windows: int = 0) -> int:
-    """More bytes than training needs: everything that has a size, as often as it could be held."""
+def is_ample(free: int, training: TrainingConfig, vocab_size: int, validation_windows: int = 0) -> bool:
+    """Whether `free` bytes are so many that an estimate, which takes some seconds, tells nothing: AMPLE
+    times everything that has a size, as often as it could be held.
+    """
     model = training.model
     tokens = max(training.micro_batch_tokens, validation_windows * training.seq_len)
     block = 32 * model.d_model + 8 * model.d_ff + 8 * model.n_heads * training.seq_len
-    return (28 + 8 * copies_with_averages(training)) * model.parameters(vocab_size) + 4 * tokens * (
-        model.n_layers * block + 8 * vocab_size
-    )
+    held = (28 + 8 * copies_with_averages(training)) * model.parameters(vocab_size)
+    return free > AMPLE * (held + 4 * tokens * (model.n_layers * block + 8 * vocab_size))
 
 
 def estimate(
@@ -101,55 +111,144 @@ def estimate(
     device: torch.device,
     validation_windows: int = 0,
 ) -> Memory:
-    """Measures steps with one and with two layers; each further layer needs what the second does.
-
-    Takes a second or two. The model is not split: `processes` only decide whether gradients accumulate.
-    `validation_windows`: how many windows a validation reads at a time, if they are to be counted.
+    """The memory of the micro-batches of `training`, as `Footprint` measures it. `processes` read samples of
+    their own; `validation_windows`: how many windows a validation reads at a time, if they are to be counted.
     """
-    (one, two), more = (
-        (_step(training, vocab_size, processes, device, validation_windows, layers) for layers in (1, 2)),
-        training.model.n_layers - 1,
-    )
-    weights, optimizer, activations, forward_and_backward, update, validating = (
-        a + more * (b - a) for a, b in zip(one, two, strict=True)
-    )
-    step = max(forward_and_backward, update)
-    peak = max(step, validating)
-    copy = beside = 0
-    if device.type == "cpu":
+    footprint = Footprint.measure(training, vocab_size, processes, device)
+    return footprint.memory(training.micro_batch_windows, validation_windows)
+
+
+class _Bytes(NamedTuple):
+    """What a step holds: weights, optimizer state and activations; the peaks of forward and backward pass, of
+    the update, and of a batch of a validation.
+    """
+
+    weights: int
+    optimizer: int
+    activations: int
+    forward_and_backward: int
+    update: int
+    validating: int
+
+    def and_more(self, other: Self, times: float) -> Self:
+        """With `times` as much in addition as `other` has more than this."""
+        return type(self)(*(int(a + times * (b - a)) for a, b in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a step on a device of kind `device` holds with micro-batches of one and of two windows of
+    `measured_len` tokens; each further one adds the same.
+    """
+
+    training: TrainingConfig
+    vocab_size: int
+    device: torch.device
+    measured_len: int
+    one: _Bytes
+    two: _Bytes
+
+    @classmethod
+    def measure(cls, training: TrainingConfig, vocab_size: int, processes: int, device: torch.device) -> Self:
+        """Measures steps with one and with two layers; each further layer needs what the second does. Takes
+        some seconds, whatever the size of the model, and ten the first time.
+        """
+        on_cpu = _as_on_gpu(training) if device.type == "cuda" else training
+        accumulates = training.micro_batch_size == "auto" or any(
+            stage.global_batch_tokens != training.micro_batch_tokens * processes
+            for stage in training.curriculum.stages
+        )
+        one, two = (
+            _step(on_cpu, vocab_size, accumulates, windows, layers=1).and_more(
+                _step(on_cpu, vocab_size, accumulates, windows, layers=2), training.model.n_layers - 1
+            )
+            for windows in (1, 2)
+        )
+        return cls(training, vocab_size, device, on_cpu.seq_len, one, two)
+
+    def memory(self, windows: int, validation_windows: int = 0) -> Memory:
+        """The memory of micro-batches of so many windows, and of a validation's batches, if there are any."""
+        step = self._with(windows)
+        validating = self._with(validation_windows).validating if validation_windows else 0
+        if self.device.type == "cuda":
+            return self._on_gpu(step, windows, validating)
+        weights, optimizer, activations = step[:3]
+        most = max(step.forward_and_backward, step.update)
+        peak = max(most, validating)
         # With averages the copy holds the weights in training too. In the process they take the place of the
         # gradients, which are gone by then.
-        trained = weights if training.averaging else 0
+        trained = weights if self.training.averaging else 0
         copy = weights + optimizer + trained
         beside = LIBRARY_BYTES + int(HOLES * (peak + copy))
-    return Memory(
-        weights=weights,
-        gradients=weights,
-        optimizer=optimizer,
-        activations=activations,
-        working=max(0, step - 2 * weights - optimizer - activations),
-        validation=peak - step,
-        copy=copy,
-        beside=beside,
-        total=peak + copy + beside,
-    )
+        return Memory(
+            weights=weights,
+            gradients=weights,
+            optimizer=optimizer,
+            gathered=0,
+            activations=activations,
+            working=max(0, most - 2 * weights - optimizer - activations),
+            validation=peak - most,
+            copy=copy,
+            beside=beside,
+            total=peak + copy + beside,
+        )
+
+    def _with(self, windows: int) -> _Bytes:
+        return self.one.and_more(self.two, windows * self.training.seq_len / self.measured_len - 1)
+
+    def _on_gpu(self, step: _Bytes, windows: int, validating: int) -> Memory:
+        """`tp` and `pp` are taken to split evenly what `dp_shard` does."""
+        model, parallel, rows = (
+            self.training.model,
+            self.training.parallel,
+            padded_vocab_size(self.vocab_size),
+        )
+        shards, head = parallel.dp_shard * parallel.tp * parallel.pp, rows * model.d_model
+        activations, gathered = step.activations, 0
+        if shards > 1:
+            vocabulary = head if model.tie_embeddings else 2 * head
+            blocks = step.weights // FP32 - vocabulary
+            kept = min(GATHERED_BLOCKS, model.n_layers) if parallel.reshard_after_forward else model.n_layers
+            gathered = 2 * BF16 * vocabulary + FP32 * head + BF16 * blocks * kept // model.n_layers
+            if self.training.activation_checkpointing == "none":
+                activations -= BF16 * blocks  # autocast's copies, kept for the backward pass: gathered again
+        chunk = min(windows * self.training.seq_len, max(MIN_CHUNK_ROWS, CHUNK_LOGITS["cuda"] // rows))
+        parts = {
+            "weights": step.weights // shards,
+            "gradients": step.weights // shards,
+            "optimizer": step.optimizer // shards,
+            "gathered": gathered,
+            "activations": activations,
+            # Logits and probabilities in fp32 and bf16, and the head in bf16.
+            "working": chunk * rows * 2 * (FP32 + BF16) + BF16 * head,
+        }
+        validation = max(0, validating - sum(parts.values()))
+        total = sum(parts.values()) + validation
+        return Memory(**parts, validation=validation, copy=0, beside=0, total=total)
 
 
-def _step(
-    training: TrainingConfig,
-    vocab_size: int,
-    processes: int,
-    device: torch.device,
-    validation_windows: int,
-    layers: int,
-) -> Sequence[int]:
-    """Bytes of weights, optimizer state and activations; the peaks of forward and backward pass, of the
-    update, and of a batch of a validation.
+def _as_on_gpu(training: TrainingConfig) -> TrainingConfig:
+    """The settings that keep on a CPU what the kernels of a GPU keep. SDPA does not have attention sinks.
+    What it keeps grows with the tokens, not with their square, so short windows are measured.
     """
-    precision, masked = (
-        resolve(training.precision, device),
-        masks_documents(training.document_masking, device),
+    model = training.model.model_copy(update={"attention_sinks": False})
+    precision = "fp32" if training.precision in ("fp32", "tf32") else "bf16"
+    return training.model_copy(
+        update={
+            "precision": precision,
+            "attention": "sdpa",
+            "document_masking": False,
+            "model": model,
+            "seq_len": min(training.seq_len, MEASURED_LEN),
+        }
     )
+
+
+def _step(training: TrainingConfig, vocab_size: int, accumulates: bool, windows: int, layers: int) -> _Bytes:
+    """Takes a step, and the loss of a batch as in a validation, with so many windows."""
+    device = torch.device("cpu")
+    precision = resolve(training.precision, device)
+    masked = masks_documents(training.document_masking, device)
     backend = choose(
         training.attention,
         device,
@@ -159,22 +258,16 @@ def _step(
         masked,
         training.model.attention_sinks,
     )
-    if backend in ("flex", "flash"):
-        backend, masked = "sdpa", False  # keeps what their kernels keep, without a mask
     with FakeTensorMode(), device:
-        shape = training.model.model_copy(
-            update={
-                "n_layers": layers,
-                "attention_sinks": backend == "math" and training.model.attention_sinks,
-            }
-        )
+        shape = training.model.model_copy(update={"n_layers": layers})
         model = Llama(
             shape, vocab_size, training.seq_len, backend, training.activation_checkpointing, training.dropout
         )
-        # The update with 8-bit moments is compiled, which fake tensors do not support. Counts too much: fp32.
-        in_fp32 = {"kind": "adamw"} if training.optimizer.kind == "adamw_8bit" else {}
+        # The update with 8-bit moments is compiled, which fake tensors do not support.
+        in_8_bit = training.optimizer.kind == "adamw_8bit"
+        in_fp32 = {"kind": "adamw"} if in_8_bit else {}
         optimizers = build(model, training.optimizer.model_copy(update=in_fp32))
-        windows = torch.zeros(training.micro_batch_windows, training.seq_len + 1, dtype=torch.int64)
+        tokens = torch.zeros(windows, training.seq_len + 1, dtype=torch.int64)
         with _LiveBytes() as live:
             weights = live.count(model.parameters())
             for parameter in model.parameters():
@@ -184,23 +277,22 @@ def _step(
             if training.averaging is not None:
                 weight_averaging.fill(training.averaging, optimizers)
             update, state = live.peak, live.now - 2 * weights
-            together = training.micro_batch_tokens * processes
-            if all(stage.global_batch_tokens == together for stage in training.curriculum.stages):
-                model.zero_grad(set_to_none=True)  # no accumulation: gradients replace activations
+            if not accumulates:
+                model.zero_grad(set_to_none=True)  # gradients replace activations
             before = live.peak = live.now
-            keys = torch.zeros(len(windows), 2, dtype=torch.int32) if training.dropout else None
-            loss = loss_sum(model, Batch.of(windows, 0 if masked else None, keys), precision)
+            keys = torch.zeros(windows, 2, dtype=torch.int32) if training.dropout else None
+            loss = loss_sum(model, Batch.of(tokens, 0 if masked else None, keys), precision)
             activations = live.now - before
             loss.backward()
             forward_and_backward = live.peak
             del loss
             model.zero_grad(set_to_none=True)
             live.peak = live.now
-            if validation_windows:
-                windows = torch.zeros(validation_windows, training.seq_len + 1, dtype=torch.int64)
-                with torch.no_grad():
-                    loss_sum(model, Batch.of(windows, 0 if masked else None), precision)
-            return weights, state, activations, forward_and_backward, update, live.peak
+            with torch.no_grad():
+                loss_sum(model, Batch.of(tokens, 0 if masked else None), precision)
+            less = 3 * weights // 2 if in_8_bit else 0  # two moments of one byte each, measured as fp32
+            peaks = (peak - less for peak in (forward_and_backward, update, live.peak))
+            return _Bytes(weights, state - less, activations, *peaks)
 
 
 class _LiveBytes(TorchDispatchMode):

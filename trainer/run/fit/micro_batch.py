@@ -10,9 +10,8 @@ import torch
 
 from trainer.config import TrainingConfig
 from trainer.parallel.dtensor import local_tensor
-from trainer.run.fit.gpu_memory import Footprint
 from trainer.run.fit.hardware import free_memory
-from trainer.run.fit.memory import estimate, is_out_of_memory
+from trainer.run.fit.memory import Footprint, is_out_of_memory
 from trainer.run.session import Session
 from trainer.run.step import add_gradients
 from trainer.system.errors import TrainerError, in_every_process
@@ -38,25 +37,14 @@ def fitting(
     training: TrainingConfig, vocab_size: int, data_size: int, device: torch.device, memory: int
 ) -> Fitting:
     """The micro-batches that `memory` bytes of a process hold with a margin, by the estimate for uncompiled
-    blocks; a single window in any case. Takes a second or two.
+    blocks; a single window in any case. Takes some seconds.
     """
-    if device.type == "cpu":
-        one, two = (
-            estimate(training.model_copy(update={"micro_batch_size": size}), vocab_size, data_size, device)
-            for size in (1, 2)
-        )
-        needed = {
-            size: one.total + (size - 1) * (two.total - one.total) for size in _sizes(training, data_size)
-        }
-        optimizer = one.optimizer
-    else:
-        footprint, parallel = Footprint.measure(training, vocab_size), training.parallel
-        shards = parallel.dp_shard * parallel.tp * parallel.pp
-        needed = {size: footprint.on_gpu(size, shards).total for size in _sizes(training, data_size)}
-        optimizer = footprint.on_gpu(1, shards).optimizer
-    most = MOST_TOKENS[device.type] // training.seq_len
-    sizes = [size for size in needed if size <= most and needed[size] <= (1 - MARGIN) * memory]
-    return Fitting(sizes or [1], optimizer)
+    footprint = Footprint.measure(training, vocab_size, data_size, device)
+    most, room = MOST_TOKENS[device.type] // training.seq_len, (1 - MARGIN) * memory
+    sizes = [
+        size for size in _sizes(training, data_size) if size <= most and footprint.memory(size).total <= room
+    ]
+    return Fitting(sizes or [1], footprint.memory(1).optimizer)
 
 
 def divides(training: TrainingConfig, size: int, data_size: int) -> bool:

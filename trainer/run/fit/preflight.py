@@ -23,7 +23,7 @@ from trainer.run import data_facts
 from trainer.run.evaluation.held_out import EvaluationStoppedError, batch_size, evaluate
 from trainer.run.fit import compiler, micro_batch
 from trainer.run.fit.hardware import free_memory
-from trainer.run.fit.memory import copies_with_averages, estimate, is_out_of_memory, upper_bound
+from trainer.run.fit.memory import copies_with_averages, estimate, is_ample, is_out_of_memory
 from trainer.run.records import sinks
 from trainer.run.session import Session
 from trainer.run.step import add_gradients
@@ -33,8 +33,6 @@ BLOCK_TOKENS = 1 << 20
 # Shards whose content is known are sampled: this many of them, this many tokens each.
 SAMPLED_SHARDS, SAMPLED_TOKENS = 64, 1 << 16
 SLOW_SECONDS = 10.0
-# Where this many times the upper bound is free, the estimate, which takes a second or two, is skipped.
-AMPLE = 10
 # Forward pass only, a third of the operations of a training step.
 FORWARD_SHARE, LONG_VALIDATION_SHARE = 1 / 3, 0.2
 
@@ -186,7 +184,7 @@ def _check_memory(config: RunConfig, world: World) -> None:
     vocab_size = config.data.vocab_size
     windows = validation_windows(config, world)
     # The estimate is for an unsplit model. A split one that is too large fails at the first batch.
-    if training.parallel.splits_model or upper_bound(training, vocab_size, windows) * AMPLE < free:
+    if training.parallel.splits_model or is_ample(free, training, vocab_size, windows):
         return
     needed = estimate(training, vocab_size, world.size, world.device, windows)
     told = f"training needs {needed}, and {free / 1e6:,.0f} MB are free on {world.device}"

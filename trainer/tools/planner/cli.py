@@ -3,142 +3,126 @@
 import argparse
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 import yaml
 from pydantic import ValidationError
 
-from trainer.config import ModelConfig, TrainingConfig, format_validation_error
-from trainer.config.optimizer import OptimizerKind
-from trainer.model.activation_checkpointing import ActivationCheckpointing
+from trainer.config import TrainingConfig, format_validation_error, override, yaml_file
+from trainer.config.model import SIZES
+from trainer.model.precision import resolve
+from trainer.run.fit.hardware import free_memory, known_gpu, peak_flops
+from trainer.run.fit.memory import estimate
 from trainer.run.fit.micro_batch import fitting
 from trainer.system.errors import TrainerError
-from trainer.system.gpus import GPUS, PRICES_AS_OF
+from trainer.system.gpus import GPUS
 from trainer.tools.planner import law
-from trainer.tools.planner.machine import CPU, GPUS_OF_A_NODE, rates_of
-from trainer.tools.planner.machine import machine as machine_of
-from trainer.tools.planner.plan import DAY, Machine, Run, best_run
-from trainer.tools.planner.roofline import Step, step
+from trainer.tools.planner.plan import Machine, Plan
 from trainer.tools.planner.shape import shaped
-from trainer.tools.planner.text import describe, describe_on_cpu
+from trainer.tools.planner.speed import tokens_per_second
 
-VOCABULARY, SEQ_LEN, MICRO_BATCH_SIZE = 50_000, 2048, 8  # unless a file or an option sets them
-TOKENS_A_STEP = 2**19
+CPU = "cpu"
+GPUS_OF_A_NODE = 8
+ASSUMED_MFU = 0.4
+VOCABULARY, SEQ_LEN, TOKENS_A_STEP = 50_000, 2048, 2**19  # of a model that is named by its size
 STATE_BYTES = 16  # for each parameter: weight, gradient and two moments in fp32
-SEARCHES = 3
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 COUNT = re.compile(r"([0-9][0-9_.]*(?:e[+-]?[0-9]+)?)([kmbt]?)", re.IGNORECASE)
 
 
 def main(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     if options.mfu and options.mfu > 1:
         raise TrainerError(f"--mfu {options.mfu:g} is above 1: write a share of the peak, such as 0.4")
-    if options.recipe and options.params:
-        raise TrainerError("give a recipe or --params, not both")
-    configured, vocab_size, processes = None, options.vocab_size, options.gpus
-    named = options.recipe or (options.params if _is_file(options.params) else None)
-    if named:
-        configured, in_file, launched = _configured(_path(named))
-        vocab_size, processes = vocab_size or in_file, processes or launched
-        if not vocab_size:
-            print(
-                f"{named} does not set the size of its vocabulary; the plan assumes {VOCABULARY:,}. "
-                "Set it with --vocab-size.\n"
-            )
-    elif not (options.params or options.budget or options.days):
-        raise TrainerError(
-            "give a recipe or --params to plan for a model, or --budget or --days for the best model "
-            "within them"
+    recipes = [word for word in options.words if "=" not in word]
+    if len(recipes) + bool(options.params) != 1:
+        raise TrainerError("give a recipe or --params, and one of them only")
+    values = (
+        _read(_path(recipes[0])) if recipes else _of_size(options.params, options.vocab_size or VOCABULARY)
+    )
+    for word in options.words:
+        if "=" in word:
+            override(values, word)
+    training = _training(values, recipes[0] if recipes else "--params")
+    vocab_size = options.vocab_size or (values.get("data") or values.get("tokenizer") or {}).get("vocab_size")
+    if not vocab_size:
+        vocab_size = VOCABULARY
+        print(
+            f"The size of the vocabulary is not known; the plan assumes {vocab_size:,}. Set --vocab-size.\n"
         )
-    gpu, machine = machine_of(options.gpu, processes, options.mfu, options.price, configured)
-    if options.budget and not machine.price:
-        raise TrainerError("--budget needs a price: set --price in USD per hour, or name a --gpu")
-    run, training, step = _planned(options, gpu, machine, configured, vocab_size or VOCABULARY)
-    print(describe_on_cpu(run, training, step) if gpu == CPU else describe(run, training, gpu, step))
+    processes = (values.get("launch") or {}).get("nproc_per_node", 1) if recipes else None
+    machine = _machine(options, training, options.gpus or processes)
+    if not recipes and STATE_BYTES * training.model.parameters(vocab_size) > machine.memory / 2:
+        parallel = training.parallel.model_copy(update={"dp_shard": machine.count})
+        training = training.model_copy(update={"parallel": parallel})
+    print(_plan(options, training, vocab_size, machine))
     return 0
 
 
-def _planned(
-    options: argparse.Namespace,
-    gpu: str,
-    machine: Machine,
-    configured: TrainingConfig | None,
-    vocab_size: int,
-) -> tuple[Run, TrainingConfig, Step | None]:
-    """The run, its settings, and without --mfu the step that its time comes from."""
-    run = _run(options, machine, configured, vocab_size)
-    training, found = _training(options, gpu, configured, run), None
-    # The best model within a budget depends on the time of its step, which depends on the model.
-    for _ in range(0 if options.mfu else 1 if configured or options.params else SEARCHES):
-        found = _step(options, gpu, run, training, is_recipe=configured is not None)
-        run = _run(options, replace(machine, mfu=run.mfu_of(found)), configured, vocab_size)
-        if run.model != training.model:
-            training = _training(options, gpu, configured, run)
-    return run, training, found
-
-
-def _step(options: argparse.Namespace, gpu: str, run: Run, training: TrainingConfig, is_recipe: bool) -> Step:
-    """Without a recipe a step has TOKENS_A_STEP tokens, and `dp_shard` splits what would fill half a GPU."""
-    gpus = run.machine.gpus
-    if not is_recipe:
-        changes: dict[str, Any] = {"global_batch_tokens": TOKENS_A_STEP}
-        if STATE_BYTES * run.parameters > run.machine.gpu.memory / 2:
-            changes["parallel"] = training.parallel.model_copy(update={"dp_shard": gpus})
-        training = training.model_copy(update=changes)
-    on_gpu = gpu != CPU
-    rates = rates_of(options.gpu, gpu, training, run.vocab_size)
-    blocks_are_compiled = on_gpu if training.compile == "auto" else bool(training.compile)
-    return step(training, run.vocab_size, rates, gpus, blocks_are_compiled, on_gpu and blocks_are_compiled)
-
-
-def _run(
-    options: argparse.Namespace, machine: Machine, configured: TrainingConfig | None, vocab_size: int
-) -> Run:
-    """The model and tokens that the options ask for, or the best ones within the budget or the days."""
-    seq_len = options.seq_len or (configured.seq_len if configured else SEQ_LEN)
-    seconds = options.days * DAY if options.days else None
-    if options.budget:
-        seconds = machine.seconds_for(options.budget)
-    if configured or options.params:
-        model = configured.model if configured else _model(options.params, vocab_size)
-        tokens = options.tokens or (
-            configured.max_tokens if configured else law.best_tokens(model.parameters(vocab_size))
-        )
-        run = Run(machine, model, vocab_size, seq_len, tokens)
-        return run.within(seconds) if seconds else run
-    assert seconds is not None
-    return best_run(machine, seconds, vocab_size, seq_len)
-
-
-def _training(
-    options: argparse.Namespace, gpu: str, configured: TrainingConfig | None, run: Run
-) -> TrainingConfig:
-    """The settings that decide how much memory and time a step takes."""
-    micro_batch_size = options.micro_batch_size or (
-        configured.micro_batch_size if configured else MICRO_BATCH_SIZE
-    )
-    changes: dict[str, Any] = {"seq_len": run.seq_len, "micro_batch_size": micro_batch_size}
-    training = configured
-    if training is None:
-        batch = dict.fromkeys(("global_batch_tokens", "max_tokens"), run.seq_len * micro_batch_size)
-        every = {key: {"every_tokens": 1} for key in ("checkpoint", "evaluation")}
-        training = TrainingConfig.model_validate({"model": run.model, **changes, **batch, **every})
-    if options.optimizer:
-        changes["optimizer"] = training.optimizer.model_copy(update={"kind": options.optimizer})
-    if options.activation_checkpointing:
-        changes["activation_checkpointing"] = options.activation_checkpointing
-    training = training.model_copy(update=changes)
-    if micro_batch_size == "auto":
-        device, parallel = torch.device("cpu" if gpu == CPU else "cuda"), training.parallel
-        data_size = max(1, run.machine.gpus // (parallel.tp * parallel.pp))
-        sizes = fitting(training, run.vocab_size, data_size, device, run.machine.gpu.memory).sizes
+def _plan(options: argparse.Namespace, training: TrainingConfig, vocab_size: int, machine: Machine) -> Plan:
+    device = torch.device("cpu" if machine.name == CPU else "cuda")
+    parallel = training.parallel
+    data_size = max(1, machine.count // (parallel.tp * parallel.pp))
+    if training.micro_batch_size == "auto":
+        sizes = fitting(training, vocab_size, data_size, device, machine.memory).sizes
         training = training.model_copy(update={"micro_batch_size": sizes[0]})
-    return training
+    parameters = training.model.parameters(vocab_size)
+    tokens = options.tokens or (law.best_tokens(parameters) if options.params else training.max_tokens)
+    memory = estimate(training, vocab_size, data_size, device)
+    flops = training.model.flops_per_token(vocab_size, training.seq_len)
+    speed = machine.count * machine.flops * (options.mfu or ASSUMED_MFU) / flops
+    known = "as --mfu says" if options.mfu else "assumed: give --mfu if you know better"
+    if not options.mfu and options.gpu in (None, CPU):
+        if memory.lasting > machine.memory:
+            raise TrainerError(
+                f"training needs {memory}, and {machine.memory / 1e6:,.0f} MB are free, so that no speed can "
+                "be measured here: give --mfu, or another machine with --gpu"
+            )
+        speed = tokens_per_second(training, vocab_size, device, machine.count)
+        known = "measured now on this machine"
+    return Plan(machine, training, vocab_size, tokens, speed, known, memory)
+
+
+def _machine(options: argparse.Namespace, training: TrainingConfig, processes: int | None) -> Machine:
+    """The machine with the GPU that the options name, or the one at hand."""
+    name = options.gpu or (known_gpu(torch.device("cuda")) if torch.cuda.is_available() else CPU)
+    if name is None:
+        raise TrainerError(
+            f"{torch.cuda.get_device_name()} is not in the table of GPUs: name a similar one with --gpu"
+        )
+    if name == CPU:
+        if options.gpus not in (None, 1):
+            raise TrainerError(f"--gpus {options.gpus} is not for the CPU of this machine")
+        if training.threads:
+            torch.set_num_threads(training.threads)
+        device = torch.device("cpu")
+        flops = peak_flops(device, resolve(training.precision, device))
+        return Machine(CPU, 1, flops, free_memory(device), options.price or 0.0)
+    gpu, found = GPUS[name], GPUS_OF_A_NODE if options.gpu else torch.cuda.device_count()
+    return Machine(name, processes or found, gpu.flops, gpu.memory, options.price or gpu.price)
+
+
+def _of_size(params: str, vocab_size: int) -> dict[str, Any]:
+    """The settings of a model of a named size, or of one with about as many parameters."""
+    model: Any = params
+    if params not in SIZES:
+        try:
+            model = shaped(_count(params), vocab_size).model_dump()
+        except argparse.ArgumentTypeError as error:
+            raise TrainerError(f"--params {error}, or the name of a size: {', '.join(SIZES)}") from error
+    every = {"every_tokens": TOKENS_A_STEP}
+    training = {
+        "model": model,
+        "seq_len": SEQ_LEN,
+        "global_batch_tokens": TOKENS_A_STEP,
+        "max_tokens": TOKENS_A_STEP,
+        "checkpoint": every,
+        "evaluation": every,
+    }
+    return {"training": training, "data": {"vocab_size": vocab_size}}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -148,56 +132,33 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add(
-        "recipe",
-        nargs="?",
-        metavar="RECIPE",
-        help="a recipe: its path or, if it ships, its name; also a run's directory or config.yaml",
+        "words",
+        nargs="*",
+        metavar="RECIPE | key=value",
+        help="a recipe: its path or, if it ships, its name; also a run's directory or config.yaml. Settings "
+        "that differ, for example training.micro_batch_size=4",
     )
-    add(
-        "--params",
-        help="a size (171m, 1b, 7b) or a count (350m, 1.3e9) in place of a recipe; default: the best within "
-        "--budget or --days",
-    )
+    add("--params", help=f"in place of a recipe a size ({', '.join(SIZES)}) or a count (350m, 1.3e9)")
     add(
         "--gpu",
         choices=[*GPUS, CPU],
-        help="cpu: the CPU of this machine, measured; default: the GPU of this machine or, without one, cpu",
+        help="default: the GPU of this machine or, without one, its CPU, whose speed is measured",
     )
     add(
         "--gpus",
         type=_positive(int),
-        help=f"default: the recipe's processes; without a recipe, those of this machine or, of a named GPU, "
-        f"{GPUS_OF_A_NODE}",
+        help=f"default: the recipe's processes; without a recipe, the GPUs of this machine or, of a named "
+        f"GPU, {GPUS_OF_A_NODE}",
     )
     add(
         "--mfu",
         type=_positive(float),
-        help="share of the peak that training reaches; default: by a roofline of the model on the machine",
+        help=f"share of the peak that training reaches; default: measured on this machine, {ASSUMED_MFU} "
+        "for another",
     )
-    add(
-        "--price",
-        type=_positive(float),
-        help=f"USD per GPU-hour; default: a price of {PRICES_AS_OF} assumed for the GPU",
-    )
-    limit = parser.add_mutually_exclusive_group()
-    limit.add_argument("--budget", type=_positive(float), help="USD to spend")
-    limit.add_argument("--days", type=_positive(float), help="days to train")
-    limit.add_argument(
-        "--tokens", type=_count, help="tokens to train on; default: the file's, or the compute-optimal number"
-    )
-    add("--vocab-size", type=_positive(int), help=f"default: the file's, or {VOCABULARY:,}")
-    add("--seq-len", type=_positive(int), help=f"default: the file's, or {SEQ_LEN:,}")
-    add(
-        "--micro-batch-size",
-        type=_positive(int),
-        help=f"windows on one GPU at a time; default: the file's, or {MICRO_BATCH_SIZE}",
-    )
-    add("--optimizer", choices=get_args(OptimizerKind), help="default: the file's, or adamw")
-    add(
-        "--activation-checkpointing",
-        choices=get_args(ActivationCheckpointing),
-        help="default: the file's, or none",
-    )
+    add("--price", type=_positive(float), help="USD per GPU-hour; default: an assumption for the GPU")
+    add("--tokens", type=_count, help="default: those of the recipe, or the compute-optimal number")
+    add("--vocab-size", type=_positive(int), help=f"default: that of the recipe, or {VOCABULARY:,}")
     return parser
 
 
@@ -223,22 +184,6 @@ def _count(text: str) -> float:
     return value
 
 
-def _model(text: str, vocab_size: int) -> ModelConfig:
-    """A named size, or else a shape with about as many parameters."""
-    try:
-        return ModelConfig.model_validate(text)
-    except ValidationError:
-        pass
-    try:
-        return shaped(_count(text), vocab_size)
-    except argparse.ArgumentTypeError as error:
-        raise TrainerError(f"--params {error}, the name of a size, or a YAML file") from error
-
-
-def _is_file(text: str | None) -> bool:
-    return text is not None and text.endswith((".yaml", ".yml"))
-
-
 def _path(named: str) -> Path:
     """The file of a recipe or a run. Raises TrainerError when there is none."""
     package = find_spec("pipeline")  # not imported: the trainer works without it
@@ -246,24 +191,25 @@ def _path(named: str) -> Path:
     shipped, path = {recipe.stem: recipe for recipe in sorted(folder.glob("*.yaml"))}, Path(named)
     if named in shipped:
         return shipped[named]
-    if not path.exists() and not _is_file(named):
+    if not path.exists() and path.suffix not in (".yaml", ".yml"):
         names = f", or the name of one that ships: {', '.join(shipped)}" if shipped else ""
         raise TrainerError(f"{named}: no such recipe. Give the path of a YAML file{names}")
     return path / "config.yaml" if path.is_dir() else path
 
 
-def _configured(path: Path) -> tuple[TrainingConfig, int | None, int]:
-    """The `training` section of a recipe or a run's configuration, the vocabulary size if it is set, and the
-    number of processes that a recipe starts.
-
-    Raises TrainerError when the file has no valid `training` section.
-    """
+def _read(path: Path) -> dict[str, Any]:
+    """The recipe or configuration. Raises TrainerError when it cannot be read."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        training = TrainingConfig.model_validate(values["training"])
+        values = yaml_file.parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise TrainerError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(values, dict) or "training" not in values:
+        raise TrainerError(f"{path}: has no `training` section")
+    return values
+
+
+def _training(values: dict[str, Any], named: str) -> TrainingConfig:
+    try:
+        return TrainingConfig.model_validate(values["training"])
     except ValidationError as error:
-        raise TrainerError(f"{path}: training: {format_validation_error(error)}") from error
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise TrainerError(f"{path}: no `training` section can be read: {error}") from error
-    vocabulary, launch = values.get("data") or values.get("tokenizer") or {}, values.get("launch") or {}
-    return training, vocabulary.get("vocab_size"), launch.get("nproc_per_node", 1)
+        raise TrainerError(f"{named}: training: {format_validation_error(error)}") from error

@@ -15,7 +15,6 @@ vocabulary, so trust differences between plans, not levels.
 
 E, A, B, ALPHA, BETA = 1.8172, 482.01, 2085.43, 0.3478, 0.3658
 SOURCE = "the Chinchilla law as corrected by Epoch AI (2024)"
-FLOPS_PER_PARAMETER_AND_TOKEN = 6  # forward and backward; attention between tokens is not counted
 # The smallest and largest models and token counts in the fit; beyond them the law extrapolates.
 FITTED_PARAMETERS, FITTED_TOKENS = (70e6, 16e9), (5e9, 500e9)
 # Further away than by this factor it says nothing: of a model of a million parameters it expects a loss above
@@ -26,14 +25,6 @@ EXTRAPOLATED_BY = 10
 def expected_loss(parameters: float, tokens: float) -> float:
     """In nats per token."""
     return E + A / parameters**ALPHA + B / tokens**BETA
-
-
-def best_for_compute(flops: float) -> tuple[float, float]:
-    """The parameters and tokens with the lowest loss for 6 N D = `flops` (equation 4 of Hoffmann et al.)."""
-    ratio = (ALPHA * A / (BETA * B)) ** (1 / (ALPHA + BETA))
-    product = flops / FLOPS_PER_PARAMETER_AND_TOKEN
-    share = BETA / (ALPHA + BETA)
-    return ratio * product**share, product ** (1 - share) / ratio
 
 
 def best_tokens(parameters: float) -> float:

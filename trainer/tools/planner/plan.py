@@ -1,99 +1,114 @@
-"""The compute, time and cost of a run on some GPUs, and the best run for a given time."""
+"""The time, cost, memory and expected loss of a run on a machine."""
 
-from dataclasses import dataclass, replace
-from typing import Self
+import textwrap
+from dataclasses import dataclass
 
-from trainer.config import ModelConfig
-from trainer.system.errors import TrainerError
-from trainer.system.gpus import Gpu
+from trainer.config import TrainingConfig
+from trainer.run.fit.memory import Memory
+from trainer.system.gpus import PRICES_AS_OF
 from trainer.tools.planner import law
-from trainer.tools.planner.roofline import Step
-from trainer.tools.planner.shape import shaped
 
 HOUR, DAY = 3600.0, 86_400.0
+FITTED = "the law was fitted to 70 M to 16 B parameters and 5 B to 500 B tokens"
 
 
 @dataclass(frozen=True)
 class Machine:
-    """`gpus` GPUs at `mfu` of their peak (model FLOPs utilisation), each for `price` USD an hour. A machine
-    without a GPU is one whose `gpu` stands for the CPU.
+    """`count` GPUs called `name`, or the CPU of this machine. Each of them has a peak of `flops` a second and
+    `memory` bytes, and costs `price` USD an hour; 0 if that is not known.
     """
 
-    gpu: Gpu
-    gpus: int
-    mfu: float
+    name: str
+    count: int
+    flops: float
+    memory: int
     price: float
-
-    @property
-    def flops(self) -> float:
-        """Useful FLOPs per second of all GPUs together."""
-        return self.gpus * self.gpu.flops * self.mfu
-
-    def seconds_for(self, budget: float) -> float:
-        """The training time that `budget` USD pay for."""
-        return budget / (self.price * self.gpus) * HOUR
 
 
 @dataclass(frozen=True)
-class Run:
-    """A model, its vocabulary and sequence length, and the tokens that it sees, on a machine."""
+class Plan:
+    """A run of `tokens` tokens. `speed`: its tokens a second, known as `speed_from` says."""
 
     machine: Machine
-    model: ModelConfig
+    training: TrainingConfig
     vocab_size: int
-    seq_len: int
     tokens: float
-
-    @property
-    def parameters(self) -> int:
-        return self.model.parameters(self.vocab_size)
-
-    @property
-    def flops_per_token(self) -> int:
-        """Includes attention between tokens, which the 6 N of the scaling law leaves out."""
-        return self.model.flops_per_token(self.vocab_size, self.seq_len)
-
-    @property
-    def flops(self) -> float:
-        return self.flops_per_token * self.tokens
-
-    def mfu_of(self, step: Step) -> float:
-        """The share of the machine's peak that such steps reach."""
-        peak = self.machine.gpus * self.machine.gpu.flops
-        return step.tokens_per_second * self.flops_per_token / peak
+    speed: float
+    speed_from: str
+    memory: Memory
 
     @property
     def seconds(self) -> float:
-        return self.flops / self.machine.flops
-
-    @property
-    def gpu_hours(self) -> float:
-        return self.seconds / HOUR * self.machine.gpus
+        return self.tokens / self.speed
 
     @property
     def cost(self) -> float:
         """In USD."""
-        return self.gpu_hours * self.machine.price
+        return self.seconds / HOUR * self.machine.count * self.machine.price
 
-    @property
-    def expected_loss(self) -> float:
-        return law.expected_loss(self.parameters, self.tokens)
-
-    def within(self, seconds: float) -> Self:
-        """The same model on as many tokens as it sees in `seconds`."""
-        return replace(self, tokens=seconds * self.machine.flops / self.flops_per_token)
-
-
-def best_run(machine: Machine, seconds: float, vocab_size: int, seq_len: int) -> Run:
-    """The model and tokens with the lowest expected loss after `seconds` on `machine`.
-
-    Raises TrainerError when even the smallest model is too large, or when the scaling law does not hold for
-    so little or so much compute.
-    """
-    parameters, tokens = law.best_for_compute(seconds * machine.flops)
-    if not law.holds(parameters, tokens):
-        raise TrainerError(
-            f"the scaling law does not hold for {seconds * machine.flops:.1e} FLOPs, so it names no best "
-            "model. Give --params, or a recipe"
+    def __str__(self) -> str:
+        model, machine, training = self.training.model, self.machine, self.training
+        parameters = model.parameters(self.vocab_size)
+        flops, causal = (
+            model.flops_per_token(self.vocab_size, training.seq_len, causal) for causal in (False, True)
         )
-    return Run(machine, shaped(parameters, vocab_size), vocab_size, seq_len, tokens).within(seconds)
+        mfu = self.speed * flops / (machine.count * machine.flops)
+        fits = "fits into" if self.memory.total <= machine.memory else "does not fit into"
+        shards = training.parallel.dp_shard
+        lines = {
+            "Model": f"{count(parameters)} parameters: {model.n_layers} layers, d_model {model.d_model}, "
+            f"{model.n_heads} heads ({model.n_kv_heads} for keys), d_ff {model.d_ff}, "
+            f"vocabulary {self.vocab_size:,}",
+            "Tokens": f"{count(self.tokens)}, {self.tokens / parameters:.1f} a parameter, "
+            f"in windows of {training.seq_len:,}",
+            "Compute": f"{flops * self.tokens:.2e} FLOPs, {count(flops)} a token as PaLM counts, "
+            f"{count(causal)} as Megatron-LM does, with half of the attention",
+            "Machine": f"{machine.count} x {machine.name}, {machine.flops / 1e12:,.3g} TFLOP/s and "
+            f"{machine.memory / 1e9:.3g} GB each",
+            "Speed": f"{count(self.speed)} tokens a second, {self.speed_from}: {mfu:.0%} MFU "
+            f"({mfu * causal / flops:.0%} with half of the attention)",
+            "Time": f"{_time(self.seconds)}, evaluations apart",
+        }
+        if machine.price:
+            lines["Cost"] = (
+                f"{self.cost:,.2f} USD for {self.seconds / HOUR * machine.count:,.1f} hours at "
+                f"{machine.price:.2f} USD (unless given, an assumption of {PRICES_AS_OF})"
+            )
+        lines["Memory"] = (
+            f"{self.memory}; {fits} {machine.memory / 1e6:,.0f} MB. {training.optimizer.kind}, micro-batches "
+            f"of {training.micro_batch_windows} windows, activation checkpointing "
+            f"{training.activation_checkpointing}" + (f", dp_shard {shards}" if shards > 1 else "")
+        )
+        lines |= _loss(parameters, self.tokens)
+        return "\n".join(
+            textwrap.fill(text, 100, initial_indent=f"{name:<10}", subsequent_indent=" " * 10)
+            for name, text in lines.items()
+        )
+
+
+def _loss(parameters: float, tokens: float) -> dict[str, str]:
+    """What the scaling law expects, where it says anything."""
+    if not law.holds(parameters, tokens):
+        return {"Loss": f"not predicted: {FITTED}, and this plan is far from there"}
+    optimum = law.best_tokens(parameters)
+    caution = f"; a guess: {FITTED}" if law.is_extrapolated(parameters, tokens) else ""
+    return {
+        "Loss": f"{law.expected_loss(parameters, tokens):.3f} nats a token, by {law.SOURCE}{caution}",
+        "Optimum": f"{count(optimum)} tokens for this size ({optimum / parameters:.1f} a parameter): "
+        f"loss {law.expected_loss(parameters, optimum):.3f}",
+    }
+
+
+def count(value: float) -> str:
+    """Three digits and a unit: 1.24 B, 26.5 T."""
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= 0.9995 * size:
+            return f"{value / size:#.3g} {unit}".replace(". ", " ")
+    return f"{value:.0f}"
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("days", DAY), ("hours", HOUR)):
+        if seconds >= size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds / 60:.1f} minutes"

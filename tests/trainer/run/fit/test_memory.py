@@ -17,7 +17,7 @@ from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
 from trainer.parallel.world import World
 from trainer.run.build import build_session
-from trainer.run.fit.memory import Memory, estimate, upper_bound
+from trainer.run.fit.memory import AMPLE, Memory, estimate, is_ample
 from trainer.system import launch
 
 CPU = torch.device("cpu")
@@ -77,7 +77,8 @@ def test_each_part_follows_what_it_is_made_of(settings: dict[str, Any]) -> None:
     assert of(settings, model=model, micro_batch_size=8).activations == pytest.approx(
         2 * one.activations, rel=0.1
     )
-    assert upper_bound(config.training, 300) > one.total - one.beside
+    assert not is_ample(AMPLE * (one.total - one.beside), config.training, 300)
+    assert is_ample(10**9, config.training, 300)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(
     copied = [*snapshot.model.parameters(), *snapshot.optimizer.values()]
     estimated = of(settings)
     assert estimated.copy == pytest.approx(sum(tensor.nbytes for tensor in copied), rel=0.01)
-    assert upper_bound(session.config.training, 300) > estimated.total - estimated.beside
+    assert not is_ample(AMPLE * (estimated.total - estimated.beside), session.config.training, 300)
 
 
 def test_a_validation_batch_is_counted_where_it_is_the_peak(settings: dict[str, Any]) -> None:
@@ -105,9 +106,9 @@ def test_a_validation_batch_is_counted_where_it_is_the_peak(settings: dict[str, 
     assert small.validation == 0 == estimate(training, 300, 1, CPU, 1).validation
     # Without gradients a layer's activations are gone with it: some of them, and the logits, at a time.
     windows_of_tokens = 4 * 4000 * 32 * training.model.d_model
-    assert windows_of_tokens < twice.validation - larger.validation < 20 * windows_of_tokens
+    assert windows_of_tokens < twice.validation - larger.validation < 50 * windows_of_tokens
     assert larger.total > small.total + larger.validation
-    assert upper_bound(training, 300, 8000) > twice.total - twice.beside
+    assert not is_ample(AMPLE * (twice.total - twice.beside), training, 300, 8000)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from tests.trainer.runs import ROOT, outcome
 from trainer.checkpoint import publish as store
 from trainer.config import RunConfig, TrainingConfig
 from trainer.run.fit import micro_batch
-from trainer.run.fit.gpu_memory import Footprint
+from trainer.run.fit.memory import Footprint
 from trainer.run.fit.micro_batch import MARGIN, fitting
 from trainer.run.loop import DONE, run
 from trainer.system import launch
@@ -71,11 +71,11 @@ def little(config: RunConfig) -> None:
 def test_the_largest_micro_batch_that_fits_with_a_margin_is_taken(gigabytes: int, processes: int) -> None:
     wanted = training(global_batch_tokens=3 * 2**17, max_tokens=3 * 2**17)
     windows, room = 3 * 2**17 // 512 // processes, (1 - MARGIN) * gigabytes * 1e9
-    footprint = Footprint.measure(wanted, VOCAB)
+    footprint = Footprint.measure(wanted, VOCAB, processes, GPU)
     size = fitting(wanted, VOCAB, processes, GPU, gigabytes * 10**9).sizes[0]
-    assert windows % size == 0 and footprint.on_gpu(size).total <= room
+    assert windows % size == 0 and footprint.memory(size).total <= room
     larger = next(one for one in range(size + 1, windows + 1) if windows % one == 0)
-    assert footprint.on_gpu(larger).total > room or larger * 512 > 65_536
+    assert footprint.memory(larger).total > room or larger * 512 > 65_536
 
 
 def test_it_divides_the_batch_of_every_stage() -> None:
