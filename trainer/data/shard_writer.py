@@ -78,12 +78,6 @@ class ShardWriter:
                 f"{self.prefix}: document {self._documents + bad} has {lengths[bad]} tokens; a document has "
                 f"1 to {MAX_DOCUMENT_TOKENS}"
             )
-        if int(lengths.sum()) != len(tokens):
-            raise ValueError(
-                f"{self.prefix}: lengths add up to {int(lengths.sum())} tokens, but {len(tokens)} were given"
-            )
-        if tokens.dtype.kind not in "ui" and len(tokens):
-            raise ValueError(f"{self.prefix}: tokens must be integers, not {tokens.dtype}")
         if len(tokens) and (int(tokens.min()) < 0 or int(tokens.max()) > self._max_id):
             position = int(np.flatnonzero((tokens < 0) | (tokens > self._max_id))[0])
             document = self._documents + int(np.searchsorted(np.cumsum(lengths), position, side="right"))

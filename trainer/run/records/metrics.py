@@ -11,7 +11,6 @@ from typing import Any
 from torch.utils.tensorboard import SummaryWriter
 
 from trainer.run.records.sinks import Sinks
-from trainer.system.durable import read_json_lines
 
 
 class MetricsLog:
@@ -22,7 +21,6 @@ class MetricsLog:
     def __init__(
         self, path: Path, tensorboard: Path, resumed_step: int, resumed_bytes: int, sinks: Sinks | None = None
     ) -> None:
-        self._path = path
         self._file = path.open("a", encoding="utf-8")
         self._file.truncate(min(resumed_bytes, self._file.tell()))
         # `tell` would still return the old length, and the next checkpoint would store it.
@@ -33,11 +31,6 @@ class MetricsLog:
     def close(self) -> None:
         self._file.close()
         self._tensorboard.close()
-
-    def records(self) -> list[dict[str, Any]]:
-        """All records, read back from disk: a long run does not hold them in memory."""
-        self._file.flush()
-        return read_json_lines(self._path)
 
     def write(self, record: dict[str, Any]) -> None:
         """Appends a record with `kind` and `step`; its other numbers become curves named `<kind>/<field>`.
@@ -60,6 +53,9 @@ class MetricsLog:
 
     def write_text(self, tag: str, text: str, step: int) -> None:
         self._tensorboard.add_text(tag, text, step)
+
+    def flush(self) -> None:
+        self._file.flush()
 
     def sync(self) -> int:
         """Makes the lines durable and returns their length in bytes for the checkpoint."""

@@ -1,51 +1,33 @@
 """loss.png: the training and validation loss over tokens."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from trainer.system import figures
 from trainer.system.durable import write_atomically
-from trainer.system.history import running_mean
+from trainer.system.history import RunHistory
 
 
-def loss_curve(records: list[dict[str, Any]], path: Path) -> None:
-    """Plots the records of metrics.jsonl. The light line is each step, the dark one a running mean over about
-    a fortieth of the steps.
+def loss_curve(run: RunHistory) -> None:
+    """Plots the losses of a run so far. The light line is each step, the dark one a running mean over about a
+    fortieth of the steps.
     """
-    train = [record for record in records if record["kind"] == "train"]
-    evaluations = [
-        record for record in records if record["kind"] == "evaluation" and record["loss"] is not None
-    ]
-    if not train:
+    steps, validations = run.steps, run.validations
+    if not steps:
         return
     drawing = figures.figure(8, 4.5)
     axes = drawing.add_subplot()
-    tokens = np.array([record["tokens"] for record in train]) / 1e6
-    losses = np.array([record["loss"] for record in train], dtype=np.float64)
+    tokens, smooth = np.array(run.tokens) / 1e6, run.losses
+    losses = np.array([step["loss"] for step in steps], dtype=np.float64)
     axes.plot(tokens, losses, color="#9ecae1", linewidth=0.8)
-    smooth = running_mean(losses.tolist())
     axes.plot(tokens, smooth, color=figures.COLOURS[0], linewidth=1.6, label=f"training {smooth[-1]:.3f}")
-    if evaluations:
-        label = (
-            f"validation {evaluations[-1]['loss']:.3f} ({evaluations[-1]['bits_per_byte']:.3f} bits per byte)"
-        )
-        validated = [record["tokens"] / 1e6 for record in evaluations]
-        axes.plot(
-            validated,
-            [record["loss"] for record in evaluations],
-            "o-",
-            color=figures.COLOURS[1],
-            markersize=4,
-            linewidth=1.4,
-            label=label,
-        )
-    axes.set(
-        xlabel="million tokens",
-        ylabel="loss (nats per token)",
-        title=f"Loss after {train[-1]['tokens']:,} tokens",
-    )
+    if validations:
+        last = validations[-1]
+        label = f"validation {last['loss']:.3f} ({last['bits_per_byte']:.3f} bits per byte)"
+        tokens = np.array([one["tokens"] for one in validations]) / 1e6
+        losses = np.array([one["loss"] for one in validations])
+        axes.plot(tokens, losses, "o-", color=figures.COLOURS[1], markersize=4, linewidth=1.4, label=label)
+    title = f"Loss after {steps[-1]['tokens']:,} tokens"
+    axes.set(xlabel="million tokens", ylabel="loss (nats per token)", title=title)
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    write_atomically(path, figures.png(drawing))
+    write_atomically(run.directory.loss_curve, figures.png(drawing))

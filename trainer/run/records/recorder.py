@@ -14,6 +14,7 @@ from trainer.run.records.metrics import MetricsLog
 from trainer.run.records.sinks import open_sinks
 from trainer.run.session import Session
 from trainer.run.step import StepResult
+from trainer.system.history import RunHistory
 from trainer.system.run_directory import RunDirectory
 
 LOG_INTERVAL_SECONDS = 10.0
@@ -138,5 +139,6 @@ class Recorder:
             log.info("step %d: %s", session.step, text.replace("\n", " / "))
 
     def draw(self) -> None:
-        """Plots the loss so far."""
-        plot.loss_curve(self.metrics.records(), self._directory.loss_curve)
+        """Plots the loss so far, read back from disk: a long run does not hold it in memory."""
+        self.metrics.flush()
+        plot.loss_curve(RunHistory(self._directory.path))

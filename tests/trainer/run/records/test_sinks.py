@@ -1,12 +1,9 @@
 """Metrics in the trackers of others, with their real packages, offline; and the run's own log file."""
 
 import json
-import os
 import re
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -17,7 +14,7 @@ import pytest
 import yaml
 from dagster_pipes import encode_param
 
-from tests.trainer.runs import ROOT, start, write_config
+from tests.trainer.runs import start, write_config
 from trainer.config import RunConfig, config_hash, run_identity
 from trainer.run.records import sinks
 from trainer.system.durable import read_json_lines
@@ -150,31 +147,17 @@ def test_the_log_file_has_what_the_console_said_with_dates_in_all_attempts(
     assert sum("complete: 3,072 tokens" in line for line in lines) == 2
 
 
-def test_the_log_file_says_why_a_run_ended(settings: dict[str, Any], tmp_path: Path) -> None:
-    status, said = train(settings, tmp_path, optimizer={"kind": "adamw", "lr": 1e30})
-    assert status == 2
-    reason = (tmp_path / "run" / "log.txt").read_text().partition(" failed: ")[2]
-    assert reason.strip() and reason.strip() == said.partition("trainer: ")[2].strip()
-
-
-def test_under_dagster_the_console_is_quiet_and_the_log_file_is_not(
-    settings: dict[str, Any], tmp_path: Path
+def test_under_dagster_the_console_is_quiet_and_the_log_file_is_not_and_says_why_a_run_ended(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the asset starts it, whose log has the same messages."""
-    config = write_config(settings, tmp_path / "config.yaml", tmp_path / "run")
-    environment = {
-        **os.environ,
-        "DAGSTER_PIPES_CONTEXT": encode_param({"data": {"extras": {}}}),
-        "DAGSTER_PIPES_MESSAGES": encode_param({"path": str(tmp_path / "messages.jsonl")}),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "trainer", str(config)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "saved" not in done.stderr and "saved" in (tmp_path / "run/log.txt").read_text()
+    monkeypatch.setenv("DAGSTER_PIPES_CONTEXT", encode_param({"data": {"extras": {}}}))
+    messages = {"path": str(tmp_path / "messages.jsonl")}
+    monkeypatch.setenv("DAGSTER_PIPES_MESSAGES", encode_param(messages))
+    often = {"every_tokens": 256, "micro_batch_size": 4}
+    status, said = train(settings, tmp_path, optimizer={"kind": "adamw", "lr": 1e30}, evaluation=often)
+    assert status == 2
+    logged = (tmp_path / "run" / "log.txt").read_text()
+    assert "validation loss" in logged and "validation loss" not in said
+    reason = logged.partition(" failed: ")[2]
+    assert reason.strip() and reason.strip() == said.partition("trainer: ")[2].strip()
