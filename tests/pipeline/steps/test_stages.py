@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 import yaml
 
+from pipeline.assets.asset import asset_key
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stages import stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
@@ -76,7 +77,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "recipe.yaml"
 
 
-def retokenize(recipe: Recipe, variant: str = BASE) -> dg.ExecuteInProcessResult:
+def retokenize(recipe: Recipe, variant: str = BASE, *chosen: str) -> dg.ExecuteInProcessResult:
     variants = VariantPartitions(load_all(Path(recipe.file)))
     assets = [*stage_assets(recipe, "corpus"), tokenizer_asset(recipe), *stage_assets(recipe, "retokenize")]
     definitions = dg.Definitions(
@@ -86,7 +87,8 @@ def retokenize(recipe: Recipe, variant: str = BASE) -> dg.ExecuteInProcessResult
         executor=dg.in_process_executor,
     )
     job = definitions.resolve_job_def("retokenize")
-    return job.execute_in_process(partition_key=variant)
+    selection = [asset_key(key) for key in chosen] or None
+    return job.execute_in_process(partition_key=variant, asset_selection=selection)
 
 
 def test_the_stage_that_contributing_shows_is_an_asset_in_lineage_in_variants_and_kept_by_gc(
@@ -112,7 +114,7 @@ def test_the_stage_that_contributing_shows_is_an_asset_in_lineage_in_variants_an
     store = store_of(recipe)
     assert record.of_recipe(store, recipe)["assets"][KEY]["code_version"] == "lengths-1"
     # A variant makes one of its own, from its own text, and also has the stage that only the recipe wants.
-    retokenize(recipe, "plain")
+    retokenize(recipe, "plain", "corpora/topics/scrubbed", keys.EVALUATION_NGRAMS, KEY)
     ours, theirs = (store_of(load(project, name)).current(KEY) for name in (BASE, "plain"))
     assert event.metadata["characters"].value == ours.counts["characters"]
     assert theirs.counts["characters"] == sum(len(topic + MAIL) for topic in TEXTS[:12])
