@@ -7,7 +7,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -113,26 +113,27 @@ class LastVersions:
         self._write(path, json.dumps(described, indent=1, sort_keys=True))
 
 
-def recorded(files: Files, changes_kept: int = CHANGES_KEPT) -> Iterator[tuple[str, str]]:
+def recorded(files: Files, changes_kept: int = CHANGES_KEPT) -> Iterable[tuple[str, str]]:
     """Key and version name of everything that a recipe used last. Leaves out recipes whose file is gone,
     variants that their file no longer has and, of the runs with changed settings, all but the newest of each
     recipe.
 
     Raises RecordError when a record is damaged.
     """
-    root = files.root
-    files.pull_folder(root / RECIPES)
-    for path in damaged(root):
+    files.pull_folder(files.root / RECIPES)
+    for path in damaged(files.root):
         raise RecordError(f"{path} is damaged, so it cannot be told which versions a recipe uses: {REMEDY}")
-    for recipe in _in_effect(files, changes_kept):
-        yield from _used(root / RECIPES / recipe.directory)
+    return users(files, changes_kept)
 
 
-def users(files: Files) -> dict[tuple[str, str], RecipeName]:
+def users(files: Files, changes_kept: int = CHANGES_KEPT) -> dict[tuple[str, str], RecipeName]:
     """Maps each key and version name to a recipe that used it last, preferably one without changes."""
     found: dict[tuple[str, str], RecipeName] = {}
-    for recipe in _in_effect(files, CHANGES_KEPT):
-        found = dict.fromkeys(_used(files.root / RECIPES / recipe.directory), recipe) | found
+    for recipe in _in_effect(files, changes_kept):
+        directory = files.root / RECIPES / recipe.directory
+        for path in _records(directory):
+            if name := _name_in(path):
+                found.setdefault((path.relative_to(directory).as_posix(), name), recipe)
     return found
 
 
@@ -148,12 +149,6 @@ def _records(directory: Path) -> Iterator[Path]:
     for path in sorted(directory.rglob("*")):
         if path.is_file() and path.name != DESCRIPTION and not path.name.startswith("."):
             yield path
-
-
-def _used(directory: Path) -> Iterator[tuple[str, str]]:
-    for path in _records(directory):
-        if name := _name_in(path):
-            yield path.relative_to(directory).as_posix(), name
 
 
 def _in_effect(files: Files, changes_kept: int) -> Iterator[RecipeName]:
