@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from pipeline.assets.asset import asset_key
-from pipeline.assets.metadata import materialized
+from pipeline.assets.metadata import materialized, table
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
 from pipeline.steps.stages import final_assets
@@ -206,12 +206,7 @@ def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataVa
 
 def per_corpus(evaluation: Mapping[str, Any]) -> dg.TableMetadataValue:
     """The scores of a model on each corpus."""
-    return dg.MetadataValue.table(
-        [
-            dg.TableRecord({"corpus": name, **rounded(numbers)})
-            for name, numbers in evaluation["per_corpus"].items()
-        ]
-    )
+    return table({"corpus": name, **rounded(numbers)} for name, numbers in evaluation["per_corpus"].items())
 
 
 def _lineage(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -220,7 +215,7 @@ def _lineage(checkpoint: Checkpoint) -> dict[str, Any]:
     rows = [_corpus(checkpoint, corpus["name"]) for corpus in recipe["corpora"]]
     libraries = ", ".join(f"{name} {version}" for name, version in checkpoint.libraries.items())
     return {
-        "corpora": dg.MetadataValue.table([dg.TableRecord(row) for row in rows]),
+        "corpora": table(rows),
         "recipe": dg.MetadataValue.json(recipe),
         "code": checkpoint.lineage["git_commit"] or "unknown, not a git checkout",
         "libraries": libraries or "unknown, the step was deleted",

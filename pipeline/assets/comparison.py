@@ -1,11 +1,13 @@
 """Compares all training runs of the store in a table, and the variants of the recipe also in a picture."""
 
 import base64
+from typing import Any
 
 import dagster as dg
 
 from pipeline.assets import checkpoints
 from pipeline.assets.asset import asset
+from pipeline.assets.metadata import table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import recipe_path
@@ -49,11 +51,10 @@ def training_runs_asset(
     differing = comparison.differences_by_recipe(found)
     on_disk = comparison.checkpoints_on_disk(workshop.store)
     rows = [_row(run, differing[run.name], on_disk.get(run.name, 0)) for run in found]
-    schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in COLUMNS.items()])
-    return dg.MaterializeResult(metadata={"runs": dg.MetadataValue.table(rows, schema)})
+    return dg.MaterializeResult(metadata={"runs": table(rows, COLUMNS)})
 
 
-def _row(run: RunFigures, differing: str, on_disk: int) -> dg.TableRecord:
+def _row(run: RunFigures, differing: str, on_disk: int) -> dict[str, Any]:
     scores = (run.bits_per_byte, run.validation_loss)
     values = (
         run.name,
@@ -66,7 +67,7 @@ def _row(run: RunFigures, differing: str, on_disk: int) -> dg.TableRecord:
         round(run.seconds / 3600, 4),
         on_disk,
     )
-    return dg.TableRecord(dict(zip(COLUMNS, values, strict=True)))
+    return dict(zip(COLUMNS, values, strict=True))
 
 
 @asset(
@@ -80,10 +81,10 @@ def _row(run: RunFigures, differing: str, on_disk: int) -> dg.TableRecord:
 def variant_comparison_asset() -> dg.MaterializeResult:
     """The table of all variants; each training updates it."""
     found = comparison.outcomes(variants.load_all(recipe_path()))
-    rows = report.rows(found)
-    schema = dg.TableSchema([dg.TableColumn(name, "string") for name in rows[0]])
-    table = dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema)
     picture = base64.b64encode(report.draw(found)).decode()
     return dg.MaterializeResult(
-        metadata={"variants": table, "curves": inline(picture, "loss by tokens and by time")}
+        metadata={
+            "variants": table(report.rows(found)),
+            "curves": inline(picture, "loss by tokens and by time"),
+        }
     )

@@ -13,7 +13,7 @@ import dagster as dg
 
 from pipeline.assets import checkpoints
 from pipeline.assets.asset import GPU_POOL, asset, check_results, user_errors_as_failures
-from pipeline.assets.metadata import materialized
+from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.model import benchmark, evaluate
@@ -197,4 +197,4 @@ def record_benchmarks(context: dg.OpExecutionContext, workshop: PipelineResource
 
 def benchmark_scores(found: dict[str, benchmark.Scores]) -> dg.TableMetadataValue:
     """The scores as a table; a star marks the accuracy that is compared with chance."""
-    return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in benchmark.table(found)])
+    return table(benchmark.table(found))

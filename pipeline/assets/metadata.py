@@ -52,10 +52,16 @@ def breakdown(counts: Mapping[str, int], prefix: str, what: str) -> dg.TableMeta
         ((name.partition("/")[2], count) for name, count in counts.items() if name.startswith(f"{prefix}/")),
         key=lambda row: -row[1],
     )
-    columns = [dg.TableColumn(what, "string"), dg.TableColumn("documents", "int")]
-    return dg.MetadataValue.table(
-        [dg.TableRecord({what: name, "documents": count}) for name, count in rows], dg.TableSchema(columns)
-    )
+    columns = {what: "string", "documents": "int"}
+    return table([{what: name, "documents": count} for name, count in rows], columns)
+
+
+def table(
+    rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str] | None = None
+) -> dg.TableMetadataValue:
+    """Rows by column. `columns`: the types, where there may be no row, or an empty cell in the first."""
+    schema = columns and dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
+    return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema or None)
 
 
 def chart(version: Version, prefix: str, title: str) -> dict[str, dg.MarkdownMetadataValue]:

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from pipeline.assets.asset import GPU_POOL, asset
-from pipeline.assets.metadata import materialized
+from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import mixture_search as report
@@ -30,9 +30,8 @@ def mixture_search_assets(recipe: Recipe) -> list[dg.AssetsDefinition]:
         workshop.release_data()
         version = search.search(store, recipe)
         found = search.found(store, recipe, version)
-        rows = [dg.TableRecord(dict(row)) for row in report.rows(found)]
         facts = {
-            "proposal": dg.MetadataValue.table(rows),
+            "proposal": table(report.rows(found)),
             "law": report.verdict(found),
             "for the recipe": dg.MetadataValue.md(f"```yaml\n{report.as_recipe(found)}\n```"),
         }

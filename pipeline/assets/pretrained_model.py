@@ -6,7 +6,7 @@ import dagster as dg
 
 from pipeline.assets import checkpoints
 from pipeline.assets.asset import GPU_POOL, asset, check_results
-from pipeline.assets.metadata import materialized
+from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
 from pipeline.recipe.launch import LaunchParams
@@ -36,7 +36,7 @@ def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         run = plan.plan(workshop.store, workshop.recipe)
         # before training: afterwards, other shards may be in use
-        mixture = _mixture(workshop)
+        mixture = table(map(asdict, plan.contributions(workshop.store, workshop.recipe)))
         version = plan.finished(workshop.store, run)
         if version is None:
             plan.check(workshop.store, workshop.recipe)
@@ -81,10 +81,3 @@ def _pictures(run: plan.Run, version: Version) -> dict[str, dg.MarkdownMetadataV
 
     pictures = version.report("training", "training-2", draw)
     return {title: inline(png, title) for title, png in pictures.items()}
-
-
-def _mixture(workshop: PipelineResources) -> dg.TableMetadataValue:
-    rows = plan.contributions(workshop.store, workshop.recipe)
-    types = {"corpus": "string", "documents": "int", "tokens": "int", "share": "float", "epochs": "float"}
-    schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in types.items()])
-    return dg.MetadataValue.table([dg.TableRecord(asdict(row)) for row in rows], schema)

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.assets.metadata import breakdown
+from pipeline.assets.metadata import breakdown, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
@@ -65,39 +65,22 @@ def _reasons_table(by_corpus: Mapping[str, Sequence[Reason]]) -> dg.TableMetadat
     """Kept and rejected documents by corpus and rule, with example ids. `python -m pipeline inspect RULE`
     shows the documents.
     """
-    columns = {
-        "corpus": "string",
-        "verdict": "string",
-        "documents": "int",
-        "share": "float",
-        "examples": "string",
-    }
-    records = [
-        dg.TableRecord(
-            {
-                "corpus": name,
-                "verdict": reason.rule or "kept",
-                "documents": reason.documents,
-                "share": round(reason.share, 4),
-                "examples": ", ".join(reason.examples),
-            }
-        )
+    return table(
+        {
+            "corpus": name,
+            "verdict": reason.rule or "kept",
+            "documents": reason.documents,
+            "share": round(reason.share, 4),
+            "examples": ", ".join(reason.examples),
+        }
         for name, reasons in by_corpus.items()
         for reason in reasons
-    ]
-    return dg.MetadataValue.table(
-        records, dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
     )
 
 
 def _pictures(store: Store, version: Version, corpora: list[str]) -> dict[str, Any]:
     figures = report.report(store, version, corpora)
-    tables = {
-        name: dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
-        for name, rows in figures["tables"].items()
-        if rows
-    }
     return {
         "duplicates": inline(figures["png"], "near duplicates by similarity, duplicates between corpora"),
-        **tables,
+        **{name: table(rows) for name, rows in figures["tables"].items() if rows},
     }

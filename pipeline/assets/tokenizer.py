@@ -7,7 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from pipeline.assets.asset import asset
-from pipeline.assets.metadata import materialized
+from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import tokenizer as report
@@ -56,7 +56,7 @@ def _fit(measured: Mapping[str, Any]) -> dict[str, Any]:
     title = "bytes per token, and the share of the text that the most frequent entries cover"
     return {
         "fit": inline(measured["png"], title),
-        "fit by corpus": dg.MetadataValue.table([dg.TableRecord(row) for row in measured["rows"]]),
+        "fit by corpus": table(measured["rows"]),
         "entries in no held-out text": measured["unused"],
         "longest entries": ", ".join(map(repr, measured["longest"])),
     }
