@@ -30,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     from pipeline.stages.dedup import DedupParams
-    from pipeline.steps.files import tables
+    from pipeline.steps import plain_files
 
     if not 0 < options.threshold <= 1:
         raise UsageError(f"--threshold {options.threshold}: must be above 0 and at most 1")
     params = DedupParams(threshold=options.threshold)
     with input_files(options) as files, output(options, "documents", "decisions") as out:
         with worker_processes() as engine, progress_bar() as progress:
-            outcome = tables.deduplicate(files, out, params, engine, progress, options.documents)
+            outcome = plain_files.deduplicate(files, out, params, engine, progress, options.documents)
         report_removed(outcome, "removed", options.out)

@@ -16,7 +16,7 @@ from pipeline.store.errors import PipelineError
 
 if TYPE_CHECKING:
     from pipeline.sources.files import FilesConfig
-    from pipeline.steps.files.documents import Outcome
+    from pipeline.steps.plain_files import Outcome
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

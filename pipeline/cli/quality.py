@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     from pipeline.stages.language import LANGUAGES
     from pipeline.stages.quality import PROFILES
-    from pipeline.steps.files import tables
+    from pipeline.steps import plain_files
 
     if options.profile not in PROFILES:
         raise UsageError(f"--profile: unknown profile {options.profile!r}; choose from {', '.join(PROFILES)}")
@@ -44,5 +44,5 @@ def run(options: argparse.Namespace) -> None:
     params = PROFILES[options.profile].model_copy(update={"languages": languages})
     with input_files(options) as files, output(options, "documents", "verdicts") as out:
         with worker_processes() as engine, progress_bar() as progress:
-            outcome = tables.judge(files, out, params, engine, progress, options.documents)
+            outcome = plain_files.judge(files, out, params, engine, progress, options.documents)
         report_removed(outcome, "rejected", options.out)

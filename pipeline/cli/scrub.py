@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     from pipeline.stages.pii import PiiKind, PiiParams
-    from pipeline.steps.files import tables
+    from pipeline.steps import plain_files
 
     names = list(PiiKind) if options.kinds is None else options.kinds.split(",")
     unknown = [name for name in names if name not in list(PiiKind)]
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     params = PiiParams(kinds=tuple(PiiKind(name) for name in names), replacement=options.replacement)
     with input_files(options) as files, output(options, "documents") as out:
         with worker_processes() as engine, progress_bar() as progress:
-            outcome = tables.scrub(files, out, params, engine, progress)
+            outcome = plain_files.scrub(files, out, params, engine, progress)
         counts = outcome.counts
         rows = [("documents", counts["documents"]), ("with PII", counts["documents_with_pii"])]
         beside = {"in URLs": counts["spans_in_url"], "in metadata": counts["spans_in_metadata"]}

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     from pipeline.stages.tokenizer import ExistingTokenizer
-    from pipeline.steps.files import tokens
+    from pipeline.steps import plain_files
     from pipeline.store.params import MOST
 
     if not 0 <= options.validation_fraction < 1:
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
         )
     directory_only(options)
     with input_files(options) as files, progress_bar() as progress:
-        outcome = tokens.tokenize(
+        outcome = plain_files.tokenize(
             files, options.out, tokenizer, options.validation_fraction, options.shard_tokens, progress
         )
     counts = outcome.counts

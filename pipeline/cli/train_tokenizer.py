@@ -41,13 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     from pipeline.stages.tokenizer import TokenizerParams
-    from pipeline.steps.files import tokens
+    from pipeline.steps import plain_files
 
     names = ("vocab_size", "pattern", "single_digits", "sample_bytes")
     with settings_are_options():
         params = TokenizerParams.model_validate({name: getattr(options, name) for name in names})
     directory_only(options)
     with input_files(options) as files, progress_bar() as progress:
-        outcome = tokens.train_tokenizer(files, options.out, params, progress)
+        outcome = plain_files.train_tokenizer(files, options.out, params, progress)
     rows = [("entries", params.vocab_size), ("documents", outcome.counts["documents"])]
     report(rows, outcome, options.out)

@@ -20,7 +20,7 @@ import pipeline.stages
 from pipeline.sources.files import FilesConfig
 from pipeline.stages import dedup, pii, quality
 from pipeline.stages import tokenizer as bpe
-from pipeline.steps.files import tables
+from pipeline.steps import plain_files
 from pipeline.store.engines.local import LocalEngine
 from trainer.system.signals import stop_with_parent
 
@@ -62,10 +62,10 @@ def main(kernels: str) -> None:
         (place / "documents.jsonl").write_text("\n".join(rows), encoding="utf-8")
         files = FilesConfig(paths=(str(place / "*.jsonl"),))
         if kernels == "scrubbing":
-            tables.scrub(files, place / "scrubbed", pii.PiiParams(), engine, _no_progress)
+            plain_files.scrub(files, place / "scrubbed", pii.PiiParams(), engine, _no_progress)
             return
-        tables.judge(files, place, quality.PROFILES["default"], engine, _no_progress)
-        tables.deduplicate(files, place, dedup.DedupParams(), engine, _no_progress)
+        plain_files.judge(files, place, quality.PROFILES["default"], engine, _no_progress)
+        plain_files.deduplicate(files, place, dedup.DedupParams(), engine, _no_progress)
     bpe.train([pa.array(documents)], bpe.TokenizerParams(vocab_size=270))
 
 

@@ -10,7 +10,7 @@ from pipeline.stages.tokenizer.params import (
     TokenizerParams,
     VocabularyError,
 )
-from pipeline.stages.tokenizer.sample import Checked, budgets, cut, share_of
+from pipeline.stages.tokenizer.sample import Checked, budgets, cut, held_out, share_of
 from pipeline.stages.tokenizer.train import files, train
 
 VERSION = "bpe-2"
@@ -31,6 +31,7 @@ __all__ = [
     "budgets",
     "cut",
     "files",
+    "held_out",
     "share_of",
     "train",
     "unsupported",

@@ -24,6 +24,14 @@ def share_of(ids: pa.Array, purpose: str) -> np.ndarray:
     return np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
 
 
+def held_out(ids: pa.Array, fraction: float) -> np.ndarray:
+    """bool [documents]: whether each document is in the validation split.
+
+    A document's side depends on its id alone. A larger `fraction` only adds documents to the split.
+    """
+    return share_of(ids, "validation") < fraction
+
+
 def budgets(sizes: Mapping[str, int], total: int) -> dict[str, int]:
     """The bytes that each corpus gives to `total`: in proportion to its size, at least a tenth of an even
     split or all that it has.

@@ -9,8 +9,8 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.stages import tokenizer as bpe
 from pipeline.steps.export.manifest import record
-from pipeline.steps.tokens.holdout import held_out
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
 from pipeline.store.kept_documents import kept_documents
@@ -47,7 +47,7 @@ def export_documents(
                 _Files(directory, corpus, "validation") as validation,
             ):
                 for batch in kept_documents(store, corpus, DOCUMENT_SCHEMA.names):
-                    validates = held_out(batch.column("id"), validation_fraction)
+                    validates = bpe.held_out(batch.column("id"), validation_fraction)
                     for files, chosen in ((train, ~validates), (validation, validates)):
                         if files.split in splits:
                             rows = batch.filter(pa.array(chosen))

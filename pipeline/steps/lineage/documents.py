@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.sources.ids import document_id, own_id
+from pipeline.stages import tokenizer as bpe
 from pipeline.steps.lineage.checkpoints import (
     Checkpoint,
     LineageError,
@@ -25,7 +26,6 @@ from pipeline.steps.lineage.checkpoints import (
     run_config,
     runs,
 )
-from pipeline.steps.tokens.holdout import held_out
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.files import StoredFile
@@ -198,7 +198,7 @@ def _in_shards(
     part.
     """
     fraction = shards.manifest["params"]["validation_fraction"]
-    validates = held_out(pa.array([document]), fraction)[0]
+    validates = bpe.held_out(pa.array([document]), fraction)[0]
     split = VALIDATION if validates else TRAIN
     empty = set(json.loads(_file(shards, part, "shards").read_text())["empty_documents"])
     if document in empty:
@@ -207,7 +207,7 @@ def _in_shards(
     for batch in kept_batches(documents, tables, ["id"]):
         ids = batch.column("id")
         before = ids.to_pylist().index(document) if pc.any(pc.equal(ids, document)).as_py() else len(ids)
-        same_split = held_out(ids, fraction) == validates
+        same_split = bpe.held_out(ids, fraction) == validates
         with_text = np.array([one not in empty for one in ids.to_pylist()])
         number += int((same_split & with_text)[:before].sum())
         if before < len(ids):

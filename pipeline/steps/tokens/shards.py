@@ -1,10 +1,9 @@
 """Kept documents -> token shards of one corpus, by split. Each part has its own shards."""
 
 import logging
-from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
 
 from pipeline.recipe.shards import ShardParams
 from pipeline.stages import tokenizer as bpe
@@ -13,9 +12,8 @@ from pipeline.steps.tokens.split_writer import SplitShards
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
-from pipeline.store.files import StoredFile
 from pipeline.store.manifest import Part, Version
-from pipeline.store.parquet import kept_batches
+from pipeline.store.parquet import Readable, kept_batches
 from pipeline.store.parts import PartTask, derive
 from pipeline.store.store import Store
 from pipeline.store.work import Work
@@ -27,7 +25,6 @@ VERSION = "shards-2"
 PROCESSES_PAY_LATER = 8
 
 SLOW = "encoding 50 times slower with `tokenizers`: the fast encoder does not support this tokenizer: %s"
-Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +51,13 @@ def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> 
     if slow:
         log.info(f"%s: {SLOW}", work.key, slow)
     used = tokenizer.only(TOKENIZER), tokenizer.only(CONFIG)
-    write = partial(_tokenize_part, tokenizer=used, params=params, fast=slow is None)
+    write = partial(
+        tokenize_part,
+        tokenizer=used,
+        validation_fraction=params.validation_fraction,
+        shard_tokens=params.shard_tokens,
+        fast=slow is None,
+    )
     version = derive(store, engine, work, tasks, write)
     fallbacks = version.counts["encoder_fallbacks"]
     if fallbacks and not version.reused:
@@ -102,34 +105,34 @@ def named(version: Version, split: str) -> list[Path]:
     ]
 
 
-def with_fallback(write: Callable[[bool], Result], fast: bool, what: str) -> Result:
-    """`write(fast)`, then `write(False)` if the fast encoder gave other ids than `tokenizers`."""
+def tokenize_part(
+    task: PartTask,
+    directory: Path,
+    tokenizer: tuple[Readable, ...],
+    validation_fraction: float,
+    shard_tokens: int,
+    fast: bool,
+) -> Part:
+    """Writes the shards of one part with the `tokenizer`'s two files. Encodes them again with `tokenizers`
+    where the fast encoder gave other ids.
+    """
+    encoder, sha256 = _encoder(tokenizer, fast)
+    writing = SplitShards(directory, task.name, encoder, validation_fraction, shard_tokens)
     try:
-        return write(fast)
+        writing.write(kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]))
     except bpe.MismatchError as error:
         message = "%s: %s; encoding it again with `tokenizers`. Please report the document to gigatoken"
-        log.warning(message, what, error)
-        return write(False)
-
-
-def _tokenize_part(
-    task: PartTask, directory: Path, tokenizer: tuple[StoredFile, ...], params: ShardParams, fast: bool
-) -> Part:
-    def write(with_fast: bool) -> Part:
-        encoder, sha256 = _encoder(tokenizer, with_fast)
-        writing = SplitShards(directory, task.name, encoder, params.validation_fraction, params.shard_tokens)
-        writing.write(kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]))
-        record = directory / "shards" / f"{task.name}.json"
-        files, counts = writing.finish(record, {"tokenizer_sha256": sha256})
-        fallbacks = int(fast and not with_fast)
-        return Part(task.name, task.fingerprint, files, counts | {"encoder_fallbacks": fallbacks})
-
-    return with_fallback(write, fast, task.name)
+        log.warning(message, task.name, error)
+        part = tokenize_part(task, directory, tokenizer, validation_fraction, shard_tokens, fast=False)
+        return replace(part, counts={**part.counts, "encoder_fallbacks": 1})
+    record = directory / "shards" / f"{task.name}.json"
+    files, counts = writing.finish(record, {"tokenizer_sha256": sha256})
+    return Part(task.name, task.fingerprint, files, {**counts, "encoder_fallbacks": 0})
 
 
 # Loading takes as long as encoding 10 MB, and a warm encoder is twice as fast as a new one.
 @lru_cache(maxsize=1)
-def _encoder(tokenizer: tuple[StoredFile, ...], fast: bool) -> tuple[bpe.Encoder, str]:
+def _encoder(tokenizer: tuple[Readable, ...], fast: bool) -> tuple[bpe.Encoder, str]:
     directory, _ = (Path(file).parent for file in tokenizer)
     found = frozen(directory)
     return bpe.Encoder(found.tokenizer_json, found.boundaries, fast), found.sha256

@@ -15,12 +15,11 @@ import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
 from pipeline.stages import tokenizer as bpe
-from pipeline.steps.tokens.announced import Announced
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
-from pipeline.steps.tokens.holdout import held_out
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, remedy
 from pipeline.store.draft import Draft
+from pipeline.store.engines.local import TimeLeft
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.manifest import File, Part, Version
@@ -86,7 +85,7 @@ def tokenizer(
                 return draft
             counts = {"documents": 0, "text_bytes": 0}
             sampled = _sample(store, corpora, params, validation_fraction, counts)
-            trained = bpe.train(sampled, params, Announced("tokenizer: %.0f of %.0f merges").reach)
+            trained = bpe.train(sampled, params, TimeLeft("tokenizer: %.0f of %.0f merges").reach)
             return _publish(draft, bpe.files(trained, params), counts)
 
 
@@ -99,7 +98,7 @@ def _sample(
 ) -> Iterator[pa.Array]:
     """Yields texts to train on, at most `sample_bytes`, chosen by id within each corpus; counts them."""
     sizes = {corpus: store.current(keys.scrubbed(corpus)).counts["text_bytes"] for corpus in corpora}
-    reading = Announced("tokenizer: words counted in %.0f of at most %.0f MB")
+    reading = TimeLeft("tokenizer: words counted in %.0f of at most %.0f MB")
     budgets = bpe.budgets(sizes, params.sample_bytes)
     for corpus, budget in budgets.items():
         share = budget / max(sizes[corpus], 1)
@@ -112,7 +111,7 @@ def _sample(
 
 def _chosen(documents: pa.RecordBatch, validation_fraction: float, share: float) -> pa.Array:
     ids = documents.column("id")
-    taken = ~held_out(ids, validation_fraction) & (bpe.share_of(ids, "tokenizer") < share)
+    taken = ~bpe.held_out(ids, validation_fraction) & (bpe.share_of(ids, "tokenizer") < share)
     return documents.column("text").filter(pa.array(taken))
 
 

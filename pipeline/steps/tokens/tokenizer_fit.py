@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
 from pipeline.stages import tokenizer as bpe
-from pipeline.steps.tokens.holdout import held_out
 from pipeline.steps.tokens.tokenizer import frozen
 from pipeline.store.kept_documents import kept_documents
 from pipeline.store.manifest import Version
@@ -61,7 +60,7 @@ def _of_corpus(store: Store, corpus: str, encoder: bpe.Encoder, validation_fract
     documents = size = words = 0
     counts = np.zeros(encoder.max_id + 1, np.int64)
     for batch in kept_documents(store, corpus):
-        texts = batch.column("text").filter(pa.array(held_out(batch.column("id"), validation_fraction)))
+        texts = batch.column("text").filter(pa.array(bpe.held_out(batch.column("id"), validation_fraction)))
         ids, lengths = encoder.encode(texts)
         counts += np.bincount(ids, minlength=len(counts))
         counts[encoder.ends.begin] -= len(lengths)

@@ -107,7 +107,7 @@ class LocalEngine:
 
         Raises WorkerLostError when a worker process is killed, as the kernel does when memory runs out.
         """
-        progress = TimeLeft(what, len(tasks))
+        progress = TimeLeft(f"{what}: %d of %d parts")
         # Processes that run already pay for any work.
         small = self._pool is None and input_bytes < self.processes_pay_above
         if self.workers == 1 or len(tasks) < 2 or small:
@@ -115,8 +115,8 @@ class LocalEngine:
         else:
             results = self._in_processes(function, tasks)
         try:
-            for result in results:
-                progress.done_one()
+            for done, result in enumerate(results, 1):
+                progress.reach(done, len(tasks))
                 yield result
         except BrokenProcessPool as error:
             self.close()
@@ -218,18 +218,17 @@ def _end_with_parent() -> None:
 
 
 class TimeLeft:
-    """Logs every few seconds how many parts are done and how long the rest will take."""
+    """Logs every few seconds how much is done, and how long the rest takes at the speed since the last line.
+    `what` has a place for each of the two numbers.
+    """
 
-    def __init__(self, what: str, total: int):
-        self.what = what
-        self.total = total
-        self.done = 0
-        self.started = self.reported = time.monotonic()
+    def __init__(self, what: str):
+        self._what = what
+        self._at, self._done = time.monotonic(), 0.0
 
-    def done_one(self) -> None:
-        self.done += 1
+    def reach(self, done: float, total: float) -> None:
         now = time.monotonic()
-        if now - self.reported >= REPORT_EVERY_SECONDS and self.done < self.total:
-            self.reported = now
-            left = (now - self.started) / self.done * (self.total - self.done)
-            log.info("%s: %d of %d parts, about %.0f s left", self.what, self.done, self.total, left)
+        if now - self._at >= REPORT_EVERY_SECONDS and self._done < done < total:
+            left = (now - self._at) / (done - self._done) * (total - done)
+            log.info(f"{self._what}, about %.0f s left", done, total, left)
+            self._at, self._done = now, done

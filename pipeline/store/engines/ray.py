@@ -72,13 +72,13 @@ class RayEngine:
 
         Raises ClusterError, and WorkerLostError when the same task was lost three times.
         """
-        progress = TimeLeft(what, len(tasks))
+        progress = TimeLeft(f"{what}: %d of %d parts")
         if len(tasks) < 2 or input_bytes < self.processes_pay_above:
             results: Iterator[Result] = map(function, tasks)
         else:
             results = self._on_cluster(function, tasks, what)
-        for result in results:
-            progress.done_one()
+        for done, result in enumerate(results, 1):
+            progress.reach(done, len(tasks))
             yield result
 
     def _on_cluster(

@@ -18,7 +18,7 @@ from pipeline.cli import main
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.ids import document_id, location
 from pipeline.stages import dedup, pii, quality
-from pipeline.steps.files import documents, tables
+from pipeline.steps import plain_files
 from pipeline.store.atomic import temporary_directory
 from pipeline.store.engines.local import LocalEngine
 from tests.corpora import CORPORA, needs_corpora
@@ -130,7 +130,7 @@ def test_a_document_without_an_id_gets_a_stable_one(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "a.jsonl", {"text": "one"}, {"text": "two", "id": "own"})
     succeeds("scrub", source, "-o", tmp_path / "out")
     assert [row["id"] for row in rows(tmp_path / "out" / "documents.parquet")] == [
-        document_id(documents.CORPUS, location("a.jsonl", 1)),
+        document_id(plain_files.CORPUS, location("a.jsonl", 1)),
         "own",
     ]
 
@@ -305,10 +305,10 @@ def test_what_a_killed_command_left_is_removed_by_the_next_but_not_that_of_one_a
     assert not list(tmp_path.iterdir())
 
 
-COMMANDS: dict[str, tuple[Callable[..., documents.Outcome], Any]] = {
-    "scrub": (tables.scrub, pii.PiiParams()),
-    "quality": (tables.judge, quality.PROFILES["default"]),
-    "dedup": (tables.deduplicate, dedup.DedupParams()),
+COMMANDS: dict[str, tuple[Callable[..., plain_files.Outcome], Any]] = {
+    "scrub": (plain_files.scrub, pii.PiiParams()),
+    "quality": (plain_files.judge, quality.PROFILES["default"]),
+    "dedup": (plain_files.deduplicate, dedup.DedupParams()),
 }
 
 
@@ -326,7 +326,7 @@ def some_batches(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_and_two_processes_write_the_same_bytes(
     command: str, some_batches: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "PART_BATCHES", 1)
+    monkeypatch.setattr(plain_files, "PART_BATCHES", 1)
     function, params = COMMANDS[command]
     written = []
     for workers in (1, 2):

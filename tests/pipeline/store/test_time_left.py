@@ -1,4 +1,4 @@
-"""Long training of a tokenizer says how far it is, and not too often."""
+"""Long work says how far it is, and not too often."""
 
 import logging
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.stages import tokenizer as bpe
-from pipeline.steps.tokens.announced import Announced
+from pipeline.store.engines.local import TimeLeft
 
 
 def test_a_line_every_five_seconds_says_what_is_done_and_the_time_left_at_the_present_speed(
@@ -15,9 +15,9 @@ def test_a_line_every_five_seconds_says_what_is_done_and_the_time_left_at_the_pr
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     caplog.set_level(logging.INFO)
-    announced = Announced("tokenizer: %.0f of %.0f merges")
+    left = TimeLeft("tokenizer: %.0f of %.0f merges")
     for clock[0], done in ((1.0, 5), (4.9, 9), (5.0, 10), (6.0, 20), (10.0, 60), (20.0, 100)):
-        announced.reach(done, 100)
+        left.reach(done, 100)
     assert caplog.messages == [
         "tokenizer: 10 of 100 merges, about 45 s left",
         "tokenizer: 60 of 100 merges, about 4 s left",

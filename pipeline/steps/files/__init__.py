@@ -1,1 +1,0 @@
-"""The stages applied to plain files, without Dagster or a store."""

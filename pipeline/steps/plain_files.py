@@ -1,0 +1,273 @@
+"""Files in; tables, token shards or a tokenizer out: the stages for whoever has some files and a question.
+
+The documents are read into a temporary store below the output, in which the steps of the stages work on them.
+They need room there, compressed, until the end. Only a tokenizer is trained while its sample is being read.
+"""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.sources.files import FilesConfig, FilesSource
+from pipeline.sources.rejects import Rejected
+from pipeline.stages import dedup, pii, quality
+from pipeline.stages import tokenizer as bpe
+from pipeline.steps.corpus.quality import judging_documents
+from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
+from pipeline.steps.corpus.scrub import scrubbing
+from pipeline.steps.dedup.dedup import decide
+from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER, fetch
+from pipeline.steps.tokens.shards import SLOW, tokenize_part
+from pipeline.steps.tokens.tokenizer import frozen, sample
+from pipeline.store.atomic import OutputError, output_directory, output_errors, temporary_directory
+from pipeline.store.engines.local import Engine
+from pipeline.store.errors import PipelineError
+from pipeline.store.manifest import Part, Version
+from pipeline.store.params import DOCUMENT_SCHEMA
+from pipeline.store.parquet import PartWriter, batches, kept_batches
+from pipeline.store.parts import BatchStep, Counts, PartTask, add, derive, part_tasks, text_bytes
+from pipeline.store.prefetch import ahead
+from pipeline.store.store import Store
+from pipeline.store.work import Work
+from trainer.system.durable import sync, write_atomically
+
+CORPUS = "files"
+PART = "part"
+KEPT, REJECTS = "documents", "rejects"
+PART_BATCHES = 5  # about 30 MB of text in each part
+ONE_PART = sys.maxsize
+
+Schemas = Mapping[str, pa.Schema]
+Make = Callable[[Store, Version], Version]
+Read = Callable[[int], object]  # called with the bytes of text in each batch that was read
+
+log = logging.getLogger(__name__)
+
+
+class NoDocumentError(PipelineError):
+    """Files that hold no document at all."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was counted, how long it took, and the files that were written."""
+
+    counts: Counts
+    seconds: float
+    files: list[Path]
+
+
+def scrub(files: FilesConfig, out: Path, params: pii.PiiParams, engine: Engine, progress: Read) -> Outcome:
+    """`documents.parquet` with scrubbed text, and `spans.parquet`. Raises SourceError, OutputError and
+    NoDocumentError.
+    """
+    step = scrubbing(params)
+    return _tables(files, out, step.schemas, partial(_derived, step=step, engine=engine), progress)
+
+
+def judge(
+    files: FilesConfig,
+    out: Path,
+    params: quality.QualityParams,
+    engine: Engine,
+    progress: Read,
+    kept: bool = False,
+) -> Outcome:
+    """`verdicts.parquet`: id, keep, rule, every signal, and the language where `params` name some. With
+    `kept` also `documents.parquet`, those that stay. Raises SourceError, OutputError and NoDocumentError.
+    """
+    step = judging_documents(params)
+    make = partial(_derived, step=step, engine=engine)
+    return _tables(files, out, step.schemas, make, progress, "verdicts" if kept else None)
+
+
+def deduplicate(
+    files: FilesConfig,
+    out: Path,
+    params: dedup.DedupParams,
+    engine: Engine,
+    progress: Read,
+    kept: bool = False,
+) -> Outcome:
+    """`decisions.parquet`, one row for each document in the order of the files. With `kept` also
+    `documents.parquet`, those that stay. Raises SourceError, OutputError and NoDocumentError.
+    """
+
+    def make(store: Store, documents: Version) -> Version:
+        return decide(store, engine, {CORPUS: [(documents, "documents")]}, params)
+
+    schemas = {"decisions": dedup.DECISION_SCHEMA}
+    return _tables(files, out, schemas, make, progress, "decisions" if kept else None)
+
+
+def train_tokenizer(files: FilesConfig, out: Path, params: bpe.TokenizerParams, progress: Read) -> Outcome:
+    """A directory with the tokenizer, trained on the first `sample_bytes` of the files.
+
+    Raises SourceError, OutputError, NoDocumentError and VocabularyError.
+    """
+    with output_directory(out) as directory, _reading(files, directory, {}, progress) as documents:
+        counts: Counts = {"documents": 0, "text_bytes": 0}
+        with closing(ahead(iter(documents))) as stream:  # the sample may end before the files do
+            texts = (batch.column("text") for batch in stream)
+            trained = bpe.train(sample(texts, params.max_document_chars, params.sample_bytes, counts), params)
+        _write(bpe.files(trained, params), directory)
+    return documents.outcome(counts, [out])
+
+
+def tokenize(
+    files: FilesConfig,
+    out: Path,
+    tokenizer: bpe.ExistingTokenizer,
+    validation_fraction: float,
+    shard_tokens: int,
+    progress: Read,
+) -> Outcome:
+    """A directory with the shards, their record shards.json and the tokenizer.
+
+    Raises SourceError, OutputError, NoDocumentError and TokenizerError.
+    """
+    fetched = fetch(tokenizer)
+    slow = bpe.unsupported(fetched[TOKENIZER])
+    if slow:
+        log.warning(SLOW, slow)
+    with output_directory(out) as directory, _reading(files, directory, {}, progress) as documents:
+        _write(fetched, directory)
+        _, stored = documents.stored(ONE_PART)
+        task = PartTask(PART, "", tuple(stored.files("documents")), 0)
+        used = directory / TOKENIZER, directory / CONFIG
+        part = tokenize_part(task, directory, used, validation_fraction, shard_tokens, slow is None)
+        _complete(directory / part.files["shards"].path, directory)
+    return documents.outcome({**part.counts, **documents.counts}, [out])
+
+
+def _complete(record: Path, directory: Path) -> None:
+    """Moves the record of the shards into `directory`, with all that a trainer needs to know of their
+    tokenizer.
+    """
+    content = json.loads(record.read_text(encoding="utf-8"))
+    found = frozen(directory)
+    facts = {
+        "dtype": content["dtype"],
+        "tokenizer_sha256": found.sha256,
+        "vocab_size": bpe.Encoder(found.tokenizer_json, found.boundaries, fast=False).max_id + 1,
+        "bot_id": found.boundaries.begin,
+        "eot_id": found.boundaries.end,
+    }
+    write_atomically(directory / "shards.json", json.dumps(facts | content, indent=1))
+    record.unlink()
+    record.parent.rmdir()
+
+
+def _write(files: Mapping[str, str], directory: Path) -> None:
+    for name, content in files.items():
+        write_atomically(directory / name, content)
+
+
+def _derived(store: Store, documents: Version, step: BatchStep, engine: Engine) -> Version:
+    work = Work(f"{CORPUS}/result", "files", {}, {documents.key: documents.data_version})
+    return derive(store, engine, work, part_tasks(work, [(documents, "documents")]), step.write_part)
+
+
+def _tables(
+    files: FilesConfig, out: Path, schemas: Schemas, make: Make, progress: Read, kept_by: str | None = None
+) -> Outcome:
+    """Writes the tables of what `make` makes from the documents, and the documents that the table `kept_by`
+    keeps. `out` may hold other files.
+    """
+    written = {**schemas, KEPT: DOCUMENT_SCHEMA} if kept_by else schemas
+    there = [f"{table}.parquet" for table in [*written, REJECTS] if (out / f"{table}.parquet").exists()]
+    if there:
+        raise OutputError(f"{out} already holds {', '.join(there)}: name another directory, or delete them")
+    with output_errors(out):  # an input that cannot be read is set aside, so these are about writing
+        with _reading(files, out, written, progress) as documents:
+            store, stored = documents.stored(PART_BATCHES)
+            made = make(store, stored)
+            for source, part in zip(stored.parts, made.parts, strict=True):
+                for table in schemas:
+                    for batch in batches(made.file(part, table)):
+                        documents.writer.write(table, batch)
+                if kept_by:
+                    for batch in kept_batches(stored.file(source, "documents"), [made.file(part, kept_by)]):
+                        documents.writer.write(KEPT, batch)
+        sync(out)
+    return documents.outcome({**made.counts, **documents.counts}, documents.files)
+
+
+@contextmanager
+def _reading(files: FilesConfig, out: Path, schemas: Schemas, progress: Read) -> Iterator["Documents"]:
+    """Documents to make `<out>/<table>.parquet` of. On a clean exit these tables are there, and `rejects` if
+    it has rows.
+    """
+    with temporary_directory(out, ".partial-") as directory:
+        with PartWriter(directory, PART, {**schemas, REJECTS: REJECTS_SCHEMA}) as writer:
+            documents = Documents(files, writer, progress)
+            yield documents
+            documents.rejects.finish()
+        for table, file in writer.files.items():
+            if table != REJECTS or writer.rows[REJECTS]:
+                documents.files.append((directory / file.path).rename(out / f"{table}.parquet"))
+
+
+class Documents:
+    """The documents of some files, which keep the ids that they bring. What cannot be read goes to the table
+    `rejects`, a few thousand rows at a time.
+
+    Memory: a batch, and about 100 bytes for each document, by which a repeated id is found.
+    """
+
+    def __init__(self, files: FilesConfig, writer: PartWriter, progress: Read):
+        self.writer = writer
+        self.counts: Counts = {"documents": 0, "text_bytes": 0}
+        self.files: list[Path] = []
+        self.rejects = RejectsTable(partial(writer.write, REJECTS))
+        self._started = time.perf_counter()
+        self._source = FilesSource(CORPUS, files, keep_ids=True)
+        self._progress = progress
+
+    def __iter__(self) -> Generator[pa.RecordBatch]:
+        """Each batch. Raises SourceError, and NoDocumentError when there is none."""
+        for batch in self._source.read_all(self.rejects):
+            size = text_bytes(batch)
+            add(self.counts, {"documents": batch.num_rows, "text_bytes": size})
+            self._progress(size)
+            yield batch
+        if not self.counts["documents"]:
+            first = f"; the first: {_description(self.rejects.first)}" if self.rejects.first else ""
+            raise NoDocumentError(
+                f"no document in {', '.join(self._source.config.paths)}: "
+                f"{self.rejects.counts['set_aside']:,} rows or files set aside{first}"
+            )
+
+    def stored(self, part_batches: int) -> tuple[Store, Version]:
+        """A temporary store, and in it the documents as a version, in parts of so many batches that workers
+        share.
+        """
+        store = Store(self.writer.directory / "store")
+        with store.making(Work(f"{CORPUS}/text", "text", {}, {})) as draft:
+            assert not isinstance(draft, Version), "the store is new"
+            parts = []
+            numbered = enumerate(ahead(iter(self)))
+            for number, group in groupby(numbered, key=lambda item: item[0] // part_batches):
+                name = f"{number:06d}"
+                with PartWriter(draft.path, name, {"documents": DOCUMENT_SCHEMA}) as writer:
+                    for _, batch in group:
+                        writer.write("documents", batch)
+                parts.append(Part(name, draft.work.part_fingerprint([name]), writer.files))
+            return store, draft.publish(parts)
+
+    def outcome(self, counts: Counts, files: list[Path]) -> Outcome:
+        return Outcome({**counts, **self.rejects.counts}, time.perf_counter() - self._started, files)
+
+
+def _description(rejected: Rejected) -> str:
+    where = rejected.file if rejected.row is None else f"{rejected.file}, row {rejected.row}"
+    return f"{where}: {rejected.reason}, {rejected.detail}"
