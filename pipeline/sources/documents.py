@@ -1,18 +1,15 @@
 """Documents collected into record batches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.sources.ids import OWN_ID, digest
 from pipeline.sources.rejects import Reason, Rejected, Rejects
 from pipeline.store.params import DOCUMENT_SCHEMA
 
 BATCH_BYTES = 6 << 20
-LARGE_BYTES = BATCH_BYTES // 6
 MAX_DOCUMENT_BYTES = 64 << 20
 DETAIL_CHARACTERS = 300
 
@@ -30,15 +27,6 @@ class Document:
     url: str | None = None
     metadata: str | None = None
     own_id: bool = False
-
-
-class Header(NamedTuple):
-    """A document without its text."""
-
-    source_id: str
-    own_id: bool
-    url: str | None
-    metadata: str | None
 
 
 class Batches:
@@ -60,7 +48,6 @@ class Batches:
     def _start(self) -> None:
         self._bytes = 0
         self._rows: list[tuple[str, str | bytes, str, str | None, str | None]] = []
-        self._batches: list[pa.RecordBatch] = []
 
     @property
     def done(self) -> bool:
@@ -88,7 +75,11 @@ class Batches:
                 Reason.TOO_LONG,
                 f"{len(text)} bytes of text; the limit is {MAX_DOCUMENT_BYTES}",
             )
-        name, key = self._identity(document.source_id, document.own_id)
+        key = digest(self._corpus, document.source_id)
+        name = key.hex()
+        if self._keep_ids:
+            name = document.source_id.removeprefix(OWN_ID) if document.own_id else name
+            key = digest(self._corpus, name)
         if document.own_id or self._keep_ids:
             if key in self._seen:
                 return self.reject(file, document.row, Reason.DUPLICATE_ID, "an earlier document has this id")
@@ -97,39 +88,6 @@ class Batches:
         self._bytes += len(text)
         self.accepted += 1
         return len(text)
-
-    def add_batch(self, file: str, texts: pa.LargeStringArray, headers: list[Header]) -> bool:
-        """Takes all of these documents, whose texts are valid, without copying the texts. Takes none and
-        returns False if `add` would reject one.
-        """
-        if self._limit is not None and self.accepted + len(headers) > self._limit:
-            return False
-        identities = [self._identity(header.source_id, header.own_id) for header in headers]
-        watched = [
-            key
-            for header, (_, key) in zip(headers, identities, strict=True)
-            if header.own_id or self._keep_ids
-        ]
-        fresh = set(watched)
-        if len(fresh) < len(watched) or not fresh.isdisjoint(self._seen):
-            return False
-        self._seen |= fresh
-        self._gather()
-        urls, metadata = [header.url for header in headers], [header.metadata for header in headers]
-        self._batches.append(
-            _batch([name for name, _ in identities], texts, [file] * len(headers), urls, metadata)
-        )
-        self._bytes += pc.sum(pc.binary_length(texts)).as_py()
-        self.accepted += len(headers)
-        return True
-
-    def _identity(self, source_id: str, own: bool) -> tuple[str, bytes]:
-        """The document's id, and the key by which a duplicate is recognised."""
-        key = digest(self._corpus, source_id)
-        if not self._keep_ids:
-            return key.hex(), key
-        name = source_id.removeprefix(OWN_ID) if own else key.hex()
-        return name, digest(self._corpus, name)
 
     def reject(
         self, file: str, row: int | None, reason: Reason, detail: str, lost_bytes: int = 0, rows: int = 1
@@ -144,40 +102,15 @@ class Batches:
             yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """The collected documents. They come as one batch unless every batch taken was large, because then
-        joining would copy much and save little.
-        """
-        self._gather()
-        taken = self._batches
-        self._start()
-        if taken and min(batch.nbytes for batch in taken) < LARGE_BYTES:
-            taken = [pa.concat_batches(taken)]
-        yield from taken
-
-    def _gather(self) -> None:
-        """Turns the collected rows into a batch."""
+        """The collected documents, as one batch; nothing if there are none."""
         if self._rows:
             ids, texts, sources, urls, metadata = zip(*self._rows, strict=True)
-            self._rows = []
-            self._batches.append(
-                _batch(
-                    ids, pa.array(texts, pa.large_binary()).view(pa.large_string()), sources, urls, metadata
-                )
-            )
-
-
-def _batch(
-    ids: Sequence[str],
-    texts: pa.LargeStringArray,
-    sources: Sequence[str],
-    urls: Sequence[str | None],
-    metadata: Sequence[str | None],
-) -> pa.RecordBatch:
-    columns = [
-        pa.array(ids),
-        texts,
-        pa.array(sources),
-        pa.array(urls, pa.string()),
-        pa.array(metadata, pa.string()),
-    ]
-    return pa.record_batch(columns, DOCUMENT_SCHEMA)
+            self._start()
+            columns = [
+                pa.array(ids),
+                pa.array(texts, pa.large_binary()).view(pa.large_string()),
+                pa.array(sources),
+                pa.array(urls, pa.string()),
+                pa.array(metadata, pa.string()),
+            ]
+            yield pa.record_batch(columns, DOCUMENT_SCHEMA)

@@ -36,13 +36,7 @@ def no_text(schema: pa.Schema, columns: Columns) -> tuple[Reason, str] | None:
 
 
 def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[pa.RecordBatch]:
-    """Gives the rows of a batch of readable columns, the first of which has number `first`, to `reader`.
-
-    A batch without anything to reject is taken as it is, without copying its texts; any other, row by row.
-    """
-    if reader.takes_batches and _add_batch(first, batch, reader):
-        yield from reader.batches.full()
-        return
+    """Gives the rows of a batch of readable columns, the first of which has number `first`, to `reader`."""
     for number, row in enumerate(_rows(batch, reader.columns.text_columns), start=first):
         try:
             decoded = _decoded(row)
@@ -54,23 +48,6 @@ def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[p
         yield from reader.add(number, decoded)
         if reader.batches.done:
             return
-
-
-def _add_batch(first: int, batch: pa.RecordBatch, reader: RowReader) -> bool:
-    column = reader.columns.text_column
-    texts = batch.column(column)
-    texts = texts.dictionary_decode() if pt.is_dictionary(texts.type) else texts
-    try:
-        rows = (
-            _python_rows(batch.drop_columns([column]))
-            if batch.num_columns > 1
-            else [{} for _ in range(batch.num_rows)]
-        )
-    except UnicodeDecodeError:
-        return False
-    return bool(batch.num_rows) and reader.add_batch(
-        range(first, first + batch.num_rows), texts.cast(pa.large_binary()), rows
-    )
 
 
 def _decoded(row: Row) -> Row:

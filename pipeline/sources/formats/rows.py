@@ -1,16 +1,14 @@
 """Rows of any format as documents: which columns hold the text, the id and the metadata."""
 
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
-from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, Document, Header
+from pipeline.sources.documents import Batches, Document
 from pipeline.sources.ids import location, own_id
 from pipeline.sources.metadata import metadata_json
 from pipeline.sources.rejects import Reason
@@ -18,7 +16,6 @@ from pipeline.store.params import Params
 
 Row = dict[str, object]
 DEFAULT_ID_COLUMN = "id"
-START_BYTES = 32
 
 
 class Columns(Params):
@@ -105,8 +102,8 @@ class RowReader:
         text = self._text(number, row)
         if text is None:
             return
-        named = self.name(number, row)
-        if named is None:
+        source_id, own = self._id(number, row)
+        if source_id is None:
             self.batches.reject(
                 self.file,
                 number,
@@ -114,45 +111,16 @@ class RowReader:
                 f"column {self.columns.id_column!r} holds neither a text nor a whole number",
             )
             return
-        self.batches.add(
-            self.file,
-            Document(named.source_id, text, number, self.file, named.url, named.metadata, named.own_id),
-        )
-        yield from self.batches.full()
-
-    @property
-    def takes_batches(self) -> bool:
-        """Whether `add_batch` may be called: each row is a document with its text in one column."""
-        return self.columns.text_template is None
-
-    def add_batch(
-        self, numbers: Sequence[int], texts: pa.LargeBinaryArray | pa.LargeStringArray, rows: Sequence[Row]
-    ) -> bool:
-        """Takes all of these rows, whose texts were removed from them, without copying the texts. Takes none
-        and returns False if one would be rejected. Empties the rows.
-        """
-        good = _good_texts(texts)
-        if good is None:
-            return False
-        named = [self.name(number, row) for number, row in zip(numbers, rows, strict=True)]
-        return None not in named and self.batches.add_batch(self.file, good, cast(list[Header], named))
-
-    def name(self, number: int, row: Row) -> Header | None:
-        """The header of the document in row `number`, which no longer holds its text. Empties the row. None
-        if `id_column` is set and holds no id.
-        """
-        source_id, own = self._id(number, row)
-        if source_id is None:
-            return None
         url = row.get(self.columns.url_column)
         if isinstance(url, str):
             del row[self.columns.url_column]
-        known = (
-            row
-            if self.columns.metadata_columns is None
-            else {name: row[name] for name in self.columns.metadata_columns if name in row}
-        )
-        return Header(source_id, own, url if isinstance(url, str) else None, metadata_json(known))
+        else:
+            url = None
+        wanted = self.columns.metadata_columns
+        known = row if wanted is None else {name: row[name] for name in wanted if name in row}
+        document = Document(source_id, text, number, self.file, url, metadata_json(known), own)
+        self.batches.add(self.file, document)
+        yield from self.batches.full()
 
     def _text(self, number: int, row: Row) -> str | None:
         template = self.columns.text_template
@@ -191,25 +159,6 @@ class RowReader:
             del row[column]
             return own_id(str(value)), True
         return (None, False) if self.columns.id_column else (location(self.file, number), False)
-
-
-def _good_texts(values: pa.LargeBinaryArray | pa.LargeStringArray) -> pa.LargeStringArray | None:
-    """The texts as strings, or None if one is null, not UTF-8, empty, too long, or only white space."""
-    sizes = pc.min_max(pc.binary_length(values)).as_py()
-    if values.null_count or not sizes["min"] or sizes["max"] > MAX_DOCUMENT_BYTES:
-        return None
-    try:
-        texts = values.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        return None
-    starts = pc.binary_slice(values.view(pa.large_binary()), 0, START_BYTES).to_pylist()
-    # a text whose first bytes show a visible character is not blank; only the others are read in full
-    blank = (
-        row
-        for row, start in enumerate(starts)
-        if not b"!" <= start[:1] <= b"~" and not start.decode(errors="ignore").strip()
-    )
-    return None if any(texts[row].as_py().isspace() for row in blank) else texts
 
 
 def _is_number(value: object) -> bool:

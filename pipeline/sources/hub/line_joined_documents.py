@@ -21,10 +21,6 @@ class JoinedRows(RowReader):
     _lines: list[str] = field(default_factory=list)
     _where: dict[str, int] = field(default_factory=lambda: {"first": 1, "characters": 0})
 
-    @property
-    def takes_batches(self) -> bool:
-        return False
-
     def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
         line = self._text(number, row)
         if line is None:
