@@ -18,35 +18,3 @@ from trainer.config.run import (
 from trainer.config.stability import AveragingConfig, ExponentialAverage, LastAverage, SpikesConfig
 from trainer.config.stages import Curriculum, CurriculumStage, StageConfig
 from trainer.config.training import CheckpointConfig, EvaluationConfig, SamplesConfig, TrainingConfig
-
-__all__ = [
-    "OPERATIONAL",
-    "AveragingConfig",
-    "CheckpointConfig",
-    "Config",
-    "CorpusShards",
-    "Curriculum",
-    "CurriculumStage",
-    "DataConfig",
-    "EvaluationConfig",
-    "ExponentialAverage",
-    "InitConfig",
-    "LastAverage",
-    "ModelConfig",
-    "OptimizerConfig",
-    "ParallelConfig",
-    "ParameterGroup",
-    "PretrainedConfig",
-    "RunConfig",
-    "SamplesConfig",
-    "ScheduleConfig",
-    "SpikesConfig",
-    "StageConfig",
-    "TrainingConfig",
-    "config_hash",
-    "format_validation_error",
-    "load_run_config",
-    "load_to_train",
-    "override",
-    "run_identity",
-]

@@ -5,16 +5,3 @@ from trainer.hf.config import config_json, model_config, read_config
 from trainer.hf.export import export, load_model
 from trainer.hf.pretrained import Pretrained
 from trainer.hf.weights import load_weights, weights
-
-__all__ = [
-    "Pretrained",
-    "check_export",
-    "check_with_transformers",
-    "config_json",
-    "export",
-    "load_model",
-    "load_weights",
-    "model_config",
-    "read_config",
-    "weights",
-]

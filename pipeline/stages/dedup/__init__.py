@@ -44,32 +44,3 @@ from pipeline.stages.dedup.params import VERSION, DedupParams
 from pipeline.stages.dedup.shingles import ShingleSets, concat_sets, shingle_sets
 from pipeline.stages.dedup.signatures import signature_schema, signatures
 from pipeline.stages.dedup.verify import Verified, verify
-
-__all__ = [
-    "DECISION_SCHEMA",
-    "EMPTY_KEY",
-    "MEMBER_SCHEMA",
-    "VERSION",
-    "Clusters",
-    "DedupParams",
-    "ShingleSets",
-    "Verified",
-    "band_keys",
-    "candidate_pairs",
-    "clustered",
-    "concat_sets",
-    "decide",
-    "decisions",
-    "exact_keys",
-    "first_of_equal",
-    "labels",
-    "linked",
-    "shingle_sets",
-    "signature_schema",
-    "signatures",
-    "singletons",
-    "sort_band",
-    "unite",
-    "verify",
-    "without_comparison",
-]

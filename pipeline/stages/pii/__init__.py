@@ -5,5 +5,3 @@ from pipeline.stages.pii.scrub import scrub
 from pipeline.stages.pii.url_and_metadata import scrub_fields
 
 VERSION = "pii-4"
-
-__all__ = ["SPANS_SCHEMA", "VERSION", "PiiKind", "PiiParams", "scrub", "scrub_fields"]

@@ -9,16 +9,3 @@ from pipeline.stages.quality.signals import (
     measure,
     with_plain_newlines,
 )
-
-__all__ = [
-    "PROFILES",
-    "SIGNALS_SCHEMA",
-    "VERDICTS_SCHEMA",
-    "VERSION",
-    "DocumentTooLongError",
-    "QualityParams",
-    "QualityRule",
-    "judge",
-    "measure",
-    "with_plain_newlines",
-]

@@ -14,25 +14,3 @@ from pipeline.stages.tokenizer.sample import Checked, budgets, cut, held_out, sh
 from pipeline.stages.tokenizer.train import files, train
 
 VERSION = "bpe-2"
-
-__all__ = [
-    "KINDS",
-    "VERSION",
-    "Boundaries",
-    "Checked",
-    "Encoder",
-    "ExistingTokenizer",
-    "MismatchError",
-    "TokenizerChoice",
-    "TokenizerError",
-    "TokenizerParams",
-    "VocabularyError",
-    "boundaries",
-    "budgets",
-    "cut",
-    "files",
-    "held_out",
-    "share_of",
-    "train",
-    "unsupported",
-]

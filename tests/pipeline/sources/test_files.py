@@ -25,7 +25,6 @@ from pipeline.sources import open_source
 from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES
 from pipeline.sources.errors import SourceError
 from pipeline.sources.files import FilesConfig, FilesSource
-from pipeline.sources.formats import jsonl as jsonl_rows
 from pipeline.sources.formats.text_files import PIECE_BYTES, pieces, universal_newlines
 from pipeline.sources.ids import document_id, location, own_id
 from pipeline.sources.listing import listed
@@ -386,25 +385,6 @@ def test_a_line_of_half_a_gigabyte_costs_no_more_memory_than_the_longest_documen
     said, kilobytes = done.stdout.splitlines()
     assert said == "['before', 'after'] [('a.jsonl', 2, 'too_long')]"
     assert int(kilobytes) * 1024 < 2 * MAX_DOCUMENT_BYTES
-
-
-@given(
-    st.lists(st.sampled_from([b"{}", b"x" * 5, b"x" * 40, b"", b"\n", b"\n\n"])),
-    st.integers(1, 7),
-    st.integers(1, 30),
-)
-def test_whole_lines_do_not_depend_on_how_the_stream_is_cut(
-    parts: list[bytes], size: int, window: int
-) -> None:
-    content = b"".join(parts)
-    stream = iter([content[start : start + size] for start in range(0, len(content), size)])
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(jsonl_rows, "WINDOW_BYTES", window)
-        patched.setattr(jsonl_rows, "MAX_DOCUMENT_BYTES", 20)
-        found = list(jsonl_rows.windows(stream))
-    lines = [line for window in found for line in ([None] if window is None else window.splitlines())]
-    expected = content.splitlines()
-    assert lines == [line if len(line) <= 20 else None for line in expected]
 
 
 @given(

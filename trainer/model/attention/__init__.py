@@ -3,5 +3,3 @@
 from trainer.model.attention.choice import choose, masks_documents
 from trainer.model.attention.compute import attention
 from trainer.model.attention.documents import Backend, Mask, document_mask, document_numbers
-
-__all__ = ["Backend", "Mask", "attention", "choose", "document_mask", "document_numbers", "masks_documents"]

@@ -1,4 +1,4 @@
-"""JSON lines in blocks of any size; a broken line costs itself only."""
+"""JSON lines in blocks of any size; a line that is broken or too long costs itself only."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.sources.documents import Batches
+from pipeline.sources.formats import jsonl
 from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.rejects import Rejected
@@ -33,7 +34,9 @@ def found(blocks: list[bytes], columns: Columns | None = None) -> tuple[list[dic
 def test_blocks_of_any_size_are_read_alike(content: bytes, size: int, max_documents: int | None) -> None:
     columns = Columns(max_documents=max_documents)
     blocks = [content[start : start + size] for start in range(0, len(content), size)]
-    assert found(blocks, columns) == found([content], columns)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(jsonl, "MAX_DOCUMENT_BYTES", 20)  # some lines are too long to be held
+        assert found(blocks, columns) == found([content], columns)
 
 
 @pytest.mark.parametrize(
