@@ -4,10 +4,14 @@ lineage.
 
 import json
 import shutil
+from pathlib import Path
 from typing import Any
 
-from pipeline.steps.model import evaluate, exported_tokenizer, funnel, training_plots
+from tokenizers import Tokenizer, processors
+
+from pipeline.steps.model import evaluate, funnel, training_plots
 from pipeline.steps.model.model_card import model_card
+from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
@@ -41,7 +45,7 @@ def export(store: Store) -> Version:
             )
         checkpoint = store.files.fetch_folder(result["checkpoint"])
         shutil.copytree(checkpoint / "hf", draft.path, dirs_exist_ok=True)
-        exported_tokenizer.prepare(draft.path)
+        _prepare_tokenizer(draft.path)
         shutil.copy(result["run_dir"] / "loss.png", draft.path / "loss.png")
         (draft.path / "training.png").write_bytes(
             training_plots.draw(read_json_lines(result["run_dir"] / "metrics.jsonl"))
@@ -74,3 +78,35 @@ def published(lineage: dict[str, Any]) -> dict[str, Any]:
     if base := weights.get("lineage"):
         lineage = lineage | {"pretrained": weights | {"lineage": published(base)}}
     return lineage | {"recipe": recipe, "training": training | {"config": training["config"] | as_written}}
+
+
+def _prepare_tokenizer(directory: Path) -> None:
+    """Changes the tokenizer of an exported model: it puts the begin-of-text token before each text, and
+    `model_max_length` is the number of tokens that the model was trained on at a time.
+    """
+    model = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    tokenizer = Tokenizer.from_file(str(directory / TOKENIZER))
+    settings = json.loads((directory / CONFIG).read_text(encoding="utf-8"))
+    _begin_texts_with(tokenizer, model["bos_token_id"])
+    settings |= {
+        "model_max_length": model["max_position_embeddings"],
+        # what the model takes; transformers 4 adds `token_type_ids` otherwise
+        "model_input_names": ["input_ids", "attention_mask"],
+        # transformers 5 makes the template anew from these two
+        "add_bos_token": True,
+        "add_eos_token": False,
+    }
+    write_atomically(directory / TOKENIZER, tokenizer.to_str(pretty=True))
+    write_atomically(directory / CONFIG, json.dumps(settings, indent=2, ensure_ascii=False))
+
+
+def _begin_texts_with(tokenizer: Tokenizer, begin: int) -> None:
+    """A template that was there already is replaced, since it may end a text, or begin it with another
+    token.
+    """
+    token = tokenizer.id_to_token(begin)
+    template = processors.TemplateProcessing(
+        single=[token, "$A"], pair=[token, "$A", f"{token}:1", "$B:1"], special_tokens=[(token, begin)]
+    )
+    others = tokenizer.post_processor if not tokenizer.encode("").ids else None
+    tokenizer.post_processor = processors.Sequence([others, template]) if others else template

@@ -4,17 +4,19 @@ matter.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from pipeline.steps.model import base_model, benchmark
+from pipeline.steps.model import benchmark
 from pipeline.steps.model.funnel import DOCUMENTS, TOKENS, of_lineage
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from trainer.config import ModelConfig, TrainingConfig
 
 FUNNEL = (*DOCUMENTS, *TOKENS)
+SHOWN = 12  # characters of a hash
 SOURCES = {
     "python_docs": "docstrings of Python and its packages",
     "files": "files",
@@ -35,10 +37,10 @@ def model_card(
     training = recipe["training"]
     model = ModelConfig.model_validate(training["model"])
     vocab_size = lineage["assets"][keys.TOKENIZER]["counts"]["entries"]
-    base = base_model.name(lineage)
+    base = base_name(lineage)
     begun, this = (f", begun from `{base}`", "this ") if base else ("", "")
     tokens = f"{done['tokens']:,} {'more tokens' if base else 'tokens'}"
-    also = f", and those of `{base}`" if base_model.lineage_of(lineage) else ""
+    also = f", and those of `{base}`" if base_lineage(lineage) else ""
     prompts = training["samples"]["prompts"]
     apart = _but_transforms(recipe)
     measured = "held-out loss and these benchmarks" if evaluation.get("benchmarks") else "held-out loss"
@@ -49,7 +51,7 @@ def model_card(
 
 A decoder-only language model of {model.parameters(vocab_size):,} parameters{begun}, trained on
 {tokens} with a context of {training["seq_len"]:,}. It continues text; it was not taught to
-answer questions or to follow instructions.{base_model.paragraph(lineage)}
+answer questions or to follow instructions.{_base_paragraph(lineage)}
 
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -107,6 +109,45 @@ Made with Groundwork, {_code(lineage["git_commit"])}, with {_libraries(done["lib
 """
 
 
+def base_name(lineage: Mapping[str, Any]) -> str | None:
+    """The name of the model that training started from: on the hub, else in its own lineage, else that of its
+    directory. Never a path, which would show where the author keeps files. None: training from scratch.
+    """
+    source = lineage["recipe"]["training"].get("pretrained")
+    if source is None:
+        return None
+    if source["repo"]:
+        return str(source["repo"])
+    known = base_lineage(lineage)
+    return str(known["recipe"]["name"]) if known else Path(source["path"]).name
+
+
+def base_lineage(lineage: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The lineage of the model that training started from, if it is known."""
+    known: Mapping[str, Any] | None = lineage.get("pretrained", {}).get("lineage")
+    return known
+
+
+def _base_paragraph(lineage: Mapping[str, Any]) -> str:
+    """The weights that training started from and, as far as is known, those that they came from in turn.
+    Empty for training from scratch.
+    """
+    sentences: list[str] = []
+    at: Mapping[str, Any] | None = lineage
+    while at is not None and (base := base_name(at)):
+        weights, known = at.get("pretrained", {}), base_lineage(at)
+        revision, content = weights.get("revision"), weights.get("sha256", "")[:SHOWN]
+        which = f" at revision {revision}" if revision else f" (sha256 {content}...)" if content else ""
+        if known:
+            corpora = ", ".join(name for name, seen in known["training"]["corpus_tokens"].items() if seen)
+            before = f"which had been trained on {known['training']['tokens']:,} tokens of {corpora}"
+        else:
+            before = "whose own training is not recorded here"
+        sentences.append(f"Training{' of that' if sentences else ''} started from `{base}`{which}, {before}.")
+        at = known
+    return "\n\n" + "\n".join(sentences) if sentences else ""
+
+
 def _but_transforms(recipe: Mapping[str, Any]) -> str:
     """What the author's own code read before personal data were replaced."""
     names = ", ".join(entry["name"] for entry in recipe.get("transforms", ()))
@@ -122,7 +163,7 @@ def _front_matter(lineage: Mapping[str, Any]) -> str:
     }
     corpora = lineage["recipe"]["corpora"]
     datasets = [corpus["source"]["name"] for corpus in corpora if corpus["source"]["kind"] == "hub"]
-    base = base_model.name(lineage)
+    base = base_name(lineage)
     return yaml.safe_dump(
         facts | ({"datasets": datasets} if datasets else {}) | ({"base_model": base} if base else {}),
         sort_keys=False,

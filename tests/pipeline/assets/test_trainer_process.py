@@ -22,8 +22,8 @@ from pipeline.assets.asset import user_errors_as_failures
 from pipeline.assets.checkpoints import KEY
 from pipeline.recipe.launch import LaunchParams
 from pipeline.steps.training import plan
+from pipeline.steps.training.effort import Stopwatch
 from pipeline.steps.training.launcher import Launcher
-from pipeline.steps.training.stopwatch import Stopwatch
 from pipeline.store.store import Store
 from tests.integration.project import until
 from tests.pipeline.steps.corpora import TEXTS, prepare
