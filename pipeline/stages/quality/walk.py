@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.quality.octets import ascii_word, hash_and_characters
+from pipeline.stages.quality.octets import hash_and_characters
 from pipeline.stages.quality.unicode import ALNUM, ALPHA, BREAK, SPACE, SYMBOL, TERMINAL, decode
 
 SHORT_LINE = 30  # characters (FineWeb)
@@ -74,8 +74,7 @@ def walk(
     lines = lines_with_words = bullet_lines = ellipsis_lines = newlines = text_lines = punctuated = short = 0
     length = dots = 0  # of the word so far; of the run of dots that ends here
     seen = last = 0  # flags of the word's characters together; flags of the previous character
-    symbols_only, is_hashed = True, False
-    hashed = np.uint64(0)
+    symbols_only = True
     code_point = 0
     word_start = start
     line_start = text_line_start = 0  # in characters
@@ -98,17 +97,6 @@ def walk(
                 if line_is_empty:
                     is_bullet = code_point in (_HYPHEN, _BULLET)
                 line_is_empty = text_line_is_empty = False
-                end, hashed, has_letter, signs, hash_signs, all_dots = ascii_word(data, position, stop)
-                is_hashed = end > position and all_dots < ELLIPSIS_DOTS
-                if is_hashed:
-                    length = end - position
-                    seen, symbols_only = ALPHA if has_letter else 0, signs == length
-                    special += signs
-                    hashes += hash_signs
-                    characters += length
-                    code_point, position = int(data[end - 1]), end
-                    last = classes[code_point]
-                    continue
             length += 1
             seen |= flags
             symbols_only = symbols_only and flags & SYMBOL != 0
@@ -119,9 +107,7 @@ def walk(
         else:
             if length:
                 word_characters += length
-                if not is_hashed:
-                    hashed = hash_and_characters(data, word_start, position)[0]
-                words.hashes[word_count] = hashed
+                words.hashes[word_count] = hash_and_characters(data, word_start, position)[0]
                 words.starts[word_count] = word_start
                 words.stops[word_count] = position
                 words.symbols_only[word_count] = symbols_only
