@@ -15,8 +15,9 @@ from pydantic import Field
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.characters import MARK, WORD
 from pipeline.stages.dedup.hashing import mix64
-from pipeline.stages.dedup.normalise import GROWTH, decode
+from pipeline.stages.dedup.normalise import GROWTH
 from pipeline.stages.dedup.shingles import BASE, Texts, hash_words, normalise_row, polynomial, texts
+from pipeline.stages.text import decode
 from pipeline.store.params import Params
 
 VERSION = "decontamination-1"
@@ -168,7 +169,7 @@ def _find_words(texts: Texts, size: int, starts: np.ndarray, ends: np.ndarray) -
     text, classes = texts.text, texts.classes
     count, i, within = 0, 0, False
     while i < size:
-        code, width = decode(text, i, size)
+        code, width = (int(text[i]), 1) if text[i] < 0x80 else decode(text, i, size)
         inside = classes[code] & WORD or (classes[code] & MARK and within)
         if inside and not within:
             starts[count] = i

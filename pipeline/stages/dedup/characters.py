@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipeline.stages.text import CODE_POINTS
+
 WORD, MARK, SPACE, NFC_UNSURE = 1, 2, 4, 8
-CODE_POINTS = 0x110000
 FOLDED_CODE_POINTS = 0x20000
 _ASSIGNED = (range(0x33480), range(0xE0000, 0xE0200))
 

@@ -5,14 +5,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.dedup.characters import CODE_POINTS, FOLDED_CODE_POINTS, NFC_UNSURE, SPACE, characters
-from pipeline.stages.text import utf8_arrays
+from pipeline.stages.dedup.characters import FOLDED_CODE_POINTS, NFC_UNSURE, SPACE, characters
+from pipeline.stages.text import decode, first_word, last_word_end, utf8_arrays
 
 # Casefolding makes at most three characters of one, and no UTF-8 byte more than three (U+0390).
 GROWTH = 3
 PADDING = 32
 _FIRST_UNSURE_BYTE = "\u0300".encode()[0]
-_REPLACEMENT = np.int64(0xFFFD)
 _TOP = np.uint64(21)
 _MASK = np.uint64(0x1FFFFF)
 
@@ -44,28 +43,6 @@ def _mark_unsure_rows(data: np.ndarray, offsets: np.ndarray, classes: np.ndarray
             if data[i] >= _FIRST_UNSURE_BYTE and classes[decode(data, i, end)[0]] & NFC_UNSURE:
                 unsure[row] = True
                 break
-
-
-@borrowing
-def decode(data: np.ndarray, i: int, end: int) -> tuple[np.int64, int]:
-    """The code point at byte i and its width in bytes; never reads at or after `end`."""
-    first = np.int64(data[i])
-    if first < 0x80:
-        return first, 1
-    if first < 0xE0 and i + 1 < end:
-        return (first & 0x1F) << 6 | np.int64(data[i + 1]) & 0x3F, 2
-    if first < 0xF0 and i + 2 < end:
-        return (first & 0x0F) << 12 | (np.int64(data[i + 1]) & 0x3F) << 6 | np.int64(data[i + 2]) & 0x3F, 3
-    if i + 3 < end:
-        low = (
-            (np.int64(data[i + 1]) & 0x3F) << 12
-            | (np.int64(data[i + 2]) & 0x3F) << 6
-            | np.int64(data[i + 3]) & 0x3F
-        )
-        code = (first & 0x07) << 18 | low
-        if code < CODE_POINTS:
-            return code, 4
-    return _REPLACEMENT, 1
 
 
 @borrowing
@@ -109,23 +86,6 @@ def end_of_character(data: np.ndarray, end: int, number: int) -> int:
 
 
 @borrowing
-def _strip(data: np.ndarray, start: int, end: int, classes: np.ndarray) -> tuple[int, int]:
-    while start < end:
-        code, width = decode(data, start, end)
-        if not classes[code] & SPACE:
-            break
-        start += width
-    while start < end:
-        last = end - 1
-        while last > start and (data[last] & 0xC0) == 0x80:
-            last -= 1
-        if not classes[decode(data, last, end)[0]] & SPACE:
-            break
-        end = last
-    return start, end
-
-
-@borrowing
 def normalise(
     data: np.ndarray, start: int, end: int, classes: np.ndarray, folds: np.ndarray, out: np.ndarray
 ) -> int:
@@ -133,7 +93,8 @@ def normalise(
 
     `out` holds GROWTH times the bytes and PADDING more.
     """
-    start, end = _strip(data, start, end, classes)
+    start = first_word(data, start, end, classes, SPACE)
+    end = last_word_end(data, start, end, classes, SPACE)
     size = end - start
     high = np.uint8(0)
     for i in range(size):

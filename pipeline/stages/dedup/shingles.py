@@ -9,8 +9,9 @@ import pyarrow as pa
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.characters import MARK, WORD, characters
 from pipeline.stages.dedup.hashing import mix64, murmur128
-from pipeline.stages.dedup.normalise import GROWTH, PADDING, decode, normal_form, normalise
+from pipeline.stages.dedup.normalise import GROWTH, PADDING, normal_form, normalise
 from pipeline.stages.dedup.params import DedupParams
+from pipeline.stages.text import decode
 
 _PRIME = np.uint64(0x9FB21C651E98DF25)
 BASE = np.uint64(0x9E3779B97F4A7C15)

@@ -98,7 +98,7 @@ def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
 
 
 @borrowing
-def _grouped_card_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
+def _grouped_card_end(data: np.ndarray, p: int, hi: int) -> int:
     """Where the printed groups 4-4-4-4, 4-4-4-4-3, 4-6-5 or 4-6-4 at `p` end; 0 for other groups.
 
     An expiry month or a security code of 1 to 3 digits may follow them.
@@ -106,7 +106,7 @@ def _grouped_card_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
     _, kind = separator(data, p + 4, hi)
     if kind != SPACE and kind != DASH:
         return 0
-    if p > lo and data[p - 1] == byte.SPACE and digit_before(data, p - 1, lo):
+    if p > 0 and data[p - 1] == byte.SPACE and digit_before(data, p - 1):
         return 0
     q, widths, end, before_last = p, 0, 0, 0
     for _ in range(6):
@@ -127,13 +127,13 @@ def _grouped_card_end(data: np.ndarray, p: int, lo: int, hi: int) -> int:
 
 
 @borrowing
-def card_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int) -> int:
+def card_end(data: np.ndarray, p: int, digits: int, hi: int) -> int:
     """Where the card number at `p`, whose first run has `digits` digits, ends, or 0."""
-    end = _grouped_card_end(data, p, lo, hi) if digits == 4 else p + digits
-    if end == 0 or not _is_card_number(data, p, end) or not stands_alone(data, p, end, lo, hi):
+    end = _grouped_card_end(data, p, hi) if digits == 4 else p + digits
+    if end == 0 or not _is_card_number(data, p, end) or not stands_alone(data, p, end, hi):
         return 0
-    in_path = p > lo and _IN_PATH_OR_QUERY[data[p - 1]] and not after_value(data, p, lo)
+    in_path = p > 0 and _IN_PATH_OR_QUERY[data[p - 1]] and not after_value(data, p)
     weak = end - p < 14 or _is_unassigned(data, p) or in_path
-    if not weak or word_near_before(data, p, lo, CARD_WORDS, _REACH):
+    if not weak or word_near_before(data, p, CARD_WORDS, _REACH):
         return end
     return end if word_near_after(data, end, hi, CARD_WORDS, _REACH) else 0

@@ -56,8 +56,8 @@ def is_word(c: int) -> bool:
 
 
 @borrowing
-def digit_before(data: np.ndarray, i: int, lo: int) -> bool:
-    return i > lo and is_digit(data[i - 1])
+def digit_before(data: np.ndarray, i: int) -> bool:
+    return i > 0 and is_digit(data[i - 1])
 
 
 @borrowing
@@ -66,22 +66,22 @@ def digit_at(data: np.ndarray, i: int, hi: int) -> bool:
 
 
 @borrowing
-def after_value(data: np.ndarray, i: int, lo: int) -> bool:
+def after_value(data: np.ndarray, i: int) -> bool:
     """Whether one byte stands between `i` and a bracket, which is how a replaced value ends."""
-    return i - 2 >= lo and data[i - 2] == byte.CLOSING_SQUARE
+    return i - 2 >= 0 and data[i - 2] == byte.CLOSING_SQUARE
 
 
 @borrowing
-def starts_with_escape(data: np.ndarray, i: int, lo: int) -> bool:
+def starts_with_escape(data: np.ndarray, i: int) -> bool:
     r"""Whether the byte at `i` belongs to a written `\n`, `\r` or `\t`, as in a log in JSON."""
     c = data[i]
-    return i > lo and data[i - 1] == byte.BACKSLASH and (c == byte.N or c == byte.R or c == byte.T)
+    return i > 0 and data[i - 1] == byte.BACKSLASH and (c == byte.N or c == byte.R or c == byte.T)
 
 
 @borrowing
-def escape_end(data: np.ndarray, i: int, lo: int, hi: int) -> int:
+def escape_end(data: np.ndarray, i: int, hi: int) -> int:
     r"""Where the written `\u00e9` whose last five bytes `i` is one of ends, or 0."""
-    for start in range(max(lo + 1, i - 4), i + 1):
+    for start in range(max(1, i - 4), i + 1):
         if data[start] == byte.U and data[start - 1] == byte.BACKSLASH and start + 5 <= hi:
             for j in range(start + 1, start + 5):
                 if not FLAGS[data[j]] & HEX:
@@ -91,13 +91,13 @@ def escape_end(data: np.ndarray, i: int, lo: int, hi: int) -> int:
 
 
 @borrowing
-def word_before(data: np.ndarray, i: int, lo: int) -> bool:
+def word_before(data: np.ndarray, i: int) -> bool:
     """Whether the byte before `i` belongs to a word: not if it ends an escape, or is a "_" after a value."""
-    if i == lo or not is_word(data[i - 1]):
+    if i == 0 or not is_word(data[i - 1]):
         return False
     if data[i - 1] == byte.UNDERSCORE:
-        return not after_value(data, i, lo)
-    return not starts_with_escape(data, i - 1, lo) and escape_end(data, i - 1, lo, i) != i
+        return not after_value(data, i)
+    return not starts_with_escape(data, i - 1) and escape_end(data, i - 1, i) != i
 
 
 @borrowing

@@ -78,9 +78,9 @@ def _member(words: np.ndarray, key: int) -> bool:
 
 
 @borrowing
-def word_near_before(data: np.ndarray, i: int, lo: int, words: np.ndarray, reach: int) -> bool:
+def word_near_before(data: np.ndarray, i: int, words: np.ndarray, reach: int) -> bool:
     """Whether one of `words` ends in the `reach` bytes before `i`, on the same line or the one above."""
-    floor = max(lo, i - reach)
+    floor = max(0, i - reach)
     lines = 0
     while i > floor:
         c = data[i - 1]
@@ -88,8 +88,8 @@ def word_near_before(data: np.ndarray, i: int, lo: int, words: np.ndarray, reach
             end = i
             while i > floor and _is_letter(data[i - 1]):
                 i -= 1
-            cut = i == floor and i > lo and _is_letter(data[i - 1])
-            word = i + 1 if starts_with_escape(data, i, lo) else i
+            cut = i == floor and i > 0 and _is_letter(data[i - 1])
+            word = i + 1 if starts_with_escape(data, i) else i
             if not cut and _member(words, _key(data, word, end)):
                 return True
             continue
@@ -137,12 +137,12 @@ def label_after(data: np.ndarray, i: int, hi: int) -> bool:
 
 
 @borrowing
-def names_a_version(data: np.ndarray, i: int, lo: int) -> bool:
+def names_a_version(data: np.ndarray, i: int) -> bool:
     """Whether words before the dotted number at `i` call it a version or a section.
 
     "version 1.2.3.4", "sections 1.2.3.4 and 1.2.3.5".
     """
-    floor = max(lo, i - 64)
+    floor = max(0, i - 64)
     while i > floor:
         c = data[i - 1]
         if _BEFORE_VERSION[c]:
@@ -165,7 +165,7 @@ def names_a_version(data: np.ndarray, i: int, lo: int) -> bool:
             if not _member(_CONNECTIVES, key):
                 return False
         elif c == 0xA7:  # the second byte of "§"
-            return i - 2 >= lo and data[i - 2] == 0xC2
+            return i - 2 >= 0 and data[i - 2] == 0xC2
         else:
             return False
     return False

@@ -105,12 +105,12 @@ _LIMITS = np.array([limits for _, *limits in _SORTED], dtype=np.int64)
 
 
 @borrowing
-def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
+def _token_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the token whose prefix has its trigger at `i`, or (0, 0)."""
     for rule in range(_FIRST_RULE[data[i]], _FIRST_RULE[data[i] + 1]):
         start = i - _TRIGGER[rule]
         length = _PREFIX_START[rule + 1] - _PREFIX_START[rule]
-        if start < lo or start + length >= hi:
+        if start < 0 or start + length >= hi:
             continue
         same = 0
         while same < length and data[start + same] == _PREFIX[_PREFIX_START[rule] + same]:
@@ -123,8 +123,8 @@ def _token_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
             while body < hi and body - start - length < 8 and _ASSIGNS[data[body]]:
                 body += 1
             start = body
-        elif word_before(data, start, lo) or (
-            start > lo and data[start - 1] == byte.HYPHEN and not after_value(data, start, lo)
+        elif word_before(data, start) or (
+            start > 0 and data[start - 1] == byte.HYPHEN and not after_value(data, start)
         ):
             continue
         end = body
@@ -147,15 +147,15 @@ def _token_run(data: np.ndarray, i: int, hi: int) -> int:
 
 
 @borrowing
-def _jwt_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
+def _jwt_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the JSON web token (RFC 7519) whose "eyJ" ends at `i`, or (0, 0).
 
     It has three parts, or two that both start with "eyJ".
     """
     start = i - 2
-    if start < lo or not equals(data, start, i, _HEADER[:2]):
+    if start < 0 or not equals(data, start, i, _HEADER[:2]):
         return 0, 0
-    if word_before(data, start, lo) or (start > lo and data[start - 1] == byte.HYPHEN):
+    if word_before(data, start) or (start > 0 and data[start - 1] == byte.HYPHEN):
         return 0, 0
     header = _token_run(data, i, hi)
     if header - start < _JWT_PART or header + 3 >= hi or data[header] != byte.DOT:
@@ -181,13 +181,13 @@ def _label_end(data: np.ndarray, i: int, hi: int) -> int:
 
 
 @borrowing
-def _private_key_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
+def _private_key_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the PEM block whose "BEGIN" starts at `i`, or (0, 0).
 
     Stops at the next "--", so repeated openings cost linear time.
     """
     start = i - 5
-    if start < lo or not equals(data, start, hi, _BEGIN):
+    if start < 0 or not equals(data, start, hi, _BEGIN):
         return 0, 0
     body = _label_end(data, i + 6, hi)
     private = False
@@ -211,19 +211,19 @@ def _private_key_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, in
 
 
 @borrowing
-def secret_at(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
+def secret_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the key or token that the trigger byte at `i` belongs to, or (0, 0)."""
     if data[i] == byte.UPPER_J:
-        return _jwt_at(data, i, lo, hi)
+        return _jwt_at(data, i, hi)
     if data[i] == byte.UPPER_B:
-        return _private_key_at(data, i, lo, hi)
-    return _token_at(data, i, lo, hi)
+        return _private_key_at(data, i, hi)
+    return _token_at(data, i, hi)
 
 
 @borrowing
-def url_credentials_at(data: np.ndarray, colon: int, lo: int, hi: int) -> tuple[int, int]:
+def url_credentials_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
     """(start, end) of `user:password` when "://" is at `colon` and "@" ends it, or (0, 0)."""
-    if colon == lo or not is_alnum(data[colon - 1]) or colon + 6 >= hi:
+    if colon == 0 or not is_alnum(data[colon - 1]) or colon + 6 >= hi:
         return 0, 0
     if data[colon + 1] != byte.SLASH or data[colon + 2] != byte.SLASH:
         return 0, 0

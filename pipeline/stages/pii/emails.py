@@ -62,9 +62,9 @@ def _is_wide(data: np.ndarray, i: int, hi: int) -> bool:
 
 
 @borrowing
-def _local_start(data: np.ndarray, at: int, lo: int) -> int:
+def _local_start(data: np.ndarray, at: int) -> int:
     """Where the local part before `at` begins; `at` itself if there is none."""
-    floor = max(lo, at - _MAX_LOCAL - 1)
+    floor = max(0, at - _MAX_LOCAL - 1)
     start = at
     while start > floor:
         c = data[start - 1]
@@ -79,9 +79,7 @@ def _local_start(data: np.ndarray, at: int, lo: int) -> int:
     if at - start > _MAX_LOCAL:
         return at
     if start < at:
-        start = (
-            start + 1 if starts_with_escape(data, start, lo) else max(start, escape_end(data, start, lo, at))
-        )
+        start = start + 1 if starts_with_escape(data, start) else max(start, escape_end(data, start, at))
     while start < at and not (is_alnum(data[start]) or data[start] == byte.UNDERSCORE or data[start] >= 0x80):
         start += 1
     return start
@@ -169,16 +167,16 @@ def _ip_end(data: np.ndarray, p: int, hi: int) -> int:
 
 
 @borrowing
-def email_at(data: np.ndarray, at: int, lo: int, hi: int) -> tuple[int, int]:
+def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
     """(start, end) of the address around the "@" at `at`, or (0, 0). Reads 64 bytes before and 383 after."""
-    if at == lo or at + 3 >= hi:
+    if at == 0 or at + 3 >= hi:
         return 0, 0
-    start = _local_start(data, at, lo)
+    start = _local_start(data, at)
     if start == at:
         return 0, 0
-    if start > lo and data[start - 1] == byte.AT and not after_value(data, start, lo):
+    if start > 0 and data[start - 1] == byte.AT and not after_value(data, start):
         return 0, 0
-    if start - 1 > lo and data[start - 1] == byte.SLASH and data[start - 2] == byte.SLASH:
+    if start - 1 > 0 and data[start - 1] == byte.SLASH and data[start - 2] == byte.SLASH:
         return 0, 0
     end = _domain_end(data, at, hi)
     if end == 0:
@@ -189,9 +187,9 @@ def email_at(data: np.ndarray, at: int, lo: int, hi: int) -> tuple[int, int]:
 
 
 @borrowing
-def email_after(data: np.ndarray, i: int, lo: int, hi: int) -> tuple[int, int]:
+def email_after(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the address whose local part, at least some of it, begins at `i`, or (0, 0)."""
     at = i
     while at < hi and at - i < _MAX_LOCAL and FLAGS[data[at]] & LOCAL:
         at += 1
-    return email_at(data, at, lo, hi) if i < at < hi and data[at] == byte.AT else (0, 0)
+    return email_at(data, at, hi) if i < at < hi and data[at] == byte.AT else (0, 0)

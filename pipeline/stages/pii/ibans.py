@@ -35,19 +35,19 @@ def _mod_97(remainder: int, c: int) -> int:
 
 
 @borrowing
-def iban_at(data: np.ndarray, p: int, lo: int, hi: int) -> tuple[int, int]:
+def iban_at(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(start, end) of the IBAN whose check digits are at `p`, or (0, 0).
 
     Unbroken or in groups of four, in upper or lower case.
     """
     start = p - 2
-    if start < lo or p + 11 > hi or not is_digit(data[p + 1]):
+    if start < 0 or p + 11 > hi or not is_digit(data[p + 1]):
         return 0, 0
     if is_digit(data[start]) or not is_alnum(data[start]):
         return 0, 0
     first, second = (data[start] | byte.CASE) - byte.A, (data[p - 1] | byte.CASE) - byte.A
     length = _IBAN_LENGTH[first * 26 + second]
-    if length == 0 or word_before(data, start, lo):
+    if length == 0 or word_before(data, start):
         return 0, 0
     count, remainder, q = 4, 0, p + 2
     while count < length:

@@ -112,12 +112,12 @@ def ends_cleanly(data: np.ndarray, p: int, end: int, hi: int) -> bool:
 
 
 @borrowing
-def _is_compared(data: np.ndarray, p: int, lo: int) -> bool:
+def _is_compared(data: np.ndarray, p: int) -> bool:
     """Whether a version specifier stands before `p`: ">= 1.4.5.0", "~=1.4.5.0"."""
     i = p
-    while i > lo and p - i < 3 and data[i - 1] == byte.SPACE:
+    while i > 0 and p - i < 3 and data[i - 1] == byte.SPACE:
         i -= 1
-    return i - 2 >= lo and data[i - 1] == byte.EQUALS and _COMPARES[data[i - 2]]
+    return i - 2 >= 0 and data[i - 1] == byte.EQUALS and _COMPARES[data[i - 2]]
 
 
 @borrowing
@@ -138,17 +138,17 @@ def _has_small_numbers(address: int) -> bool:
 
 
 @borrowing
-def _is_used_as_an_address(data: np.ndarray, p: int, end: int, lo: int, hi: int) -> bool:
+def _is_used_as_an_address(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     """Whether a URL, a port, a prefix length, a log line's dashes or a word before `p` says "address"."""
-    if p - 2 >= lo and data[p - 1] == byte.SLASH and data[p - 2] == byte.SLASH:
+    if p - 2 >= 0 and data[p - 1] == byte.SLASH and data[p - 2] == byte.SLASH:
         return True
     if end + 1 < hi and (data[end] == byte.COLON or data[end] == byte.SLASH) and is_digit(data[end + 1]):
         return True
-    return equals(data, end, hi, _LOG_DASHES) or word_near_before(data, p, lo, IP_WORDS, _REACH)
+    return equals(data, end, hi, _LOG_DASHES) or word_near_before(data, p, IP_WORDS, _REACH)
 
 
 @borrowing
-def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int, any_range: bool) -> int:
+def ipv4_end(data: np.ndarray, p: int, hi: int, any_range: bool) -> int:
     """Where the address at `p` ends, which is public unless `any_range`, or 0."""
     end, address = dotted_quad(data, p, hi)
     if end == 0:
@@ -156,19 +156,19 @@ def ipv4_end(data: np.ndarray, p: int, lo: int, hi: int, any_range: bool) -> int
     is_global = ipv4_is_global(address)
     if not (is_global or any_range):
         return 0
-    if word_before(data, p, lo) or not ends_cleanly(data, p, end, hi):
+    if word_before(data, p) or not ends_cleanly(data, p, end, hi):
         return 0
-    if p > lo:
+    if p > 0:
         c = data[p - 1]
-        if (c == byte.DOT or c == byte.PLUS) and not after_value(data, p, lo):
+        if (c == byte.DOT or c == byte.PLUS) and not after_value(data, p):
             return 0
-        in_word = p - 1 > lo and is_word(data[p - 2]) and not is_digit(data[p - 2])
+        in_word = p - 1 > 0 and is_word(data[p - 2]) and not is_digit(data[p - 2])
         if in_word and (c == byte.HYPHEN or c == byte.SLASH):
             return 0
-    if names_a_version(data, p, lo) or _is_compared(data, p, lo):
+    if names_a_version(data, p) or _is_compared(data, p):
         return 0
     is_clear = not _has_small_numbers(address) or not (is_global or address >> 24 == 0)
-    return end if is_clear or _is_used_as_an_address(data, p, end, lo, hi) else 0
+    return end if is_clear or _is_used_as_an_address(data, p, end, hi) else 0
 
 
 @borrowing
@@ -244,22 +244,22 @@ def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.u
 
 
 @borrowing
-def ipv6_at(data: np.ndarray, colon: int, lo: int, hi: int, any_range: bool) -> tuple[int, int]:
+def ipv6_at(data: np.ndarray, colon: int, hi: int, any_range: bool) -> tuple[int, int]:
     """(start, end) of the address whose first colon is at `colon`, which is public unless `any_range`, or
     (0, 0).
 
     Reads at most 6 bytes before and 45 after.
     """
     start = colon
-    while start > lo and colon - start < 5 and FLAGS[data[start - 1]] & HEX:
+    while start > 0 and colon - start < 5 and FLAGS[data[start - 1]] & HEX:
         start -= 1
-    start = max(start, escape_end(data, start, lo, colon))
+    start = max(start, escape_end(data, start, colon))
     if colon - start > 4 or colon + 1 >= hi or (colon == start and data[colon + 1] != byte.COLON):
         return 0, 0
-    if word_before(data, start, lo):
+    if word_before(data, start):
         return 0, 0
-    joins = start > lo and (data[start - 1] == byte.COLON or data[start - 1] == byte.DOT)
-    if joins and not after_value(data, start, lo):
+    joins = start > 0 and (data[start - 1] == byte.COLON or data[start - 1] == byte.DOT)
+    if joins and not after_value(data, start):
         return 0, 0
     end, high, low, plausible = _parse_ipv6(data, start, hi)
     if end < 0:  # a list with ":" between the addresses?

@@ -71,10 +71,10 @@ def is_continued(data: np.ndarray, p: int, end: int, hi: int, kinds: int) -> boo
 
 
 @borrowing
-def stands_alone(data: np.ndarray, p: int, end: int, lo: int, hi: int) -> bool:
+def stands_alone(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     """Whether `p:end` touches no letter, no digit, and no hyphen or dot that joins it to another digit."""
-    if word_before(data, p, lo):
+    if word_before(data, p):
         return False
-    if p > lo and (data[p - 1] == byte.HYPHEN or data[p - 1] == byte.DOT) and digit_before(data, p - 1, lo):
+    if p > 0 and (data[p - 1] == byte.HYPHEN or data[p - 1] == byte.DOT) and digit_before(data, p - 1):
         return False
     return not is_continued(data, p, end, hi, DASH | DOT)

@@ -217,12 +217,8 @@ def _has_bracketed_code(number: _Number) -> bool:
     if number.groups == 3 and 9 <= number.digits <= 11 and 2 <= number.first_width <= 4:
         return True
     # Russia: trunk prefix 8 or country code 7
-    return (
-        number.groups >= 4
-        and number.digits == 11
-        and number.first_width == 1
-        and number.value // _POWER[10] in (7, 8)
-    )
+    is_russian = number.groups >= 4 and number.digits == 11 and number.first_width == 1
+    return is_russian and number.value // _POWER[10] in (7, 8)
 
 
 @borrowing
@@ -307,27 +303,27 @@ def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
 
 
 @borrowing
-def _is_joined_before(data: np.ndarray, p: int, lo: int) -> bool:
+def _is_joined_before(data: np.ndarray, p: int) -> bool:
     """Whether what is before `p` makes it part of a word, a sum of money or a longer number."""
-    if p == lo:
+    if p == 0:
         return False
     c = data[p - 1]
-    if word_before(data, p, lo) or (_PART_OF_WORD[c] and not after_value(data, p, lo)):
+    if word_before(data, p) or (_PART_OF_WORD[c] and not after_value(data, p)):
         return True
-    if not digit_before(data, p - 1, lo):
+    if not digit_before(data, p - 1):
         return False
     if c != byte.CLOSING_BRACKET:
         return _PART_OF_NUMBER[c]
     opening = p - 2  # "(212)5550187": the area code of this number, unlike "1)5550187"
-    while opening > lo and p - opening < 8 and is_digit(data[opening]):
+    while opening > 0 and p - opening < 8 and is_digit(data[opening]):
         opening -= 1
     return data[opening] == byte.OPENING_BRACKET
 
 
 @borrowing
-def _ends_time_or_thousands(data: np.ndarray, p: int, number: _Number, lo: int) -> bool:
+def _ends_time_or_thousands(data: np.ndarray, p: int, number: _Number) -> bool:
     """Whether the first group is the minutes of "12:30 ..." or the end of "10,000 ..."."""
-    if not digit_before(data, p - 1, lo):
+    if not digit_before(data, p - 1):
         return False
     minutes = data[p - 1] == byte.COLON and number.first_width == 2
     return minutes or (data[p - 1] == byte.COMMA and number.first_width == 3)
@@ -359,12 +355,12 @@ def _next_begins(
 
 
 @borrowing
-def phone_end(data: np.ndarray, p: int, lo: int, hi: int, after_phone: bool) -> int:
+def phone_end(data: np.ndarray, p: int, hi: int, after_phone: bool) -> int:
     """Where the number at `p` (a digit, "+" or "(") ends, or 0. `after_phone`: another one ends just before.
 
     Reads at most 40 bytes before `p`.
     """
-    if _is_joined_before(data, p, lo):
+    if _is_joined_before(data, p):
         return 0
     number = _read(data, p, hi)
     if number.end == 0 or number.digits < 7:
@@ -379,25 +375,25 @@ def phone_end(data: np.ndarray, p: int, lo: int, hi: int, after_phone: bool) -> 
         verdict = _YES
     if _is_joined_after(data, p, end, hi):
         return 0
-    if not number.plus and p > lo:
+    if not number.plus and p > 0:
         c = data[p - 1]
         is_clear = verdict == _YES and number.groups > 2 and not number.separators & (number.separators - 1)
-        if not is_clear and _ends_time_or_thousands(data, p, number, lo):
+        if not is_clear and _ends_time_or_thousands(data, p, number):
             return 0
-        if c == byte.SPACE and digit_before(data, p - 1, lo):
+        if c == byte.SPACE and digit_before(data, p - 1):
             if number.brackets:
                 verdict = _WITH_CONTEXT  # an issue and its pages: "93 (15) 7436-7439"
             elif number.groups == 1 or number.separators & SPACE:
                 return 0
-        if number.groups == 1 and (c == byte.SLASH or (c == byte.HASH and word_before(data, p - 1, lo))):
+        if number.groups == 1 and (c == byte.SLASH or (c == byte.HASH and word_before(data, p - 1))):
             return 0  # the number of a page: "/message/36667828", "topic#25445440"
-        if _IN_PATH[c] and word_before(data, p - 1, lo):
+        if _IN_PATH[c] and word_before(data, p - 1):
             verdict = _WITH_CONTEXT
-    if number.separators == DOT and number.widths != 334 and names_a_version(data, p, lo):
+    if number.separators == DOT and number.widths != 334 and names_a_version(data, p):
         return 0
-    in_list = after_phone and not (p > lo and data[p - 1] == byte.SPACE and after_value(data, p, lo))
+    in_list = after_phone and not (p > 0 and data[p - 1] == byte.SPACE and after_value(data, p))
     if verdict == _WITH_CONTEXT and not (
-        in_list or word_near_before(data, p, lo, PHONE_WORDS, _REACH) or label_after(data, end, hi)
+        in_list or word_near_before(data, p, PHONE_WORDS, _REACH) or label_after(data, end, hi)
     ):
         return 0
     return end

@@ -57,31 +57,31 @@ _ACTIONS = _actions()
 
 @borrowing
 def _number(
-    data: np.ndarray, p: int, digits: int, lo: int, hi: int, wanted: np.ndarray, after: int
+    data: np.ndarray, p: int, digits: int, hi: int, wanted: np.ndarray, after: int
 ) -> tuple[int, int, int]:
     """(start, end, pattern) of the value that the `digits` digits at `p` belong to; end is 0 if none.
 
     `after`: the pattern of the value just before, or -1.
     """
-    if word_before(data, p, lo):
+    if word_before(data, p):
         if wanted[IBAN] and digits >= 2:
-            start, end = iban_at(data, p, lo, hi)
+            start, end = iban_at(data, p, hi)
             return start, end, IBAN
         return 0, 0, 0
     if wanted[IPV4] and digits <= 3 and p + digits < hi and data[p + digits] == byte.DOT:
-        end = ipv4_end(data, p, lo, hi, wanted[ANY_IP])
+        end = ipv4_end(data, p, hi, wanted[ANY_IP])
         if end > 0:
             return p, end, IPV4
     if wanted[CREDIT_CARD] and (digits == 4 or 12 <= digits <= 19):
-        end = card_end(data, p, digits, lo, hi)
+        end = card_end(data, p, digits, hi)
         if end > 0:
             return p, end, CREDIT_CARD
     if wanted[SSN] and (digits == 3 or digits == 9):
-        end = ssn_end(data, p, digits, lo, hi, after == SSN)
+        end = ssn_end(data, p, digits, hi, after == SSN)
         if end > 0:
             return p, end, SSN
     if wanted[PHONE] and digits <= 17:
-        return p, phone_end(data, p, lo, hi, after == PHONE), PHONE
+        return p, phone_end(data, p, hi, after == PHONE), PHONE
     return 0, 0, 0
 
 
@@ -93,32 +93,32 @@ def _value(text: np.ndarray, i: int, hi: int, wanted: np.ndarray, after: int) ->
     action = _ACTIONS[text[i]]
     if action == _ON_DIGIT:
         digits = digit_run(text, i, hi)
-        escaped = escape_end(text, i, 0, hi) if i > 0 and is_alnum(text[i - 1]) else 0
+        escaped = escape_end(text, i, hi) if i > 0 and is_alnum(text[i - 1]) else 0
         if escaped > 0:
             return 0, 0, 0, escaped - i
-        start, end, pattern = _number(text, i, digits, 0, hi, wanted, after)
+        start, end, pattern = _number(text, i, digits, hi, wanted, after)
         if end > 0 and wanted[EMAIL]:
-            first, last = email_after(text, end, 0, hi)
+            first, last = email_after(text, end, hi)
             if last > 0 and first <= start:  # the number is part of an address
                 start, end, pattern = first, last, EMAIL
         return start, end, pattern, digits
     start, end, pattern = 0, 0, SECRET
     if action == _ON_SECRET:
         if wanted[SECRET]:
-            start, end = secret_at(text, i, 0, hi)
+            start, end = secret_at(text, i, hi)
     elif action == _ON_AT:
         if wanted[EMAIL]:
             pattern = EMAIL
-            start, end = email_at(text, i, 0, hi)
+            start, end = email_at(text, i, hi)
     elif action == _ON_COLON:
         if wanted[SECRET]:
-            start, end = url_credentials_at(text, i, 0, hi)
+            start, end = url_credentials_at(text, i, hi)
         if end == 0 and wanted[IPV6]:
             pattern = IPV6
-            start, end = ipv6_at(text, i, 0, hi, wanted[ANY_IP])
+            start, end = ipv6_at(text, i, hi, wanted[ANY_IP])
     elif wanted[PHONE] and i + 7 < hi and (is_digit(text[i + 1]) or text[i + 1] == byte.PLUS):
         start, pattern = i, PHONE
-        end = phone_end(text, i, 0, hi, after == PHONE)
+        end = phone_end(text, i, hi, after == PHONE)
     return start, end, pattern, 1
 
 

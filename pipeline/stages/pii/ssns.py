@@ -24,7 +24,7 @@ def _number(data: np.ndarray, start: int, end: int) -> int:
 
 
 @borrowing
-def ssn_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int, after_ssn: bool) -> int:
+def ssn_end(data: np.ndarray, p: int, digits: int, hi: int, after_ssn: bool) -> int:
     """Where the number at `p`, whose first run has `digits` digits, ends, or 0. `after_ssn`: another one ends
     just before.
 
@@ -46,6 +46,6 @@ def ssn_end(data: np.ndarray, p: int, digits: int, lo: int, hi: int, after_ssn: 
         return 0
     if (area == 78 and group == 5 and serial == 1120) or (area == 219 and group == 9 and serial == 9999):
         return 0
-    if not stands_alone(data, p, end, lo, hi):
+    if not stands_alone(data, p, end, hi):
         return 0
-    return end if kind == DASH or after_ssn or word_near_before(data, p, lo, SSN_WORDS, _REACH) else 0
+    return end if kind == DASH or after_ssn or word_near_before(data, p, SSN_WORDS, _REACH) else 0

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.quality.unicode import ALNUM, TERMINAL, decode, last_word_end
+from pipeline.stages.quality.unicode import ALNUM, SPACE, TERMINAL
 from pipeline.stages.quality.walk import Words
+from pipeline.stages.text import decode, last_word_end
 
 MIN_LINE_WORDS = 3
 MAX_WORD_LENGTH = 1000  # characters
@@ -99,7 +100,7 @@ def _without_citations(data: np.ndarray, start: int, stop: int, classes: np.ndar
                 opening = stop - _CITATION_NEEDED.size
             else:
                 break
-        stop = last_word_end(data, start, opening, classes)
+        stop = last_word_end(data, start, opening, classes, SPACE)
     return stop
 
 

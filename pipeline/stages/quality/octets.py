@@ -48,7 +48,8 @@ def hash_and_characters(data: np.ndarray, start: int, stop: int) -> tuple[np.uin
     while position + _8 <= end:
         block = octet(data, position)
         if block & _HIGH:
-            characters -= np.int64(((block & ~(block << _1) & _HIGH) >> _7) * _ONES >> _TOP)
+            continuing = block & ~(block << _1) & _HIGH
+            characters -= np.int64((continuing >> _7) * _ONES >> _TOP)  # type: ignore[assignment]
         value = _mixed(value, block)
         position += _8
     rest, shift = (end - position) << _TOP, _0

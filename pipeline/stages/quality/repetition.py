@@ -9,8 +9,9 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.quality.octets import bytes_hash, hash_and_characters, next_newline
-from pipeline.stages.quality.unicode import first_word, last_word_end
+from pipeline.stages.quality.unicode import SPACE
 from pipeline.stages.quality.walk import Words
+from pipeline.stages.text import first_word, last_word_end
 
 TOP_SIZES = (2, 3, 4)  # words; the most frequent n-gram
 DUPLICATE_SIZES = (5, 6, 7, 8, 9, 10)  # words; n-grams that occurred before
@@ -264,7 +265,9 @@ def _split_lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, t
         end = next_newline(data, start, stop)
         if end > start:
             table.keys[lines], characters = hash_and_characters(data, start, end)
-            table.lengths[lines] = characters if first_word(data, start, end, classes) < end else -characters
+            table.lengths[lines] = (
+                characters if first_word(data, start, end, classes, SPACE) < end else -characters
+            )
             lines += 1
         start = end + 1
     return lines
@@ -274,8 +277,8 @@ def _split_lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, t
 def _paragraphs(
     data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering, row: np.ndarray
 ) -> None:
-    start = first_word(data, start, stop, classes)
-    paragraphs = _split_paragraphs(data, start, last_word_end(data, start, stop, classes), table)
+    start = first_word(data, start, stop, classes, SPACE)
+    paragraphs = _split_paragraphs(data, start, last_word_end(data, start, stop, classes, SPACE), table)
     _number(table, paragraphs)
     new_id = 0
     for i in range(paragraphs):

@@ -1,11 +1,11 @@
-"""One byte of flags per code point for the quality kernels, and UTF-8 decoding."""
+"""One byte of flags per code point for the quality kernels."""
 
 import re
 from functools import cache
 
 import numpy as np
 
-from pipeline.stages.compiled import borrowing
+from pipeline.stages.text import CODE_POINTS
 
 SPACE = 1  # str.isspace(): str.split() splits here
 BREAK = 2  # str.splitlines() splits here
@@ -13,9 +13,6 @@ ALPHA = 4  # str.isalpha()
 ALNUM = 8  # str.isalnum()
 SYMBOL = 16  # punctuation in the sense of the Gopher rules: a word of these alone does not count as a word
 TERMINAL = 32  # ends a sentence, in any script
-
-CODE_POINTS = 0x110000
-REPLACEMENT = 0xFFFD
 
 BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -55,55 +52,3 @@ def character_classes() -> np.ndarray:
             flags[int(first, 16) : int(last or first, 16) + 1] |= flag
     flags.setflags(write=False)
     return flags
-
-
-@borrowing
-def decode(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
-    """Code point and width in bytes of the character at `position`, which must not be ASCII.
-
-    (Four times as fast, measured, when the caller handles ASCII.)
-
-    A byte that is not UTF-8 reads as U+FFFD of width 1.
-    """
-    lead = np.int64(data[position])
-    if 0xC2 <= lead < 0xE0 and position + 1 < stop:
-        return (lead & 0x1F) << 6 | (data[position + 1] & 0x3F), 2
-    if 0xE0 <= lead < 0xF0 and position + 2 < stop:
-        return (lead & 0x0F) << 12 | np.int64(data[position + 1] & 0x3F) << 6 | (data[position + 2] & 0x3F), 3
-    if 0xF0 <= lead < 0xF5 and position + 3 < stop:
-        code_point = (
-            (lead & 0x07) << 18
-            | np.int64(data[position + 1] & 0x3F) << 12
-            | np.int64(data[position + 2] & 0x3F) << 6
-            | (data[position + 3] & 0x3F)
-        )
-        return min(code_point, CODE_POINTS - 1), 4
-    return REPLACEMENT, 1
-
-
-@borrowing
-def first_word(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
-    """The position of the first character that is not white space, or `stop`."""
-    position = start
-    while position < stop:
-        code_point, width = (
-            (int(data[position]), 1) if data[position] < 0x80 else decode(data, position, stop)
-        )
-        if not classes[code_point] & SPACE:
-            break
-        position += width
-    return position
-
-
-@borrowing
-def last_word_end(data: np.ndarray, start: int, stop: int, classes: np.ndarray) -> int:
-    """The end of the last character that is not white space, or `start`."""
-    while stop > start:
-        position = stop - 1
-        while position > start and data[position] & 0xC0 == 0x80:
-            position -= 1
-        code_point = int(data[position]) if data[position] < 0x80 else decode(data, position, stop)[0]
-        if not classes[code_point] & SPACE:
-            break
-        stop = position
-    return stop

@@ -7,7 +7,8 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.quality.octets import hash_and_characters
-from pipeline.stages.quality.unicode import ALNUM, ALPHA, BREAK, SPACE, SYMBOL, TERMINAL, decode
+from pipeline.stages.quality.unicode import ALNUM, ALPHA, BREAK, SPACE, SYMBOL, TERMINAL
+from pipeline.stages.text import decode
 
 SHORT_LINE = 30  # characters (FineWeb)
 ELLIPSIS_DOTS = 3

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 from tokenizers import Regex, pre_tokenizers
 
-from pipeline.stages.quality.unicode import CODE_POINTS
+from pipeline.stages.text import CODE_POINTS
 
 LETTER, NUMBER, WHITE, BREAK, OTHER, NOT_A_DIGIT = 1, 2, 4, 8, 16, 32
 CLASSES = {r"\p{L}": LETTER, r"\p{N}": NUMBER, r"\s": WHITE}

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.quality.unicode import decode
+from pipeline.stages.text import decode
 from pipeline.stages.tokenizer.characters import BREAK, LETTER, NOT_A_DIGIT, NUMBER, OTHER, WHITE
 
 LLAMA3, GPT2, GPT2_SINGLE_DIGITS = range(3)

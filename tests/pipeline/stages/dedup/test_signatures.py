@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.stages.dedup import DedupParams, shingle_sets, signature_schema, signatures
-from pipeline.stages.dedup.characters import CODE_POINTS, MARK, NFC_UNSURE, SPACE, WORD, characters
+from pipeline.stages.dedup.characters import MARK, NFC_UNSURE, SPACE, WORD, characters
 from pipeline.stages.dedup.hashing import murmur128
+from pipeline.stages.text import CODE_POINTS
 
 PARAMS = DedupParams()
 # Letters that fold to more bytes or characters, that compose, that fall out of \w, and white space that is
