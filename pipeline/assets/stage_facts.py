@@ -9,7 +9,7 @@ from pipeline.assets.metadata import breakdown, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports import dedup as report
 from pipeline.reports.images import inline
-from pipeline.steps.corpus.quality import Reason, reasons
+from pipeline.steps.corpus.quality import Rejection, reasons
 from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
@@ -61,7 +61,7 @@ MORE: dict[str, Callable[[PipelineResources, Version], dict[str, Any]]] = {
 }
 
 
-def _reasons_table(by_corpus: Mapping[str, Sequence[Reason]]) -> dg.TableMetadataValue:
+def _reasons_table(by_corpus: Mapping[str, Sequence[Rejection]]) -> dg.TableMetadataValue:
     """Kept and rejected documents by corpus and rule, with example ids. `python -m pipeline inspect RULE`
     shows the documents.
     """

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.stages.quality import QualityRule
+    from pipeline.stages.quality import RULES
     from pipeline.steps.corpus.filters import failed_rule
     from pipeline.steps.recipe_versions import store_of
 
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
     if options.rule is None:
         _print_reasons(store, corpora)
         return
-    rules = (*QualityRule, *own, *map(failed_rule, own), *DUPLICATES, CONTAMINATED)
+    rules = (*RULES, *own, *map(failed_rule, own), *DUPLICATES, CONTAMINATED)
     if options.rule not in rules:
         raise InspectError(f"unknown rule {options.rule!r}; choose from {', '.join(rules)}")
     if options.limit < 1:

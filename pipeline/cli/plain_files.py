@@ -16,7 +16,7 @@ from pipeline.store.errors import PipelineError
 
 if TYPE_CHECKING:
     from pipeline.sources.files import FilesConfig
-    from pipeline.steps.plain_files import Outcome
+    from pipeline.steps.plain_files import Results
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -165,7 +165,7 @@ def progress_bar() -> Iterator[Callable[[int], object]]:
         yield bar.update
 
 
-def report(rows: Sequence[tuple[str, int]], outcome: "Outcome", out: Path) -> None:
+def report(rows: Sequence[tuple[str, int]], outcome: "Results", out: Path) -> None:
     """Prints the numbers, what was set aside and why, the throughput and the paths of the written files."""
     for name, number in [*rows, *breakdown("set aside", outcome.counts, "set_aside")]:
         print(f"{name:<32}{number:>14,}")
@@ -175,7 +175,7 @@ def report(rows: Sequence[tuple[str, int]], outcome: "Outcome", out: Path) -> No
         print(f"written: {', '.join(map(str, outcome.files))}")
 
 
-def report_removed(outcome: "Outcome", removed: str, out: Path) -> None:
+def report_removed(outcome: "Results", removed: str, out: Path) -> None:
     """Reports kept and removed documents. `removed` is the name of the count of removed ones."""
     counts = outcome.counts
     kept = [("documents", counts["documents"]), ("kept", counts["kept"])]

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.sources.documents import Batches, Document
+from pipeline.sources.documents import Batches, SourceDocument
 from pipeline.sources.ids import own_id
 from pipeline.sources.metadata import metadata_json
 from pipeline.sources.rejects import Reason
@@ -29,13 +29,13 @@ def module_name(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def module_documents(module: str, source: bytes, origin: str, batches: Batches) -> Iterator[Document]:
+def module_documents(module: str, source: bytes, origin: str, batches: Batches) -> Iterator[SourceDocument]:
     """The documents of a module, with ids `module:name`. A module that does not parse is rejected."""
     try:
         for found in described(source, module):
             metadata = metadata_json({"module": module, "name": found.name})
             source_id = own_id(f"{module}:{found.name}")
-            yield Document(source_id, found.text, None, origin, None, metadata, own_id=True)
+            yield SourceDocument(source_id, found.text, None, origin, None, metadata, own_id=True)
     except SyntaxError as error:
         batches.reject(f"{origin}/{module}", error.lineno, Reason.NOT_PYTHON, error.msg)
     except ValueError as error:

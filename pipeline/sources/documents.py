@@ -15,7 +15,7 @@ DETAIL_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
-class Document:
+class SourceDocument:
     """One document as its source gives it. `row` is reported if the document is rejected. `own_id`: the
     document brings its id, instead of being known by its location.
     """
@@ -54,7 +54,7 @@ class Batches:
         """True once `limit` documents were accepted."""
         return self._limit is not None and self.accepted >= self._limit
 
-    def add(self, file: str, document: Document) -> int:
+    def add(self, file: str, document: SourceDocument) -> int:
         """Takes a document or rejects it. Returns the bytes of its text, 0 if rejected."""
         try:
             # ASCII text reaches Arrow without an intermediate copy

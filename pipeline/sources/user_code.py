@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from pipeline import plugins
 from pipeline.plugins.loading import RAISED, PluginError, check_arguments, described, load
 from pipeline.plugins.settings import encodable
-from pipeline.sources.documents import Batches, Document
+from pipeline.sources.documents import Batches, SourceDocument
 from pipeline.sources.errors import SourceError
 from pipeline.sources.ids import own_id
 from pipeline.sources.metadata import metadata_json
@@ -81,12 +81,10 @@ class PythonSource:
                 kind = type(document.text).__name__
                 batches.reject(self.config.object, row, Reason.TEXT_NOT_A_STRING, f"the text is a {kind}")
             else:
-                metadata = metadata_json(dict(document.metadata or {}))
+                place, metadata = self.config.object, metadata_json(dict(document.metadata or {}))
                 name = own_id(document.id)
-                batches.add(
-                    self.config.object,
-                    Document(name, document.text, row, self.config.object, document.url, metadata, True),
-                )
+                given = SourceDocument(name, document.text, row, place, document.url, metadata, own_id=True)
+                batches.add(place, given)
                 yield from batches.full()
         yield from batches.rest()
 

@@ -112,7 +112,7 @@ def _of_texts(column: pa.Array, number: int, params: NgramParams) -> Ngrams:
     )
 
 
-class Filter(NamedTuple):
+class PreparedNgrams(NamedTuple):
     """N-grams prepared for `contamination`."""
 
     ngrams: Ngrams
@@ -129,16 +129,16 @@ class _Hits(NamedTuple):
     position: np.ndarray  # the word at which it starts
 
 
-def prepared(index: Ngrams) -> Filter:
+def prepared(index: Ngrams) -> PreparedNgrams:
     """The filter takes two bytes for each n-gram."""
     width = max(6, (_BITS_PER_NGRAM * len(index.hashes)).bit_length())
     bits = np.zeros(1 << (width - 6), np.uint64)
     leading = index.hashes >> np.uint64(64 - width)
     np.bitwise_or.at(bits, (leading >> np.uint64(6)).astype(np.int64), _ONE << (leading & _LOW))
-    return Filter(index, bits, 64 - width, np.unique(index.lengths))
+    return PreparedNgrams(index, bits, 64 - width, np.unique(index.lengths))
 
 
-def contamination(documents: pa.RecordBatch, against: Filter, names: list[str]) -> pa.RecordBatch:
+def contamination(documents: pa.RecordBatch, against: PreparedNgrams, names: list[str]) -> pa.RecordBatch:
     """A row of HITS_SCHEMA for each document and evaluation set that share an n-gram.
 
     `ngram` is the first shared n-gram as the evaluation text has it, `position` the word of the document at
@@ -222,7 +222,7 @@ def _same(
 
 
 @kernel
-def _scan(texts: Texts, against: Filter, starts: np.ndarray, ends: np.ndarray, hits: _Hits) -> None:
+def _scan(texts: Texts, against: PreparedNgrams, starts: np.ndarray, ends: np.ndarray, hits: _Hits) -> None:
     """Fills `hits`. `starts` and `ends` are scratch for the words of one row."""
     text, words, index = texts.text, texts.words, against.ngrams
     for row in range(len(texts.offsets) - 1):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.stages.quality import QualityParams, QualityRule
+from pipeline.stages.quality import LANGUAGE, QualityParams
 from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.dedup.limits import alarms, by_corpus
 from pipeline.steps.model import bigram, evaluate
@@ -161,7 +161,7 @@ def half_is_kept(it: Subject) -> Finding:
 
 def _setting(rule: str | None) -> str:
     """The setting that decides what a quality rule rejects."""
-    if rule == QualityRule.LANGUAGE:
+    if rule == LANGUAGE:
         return "quality.languages"
     return f"quality.{rule}" if rule in QualityParams.model_fields else "quality.filters"
 

@@ -58,7 +58,7 @@ class NoDocumentError(PipelineError):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Results:
     """What was counted, how long it took, and the files that were written."""
 
     counts: Counts
@@ -66,7 +66,7 @@ class Outcome:
     files: list[Path]
 
 
-def scrub(files: FilesConfig, out: Path, params: pii.PiiParams, engine: Engine, progress: Read) -> Outcome:
+def scrub(files: FilesConfig, out: Path, params: pii.PiiParams, engine: Engine, progress: Read) -> Results:
     """`documents.parquet` with scrubbed text, and `spans.parquet`. Raises SourceError, OutputError and
     NoDocumentError.
     """
@@ -81,7 +81,7 @@ def judge(
     engine: Engine,
     progress: Read,
     kept: bool = False,
-) -> Outcome:
+) -> Results:
     """`verdicts.parquet`: id, keep, rule, every signal, and the language where `params` name some. With
     `kept` also `documents.parquet`, those that stay. Raises SourceError, OutputError and NoDocumentError.
     """
@@ -97,7 +97,7 @@ def deduplicate(
     engine: Engine,
     progress: Read,
     kept: bool = False,
-) -> Outcome:
+) -> Results:
     """`decisions.parquet`, one row for each document in the order of the files. With `kept` also
     `documents.parquet`, those that stay. Raises SourceError, OutputError and NoDocumentError.
     """
@@ -109,7 +109,7 @@ def deduplicate(
     return _tables(files, out, schemas, make, progress, "decisions" if kept else None)
 
 
-def train_tokenizer(files: FilesConfig, out: Path, params: bpe.TokenizerParams, progress: Read) -> Outcome:
+def train_tokenizer(files: FilesConfig, out: Path, params: bpe.TokenizerParams, progress: Read) -> Results:
     """A directory with the tokenizer, trained on the first `sample_bytes` of the files.
 
     Raises SourceError, OutputError, NoDocumentError and VocabularyError.
@@ -130,7 +130,7 @@ def tokenize(
     validation_fraction: float,
     shard_tokens: int,
     progress: Read,
-) -> Outcome:
+) -> Results:
     """A directory with the shards, their record shards.json and the tokenizer.
 
     Raises SourceError, OutputError, NoDocumentError and TokenizerError.
@@ -179,7 +179,7 @@ def _derived(store: Store, documents: Version, step: BatchStep, engine: Engine) 
 
 def _tables(
     files: FilesConfig, out: Path, schemas: Schemas, make: Make, progress: Read, kept_by: str | None = None
-) -> Outcome:
+) -> Results:
     """Writes the tables of what `make` makes from the documents, and the documents that the table `kept_by`
     keeps. `out` may hold other files.
     """
@@ -264,8 +264,8 @@ class Documents:
                 parts.append(Part(name, draft.work.part_fingerprint([name]), writer.files))
             return store, draft.publish(parts)
 
-    def outcome(self, counts: Counts, files: list[Path]) -> Outcome:
-        return Outcome({**counts, **self.rejects.counts}, time.perf_counter() - self._started, files)
+    def outcome(self, counts: Counts, files: list[Path]) -> Results:
+        return Results({**counts, **self.rejects.counts}, time.perf_counter() - self._started, files)
 
 
 def _description(rejected: Rejected) -> str:

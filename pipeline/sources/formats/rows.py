@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from pipeline.sources.documents import Batches, Document
+from pipeline.sources.documents import Batches, SourceDocument
 from pipeline.sources.ids import location, own_id
 from pipeline.sources.metadata import metadata_json
 from pipeline.sources.rejects import Reason
@@ -118,7 +118,7 @@ class RowReader:
             url = None
         wanted = self.columns.metadata_columns
         known = row if wanted is None else {name: row[name] for name in wanted if name in row}
-        document = Document(source_id, text, number, self.file, url, metadata_json(known), own)
+        document = SourceDocument(source_id, text, number, self.file, url, metadata_json(known), own)
         self.batches.add(self.file, document)
         yield from self.batches.full()
 

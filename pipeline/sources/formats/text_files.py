@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pipeline.sources.documents import Batches, Document
+from pipeline.sources.documents import Batches, SourceDocument
 from pipeline.sources.ids import location
 from pipeline.sources.rejects import Reason
 
@@ -24,7 +24,8 @@ def read_text(content: Iterator[bytes], file: str, batches: Batches) -> Iterator
         text = piece.removeprefix(codecs.BOM_UTF8) if offset == 0 else piece
         row = offset + 1
         try:
-            batches.add(file, Document(location(file, offset), universal_newlines(text.decode()), row, file))
+            decoded = universal_newlines(text.decode())
+            batches.add(file, SourceDocument(location(file, offset), decoded, row, file))
         except UnicodeDecodeError as error:
             batches.reject(
                 file,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Document
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, SourceDocument
 from pipeline.sources.formats.rows import Row, RowReader
 from pipeline.sources.ids import location
 
@@ -38,5 +38,5 @@ class JoinedRows(RowReader):
         self._lines.clear()
         if text and not self.batches.done:
             first = self._where["first"]
-            self.batches.add(self.file, Document(location(self.file, first), text, first, self.file))
+            self.batches.add(self.file, SourceDocument(location(self.file, first), text, first, self.file))
             yield from self.batches.full()

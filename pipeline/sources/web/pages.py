@@ -20,7 +20,7 @@ ANSWERED = struct.Struct("<II")
 
 
 @dataclass(frozen=True)
-class Page:
+class ExtractedPage:
     """The main text of a page, and the charset by which it was decoded."""
 
     text: str
@@ -46,7 +46,7 @@ class PageExtractor:
             self._worker.kill()
             self._ended()
 
-    def extract(self, page: bytes, charset: str) -> Page | tuple[Reason, str]:
+    def extract(self, page: bytes, charset: str) -> ExtractedPage | tuple[Reason, str]:
         """The page's text, or why there is none. `charset` is that of the HTTP header; if unknown, it is
         detected in the page.
         """
@@ -62,7 +62,7 @@ class PageExtractor:
             self._worker.stdin.flush()
             name_bytes, text_bytes = ANSWERED.unpack(_exactly(self._worker.stdout, ANSWERED.size))
             used = _exactly(self._worker.stdout, name_bytes).decode()
-            return Page(_exactly(self._worker.stdout, text_bytes).decode(), used)
+            return ExtractedPage(_exactly(self._worker.stdout, text_bytes).decode(), used)
         except (BrokenPipeError, EOFError):
             status = self._ended()
             if status == -signal.SIGALRM:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, Document
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument
 from pipeline.sources.formats.compression import BrokenCompressionError, blocks, format_of
 from pipeline.sources.formats.streams import BlockStream, Counted
 from pipeline.sources.ids import own_id
@@ -200,7 +200,7 @@ class _Records:
         url = headers.get_header("WARC-Target-URI")
         self.batches.add(
             self.file,
-            Document(
+            SourceDocument(
                 own_id(record_id),
                 text,
                 number,

@@ -3,13 +3,11 @@
 from typing import Any
 
 from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES
-from pipeline.stages.quality.rules import QualityParams, QualityRule
+from pipeline.stages.quality.rules import LANGUAGE, RULES, QualityParams
 
 _DEFAULT = QualityParams()
 _OFF: dict[str, Any] = {
-    rule.value: False if rule.startswith("filter_") else None
-    for rule in QualityRule
-    if rule is not QualityRule.LANGUAGE
+    rule: False if rule.startswith("filter_") else None for rule in RULES if rule != LANGUAGE
 }
 
 _GOPHER = (

@@ -1,6 +1,5 @@
 """From signals to verdicts: thresholds, and the first one that a document misses."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import numpy as np
@@ -26,51 +25,6 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Ratio = Annotated[float, Field(ge=0, le=MOST)]
 
 NAMES_IN_USE = ("kept", "exact", "near", "contaminated")  # other words for what became of a document
-
-
-class QualityRule(StrEnum):
-    """Why a document is rejected, in the order of the checks.
-
-    `max_words` is broken when the signal `words` is above that threshold.
-    """
-
-    LANGUAGE = "language"
-    MIN_WORDS = "min_words"
-    MAX_WORDS = "max_words"
-    MIN_MEAN_WORD_LENGTH = "min_mean_word_length"
-    MAX_MEAN_WORD_LENGTH = "max_mean_word_length"
-    MAX_SPECIAL_CHARACTER_SHARE = "max_special_character_share"
-    MIN_UNIQUE_WORD_SHARE = "min_unique_word_share"
-    MIN_DOC_WORDS = "min_doc_words"
-    MAX_DOC_WORDS = "max_doc_words"
-    MIN_AVG_WORD_LENGTH = "min_avg_word_length"
-    MAX_AVG_WORD_LENGTH = "max_avg_word_length"
-    MAX_HASH_WORD_RATIO = "max_hash_word_ratio"
-    MAX_ELLIPSIS_WORD_RATIO = "max_ellipsis_word_ratio"
-    MAX_BULLET_LINES_RATIO = "max_bullet_lines_ratio"
-    MAX_ELLIPSIS_LINES_RATIO = "max_ellipsis_lines_ratio"
-    MIN_ALPHA_WORDS_RATIO = "min_alpha_words_ratio"
-    MIN_STOP_WORDS = "min_stop_words"
-    MAX_DUP_PARA_FRAC = "max_dup_para_frac"
-    MAX_DUP_PARA_CHAR_FRAC = "max_dup_para_char_frac"
-    MAX_DUP_LINE_FRAC = "max_dup_line_frac"
-    MAX_DUP_LINE_CHAR_FRAC = "max_dup_line_char_frac"
-    MAX_TOP_2_GRAM_CHAR_FRAC = "max_top_2_gram_char_frac"
-    MAX_TOP_3_GRAM_CHAR_FRAC = "max_top_3_gram_char_frac"
-    MAX_TOP_4_GRAM_CHAR_FRAC = "max_top_4_gram_char_frac"
-    MAX_DUP_5_GRAM_CHAR_FRAC = "max_dup_5_gram_char_frac"
-    MAX_DUP_6_GRAM_CHAR_FRAC = "max_dup_6_gram_char_frac"
-    MAX_DUP_7_GRAM_CHAR_FRAC = "max_dup_7_gram_char_frac"
-    MAX_DUP_8_GRAM_CHAR_FRAC = "max_dup_8_gram_char_frac"
-    MAX_DUP_9_GRAM_CHAR_FRAC = "max_dup_9_gram_char_frac"
-    MAX_DUP_10_GRAM_CHAR_FRAC = "max_dup_10_gram_char_frac"
-    FILTER_LOREM_IPSUM = "filter_lorem_ipsum"
-    FILTER_CURLY_BRACKET = "filter_curly_bracket"
-    MIN_NUM_SENTENCES = "min_num_sentences"
-    MIN_LINE_PUNCT_RATIO = "min_line_punct_ratio"
-    MAX_SHORT_LINE_RATIO = "max_short_line_ratio"
-    MAX_CHAR_DUP_RATIO = "max_char_dup_ratio"
-    MAX_NEW_LINE_RATIO = "max_new_line_ratio"
 
 
 class QualityParams(Params):
@@ -245,7 +199,7 @@ class QualityParams(Params):
     @field_validator("filters")
     @classmethod
     def _filters_have_names_of_their_own(cls, filters: tuple[FilterParams, ...]) -> tuple[FilterParams, ...]:
-        check_names(filters, {*QualityRule, *NAMES_IN_USE})
+        check_names(filters, {*RULES, *NAMES_IN_USE})
         return filters
 
     @field_validator("languages")
@@ -270,20 +224,33 @@ class QualityParams(Params):
         return self
 
 
+LANGUAGE = "language"
+# Why a document is rejected, in the order of the checks. `max_words` is broken when the signal `words` is
+# above that threshold.
+RULES = (
+    LANGUAGE,
+    *(
+        name
+        for name in QualityParams.model_fields
+        if name.partition("_")[0] in ("min", "max", "filter") and name != "min_language_confidence"
+    ),
+)
+
+
 def judge(
     signals: pa.RecordBatch, params: QualityParams, languages: pa.RecordBatch | None = None
 ) -> pa.RecordBatch:
-    """VERDICTS_SCHEMA for each row of signals: `rule` is the first QualityRule that the document breaks, or
+    """VERDICTS_SCHEMA for each row of signals: `rule` is the first of RULES that the document breaks, or
     null.
 
     `languages` is the result of `detect` for the same documents. Raises ValueError if `params` name languages
     and it is missing.
     """
-    rules = [*QualityRule, None]
+    rules = [*RULES, None]
     kept = len(rules) - 1
     first_broken = np.full(signals.num_rows, kept)
-    for index, rule in enumerate(QualityRule):
-        if rule is QualityRule.LANGUAGE:
+    for index, rule in enumerate(RULES):
+        if rule == LANGUAGE:
             broken = _in_other_languages(languages, params)
         else:
             broken = _broken(signals, rule, params)
@@ -295,7 +262,7 @@ def judge(
     )
 
 
-def _broken(signals: pa.RecordBatch, rule: QualityRule, params: QualityParams) -> np.ndarray | None:
+def _broken(signals: pa.RecordBatch, rule: str, params: QualityParams) -> np.ndarray | None:
     """bool[documents], true where the rule is broken; None if it is off."""
     threshold = getattr(params, rule)
     side, _, name = rule.partition("_")

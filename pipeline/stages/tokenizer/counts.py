@@ -16,7 +16,7 @@ HASH, COUNT, WORD = range(3)
 FIRST_ROWS = 1 << 16
 
 
-class Words(NamedTuple):
+class CountedWords(NamedTuple):
     """Distinct words: word i has the bytes `data[starts[i]:starts[i + 1]]` and occurs `counts[i]` times."""
 
     data: np.ndarray
@@ -104,7 +104,7 @@ def _count(
     return known
 
 
-def count_words(texts: Iterable[pa.Array], pattern: str, single_digits: bool) -> Words:
+def count_words(texts: Iterable[pa.Array], pattern: str, single_digits: bool) -> CountedWords:
     """The distinct words of all texts, about 70 MB/s on one core. Memory grows with the distinct words."""
     rows = np.zeros((FIRST_ROWS, 3), np.uint64)
     words, starts = np.empty(0, np.uint8), np.zeros(1, np.int64)
@@ -127,7 +127,7 @@ def count_words(texts: Iterable[pa.Array], pattern: str, single_digits: bool) ->
     counts = np.empty(known, np.int64)
     counted = rows[rows[:, COUNT] > 0]
     counts[counted[:, WORD].astype(np.int64)] = counted[:, COUNT]
-    return Words(words[: starts[known]], starts[: known + 1], counts)
+    return CountedWords(words[: starts[known]], starts[: known + 1], counts)
 
 
 def _with_room(array: np.ndarray, used: int, more: int) -> np.ndarray:

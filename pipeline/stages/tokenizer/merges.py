@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.tokenizer.counts import Words
+from pipeline.stages.tokenizer.counts import CountedWords
 
 NONE = -1
 # Columns of `pairs`: left id << 32 | right id; how often the two stand together; the words in which they came
@@ -254,7 +254,7 @@ def _merge(
 
 
 def merge(
-    words: Words,
+    words: CountedWords,
     tokens: Sequence[bytes],
     ids: np.ndarray,
     vocab_size: int,
@@ -294,7 +294,7 @@ def merge(
     return [joined[starts[token] : starts[token + 1]] for token in range(reached)], merges[: used[MERGES]]
 
 
-def _symbols(words: Words, ids: np.ndarray) -> np.ndarray:
+def _symbols(words: CountedWords, ids: np.ndarray) -> np.ndarray:
     """Every word as its header and the ids of its bytes, one after the other."""
     lengths = np.diff(words.starts)
     symbols = np.empty(len(words.data) + HEADER * len(lengths), np.int64)

@@ -168,7 +168,7 @@ class _Search:
 
 
 @lru_cache(maxsize=1)
-def _loaded(ngrams: StoredFile) -> decontamination.Filter:
+def _loaded(ngrams: StoredFile) -> decontamination.PreparedNgrams:
     """The n-grams, memory-mapped and prepared once per process."""
     batch = pa.ipc.open_file(pa.memory_map(os.fspath(ngrams))).get_batch(0)
     columns = {name: np.asarray(batch.column(name).values) for name in decontamination.Ngrams._fields}

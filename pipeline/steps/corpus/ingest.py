@@ -39,7 +39,7 @@ class CorpusError(PipelineError):
 
 
 @dataclass(frozen=True)
-class Bucket:
+class UnitGroup:
     """Units that are read together: one large unit alone, or small ones that share a part."""
 
     name: str
@@ -69,14 +69,14 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
         if isinstance(source, StoredSource):
             return draft.publish(source.copy_to(draft.path))
         reading = partial(_Reading, draft, corpus, config, part_bytes)
-        grouped = buckets(units, part_bytes)
-        read = {bucket.name: reading(bucket).finished() for bucket in grouped}
+        groups = unit_groups(units, part_bytes)
+        read = {group.name: reading(group).finished() for group in groups}
         # The largest first, so that at the end no worker is alone with it.
-        todo = sorted((one for one in grouped if not read[one.name]), key=lambda one: -one.bytes)
-        input_bytes = sum(bucket.bytes for bucket in todo)
-        # What the buckets share is bound to the function, which travels to a cluster once.
+        todo = sorted((one for one in groups if not read[one.name]), key=lambda one: -one.bytes)
+        input_bytes = sum(group.bytes for group in todo)
+        # What the groups share is bound to the function, which travels to a cluster once.
         results = engine.map(partial(_read, reading=reading), todo, input_bytes=input_bytes, what=work.key)
-        read |= {bucket.name: parts for bucket, parts in zip(todo, results, strict=True)}
+        read |= {group.name: parts for group, parts in zip(todo, results, strict=True)}
         parts = set_aside_repeated_ids(draft, [part for found in read.values() for part in found])
         counts = total_counts(parts)
         if not counts.get("documents"):
@@ -96,18 +96,18 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
 
 @dataclass(frozen=True)
 class _Reading:
-    """Reads one bucket into parts: `<bucket>.0000`, then `<bucket>.<id of its first document>`. No name
-    depends on the parts before. The part `<bucket>.rejects` closes the bucket.
+    """Reads one group into parts: `<group>.0000`, then `<group>.<id of its first document>`. No name
+    depends on the parts before. The part `<group>.rejects` closes the group.
     """
 
     draft: Draft
     corpus: str
     config: SourceConfig
     part_bytes: int
-    bucket: Bucket
+    group: UnitGroup
 
     def finished(self) -> list[Part]:
-        """All parts of the bucket if every one of them is finished, else none."""
+        """All parts of the group if every one of them is finished, else none."""
         closing = self.draft.finished(self._closing, self._fingerprint("rejects"))
         if closing is None:
             return []
@@ -123,7 +123,7 @@ class _Reading:
         source = open_source(self.corpus, self.config)
         with PartWriter(self.draft.path, self._closing, {"rejects": REJECTS_SCHEMA}) as writer:
             rejects = RejectsTable(partial(writer.write, "rejects"))
-            stream = (batch for unit in self.bucket.units for batch in source.read(unit, rejects))
+            stream = (batch for unit in self.group.units for batch in source.read(unit, rejects))
             parts: dict[str, Part] = {}
             for index, group in groupby(numbered(stream, self.part_bytes), key=itemgetter(0)):
                 documents = row_groups(map(itemgetter(1), group), self.part_bytes)
@@ -154,28 +154,28 @@ class _Reading:
 
     @property
     def _closing(self) -> str:
-        return f"{self.bucket.name}.rejects"
+        return f"{self.group.name}.rejects"
 
     def _name(self, index: int, first: pa.RecordBatch, others: Collection[str]) -> str:
         begins = first.column("id")[0].as_py()[:ID_DIGITS] if index else "0000"
-        name = f"{self.bucket.name}.{begins}"
+        name = f"{self.group.name}.{begins}"
         return f"{name}-{index}" if name in others else name  # two files may repeat an id
 
     def _fingerprint(self, which: str) -> str:
         return self.draft.work.part_fingerprint(
-            [which, *(f"{unit.name} {unit.fingerprint}" for unit in self.bucket.units)]
+            [which, *(f"{unit.name} {unit.fingerprint}" for unit in self.group.units)]
         )
 
 
-def _read(bucket: Bucket, reading: Callable[[Bucket], _Reading]) -> list[Part]:
-    return reading(bucket).read()
+def _read(group: UnitGroup, reading: Callable[[UnitGroup], _Reading]) -> list[Part]:
+    return reading(group).read()
 
 
-def buckets(units: Sequence[Unit], part_bytes: int) -> list[Bucket]:
-    """Groups units: a large unit has its own bucket, small ones are spread by the hash of their name. The
-    buckets are in the order of their names.
+def unit_groups(units: Sequence[Unit], part_bytes: int) -> list[UnitGroup]:
+    """Groups units: a large unit has its own group, small ones are spread by the hash of their name. The
+    groups are in the order of their names.
 
-    Adding a small unit changes one bucket. The number of shared buckets is a power of two, so it changes only
+    Adding a small unit changes one group. The number of shared groups is a power of two, so it changes only
     when the corpus doubles.
     """
     small = [unit for unit in units if unit.bytes < part_bytes]
@@ -183,9 +183,9 @@ def buckets(units: Sequence[Unit], part_bytes: int) -> list[Bucket]:
     shared: dict[str, list[Unit]] = {}
     for unit in sorted(small, key=lambda unit: unit.name):
         shared.setdefault(f"{int(_name_hash(unit), 16) % spread:05d}-of-{spread:05d}", []).append(unit)
-    alone = [Bucket(_name_hash(unit), (unit,)) for unit in units if unit.bytes >= part_bytes]
-    together = [Bucket(name, tuple(members)) for name, members in shared.items()]
-    return sorted([*together, *alone], key=lambda bucket: bucket.name)
+    alone = [UnitGroup(_name_hash(unit), (unit,)) for unit in units if unit.bytes >= part_bytes]
+    together = [UnitGroup(name, tuple(members)) for name, members in shared.items()]
+    return sorted([*together, *alone], key=lambda group: group.name)
 
 
 def _name_hash(unit: Unit) -> str:

@@ -63,7 +63,7 @@ def judge(store: Store, engine: Engine, corpus: str, params: quality.QualityPara
 
 
 @dataclass(frozen=True)
-class Reason:
+class Rejection:
     """The documents of a corpus that are kept (`rule` is None) or that one rule rejects: number, share,
     first ids.
     """
@@ -74,14 +74,14 @@ class Reason:
     examples: tuple[str, ...] = ()
 
 
-def reasons(verdicts: Version) -> list[Reason]:
+def reasons(verdicts: Version) -> list[Rejection]:
     """The kept documents of a corpus, then those rejected by each rule, most frequent first."""
     counts, examples = verdicts.counts, verdicts.report("examples", REPORT, lambda: _examples(verdicts))
     documents = max(counts["documents"], 1)
     rejected = sorted(_by_rule(verdicts).items(), key=lambda item: -item[1])
     return [
-        Reason(None, counts["kept"], counts["kept"] / documents),
-        *(Reason(rule, count, count / documents, tuple(examples[rule])) for rule, count in rejected),
+        Rejection(None, counts["kept"], counts["kept"] / documents),
+        *(Rejection(rule, count, count / documents, tuple(examples[rule])) for rule, count in rejected),
     ]
 
 

@@ -20,7 +20,7 @@ from pipeline.store.parquet import kept_ids, parquet_file
 from trainer.system.durable import whole_file
 
 
-class Wanted(NamedTuple):
+class WantedTexts(NamedTuple):
     """Texts to fetch. For each: the global row of a document that has it, its number, and which of `total`
     ranges of clusters needs it.
     """
@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class Fetch:
-    """Documents to fetch from one part. `rows`: ascending local rows; `texts` and `ranges` as in Wanted."""
+    """Documents to fetch from one part. `rows` are local and ascend; `texts`, `ranges` as in WantedTexts."""
 
     piece: Signed
     rows: np.ndarray
@@ -86,7 +86,7 @@ class Fetch:
 
 
 def fetch(
-    engine: Engine, signed: Sequence[Signed], wanted: Wanted, scratch: Scratch, params: dedup.DedupParams
+    engine: Engine, signed: Sequence[Signed], wanted: WantedTexts, scratch: Scratch, params: dedup.DedupParams
 ) -> tuple[tuple[StoredFile, ...], int]:
     """Writes the wanted texts to files in `scratch`, one file for each part that holds any. Returns the files
     and their bytes.

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages import dedup
-from pipeline.steps.dedup.candidate_texts import Wanted, fetch, read
+from pipeline.steps.dedup.candidate_texts import WantedTexts, fetch, read
 from pipeline.steps.dedup.signatures import Signed
 from pipeline.store import keys
 from pipeline.store.damage import Look
@@ -128,7 +128,7 @@ def _publish_results(
     ]
     index = np.repeat(np.arange(len(todo)), [len(numbers) for numbers in texts])
     numbers = np.concatenate([np.zeros(0, np.int64), *texts])
-    wanted = Wanted(clusters.rows[numbers], numbers, index, len(todo))
+    wanted = WantedTexts(clusters.rows[numbers], numbers, index, len(todo))
     with draft.scratch(engine.apart) as scratch:
         fetched, input_bytes = fetch(engine, signed, wanted, scratch, params)
         verified = partial(_Verification.part, fetched=fetched, params=params)

@@ -305,7 +305,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next_but_not_that_of_one_a
     assert not list(tmp_path.iterdir())
 
 
-COMMANDS: dict[str, tuple[Callable[..., plain_files.Outcome], Any]] = {
+COMMANDS: dict[str, tuple[Callable[..., plain_files.Results], Any]] = {
     "scrub": (plain_files.scrub, pii.PiiParams()),
     "quality": (plain_files.judge, quality.PROFILES["default"]),
     "dedup": (plain_files.deduplicate, dedup.DedupParams()),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.sources import SourceConfig
-from pipeline.sources.documents import BATCH_BYTES, Batches, Document
+from pipeline.sources.documents import BATCH_BYTES, Batches, SourceDocument
 from pipeline.sources.ids import document_id, location, own_id
 from pipeline.sources.metadata import METADATA_BYTES, metadata_json
 from pipeline.sources.rejects import Reason, Rejected
@@ -34,7 +34,7 @@ def test_an_id_that_looks_like_a_location_is_not_taken_for_one() -> None:
     assert own_id("at:a.jsonl:1") != location("a.jsonl", 1)
 
 
-def collected(*documents: Document) -> tuple[list[pa.RecordBatch], list[Rejected]]:
+def collected(*documents: SourceDocument) -> tuple[list[pa.RecordBatch], list[Rejected]]:
     rejects: list[Rejected] = []
     batches = Batches("c", rejects)
     out = []
@@ -45,7 +45,7 @@ def collected(*documents: Document) -> tuple[list[pa.RecordBatch], list[Rejected
 
 
 def test_batches_hold_a_few_megabytes_and_keep_the_order() -> None:
-    found, rejects = collected(*(Document(str(n), f"{n:08d}" * 50_000, n, "s") for n in range(50)))
+    found, rejects = collected(*(SourceDocument(str(n), f"{n:08d}" * 50_000, n, "s") for n in range(50)))
     assert rejects == []
     assert all(batch.schema == DOCUMENT_SCHEMA for batch in found)
     assert [row["text"][:8] for batch in found for row in batch.to_pylist()] == [
@@ -56,7 +56,7 @@ def test_batches_hold_a_few_megabytes_and_keep_the_order() -> None:
 
 def test_a_second_document_with_the_same_id_is_set_aside() -> None:
     twice = [
-        Document(own_id("x"), text, row, "s", own_id=True)
+        SourceDocument(own_id("x"), text, row, "s", own_id=True)
         for row, text in enumerate(["first", "second"], start=1)
     ]
     found, rejects = collected(*twice)

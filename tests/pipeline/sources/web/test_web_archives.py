@@ -15,7 +15,7 @@ pytest.importorskip("resiliparse", reason="needs the extra `web`")
 from pipeline.sources import open_source
 from pipeline.sources.ids import document_id, own_id
 from pipeline.sources.rejects import Rejected
-from pipeline.sources.web.pages import Page, PageExtractor
+from pipeline.sources.web.pages import ExtractedPage, PageExtractor
 from pipeline.sources.web.warc import WarcConfig
 from tests.corpora import CORPORA, needs_corpora
 
@@ -184,16 +184,17 @@ def test_a_page_that_takes_too_long_is_named_and_the_next_one_arrives(tmp_path: 
 def test_a_page_that_brings_the_extraction_down_costs_that_page_only() -> None:
     with PageExtractor(seconds=2) as extractor:
         assert extractor._worker is None
-        assert isinstance(extractor.extract(html(STORY).encode(), ""), Page)
+        assert isinstance(extractor.extract(html(STORY).encode(), ""), ExtractedPage)
         assert extractor._worker is not None
         extractor._worker.kill()
         reason = extractor.extract(html(STORY).encode(), "")
         assert isinstance(reason, tuple)
         assert (str(reason[0]), reason[1]) == ("page_broke_extraction", "the extraction ended with SIGKILL")
-        assert isinstance(extractor.extract(html(STORY).encode(), ""), Page)
+        assert isinstance(extractor.extract(html(STORY).encode(), ""), ExtractedPage)
         nested = extractor.extract(b"<div>" * 1_000_000, "")
-        assert isinstance(nested, Page) or str(nested[0]) in ("page_broke_extraction", "page_took_too_long")
-        assert isinstance(extractor.extract(html(STORY).encode(), ""), Page)
+        too_much = ("page_broke_extraction", "page_took_too_long")
+        assert isinstance(nested, ExtractedPage) or str(nested[0]) in too_much
+        assert isinstance(extractor.extract(html(STORY).encode(), ""), ExtractedPage)
 
 
 def test_max_documents_of_a_crawl(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pipeline.sources.errors import SourceError
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.source import Unit
 from pipeline.steps import checks
-from pipeline.steps.corpus.ingest import CorpusError, buckets, collect, last_read, observe
+from pipeline.steps.corpus.ingest import CorpusError, collect, last_read, observe, unit_groups
 from pipeline.store.atomic import OutputError
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.fingerprint import file_sha256
@@ -82,7 +82,7 @@ def test_adding_a_file_changes_one_bucket_and_no_id(tmp_path: Path) -> None:
 def test_a_corpus_that_grows_reads_only_the_bucket_of_each_new_file_until_it_has_doubled() -> None:
     units = [Unit(f"{number}.jsonl", str(number), 1000) for number in range(64)]
     for count in range(32, 63):
-        before, after = (set(buckets(units[:size], part_bytes=2000)) for size in (count, count + 1))
+        before, after = (set(unit_groups(units[:size], part_bytes=2000)) for size in (count, count + 1))
         assert len(after - before) == 1 and len(before - after) <= 1
 
 
