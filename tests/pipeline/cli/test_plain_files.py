@@ -21,7 +21,6 @@ from pipeline.stages import dedup, pii, quality
 from pipeline.steps import plain_files
 from pipeline.store.atomic import temporary_directory
 from pipeline.store.engines.local import LocalEngine
-from tests.corpora import CORPORA, needs_corpora
 
 ROOT = Path(__file__).parents[3]
 LONG = " ".join(f"word{number}" for number in range(200))
@@ -349,32 +348,3 @@ def test_a_run_that_fails_leaves_no_file_behind(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError):
             function(FilesConfig(paths=(str(source),)), tmp_path / "out", params, LocalEngine(1), fail)
         assert list((tmp_path / "out").iterdir()) == []
-
-
-@needs_corpora
-def test_the_labelled_sentences_lose_their_addresses_and_nothing_else(tmp_path: Path) -> None:
-    counts = succeeds("scrub", CORPORA / "labelled" / "pii_presidio_synth_v2.jsonl.zst", "-o", tmp_path)
-    documents, spans = rows(tmp_path / "documents.parquet"), rows(tmp_path / "spans.parquet")
-    assert counts["documents"] == len(documents) == 1500
-    assert counts["PII"] == len(spans) > 250
-    assert {row["id"] for row in spans} < {row["id"] for row in documents}
-    replaced = sum(row["text"].count("[EMAIL]") for row in documents)
-    assert replaced == counts["email"] == sum(row["kind"] == "email" for row in spans)
-
-
-@needs_corpora
-def test_the_labelled_articles_lose_one_of_each_similar_pair(tmp_path: Path) -> None:
-    labelled = CORPORA / "labelled"
-    counts = succeeds("dedup", labelled / "neardup_articles_2500.jsonl.zst", "-o", tmp_path)
-    pairs = [
-        json.loads(line) for line in (labelled / "neardup_articles_2500.pairs.jsonl").read_text().splitlines()
-    ]
-    similar = {frozenset((pair["a"], pair["b"])) for pair in pairs if pair["jaccard"] >= 0.8}
-    removed = [
-        frozenset((row["id"], row["duplicate_of"]))
-        for row in rows(tmp_path / "decisions.parquet")
-        if not row["keep"]
-    ]
-    assert set(removed) <= similar
-    assert counts["documents"] == 2500
-    assert counts["removed"] == len(removed) >= 0.98 * len(similar)

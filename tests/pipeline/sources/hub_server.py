@@ -1,4 +1,4 @@
-"""A hub on loopback: as much of its API as reading a data set takes."""
+"""A hub on loopback: as much of its API as reading a data set, or the files of a model, takes."""
 
 import hashlib
 import io
@@ -79,9 +79,10 @@ class _Handler(BaseHTTPRequestHandler):
                 "/".join(parts[6:]),
             )
             self._api(kind, self.server.commit(revision), inside, asked or [])
-        elif parts[:4] == ["datasets", "org", "set", "resolve"]:
-            commit = self.server.commit(parts[4])
-            self._file(commit, self.server.files.get(commit or "", {}).get("/".join(parts[5:])))
+        elif parts[-5:-2] == ["org", "set", "resolve"] or parts[:4] == ["datasets", "org", "set", "resolve"]:
+            inside = parts[parts.index("resolve") + 1 :]
+            commit = self.server.commit(inside[0])
+            self._file(commit, self.server.files.get(commit or "", {}).get("/".join(inside[1:])))
         else:
             self.server.missed.append(path)
             self._send(404, b"", {"X-Error-Code": "RepoNotFound"})

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.stages.dedup.bands import band_keys, candidate_pairs, exact_keys, first_of_equal, sort_band
 from pipeline.stages.dedup.cluster import labels, linked, singletons, unite
@@ -26,14 +25,9 @@ def deduplicate(
     batch, lowest kept first.
 
     Beside the text: about 100 bytes and the id per document, 8 per band for each distinct text of a batch,
-    the shingles of candidates. Raises ValueError for an id that occurs twice.
+    the shingles of candidates.
     """
-    if len(documents) != len(priorities):
-        raise ValueError(
-            f"{len(documents)} batches of documents need as many priorities, not {len(priorities)}"
-        )
     signed, rows, keys = _sign(documents, params)
-    _refuse_repeated(signed.column("id"))
     roots = _roots(signed, rows, keys)
     company = linked(roots)
     priority = np.repeat(np.array(priorities, np.int32), [len(batch) for batch in documents])
@@ -51,16 +45,6 @@ def deduplicate(
     return pa.Table.from_batches(
         [decisions(signed.column("id").combine_chunks(), decided, 0)], DECISION_SCHEMA
     )
-
-
-def _refuse_repeated(ids: pa.ChunkedArray) -> None:
-    if pc.count_distinct(ids).as_py() != len(ids):
-        counts = pc.value_counts(ids)
-        repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-        raise ValueError(
-            f"{len(repeated)} document ids occur more than once, the first is {repeated[0].as_py()!r}: give "
-            "every document its own id"
-        )
 
 
 def _sign(

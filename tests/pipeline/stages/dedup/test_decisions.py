@@ -299,11 +299,6 @@ def test_verification_keeps_what_no_kept_document_is_similar_to(members, thresho
         )
 
 
-def test_an_id_that_occurs_twice_is_refused_by_name():
-    with pytest.raises(ValueError, match="'twice'"):
-        deduplicate([batch(["some text", "other text"], ["twice", "twice"])], [0], PARAMS)
-
-
 def test_no_documents_make_no_decisions():
     assert deduplicate([], [], PARAMS).num_rows == 0
     assert deduplicate([batch([])], [0], PARAMS).num_rows == 0

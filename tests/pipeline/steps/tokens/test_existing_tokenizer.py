@@ -2,21 +2,19 @@
 takes its settings when imported.
 """
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from pipeline.stages import tokenizer as bpe
+from tests.pipeline.sources.hub_server import Hub
 from tests.pipeline.steps.corpora import TEXTS
 
 FETCH = """
@@ -31,58 +29,26 @@ except TokenizerError as error:
 """
 
 
-class Hub(ThreadingHTTPServer):
-    """`files` by path, as `/<model>/resolve/<revision>/<file>`."""
-
-    files: dict[str, bytes]
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Hub
-
-    def do_GET(self) -> None:
-        content = self.server.files.get(self.path)
-        self.send_response(404 if content is None else 200)
-        if content is None:
-            self.send_header("X-Error-Code", "EntryNotFound")
-        else:
-            self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
-            self.send_header("X-Repo-Commit", "a" * 40)
-        self.send_header("Content-Length", str(len(content or b"")))
-        self.end_headers()
-        if content and self.command == "GET":
-            self.wfile.write(content)
-
-    do_HEAD = do_GET  # noqa: N815
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     params = bpe.TokenizerParams(vocab_size=300)
     made = bpe.files(bpe.train([pa.array(TEXTS)], params), params)
-    server = Hub(("127.0.0.1", 0), _Handler)
     config = json.loads(made["tokenizer_config.json"]) | {"auto_map": {"AutoTokenizer": "code.py"}}
-    server.files = {
-        "/org/theirs/resolve/main/tokenizer.json": made["tokenizer.json"].encode(),
-        "/org/theirs/resolve/main/tokenizer_config.json": json.dumps(config).encode(),
-        "/org/bare/resolve/v1/tokenizer.json": made["tokenizer.json"].encode(),
-    }
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with Hub() as server:
+        server.files = {
+            "bare": {"tokenizer.json": made["tokenizer.json"].encode()},
+            "a" * 40: {
+                "tokenizer.json": made["tokenizer.json"].encode(),
+                "tokenizer_config.json": json.dumps(config).encode(),
+            },
+        }
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
 
 
 def fetched(hub: Hub, tmp_path: Path, **settings: str) -> dict[str, str]:
-    environment = {
-        **os.environ,
-        "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_address[1]}",
-        "HF_HOME": str(tmp_path),
-        "HF_HUB_DISABLE_XET": "1",
-    }
+    environment = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
     ended = subprocess.run(
         [sys.executable, "-c", FETCH, json.dumps(settings)],
         env=environment,
@@ -95,14 +61,14 @@ def fetched(hub: Hub, tmp_path: Path, **settings: str) -> dict[str, str]:
 
 
 def test_a_tokenizer_is_fetched_by_name_without_what_would_run_code(hub: Hub, tmp_path: Path) -> None:
-    found = fetched(hub, tmp_path, **{"from": "org/theirs"})
-    assert found["tokenizer.json"].encode() == hub.files["/org/theirs/resolve/main/tokenizer.json"]
+    found = fetched(hub, tmp_path, **{"from": "org/set"})
+    assert found["tokenizer.json"].encode() == hub.files["a" * 40]["tokenizer.json"]
     config = json.loads(found["tokenizer_config.json"])
     assert config["bos_token"] == "[BOT]" and "auto_map" not in config
 
 
 def test_a_revision_is_followed_and_missing_names_of_tokens_can_be_given(hub: Hub, tmp_path: Path) -> None:
-    bare = {"from": "org/bare", "revision": "v1"}
+    bare = {"from": "org/set", "revision": "bare"}
     assert (
         "has no bos_token: name one of its tokens as begin_of_text" in fetched(hub, tmp_path, **bare)["error"]
     )
