@@ -5,7 +5,9 @@ of a kernel should wait for.
 """
 
 from collections.abc import Callable
-from functools import cached_property, partial, update_wrapper
+from functools import cache, cached_property, partial, update_wrapper
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 
@@ -38,3 +40,12 @@ inner = partial(Compiled, no_cpython_wrapper=True)
 # As `inner`, for a function that neither makes nor returns an array and so counts no references. A view by
 # `.view()` counts as made.
 borrowing = partial(Compiled, no_cpython_wrapper=True, _nrt=False)
+
+
+@cache
+def sources() -> int:
+    """A hash of the modules of all stages, for the closure of a kernel that calls functions of other files:
+    numba's cache on disk notices changes in a kernel's own file and closure only.
+    """
+    modules = sorted(Path(__file__).parent.rglob("*.py"))
+    return int.from_bytes(blake2b(b"".join(path.read_bytes() for path in modules), digest_size=7).digest())

@@ -1,12 +1,11 @@
 """One pass over the bytes of a batch: rare bytes trigger the matchers, all others are skipped."""
 
-import hashlib
 from collections.abc import Callable
-from pathlib import Path
+from functools import cache
 
 import numpy as np
 
-from pipeline.stages.compiled import borrowing, inner, kernel
+from pipeline.stages.compiled import borrowing, inner, kernel, sources
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.cards import card_end
 from pipeline.stages.pii.characters import digit_run, escape_end, is_alnum, is_digit, word_before
@@ -174,10 +173,10 @@ def _mask(text: np.ndarray, start: int, end: int) -> None:
     text[start] = byte.OPENING_SQUARE
 
 
-def _compiled(sources: str) -> Callable[..., tuple[np.ndarray, int]]:
-    """The compiled pass. `sources` is in its closure because numba's cache keys a function by its own file
-    and closure, not by the functions that it calls.
-    """
+@cache
+def _compiled() -> Callable[..., tuple[np.ndarray, int]]:
+    """The compiled pass."""
+    parts = sources()
 
     @kernel
     def find(
@@ -190,7 +189,7 @@ def _compiled(sources: str) -> Callable[..., tuple[np.ndarray, int]]:
         again: the value may have seemed to continue it. `masked`, (start, end) in order, is overwritten
         beforehand.
         """
-        len(sources)
+        _ = parts
         spans = np.empty((1024, 4), np.int64)
         count = known = 0
         for document in range(len(offsets) - 1):
@@ -224,18 +223,8 @@ def _compiled(sources: str) -> Callable[..., tuple[np.ndarray, int]]:
     return find
 
 
-def _sources() -> str:
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-_find = _compiled(_sources())
-
-
 def find_spans(data: np.ndarray, offsets: np.ndarray, masked: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `data`."""
     longest = int(np.diff(offsets).max(initial=0))
-    spans, count = _find(data, offsets, masked, wanted, np.empty(longest, np.uint8))
+    spans, count = _compiled()(data, offsets, masked, wanted, np.empty(longest, np.uint8))
     return spans[:count].copy()

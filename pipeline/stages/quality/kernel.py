@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 from functools import cache
-from hashlib import blake2b
-from pathlib import Path
 
 import numpy as np
 
-from pipeline.stages.compiled import kernel
+from pipeline.stages.compiled import kernel, sources
 from pipeline.stages.quality.c4 import C4, Phrases, c4, phrase_tables
 from pipeline.stages.quality.repetition import Numbering, Repetition, repetition, stop_word_hashes
 from pipeline.stages.quality.unicode import character_classes
@@ -53,11 +51,8 @@ def count(data: np.ndarray, offsets: np.ndarray) -> Columns:
 
 @cache
 def _compiled() -> Callable[..., None]:
-    """The compiled entry. numba's disk cache notices changes in this file and in the closure, which holds a
-    hash of the other files.
-    """
-    sources = (path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-    parts = int.from_bytes(blake2b(b"".join(sources), digest_size=7).digest())
+    """The compiled entry."""
+    parts = sources()
 
     @kernel
     def count_documents(
