@@ -15,7 +15,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from pipeline.assets.operations.orphaned_runs import Process, process_of
+from pipeline.assets.operations.orphaned_runs import process_of
 from pipeline.store import last_versions
 from tests.integration.project import ROOT, Project, until
 from tests.integration.test_interrupted import same_recipe, trainers
@@ -91,7 +91,7 @@ def kill_what_the_daemon_launched(project: Project, chance: random.Random) -> No
     ):
         launched = queued(project, instance)
 
-        def claimed() -> Process | None:
+        def claimed() -> str | None:
             run = instance.get_run_by_id(launched)
             return process_of(run) if run else None
 
@@ -99,7 +99,7 @@ def kill_what_the_daemon_launched(project: Project, chance: random.Random) -> No
         time.sleep(chance.uniform(0, 8))
         process = claimed()
         assert process is not None
-        os.kill(process.number, signal.SIGKILL)
+        os.kill(int(process.split()[3]), signal.SIGKILL)
         until(
             succeeded(instance, launched),
             300,

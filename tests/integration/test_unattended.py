@@ -241,8 +241,8 @@ def test_a_run_that_was_stopped_and_then_killed_stays_stopped() -> None:
     job = train_job()
     code = """
 import sys
-from pipeline.assets.operations.orphaned_runs import Process
-print(f"{sys.argv[1]} {Process.this().tag()}")
+from pipeline.assets.operations.orphaned_runs import this_process
+print(f"{sys.argv[1]} {this_process()}")
 """
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.CANCELING)

@@ -6,7 +6,6 @@ import datetime
 import logging
 import os
 import platform
-from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
@@ -23,47 +22,23 @@ DEFINITIONS = "pipeline.definitions"
 CLAIMED_WITHIN = datetime.timedelta(minutes=10)
 
 
-@dataclass(frozen=True)
-class Process:
-    """A process, distinguished from every other that ever had its number. `started` is in clock ticks since
-    the machine booted.
+def this_process() -> str:
+    """What distinguishes this process from every other that ever had its number: its host, when that booted,
+    its namespace and number, and when it started, in clock ticks since then.
     """
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    namespace, number = Path("/proc/self/ns/pid").readlink().name, os.getpid()
+    return f"{platform.node()} {boot} {namespace} {number} {_started(number)}"
 
-    host: str
-    boot: str
-    namespace: str
-    number: int
-    started: str
 
-    @classmethod
-    def this(cls) -> "Process":
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return cls(
-            platform.node(),
-            boot,
-            Path("/proc/self/ns/pid").readlink().name,
-            os.getpid(),
-            _started(os.getpid()),
-        )
-
-    @classmethod
-    def from_tag(cls, tag: str) -> "Process":
-        host, boot, namespace, number, started = tag.split()
-        return cls(host, boot, namespace, int(number), started)
-
-    def tag(self) -> str:
-        return f"{self.host} {self.boot} {self.namespace} {self.number} {self.started}"
-
-    def is_gone(self) -> bool:
-        """Whether the process has ended. False for a process of another machine or container, which cannot be
-        seen from here.
-        """
-        here = Process.this()
-        if self.host != here.host:
-            return False
-        if self.boot != here.boot:
-            return True
-        return self.namespace == here.namespace and _started(self.number) != self.started
+def _is_gone(process: str) -> bool:
+    """Whether a process has ended. False for a process of another machine or container, which cannot be seen
+    from here.
+    """
+    (host, boot, namespace, number, started), here = process.split(), this_process().split()
+    if host != here[0]:
+        return False
+    return boot != here[1] or (namespace == here[2] and _started(int(number)) != started)
 
 
 def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
@@ -72,15 +47,15 @@ def claim(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     UI; stored twice, the run would be listed twice.
     """
     location = {} if run.remote_job_origin else {REPOSITORY_TAG: f"__repository__@{DEFINITIONS}"}
-    instance.add_run_tags(run.run_id, location | {PROCESS_TAG: f"{run.run_id} {Process.this().tag()}"})
+    instance.add_run_tags(run.run_id, location | {PROCESS_TAG: f"{run.run_id} {this_process()}"})
 
 
-def process_of(run: dg.DagsterRun) -> Process | None:
+def process_of(run: dg.DagsterRun) -> str | None:
     """The process that claimed the run. None before that; a retried run then still has a copy of the tags of
     the run that it retries.
     """
     run_id, _, process = run.tags.get(PROCESS_TAG, "").partition(" ")
-    return Process.from_tag(process) if run_id == run.run_id else None
+    return process if run_id == run.run_id else None
 
 
 def under_way(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
@@ -124,7 +99,7 @@ def _is_lost(record: dg.RunRecord) -> bool:
     run = record.dagster_run
     process = process_of(run)
     if process is not None:
-        return process.is_gone()
+        return _is_gone(process)
     if not _is_ours(run):
         return False
     # The daemon itself watches the runs that wait for it or that it is starting.
