@@ -20,7 +20,7 @@ from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import bytes_below
 from pipeline.store.manifest import Version
-from trainer.system.durable import read_json_lines
+from trainer.system.history import RunHistory
 
 
 def pretrained_model_asset(recipe: Recipe) -> dg.AssetsDefinition:
@@ -73,7 +73,7 @@ def _effort(version: Version, launch: LaunchParams) -> dict[str, float]:
 
 def _pictures(run: plan.Run, version: Version) -> dict[str, dg.MarkdownMetadataValue]:
     def draw() -> dict[str, str]:
-        curves = training_plots.draw(read_json_lines(run.config.run_dir / "metrics.jsonl"))
+        curves = training_plots.draw(RunHistory(run.config.run_dir))
         return {
             "curves": as_text(curves),
             "from source to tokens": as_text(funnel.draw(funnel.of_lineage(run.config.lineage))),

@@ -4,72 +4,56 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
-from pipeline.cli import (
-    benchmark,
-    compare,
-    corpora,
-    dedup,
-    disk,
-    export,
-    gc,
-    init,
-    inspect,
-    inspect_shards,
-    lineage,
-    mixture,
-    push,
-    quality,
-    recipe,
-    reproduce,
-    scrub,
-    summary,
-    tokenize,
-    train_tokenizer,
-    variants,
-    verify,
-)
 from pipeline.store.errors import PipelineError
 
-# Each module has HELP, `add_arguments(parser)` and `run(options)`. `run` imports what is slow to import, such
-# as the compiled kernels.
 COMMANDS = {
-    "init": init,
-    "corpora": corpora,
-    "export": export,
-    "push": push,
-    "lineage": lineage,
-    "reproduce": reproduce,
-    "summary": summary,
-    "benchmark": benchmark,
-    "variants": variants,
-    "compare": compare,
-    "mixture": mixture,
-    "scrub": scrub,
-    "quality": quality,
-    "dedup": dedup,
-    "inspect": inspect,
-    "inspect-shards": inspect_shards,
-    "gc": gc,
-    "disk": disk,
-    "verify": verify,
-    "train-tokenizer": train_tokenizer,
-    "tokenize": tokenize,
-    "recipe": recipe,
+    "init": "Write a recipe for text of your own, with a comment for each setting.",
+    "corpora": "List the ready-made corpora, or what each corpus of a recipe contributes to its training.",
+    "export": "Export documents as Parquet, token shards for Megatron, or the model for llama.cpp.",
+    "push": "Upload the exported model with its card and lineage to the Hugging Face hub, privately.",
+    "lineage": "Show what a checkpoint was made from, or which checkpoints saw a corpus or a document.",
+    "reproduce": "Print the commands that make a checkpoint again, byte for byte, and write their files.",
+    "summary": "Show the path of the newest model, its scores, two samples, and how to open the UI.",
+    "benchmark": "Let a model answer benchmarks: accuracies with intervals and chance, and bits per byte.",
+    "variants": "List the variants of the recipe, or run a job for each of them.",
+    "compare": "Compare variants of the recipe, or runs: settings, loss, benchmarks, cost, and curves.",
+    "mixture": "Show the mixture that `mixture.search` proposes, after the job `search_mixture`.",
+    "scrub": "Replace personal data and secrets in files: writes OUT/documents.parquet and spans.parquet.",
+    "quality": "Measure and judge the quality of each document in files: writes OUT/verdicts.parquet.",
+    "dedup": "Find exact and near duplicates in files and verify each: writes OUT/decisions.parquet.",
+    "inspect": "Count the documents that quality rejected, or show those that a rule or dedup removed.",
+    "inspect-shards": "Count documents and tokens of token shards, show the first, or check for damage.",
+    "gc": "List what nothing needs: versions, and training runs beyond a limit; with --delete remove it.",
+    "disk": "Show how much disk each part of the store takes, what names it, and what `gc` would remove.",
+    "verify": "Look for damaged files in the store: what was made from them, and what mends them.",
+    "train-tokenizer": "Train a byte-level BPE tokenizer on files: writes a directory for AutoTokenizer.",
+    "tokenize": "Encode files as Megatron token shards: writes OUT/train/*.bin and *.idx, and the tokenizer.",
+    "recipe": "Explain the settings of a recipe.",
 }
+
+
+def module(command: str) -> Any:
+    """The module of a command, which has `add_arguments(parser)` and `run(options)`."""
+    return import_module(f"pipeline.cli.{command.replace('-', '_')}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Prints a mistake that the user can correct as one line on standard error, with exit
     status 2.
     """
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__)
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", required=True)
-    for name, module in COMMANDS.items():
-        module.add_arguments(commands.add_parser(name, help=module.HELP, description=module.HELP))
+    for name, about in COMMANDS.items():
+        command = commands.add_parser(name, help=about, description=about)
+        if name in arguments:  # no other module is imported
+            module(name).add_arguments(command)
     options = parser.parse_args(arguments)
     try:
-        COMMANDS[options.command].run(options)
+        module(options.command).run(options)
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -4,15 +4,17 @@ import argparse
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pipeline.cli.plain_files import UsageError
-from pipeline.cli.variant_option import add_variant, recipe_of
+from pydantic import ValidationError
 
-if TYPE_CHECKING:
-    from pipeline.sources.benchmarks.source import NamedBenchmark
-
-HELP = "Let a model answer benchmarks: accuracies with intervals, beside chance, and bits per byte."
+from pipeline.cli.opening import UsageError, add_variant, opened, whole_store
+from pipeline.recipe.evaluation import EvaluationParams
+from pipeline.reports import tables
+from pipeline.sources.benchmarks import package
+from pipeline.sources.benchmarks.source import NamedBenchmark
+from pipeline.steps.model import benchmark
+from pipeline.store import keys
+from pipeline.store.training_runs import model_named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,34 +43,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.sources.benchmarks import package
-
     if options.list:
-        print(
-            "\n".join([*(f"{name}: {', '.join(of)}" for name, of in package.SETS.items()), *package.names()])
-        )
+        for name, members in package.SETS.items():
+            print(f"{name}: {', '.join(members)}")
+        print("\n".join(package.names()))
         return
-    from pipeline.steps.model import benchmark
-    from pipeline.steps.recipe_versions import store_of
-    from pipeline.store import keys
-
     wanted = _wanted(options.on)
-    exported = options.model or store_of(recipe_of(options)).current(keys.EXPORTED_MODEL).directory()
-    model = str(exported)
-    found = benchmark.answered(model, wanted, options.precision)
+    if options.model:
+        model = model_named(whole_store(), options.model)
+    else:
+        model = opened(options.variant)[1].current(keys.EXPORTED_MODEL).directory()
+    found = benchmark.answered(str(model), wanted, options.precision)
     if options.json:
         print(json.dumps(found, indent=1))
         return
-    print("\n".join([*benchmark.lines(found), "", benchmark.EXPLAINED]))
+    print("\n".join([*tables.lines(benchmark.table(found)), "", benchmark.EXPLAINED]))
     print(f"*: the accuracy that is compared with chance. {benchmark.verdict(found)[1]}")
 
 
-def _wanted(text: str) -> "tuple[NamedBenchmark, ...]":
+def _wanted(text: str) -> tuple[NamedBenchmark, ...]:
     """The benchmarks of a list with commas. Raises UsageError."""
-    from pydantic import ValidationError
-
-    from pipeline.recipe.evaluation import EvaluationParams
-
     entries = [
         {"name": _name(Path(one)), "path": str(Path(one).absolute())} if one.endswith(".jsonl") else one
         for one in text.split(",")

@@ -7,9 +7,13 @@ import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
-from pipeline.cli.plain_files import UsageError
-
-HELP = "Compare variants of the recipe, or runs: settings, loss, bits per byte, benchmarks, cost, and curves."
+from pipeline.cli.opening import UsageError
+from pipeline.recipe import variants
+from pipeline.recipe.recipe import BASE, recipe_path
+from pipeline.reports import comparison
+from pipeline.reports import variants as report
+from pipeline.steps.recipe_versions import store_of
+from trainer.system.durable import write_atomically
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,13 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.recipe import variants
-    from pipeline.recipe.recipe import BASE, recipe_path
-    from pipeline.reports import comparison
-    from pipeline.reports import variants as report
-    from pipeline.steps.recipe_versions import store_of
-    from trainer.system.durable import write_atomically
-
     if options.plot.suffix != ".png":
         raise UsageError(f"--plot {options.plot}: the curves are a PNG picture, name a .png file")
     recipes = variants.load_all(recipe_path())

@@ -1,24 +1,15 @@
 """dedup: finds exact and near duplicates among the documents of plain files."""
 
 import argparse
+from functools import partial
 
-from pipeline.cli.plain_files import (
-    UsageError,
-    add_in_and_out,
-    add_kept,
-    input_files,
-    output,
-    progress_bar,
-    report_removed,
-    worker_processes,
-)
-
-HELP = "Find exact and near duplicates in files and verify each: writes OUT/decisions.parquet."
+from pipeline.cli.plain_files import add_kept_and_out, kept_and_removed, make_tables, settings_are_options
+from pipeline.stages.dedup import DedupParams
+from pipeline.steps import plain_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_in_and_out(parser, "the directory for the results, or - for JSON lines on standard output")
-    add_kept(parser)
+    add_kept_and_out(parser)
     parser.add_argument(
         "--threshold",
         metavar="S",
@@ -29,13 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.stages.dedup import DedupParams
-    from pipeline.steps import plain_files
-
-    if not 0 < options.threshold <= 1:
-        raise UsageError(f"--threshold {options.threshold}: must be above 0 and at most 1")
-    params = DedupParams(threshold=options.threshold)
-    with input_files(options) as files, output(options, "documents", "decisions") as out:
-        with worker_processes() as engine, progress_bar() as progress:
-            outcome = plain_files.deduplicate(files, out, params, engine, progress, options.documents)
-        report_removed(outcome, "removed", options.out)
+    with settings_are_options():
+        params = DedupParams(threshold=options.threshold)
+    make = partial(plain_files.deduplicate, params=params, kept=options.documents)
+    make_tables(options, make, kept_and_removed("removed"), "documents", "decisions")

@@ -6,8 +6,8 @@ import shutil
 from dataclasses import asdict
 
 from pipeline.cli.gc import add_keep, limits
-
-HELP = "Show how much disk each part of the store takes, what names it, and what `gc` would remove."
+from pipeline.cli.opening import whole_store
+from pipeline.store.cleanup import gc
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,11 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.recipe.recipe import stored_at
-    from pipeline.store.cleanup import gc
-    from pipeline.store.store import default_store
-
-    store = default_store(stored_at())
+    store = whole_store()
     uses = gc.uses(store, limits(options.keep))
     if options.json:
         print(json.dumps([asdict(use) for use in uses], indent=1))

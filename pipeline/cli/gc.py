@@ -1,19 +1,11 @@
 """gc: lists or removes what nothing in the store needs: versions, old training runs and checkpoints."""
 
 import argparse
-from typing import TYPE_CHECKING
 
-from pipeline.store.errors import PipelineError
-
-if TYPE_CHECKING:
-    from pipeline.store.cleanup.runs import Limits
-
-
-class UnboundedError(PipelineError):
-    """No training run would stay."""
-
-
-HELP = "List what nothing needs: versions, and training runs beyond a limit; with --delete remove it."
+from pipeline.cli.opening import UsageError, whole_store
+from pipeline.recipe.recipe import load_recipe, recipe_path
+from pipeline.store.cleanup import gc
+from pipeline.store.cleanup.runs import Limits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,25 +23,18 @@ def add_keep(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def limits(keep: int | None) -> "Limits":
+def limits(keep: int | None) -> Limits:
     """How many training runs stay."""
-    from pipeline.recipe.recipe import load_recipe, recipe_path
-    from pipeline.store.cleanup.runs import Limits
-
     recipe = load_recipe(recipe_path())
     if keep is None:
         return recipe.limits
     if keep < 1:
-        raise UnboundedError(f"--keep {keep}: must be at least 1")
+        raise UsageError(f"--keep {keep}: must be at least 1")
     return Limits(keep, needed=tuple(recipe.base_weights))
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.recipe.recipe import stored_at
-    from pipeline.store.cleanup import gc
-    from pipeline.store.store import default_store
-
-    store = default_store(stored_at())
+    store = whole_store()
     garbage = gc.find(store, limits(options.keep))
     removed = gc.remove(store, garbage) if options.delete else garbage
     for item in garbage:

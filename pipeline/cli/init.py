@@ -4,9 +4,9 @@ import argparse
 import re
 from pathlib import Path
 
-from pipeline.store.errors import PipelineError
+from pipeline.cli.opening import UsageError
+from pipeline.recipe.schema import SCHEMA
 
-SCHEMA = Path(__file__).parents[1] / "recipes" / "recipe.schema.json"
 SKELETON = """\
 # yaml-language-server: $schema={schema}
 # A recipe for text of your own. Change `corpora`; the rest is a good first run, minutes on two cores.
@@ -34,7 +34,7 @@ training:
   seq_len: 256  # tokens that the model sees at once
   global_batch_tokens: 2048  # tokens a step, a multiple of seq_len x micro_batch_size
   micro_batch_size: 8  # windows computed at once; lower it when memory runs out
-  max_tokens: 1_536_000  # length of the training, a multiple of global_batch_tokens
+  max_tokens: 702_464  # length of the training, a multiple of global_batch_tokens
   seed: 1
   # Muon for the matrices inside the blocks, AdamW (lr) for the rest, faster for embedding and head.
   optimizer:
@@ -45,18 +45,11 @@ training:
     groups: [{{pattern: "*embed_tokens*", lr_multiplier: 25}}, {{pattern: "lm_head*", lr_multiplier: 1.5}}]
   # Warmup (a fiftieth of max_tokens, unless warmup_tokens says otherwise), a plateau, then a line to zero.
   schedule: {{kind: wsd, decay_fraction: 0.6, min_lr_ratio: 0}}
-  checkpoint: {{every_tokens: 384_000, keep_last: 3}}  # when to save, and how many of the newest stay on disk
+  checkpoint: {{every_tokens: 175_616, keep_last: 3}}  # when to save, and how many of the newest stay on disk
   # When to measure the loss, and on how much of the held-out text.
-  evaluation: {{every_tokens: 384_000, max_tokens: 16_384}}
+  evaluation: {{every_tokens: 175_616, max_tokens: 16_384}}
   samples: {{prompts: ["The", "It was"], temperature: 0.7}}  # beginnings of texts that the model continues
 """
-
-
-class SkeletonError(PipelineError):
-    """The skeleton cannot be written there."""
-
-
-HELP = "Write a recipe for text of your own, with a comment for each setting."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,9 +70,9 @@ def run(options: argparse.Namespace) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(SKELETON.format(schema=SCHEMA, name=name))
     except FileExistsError:
-        raise SkeletonError(f"{path} exists: name another file, or move that one away") from None
+        raise UsageError(f"{path} exists: name another file, or move that one away") from None
     except OSError as error:
-        raise SkeletonError(f"{path} cannot be written: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
     print(f"{path} is written. Name your corpora in it, then:")
     print(f"  export GROUNDWORK_RECIPE={path}")
     print("  dagster job execute -j pretrain")

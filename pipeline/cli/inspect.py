@@ -4,30 +4,29 @@ with the evidence and their text after scrubbing.
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.cli.printable import printable
-from pipeline.cli.variant_option import add_variant, recipe_of
+from pipeline.cli.opening import UsageError, add_variant, check_known, opened
+from pipeline.reports import tables
+from pipeline.stages.quality import RULES
+from pipeline.steps.corpus.failures import described
+from pipeline.steps.corpus.filters import failed_rule
+from pipeline.steps.corpus.quality import reasons
 from pipeline.store import keys
-from pipeline.store.errors import PipelineError
-from pipeline.store.manifest import Part, Version
-from pipeline.store.parquet import batches, read_table
+from pipeline.store.files import StoredFile
+from pipeline.store.manifest import Version
+from pipeline.store.parquet import read_table
 from pipeline.store.store import Store
 
 DUPLICATES = ("exact", "near")
 CONTAMINATED = "contaminated"
 CHARACTERS = 400
-NOT_SIGNALS = ("id", "failed", "keep", "reason")  # the other columns in the table of a filter
-
-
-class InspectError(PipelineError):
-    """The rule or the corpus does not exist."""
-
-
-HELP = "Count the documents that quality rejected by rule, or show those that a rule or dedup removed."
+AT_ONCE = 100  # duplicates whose texts are looked for in one pass over the corpora
+NOT_SIGNALS = {"id", "failed", "keep", "reason"}  # the other columns in the table of a filter
+Row = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,49 +46,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.stages.quality import RULES
-    from pipeline.steps.corpus.filters import failed_rule
-    from pipeline.steps.recipe_versions import store_of
-
-    recipe = recipe_of(options)
-    known, own = recipe.corpus_names, [entry.name for entry in recipe.quality.filters]
-    if options.corpus not in (None, *known):
-        raise InspectError(f"--corpus: unknown corpus {options.corpus!r}; choose from {', '.join(known)}")
-    store, corpora = store_of(recipe), [options.corpus] if options.corpus else known
-    if options.rule is None:
-        _print_reasons(store, corpora)
+    recipe, store = opened(options.variant)
+    corpora = [options.corpus] if options.corpus is not None else recipe.corpus_names
+    check_known("--corpus", corpora, recipe.corpus_names)
+    rule = options.rule
+    if rule is None:
+        print("\n".join(tables.lines(_counted(store, corpora))))
         return
-    rules = (*RULES, *own, *map(failed_rule, own), *DUPLICATES, CONTAMINATED)
-    if options.rule not in rules:
-        raise InspectError(f"unknown rule {options.rule!r}; choose from {', '.join(rules)}")
+    own = [entry.name for entry in recipe.quality.filters]
+    check_known("RULE", [rule], [*RULES, *own, *map(failed_rule, own), *DUPLICATES, CONTAMINATED])
     if options.limit < 1:
-        raise InspectError(f"--limit {options.limit}: must be at least 1")
-    shown = 0
-    for shown, entry in enumerate(_documents(store, options.rule, known, corpora), start=1):
-        print(entry, end="\n\n")
-        if shown >= options.limit:
-            break
-    if not shown:
-        print(f"{options.rule}: no document of {', '.join(corpora)}")
-
-
-def _documents(store: Store, rule: str, known: Sequence[str], corpora: Sequence[str]) -> Iterator[str]:
+        raise UsageError(f"--limit {options.limit}: must be at least 1")
     if rule == CONTAMINATED:
-        return _contaminated(store, corpora)
-    return _duplicates(store, rule, known, corpora) if rule in DUPLICATES else _rejected(store, rule, corpora)
+        found = _contaminated(store, corpora)
+    elif rule in DUPLICATES:
+        found = _duplicates(store, rule, recipe.corpus_names, corpora)
+    else:
+        found = _rejected(store, rule, corpora)
+    shown = list(islice(found, options.limit))
+    print(
+        "".join(f"{entry}\n\n" for entry in shown) or f"{rule}: no document of {', '.join(corpora)}\n", end=""
+    )
 
 
-def _print_reasons(store: Store, corpora: Sequence[str]) -> None:
-    """Prints the kept and the rejected documents by corpus and rule, with example ids to search for in
+def _counted(store: Store, corpora: Sequence[str]) -> list[dict[str, str]]:
+    """The kept and the rejected documents by corpus and rule, with example ids to search for in
     `documents.parquet`.
     """
-    from pipeline.steps.corpus.quality import reasons
-
-    print(f"{'corpus':<20} {'verdict':<26} {'documents':>12} {'share':>7}  examples")
-    for corpus in corpora:
-        for reason in reasons(store.current(keys.quality(corpus))):
-            numbers = f"{reason.documents:>12,} {reason.share:>7.1%}"
-            print(f"{corpus:<20} {reason.rule or 'kept':<26} {numbers}  {' '.join(reason.examples)}".rstrip())
+    return [
+        {
+            "corpus": corpus,
+            "verdict": reason.rule or "kept",
+            "documents": f"{reason.documents:,}",
+            "share": f"{reason.share:.1%}",
+            "examples": " ".join(reason.examples),
+        }
+        for corpus in corpora
+        for reason in reasons(store.current(keys.quality(corpus)))
+    ]
 
 
 def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
@@ -101,35 +95,36 @@ def _rejected(store: Store, rule: str, corpora: Sequence[str]) -> Iterator[str]:
             continue
         measured = store.current(keys.of_corpus(corpus, evidence.stage))
         for part in verdicts.parts:
-            rows = _where(verdicts, part, "verdicts", "rule", rule)
-            if rows.num_rows:
-                ids = rows.column("id")
-                if evidence.failed:
-                    shown = _failures(evidence.name, ids, (measured, _same(measured, part)), (verdicts, part))
-                else:
-                    signals = _rows(measured, _same(measured, part), evidence.table, evidence.columns, ids)
-                    shown = {
-                        row["id"]: ", ".join(
-                            filter(None, (row.get("reason"), signals[row["id"]], evidence.limits))
-                        )
-                        for row in rows.to_pylist()
-                    }
-                texts = _texts(scrubbed, _same(scrubbed, part), ids)
-                for row in ids.to_pylist():
-                    yield f"{corpus} {row}\n{shown[row]}\n{texts[row]}"
+            rows = _rows(verdicts, part.name, "verdicts", pc.field("rule") == rule)
+            if not rows:
+                continue
+            ids = [row["id"] for row in rows]
+            if evidence.table == "failures":
+                mine = (pc.field("name") == rule.partition(".")[0]) & pc.field("id").isin(ids)
+                failures = [
+                    row for one in (measured, verdicts) for row in _rows(one, part.name, "failures", mine)
+                ]
+                found = {row["id"]: described(row) for row in failures}
+            else:
+                signals = _rows(measured, part.name, evidence.table, pc.field("id").isin(ids))
+                found = {row["id"]: _named(evidence.of(row)) for row in signals}
+            texts = _texts(scrubbed, part.name, ids)
+            for row in rows:
+                reason = ", ".join(filter(None, (row.get("reason"), found[row["id"]], evidence.limits)))
+                yield f"{corpus} {row['id']}\n{reason}\n{texts[row['id']]}"
 
 
 class _Evidence(NamedTuple):
-    """Where the signals of a rule are stored: the columns of a table (None: every signal); and the limits
-    that they are compared with.
-    """
+    """Where the evidence for a rule is stored, in some columns or in all; and the limits of the rule."""
 
-    name: str
     stage: str
     table: str
-    columns: list[str] | None
     limits: str
-    failed: bool = False
+    columns: tuple[str, ...] = ()
+
+    def of(self, row: Row) -> Row:
+        """The signals in a row."""
+        return {n: value for n, value in row.items() if n in (self.columns or row.keys() - NOT_SIGNALS)}
 
 
 def _evidence(rule: str, params: Mapping[str, Any]) -> _Evidence | None:
@@ -137,30 +132,14 @@ def _evidence(rule: str, params: Mapping[str, Any]) -> _Evidence | None:
     name, _, error = rule.partition(".")
     for own in params.get("filters", ()):
         if own["name"] == name:
-            return _Evidence(
-                name, f"{keys.FILTERS}/{name}", "signals", None, _named(own["params"]), bool(error)
-            )
-    if rule == "language":
-        if params.get("languages") is None:
-            return None  # never detected
+            stage, limits = f"{keys.FILTERS}/{name}", _named(own["params"])
+            return _Evidence(stage, "failures", "") if error else _Evidence(stage, "signals", limits)
+    if rule == "language" and params.get("languages") is not None:
         limits = _named({name: params[name] for name in ("languages", "min_language_confidence")})
-        return _Evidence(rule, "languages", "languages", ["language", "language_confidence"], limits)
+        return _Evidence("languages", "languages", limits, ("language", "language_confidence"))
     if rule not in params:
-        return None  # a filter that was added to the recipe later
-    return _Evidence(rule, "signals", "signals", [rule.partition("_")[2]], _named({rule: params[rule]}))
-
-
-def _failures(name: str, ids: pa.ChunkedArray, *places: tuple[Version, Part]) -> dict[str, str]:
-    """What a filter's code raised on these documents, while it measured or while it judged."""
-    from pipeline.steps.corpus.failures import described
-
-    rows = [
-        row
-        for version, part in places
-        for row in read_table(version.file(part, "failures"), filters=pc.field("name") == name).to_pylist()
-    ]
-    wanted = set(ids.to_pylist())
-    return {row["id"]: described(row) for row in rows if row["id"] in wanted}
+        return None  # languages are not detected, or the filter was added to the recipe later
+    return _Evidence("signals", "signals", _named({rule: params[rule]}), (rule.partition("_")[2],))
 
 
 def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
@@ -168,12 +147,13 @@ def _contaminated(store: Store, corpora: Sequence[str]) -> Iterator[str]:
     for corpus in corpora:
         hits, scrubbed = store.current(keys.contamination(corpus)), store.current(keys.scrubbed(corpus))
         for part in hits.parts:
-            found = read_table(hits.file(part, "contamination"))
-            texts = _texts(scrubbed, _same(scrubbed, part), found.column("id"))
-            for row in found.to_pylist():
+            rows = _rows(hits, part.name, "contamination")
+            texts = _texts(scrubbed, part.name, [row["id"] for row in rows])
+            for row in rows:
+                quoted = tables.printable(row["ngram"]).strip()
                 yield (
-                    f"{corpus} {row['id']}\nquotes {row['set']}: {printable(row['ngram']).strip()!r}, at "
-                    f"{row['hits']} places\n{texts[row['id']]}"
+                    f"{corpus} {row['id']}\nquotes {row['set']}: {quoted!r}, at {row['hits']} places\n"
+                    f"{texts[row['id']]}"
                 )
 
 
@@ -181,82 +161,52 @@ def _duplicates(store: Store, reason: str, known: Sequence[str], corpora: Sequen
     """The documents that dedup removed for `reason`, each followed by the document that was kept instead."""
     decisions = store.current(keys.DEDUP)
     scrubbed = {corpus: store.current(keys.scrubbed(corpus)) for corpus in known}
-    for corpus in corpora:
-        for part in decisions.parts:
-            if keys.decided_corpus(part.name) != corpus:
-                continue
-            removed = _where(decisions, part, "decisions", "reason", reason)
-            for start in range(0, removed.num_rows, 100):
-                rows = removed.slice(start, 100)
-                wanted = pc.unique(
-                    pa.chunked_array([*rows.column("id").chunks, *rows.column("duplicate_of").chunks])
-                )
-                texts = {
-                    name: (home, text)
-                    for home, version in scrubbed.items()
-                    for name, text in _anywhere(version, wanted)
-                }
-                for row in rows.to_pylist():
-                    yield _pair(row, texts)
+    for part in decisions.parts:
+        if keys.decided_corpus(part.name) not in corpora:
+            continue
+        removed = _rows(decisions, part.name, "decisions", pc.field("reason") == reason)
+        for start in range(0, len(removed), AT_ONCE):
+            rows = removed[start : start + AT_ONCE]
+            wanted = [row[name] for row in rows for name in ("id", "duplicate_of")]
+            texts = {
+                id_: (corpus, text)
+                for corpus, version in scrubbed.items()
+                for other in version.parts
+                for id_, text in _texts(version, other.name, wanted).items()
+            }
+            yield from (_pair(row, texts) for row in rows)
 
 
-def _pair(row: dict[str, Any], texts: dict[str, tuple[str, str]]) -> str:
+def _pair(row: Row, texts: Mapping[str, tuple[str, str]]) -> str:
     gone = ("?", "(no longer in the store)")
-    (from_corpus, removed), (to_corpus, kept) = (
-        texts.get(row["id"], gone),
-        texts.get(row["duplicate_of"], gone),
-    )
-    evidence = f"removed {from_corpus} {row['id']}: {row['reason']}, Jaccard {row['jaccard']:.3f}"
+    from_corpus, removed = texts.get(row["id"], gone)
+    to_corpus, kept = texts.get(row["duplicate_of"], gone)
     return (
-        f"{evidence}\n{removed}\nkept {to_corpus} {row['duplicate_of']}, which stands for "
-        f"{row['cluster']} documents\n{kept}"
+        f"removed {from_corpus} {row['id']}: {row['reason']}, Jaccard {row['jaccard']:.3f}\n{removed}\n"
+        f"kept {to_corpus} {row['duplicate_of']}, which stands for {row['cluster']} documents\n{kept}"
     )
 
 
-def _same(version: Version, part: Part) -> Part:
-    return next(other for other in version.parts if other.name == part.name)
+def _file(version: Version, part: str, table: str) -> StoredFile:
+    return version.file(next(one for one in version.parts if one.name == part), table)
 
 
-def _where(version: Version, part: Part, table: str, column: str, value: str) -> pa.Table:
-    return read_table(version.file(part, table), filters=pc.field(column) == value)
+def _rows(version: Version, part: str, table: str, where: pc.Expression | None = None) -> list[Row]:
+    return read_table(_file(version, part, table), filters=where).to_pylist()
 
 
-def _rows(
-    version: Version, part: Part, table: str, names: list[str] | None, ids: pa.ChunkedArray
-) -> dict[str, str]:
-    """The named columns, or every signal, of the rows with these ids: `name = value` by id."""
-    columns = None if names is None else ["id", *names]
-    found = read_table(
-        version.file(part, table), columns=columns, filters=pc.field("id").isin(ids.combine_chunks())
-    )
-    return {
-        row["id"]: _named({name: value for name, value in row.items() if name not in NOT_SIGNALS})
-        for row in found.to_pylist()
-    }
+def _texts(version: Version, part: str, ids: Sequence[str]) -> dict[str, str]:
+    """The beginnings of those documents of a part that have these ids."""
+    file, wanted = _file(version, part, "documents"), pc.field("id").isin(ids)
+    if not read_table(file, ["id"], wanted).num_rows:  # far less to read than the texts
+        return {}
+    found = read_table(file, ["id", "text"], wanted)
+    beginnings = pc.utf8_slice_codeunits(found.column("text"), 0, CHARACTERS).to_pylist()
+    return dict(zip(found.column("id").to_pylist(), map(tables.printable, beginnings), strict=True))
 
 
 def _named(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {_value(value)}" for name, value in values.items())
-
-
-def _texts(version: Version, part: Part, ids: pa.Array | pa.ChunkedArray) -> dict[str, str]:
-    """The beginnings of the documents of a part with these ids."""
-    texts: dict[str, str] = {}
-    for batch in batches(version.file(part, "documents"), ["id", "text"]):
-        found = batch.filter(pc.is_in(batch.column("id"), value_set=ids))
-        beginnings = pc.utf8_slice_codeunits(found.column("text"), 0, CHARACTERS)
-        texts |= {
-            name: printable(text)
-            for name, text in zip(found.column("id").to_pylist(), beginnings.to_pylist(), strict=True)
-        }
-    return texts
-
-
-def _anywhere(version: Version, ids: pa.Array) -> Iterator[tuple[str, str]]:
-    for part in version.parts:
-        there = read_table(version.file(part, "documents"), columns=["id"]).column("id")
-        if pc.any(pc.is_in(there, value_set=ids)).as_py():
-            yield from _texts(version, part, ids).items()
 
 
 def _value(value: Any) -> str:

@@ -4,32 +4,23 @@ import argparse
 import json
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
-from pipeline.cli import lineage_sightings as sightings
-from pipeline.cli.variant_option import last_checkpoint
+from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
+from pipeline.recipe import differences
+from pipeline.reports import tables
+from pipeline.steps.lineage.checkpoints import Checkpoint, Sighting, that_saw
+from pipeline.steps.lineage.documents import Seen, Untraceable, seen
 from pipeline.store import keys
-from pipeline.store.errors import PipelineError
-from pipeline.store.store import default_store
-
-if TYPE_CHECKING:
-    from pipeline.steps.lineage.checkpoints import Checkpoint
 
 LABEL = 13  # characters of the labels on the left
-
-
-class QuestionError(PipelineError):
-    """These options of `lineage` do not go together."""
-
-
-HELP = "Show what a checkpoint was made from, or which checkpoints were trained on a corpus or a document."
+SHOWN = 12  # characters of a version
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "checkpoint", metavar="CHECKPOINT", nargs="?", help="its directory, or its name in the UI: RUN-STEP"
-    )
+    add_checkpoint(parser)
     parser.add_argument(
         "--corpus",
         metavar="C",
@@ -47,50 +38,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show what happened to this document, and list the checkpoints that were trained on it; ID is "
         "the store's or the one that the source gives it",
     )
-    parser.add_argument(
-        "--variant", metavar="V", help="the last checkpoint of a variant of the recipe, or of `base`"
-    )
     parser.add_argument("--json", action="store_true", help="print everything, defaults too, as JSON")
 
 
 def run(options: argparse.Namespace) -> None:
     asked = [options.checkpoint, options.variant, options.corpus, options.document]
     if len(asked) - asked.count(None) != 1:
-        raise QuestionError("lineage: give one of CHECKPOINT, --variant, --corpus and --document")
+        raise UsageError("lineage: give one of CHECKPOINT, --variant, --corpus and --document")
     if options.version and not options.corpus:
-        raise QuestionError("--version: name the corpus with --corpus, too")
-    from pipeline.recipe.recipe import stored_at
-    from pipeline.steps.lineage import checkpoints
-
-    store, width = default_store(stored_at()), shutil.get_terminal_size().columns
+        raise UsageError("--version: name the corpus with --corpus, too")
+    store, width = whole_store(), shutil.get_terminal_size().columns
+    answer: Any
     lines: Iterable[str]
-    if options.checkpoint or options.variant:
-        named = checkpoints.checkpoint(store, options.checkpoint or last_checkpoint(options))
-        answer: Any = {
-            "checkpoint": named.name,
-            "path": str(named.path),
-            "saved": named.saved,
-            **named.lineage,
-        }
-        lines = described(named, width)
-    elif options.corpus:
-        trained = checkpoints.that_saw(store, options.corpus, options.version)
-        answer = [sightings.corpus_row(sighting, options.corpus) for sighting in trained]
-        lines = sightings.corpus_lines(trained, options.corpus)
-    else:
-        from pipeline.steps.lineage.documents import seen
-
+    if options.corpus:
+        sightings = that_saw(store, options.corpus, options.version)
+        answer = [_sighting(one, options.corpus) for one in sightings]
+        lines = _sightings(sightings, answer, options.corpus)
+    elif options.document:
         answers, unknown = seen(store, options.document)
-        answer = [*map(sightings.document_row, answers), *map(sightings.untraceable_row, unknown)]
-        lines = sightings.document_lines(answers, unknown, width)
-    print(json.dumps(answer, indent=1, ensure_ascii=False) if options.json else "\n".join(lines))
+        answer = [*map(_seen, answers), *map(_untraceable, unknown)]
+        lines = _document(answers, unknown, width)
+    else:
+        named = named_checkpoint(store, options)
+        answer = {"checkpoint": named.name, "path": str(named.path), "saved": named.saved, **named.lineage}
+        lines = described(named, width)
+    print(json.dumps(answer, indent=1, ensure_ascii=False, default=str) if options.json else "\n".join(lines))
 
 
-def described(checkpoint: "Checkpoint", width: int = 100) -> Iterator[str]:
+def described(checkpoint: Checkpoint, width: int = 100) -> Iterator[str]:
     """A checkpoint's lineage as text, in lines of `width` characters: of the settings, those that differ from
     the defaults.
     """
-    from pipeline.recipe import differences
 
     def entry(label: str, text: str) -> str:
         return _entry(label, text, width)
@@ -148,7 +126,7 @@ def _weights(lineage: Mapping[str, Any]) -> str:
 
 
 def _corpus(
-    checkpoint: "Checkpoint", corpus: Mapping[str, Any], source: Mapping[str, Any], width: int
+    checkpoint: Checkpoint, corpus: Mapping[str, Any], source: Mapping[str, Any], width: int
 ) -> Iterator[str]:
     name, assets = corpus["name"], checkpoint.lineage["assets"]
     inputs = assets[keys.raw(name)].get("inputs", {})
@@ -168,7 +146,7 @@ def _corpus(
 
 
 def _stage(asset: Mapping[str, Any]) -> str:
-    version = asset["data_version"][: sightings.SHOWN]
+    version = asset["data_version"][:SHOWN]
     return f"{version}, {asset['code_version']}: {_counts(asset['counts'])}"
 
 
@@ -207,3 +185,98 @@ def _value(value: Any) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,}" if type(value) is int else json.dumps(value, ensure_ascii=False)
+
+
+def _sighting(sighting: Sighting, corpus: str) -> dict[str, Any]:
+    checkpoint, by = sighting.checkpoint, sighting.by
+    raw = by.lineage["assets"][keys.raw(corpus)]
+    return {
+        "checkpoint": checkpoint.name,
+        "path": checkpoint.path,
+        **({"through": sighting.through} if sighting.through else {}),
+        "tokens": by.corpus_tokens[corpus],
+        "epochs": round(by.epochs(corpus), 4),
+        "raw": raw["data_version"],
+        **raw.get("inputs", {}),
+    }
+
+
+def _sightings(sightings: Sequence[Sighting], answer: Sequence[dict[str, Any]], corpus: str) -> Iterator[str]:
+    rows = [
+        {
+            "checkpoint": one["checkpoint"],
+            "tokens": f"{one['tokens']:,}",
+            "epochs": f"{one['epochs']:.3f}",
+            **{name: one.get(name, "-")[:SHOWN] for name in ("raw", "source", "revision")},
+        }
+        for one in answer
+    ]
+    heading, *lines = tables.lines(rows, ("checkpoint", "tokens", "epochs", "raw", "source", "revision"))
+    yield heading
+    for line, one in zip(lines, sightings, strict=True):
+        yield line
+        if one.through:
+            yield f"  through the weights it started from: {one.through}"
+    if not sightings:
+        yield f"no checkpoint on disk was trained on this version of {corpus}"
+    yield "deleted checkpoints are not listed; `python -m pipeline lineage RUN-STEP` shows their lineage"
+
+
+def _seen(one: Seen) -> dict[str, Any]:
+    return {
+        "checkpoint": one.checkpoint.name,
+        **({"through": one.through.described} if one.through else {}),
+        **asdict(one.place),
+        "windows": one.windows,
+        "windows_seen": one.seen,
+        "times": one.times,
+    }
+
+
+def _untraceable(one: Untraceable) -> dict[str, Any]:
+    return {
+        "checkpoint": one.checkpoint.name,
+        "through": one.through.described,
+        "untraceable": True,
+        "corpora": one.through.corpus_tokens,
+    }
+
+
+def _document(answers: Sequence[Seen], unknown: Sequence[Untraceable], width: int) -> Iterator[str]:
+    place = None
+    for answer in answers:
+        if answer.place != place:
+            place = answer.place
+            where = place.rejected or (
+                f"document {place.number} of {place.shard}, tokens {place.begin:,} to "
+                f"{place.end - 1:,} of the corpus ({place.split})"
+            )
+            yield _wrapped(f"{place.document} of corpus {place.corpus}: {where}", width)
+        if answer.place.rejected:
+            use = "not trained on"
+        elif answer.windows:
+            use = (
+                f"trained on {answer.seen:,} of the {answer.windows:,} windows that contain part of it, "
+                f"{answer.times:,} times in total"
+            )
+        else:
+            use = "held out for validation, not trained on"
+        through = (
+            f", through the weights it started from: {answer.through.described}" if answer.through else ""
+        )
+        yield _wrapped(f"  {answer.checkpoint.name}  {use}{through}", width)
+    for one in unknown:
+        corpora = ", ".join(name for name, tokens in one.through.corpus_tokens.items() if tokens)
+        yield _wrapped(
+            f"  {one.checkpoint.name}  started from the weights of {one.through.described}, whose run is not "
+            f"in this store: it was trained on {corpora}, and only its own store can tell whether on this "
+            "document",
+            width,
+        )
+
+
+def _wrapped(text: str, width: int) -> str:
+    """The text in lines of this width; a path is never cut."""
+    return "\n".join(
+        textwrap.wrap(text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    )

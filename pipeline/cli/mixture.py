@@ -4,9 +4,11 @@ import argparse
 import shutil
 import textwrap
 
-from pipeline.cli.variant_option import add_variant, recipe_of
-
-HELP = "Show the mixture that the recipe's `mixture.search` proposes, after the job `search_mixture`."
+from pipeline.cli.opening import add_variant, opened
+from pipeline.reports import mixture_search as report
+from pipeline.reports import tables
+from pipeline.steps.mixture_search import search
+from pipeline.store import keys
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,15 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.reports import mixture_search as report
-    from pipeline.steps.mixture_search import search
-    from pipeline.steps.recipe_versions import store_of
-    from pipeline.store import keys
-
-    recipe = recipe_of(options)
+    recipe, store = opened(options.variant)
     search.settings(recipe)
-    store = store_of(recipe)
     found = search.found(store, recipe, store.current(keys.MIXTURE_SEARCH))
-    print("\n".join(report.lines(found)))
+    print("\n".join(tables.lines(report.rows(found))))
     print(textwrap.fill(report.verdict(found), shutil.get_terminal_size().columns))
     print(f"\nTo try it, beside the recipe:\n{report.as_recipe(found)}")

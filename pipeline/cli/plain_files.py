@@ -1,4 +1,4 @@
-"""What the commands for plain files share: arguments, progress bar, worker processes, report."""
+"""What the commands for plain files share: arguments, progress bars, worker processes, report."""
 
 import argparse
 import shutil
@@ -7,30 +7,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, TypeVar
 
+import orjson
+from pydantic import ValidationError
 from tqdm import tqdm
 
-from pipeline.store.engines.local import Engine, LocalEngine
-from pipeline.store.errors import PipelineError
-
-if TYPE_CHECKING:
-    from pipeline.sources.files import FilesConfig
-    from pipeline.steps.plain_files import Results
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
+from pipeline.cli.opening import UsageError
+from pipeline.reports import tables
+from pipeline.sources.files import FilesConfig
+from pipeline.steps.plain_files import Read, Results
+from pipeline.store.engines.local import LocalEngine, Result, Task
+from pipeline.store.parquet import batches
+from trainer.config.problems import requirement
 
 # Bytes of text. Each worker loads the kernels again, and reading, half of the work, is not parallel.
 PROCESSES_PAY_ABOVE = 200_000_000
 PIPE = "-"  # as a path: standard input or output
+Rows = Sequence[tuple[str, int]]
 
 
-class UsageError(PipelineError):
-    """An option has an unknown or impossible value."""
-
-
-def add_in_and_out(parser: argparse.ArgumentParser, out: str) -> None:
+def add_in_and_out(parser: argparse.ArgumentParser, out: str = "the directory to create") -> None:
     parser.add_argument(
         "paths",
         metavar="IN",
@@ -45,7 +41,8 @@ def add_in_and_out(parser: argparse.ArgumentParser, out: str) -> None:
     )
 
 
-def add_kept(parser: argparse.ArgumentParser) -> None:
+def add_kept_and_out(parser: argparse.ArgumentParser) -> None:
+    add_in_and_out(parser, "the directory for the results, or - for JSON lines on standard output")
     parser.add_argument(
         "--documents", action="store_true", help="also write the documents that stay: OUT/documents.parquet"
     )
@@ -54,10 +51,6 @@ def add_kept(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def settings_are_options(**other_names: str) -> Iterator[None]:
     """Names an invalid setting by the option of its name, or of one of `other_names`. Raises UsageError."""
-    from pydantic import ValidationError
-
-    from trainer.config.problems import requirement
-
     try:
         yield
     except ValidationError as error:
@@ -68,22 +61,26 @@ def settings_are_options(**other_names: str) -> Iterator[None]:
 
 
 @contextmanager
-def input_files(options: argparse.Namespace) -> Iterator["FilesConfig"]:
-    """The files that a command reads. What comes through a pipe is copied to a file first."""
-    from pipeline.sources.files import FilesConfig
-
+def input_files(options: argparse.Namespace) -> Iterator[tuple[FilesConfig, Read]]:
+    """The files that a command reads, and a progress bar in bytes of text. What comes through a pipe is
+    copied to a file first.
+    """
     given = {"text_column": options.text_column, "id_column": options.id_column}
     columns = {name: column for name, column in given.items() if column is not None}
     with TemporaryDirectory(prefix="groundwork-") as directory:
         paths = [_file(path, Path(directory) / f"pipe-{n}.jsonl") for n, path in enumerate(options.paths)]
         with settings_are_options():
             files = FilesConfig(paths=tuple(paths), **columns)
-        yield files
+        with tqdm(desc="reading", unit="B", unit_scale=True, disable=None) as bar:
+            yield files, bar.update
 
 
 def _file(path: str, copy: Path) -> str:
     stdin = path in (PIPE, "/dev/stdin")
-    if not stdin and not _is_pipe(Path(path)):
+    try:
+        if not stdin and not Path(path).is_fifo():
+            return path
+    except OSError:  # a name that is too long
         return path
     try:
         with (
@@ -96,33 +93,43 @@ def _file(path: str, copy: Path) -> str:
     return str(copy)
 
 
-def _is_pipe(path: Path) -> bool:
-    try:
-        return path.is_fifo()
-    except OSError:
-        return False
-
-
-@contextmanager
-def output(options: argparse.Namespace, *tables: str) -> Iterator[Path]:
-    """The directory for the results. With `-o -` the first of these tables that is there goes to standard
-    output as JSON lines, and what is printed meanwhile to standard error.
+def make_tables(
+    options: argparse.Namespace,
+    make: Callable[..., Results],
+    rows: Callable[[Mapping[str, int]], Rows],
+    *printed: str,
+) -> None:
+    """Calls `make(files, out, engine, progress)`, with worker processes, and reports `rows` of its counts.
+    With `-o -` the first of the `printed` tables that is there goes to standard output as JSON lines, and
+    what is said meanwhile to standard error.
     """
-    if str(options.out) != PIPE:
-        yield options.out
-        return
-    with TemporaryDirectory(prefix="groundwork-") as directory:
-        with redirect_stdout(sys.stderr):
-            yield Path(directory)
-        files = (Path(directory) / f"{table}.parquet" for table in tables)
-        _print_rows(next(file for file in files if file.exists()))
+    piped = str(options.out) == PIPE
+    engine = _WithBars(processes_pay_above=PROCESSES_PAY_ABOVE)
+    try:
+        with TemporaryDirectory(prefix="groundwork-") as temporary:
+            out = Path(temporary) if piped else options.out
+            with redirect_stdout(sys.stderr if piped else sys.stdout):
+                with input_files(options) as (files, progress):
+                    outcome = make(files, out, engine=engine, progress=progress)
+                report(rows(outcome.counts), outcome, named=not piped)
+            if piped:
+                written = {path.stem: path for path in outcome.files}
+                _print_rows(next(written[table] for table in printed if table in written))
+    finally:
+        engine.close()
+
+
+class _WithBars(LocalEngine):
+    """Shows a progress bar for each map in a terminal."""
+
+    def map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
+    ) -> Iterator[Result]:
+        results = super().map(function, tasks, input_bytes=input_bytes, what=what)
+        return iter(tqdm(results, desc=what.rpartition("/")[2], total=len(tasks), unit="part", disable=None))
 
 
 def _print_rows(file: Path) -> None:
-    import orjson
-
-    from pipeline.store.parquet import batches
-
     for batch in batches(file):
         for row in batch.to_pylist():
             fields = orjson.loads(row.pop("metadata", None) or "{}")
@@ -130,64 +137,35 @@ def _print_rows(file: Path) -> None:
     sys.stdout.flush()
 
 
-def directory_only(options: argparse.Namespace) -> None:
+def check_directory(options: argparse.Namespace) -> None:
     """Raises UsageError for `-o -`."""
     if str(options.out) == PIPE:
         raise UsageError("--out -: the result is a directory of several files; name one")
 
 
-@contextmanager
-def worker_processes() -> Iterator[Engine]:
-    """An engine that shows a progress bar for each map in a terminal."""
-    engine = LocalEngine(processes_pay_above=PROCESSES_PAY_ABOVE)
-    try:
-        yield _WithBars(engine)
-    finally:
-        engine.close()
-
-
-class _WithBars:
-    def __init__(self, engine: LocalEngine):
-        self._engine = engine
-        self.apart = engine.apart
-
-    def map(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, input_bytes: int, what: str
-    ) -> Iterator[Result]:
-        results = self._engine.map(function, tasks, input_bytes=input_bytes, what=what)
-        return iter(tqdm(results, desc=what.rpartition("/")[2], total=len(tasks), unit="part", disable=None))
-
-
-@contextmanager
-def progress_bar() -> Iterator[Callable[[int], object]]:
-    """A progress bar in bytes of text; call the function with the bytes of what was read."""
-    with tqdm(desc="reading", unit="B", unit_scale=True, disable=None) as bar:
-        yield bar.update
-
-
-def report(rows: Sequence[tuple[str, int]], outcome: "Results", out: Path) -> None:
-    """Prints the numbers, what was set aside and why, the throughput and the paths of the written files."""
-    for name, number in [*rows, *breakdown("set aside", outcome.counts, "set_aside")]:
-        print(f"{name:<32}{number:>14,}")
+def report(rows: Rows, outcome: Results, named: bool = True) -> None:
+    """Prints the numbers, what was set aside and why, the throughput and, if `named`, the written files."""
+    print("\n".join(tables.counts([*rows, *breakdown("set aside", outcome.counts, "set_aside")])))
     megabytes = outcome.counts["text_bytes"] / 1e6
     print(f"\n{megabytes:,.1f} MB of text in {outcome.seconds:.1f} s, {megabytes / outcome.seconds:.1f} MB/s")
-    if str(out) != PIPE:
+    if named:
         print(f"written: {', '.join(map(str, outcome.files))}")
 
 
-def report_removed(outcome: "Results", removed: str, out: Path) -> None:
-    """Reports kept and removed documents. `removed` is the name of the count of removed ones."""
-    counts = outcome.counts
-    kept = [("documents", counts["documents"]), ("kept", counts["kept"])]
-    report([*kept, *breakdown("removed", counts, removed)], outcome, out)
+def kept_and_removed(removed: str) -> Callable[[Mapping[str, int]], Rows]:
+    """The kept and the removed documents. `removed` is the name of the count of removed ones."""
+    return lambda counts: [
+        ("documents", counts["documents"]),
+        ("kept", counts["kept"]),
+        *breakdown("removed", counts, removed),
+    ]
 
 
 def breakdown(title: str, counts: Mapping[str, int], prefix: str) -> list[tuple[str, int]]:
     """A total, and indented below it its parts, most frequent first."""
     parts = [
-        (name.partition("/")[2], number) for name, number in counts.items() if name.startswith(f"{prefix}/")
+        (f"  {name.partition('/')[2]}", number)
+        for name, number in counts.items()
+        if name.startswith(f"{prefix}/")
     ]
-    return [
-        (title, counts[prefix]),
-        *((f"  {name}", number) for name, number in sorted(parts, key=lambda row: (-row[1], row[0]))),
-    ]
+    return [(title, counts[prefix]), *sorted(parts, key=lambda row: (-row[1], row[0]))]

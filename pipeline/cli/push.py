@@ -3,10 +3,9 @@
 import argparse
 from pathlib import Path
 
-from pipeline.cli.variant_option import add_variant, recipe_of
+from pipeline.cli.opening import add_variant, opened
+from pipeline.steps.export.hub import push
 from pipeline.store import keys
-
-HELP = "Upload the exported model with its card and lineage to the Hugging Face hub, as a private repository."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +23,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.steps.export.hub import push
-    from pipeline.steps.recipe_versions import store_of
-
-    model = options.model or store_of(recipe_of(options)).current(keys.EXPORTED_MODEL).directory()
+    model = options.model or opened(options.variant)[1].current(keys.EXPORTED_MODEL).directory()
     print(push(model, options.repository, options.public))

@@ -1,24 +1,16 @@
 """quality: measures and judges the documents of plain files."""
 
 import argparse
+from functools import partial
 
-from pipeline.cli.plain_files import (
-    UsageError,
-    add_in_and_out,
-    add_kept,
-    input_files,
-    output,
-    progress_bar,
-    report_removed,
-    worker_processes,
-)
-
-HELP = "Measure and judge the quality of each document in files: writes OUT/verdicts.parquet."
+from pipeline.cli.opening import check_known
+from pipeline.cli.plain_files import add_kept_and_out, kept_and_removed, make_tables, settings_are_options
+from pipeline.stages.quality import PROFILES, QualityParams
+from pipeline.steps import plain_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_in_and_out(parser, "the directory for the results, or - for JSON lines on standard output")
-    add_kept(parser)
+    add_kept_and_out(parser)
     parser.add_argument(
         "--profile", metavar="P", default="default", help="the set of thresholds to use; default: %(default)s"
     )
@@ -28,21 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.stages.language import LANGUAGES
-    from pipeline.stages.quality import PROFILES
-    from pipeline.steps import plain_files
-
-    if options.profile not in PROFILES:
-        raise UsageError(f"--profile: unknown profile {options.profile!r}; choose from {', '.join(PROFILES)}")
-    languages = None if options.languages is None else tuple(options.languages.split(","))
-    unknown = sorted(set(languages or ()) - LANGUAGES)
-    if unknown:
-        raise UsageError(
-            f"--languages: {unknown[0]!r} is not a language that can be detected; choose from "
-            f"{' '.join(sorted(LANGUAGES))}"
-        )
-    params = PROFILES[options.profile].model_copy(update={"languages": languages})
-    with input_files(options) as files, output(options, "documents", "verdicts") as out:
-        with worker_processes() as engine, progress_bar() as progress:
-            outcome = plain_files.judge(files, out, params, engine, progress, options.documents)
-        report_removed(outcome, "rejected", options.out)
+    check_known("--profile", [options.profile], PROFILES)
+    languages = None if options.languages is None else options.languages.split(",")
+    with settings_are_options():
+        profile = PROFILES[options.profile].model_dump()
+        params = QualityParams.model_validate(profile | {"languages": languages})
+    make = partial(plain_files.judge, params=params, kept=options.documents)
+    make_tables(options, make, kept_and_removed("rejected"), "documents", "verdicts")

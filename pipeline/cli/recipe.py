@@ -4,16 +4,13 @@ import argparse
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pipeline.recipe.reference import Section, Setting
+from pipeline.recipe import schema
+from pipeline.recipe.reference import Section, Setting, found_settings, sections
+from pipeline.recipe.reference_page import page
 
 WIDTH = 100
 PAGE = Path(__file__).parents[2] / "docs" / "recipe.md"
-
-
-HELP = "Explain the settings of a recipe."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,16 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    if options.reference:
-        _write_reference()
-    else:
+    if not options.reference:
         print("\n".join(explained(options.explain or "")))
-
-
-def _write_reference() -> None:
-    from pipeline.recipe import schema
-    from pipeline.recipe.reference_page import page
-
+        return
     for path, text in ((PAGE, page()), (schema.SCHEMA, schema.text())):
         path.write_text(text, encoding="utf-8")
         print(path)
@@ -49,8 +39,6 @@ def explained(path: str) -> Iterator[str]:
     """The lines that explain the setting or the section at a dotted path, or list all sections for "".
     Raises RecipeError for an unknown path.
     """
-    from pipeline.recipe.reference import found_settings, sections
-
     if not path:
         yield from _contents()
         return
@@ -64,8 +52,6 @@ def explained(path: str) -> Iterator[str]:
 
 
 def _contents() -> Iterator[str]:
-    from pipeline.recipe.reference import sections
-
     yield "The settings of a recipe; `python -m pipeline recipe --explain SETTING` explains each of them."
     for section in sections():
         if section.same_as is None:
@@ -74,7 +60,7 @@ def _contents() -> Iterator[str]:
                     yield f"  {setting.path:<30} {setting.description.partition('. ')[0].rstrip('.')}"
 
 
-def _section(section: "Section") -> Iterator[str]:
+def _section(section: Section) -> Iterator[str]:
     yield ""
     yield from textwrap.wrap(
         f"[{section.variant}] {section.about}" if section.variant else section.about, WIDTH
@@ -83,7 +69,7 @@ def _section(section: "Section") -> Iterator[str]:
         yield from _explained(setting, setting.name, "  ")
 
 
-def _explained(setting: "Setting", name: str, indent: str) -> Iterator[str]:
+def _explained(setting: Setting, name: str, indent: str) -> Iterator[str]:
     default = "required" if setting.default is None else f"default: {setting.default}"
     facts = "; ".join(fact for fact in (setting.kind, setting.bounds, default) if fact)
     yield f"{indent}{name}: {facts.replace('`', '')}"

@@ -3,19 +3,13 @@
 import argparse
 from pathlib import Path
 
-from pipeline.cli.plain_files import UsageError
-from pipeline.cli.variant_option import last_checkpoint
-
-HELP = "Print the commands that make a checkpoint again, byte for byte, and write the files they need."
+from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
+from pipeline.recipe.recipe import recipe_path
+from pipeline.steps.lineage import reproduce
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "checkpoint", metavar="CHECKPOINT", nargs="?", help="its directory, or its name in the UI: RUN-STEP"
-    )
-    parser.add_argument(
-        "--variant", metavar="V", help="instead: the last checkpoint of a variant of the recipe, or of `base`"
-    )
+    add_checkpoint(parser)
     parser.add_argument(
         "-o",
         "--out",
@@ -26,14 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.recipe.recipe import recipe_path, stored_at
-    from pipeline.steps.lineage import reproduce
-    from pipeline.steps.lineage.checkpoints import checkpoint
-    from pipeline.store.store import default_store
-
-    store = default_store(stored_at())
     if (options.checkpoint is None) == (options.variant is None):
         raise UsageError("reproduce: give either CHECKPOINT or --variant")
-    found = checkpoint(store, options.checkpoint or last_checkpoint(options))
+    store = whole_store()
+    found = named_checkpoint(store, options)
     out = options.out or Path(found.name)
     print("\n".join(reproduce.write(store, found, out, recipe_path().parent.absolute())))

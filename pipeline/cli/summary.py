@@ -2,9 +2,8 @@
 
 import argparse
 
-from pipeline.cli.variant_option import add_variant, recipe_of
-
-HELP = "Show the path of the newest model, its scores, two samples, and how to open the UI."
+from pipeline.cli.opening import add_variant, opened
+from pipeline.reports.summary import summary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,8 +11,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.reports.summary import summary
-    from pipeline.steps.recipe_versions import store_of
-
-    recipe = recipe_of(options)
-    print(summary(store_of(recipe), recipe.launch.usd_per_hour))
+    recipe, store = opened(options.variant)
+    print(summary(store, recipe.launch.usd_per_hour))

@@ -2,21 +2,21 @@
 
 import argparse
 
+from pipeline.cli.opening import UsageError
 from pipeline.cli.plain_files import (
-    UsageError,
     add_in_and_out,
-    directory_only,
+    check_directory,
     input_files,
-    progress_bar,
     report,
     settings_are_options,
 )
-
-HELP = "Encode files as Megatron token shards: writes OUT/train/*.bin and *.idx, and a copy of the tokenizer."
+from pipeline.recipe.shards import ShardParams
+from pipeline.stages.tokenizer import ExistingTokenizer
+from pipeline.steps import plain_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_in_and_out(parser, "the directory to create")
+    add_in_and_out(parser)
     parser.add_argument(
         "--tokenizer",
         metavar="T",
@@ -46,25 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.stages.tokenizer import ExistingTokenizer
-    from pipeline.steps import plain_files
-    from pipeline.store.params import MOST
-
-    if not 0 <= options.validation_fraction < 1:
-        raise UsageError(
-            f"--validation-fraction {options.validation_fraction}: must be at least 0 and below 1"
-        )
-    if not 1 <= options.shard_tokens <= MOST:
-        raise UsageError(f"--shard-tokens {options.shard_tokens}: must be from 1 to {MOST:,}")
+    held_out = options.validation_fraction
+    if not 0 <= held_out < 1:
+        raise UsageError(f"--validation-fraction {held_out}: must be at least 0 and below 1")
     with settings_are_options(source="tokenizer"):
+        shard_tokens = ShardParams(shard_tokens=options.shard_tokens).shard_tokens
         tokenizer = ExistingTokenizer(
             source=options.tokenizer, begin_of_text=options.begin_of_text, end_of_text=options.end_of_text
         )
-    directory_only(options)
-    with input_files(options) as files, progress_bar() as progress:
-        outcome = plain_files.tokenize(
-            files, options.out, tokenizer, options.validation_fraction, options.shard_tokens, progress
-        )
+    check_directory(options)
+    with input_files(options) as (files, progress):
+        outcome = plain_files.tokenize(files, options.out, tokenizer, held_out, shard_tokens, progress)
     counts = outcome.counts
     splits = ("train", "validation") if counts["validation_documents"] else ("train",)
     rows = [
@@ -72,4 +64,4 @@ def run(options: argparse.Namespace) -> None:
         for split in splits
         for what in ("documents", "tokens", "shards")
     ]
-    report([*rows, ("without text", counts["empty_documents"])], outcome, options.out)
+    report([*rows, ("without text", counts["empty_documents"])], outcome)

@@ -4,18 +4,17 @@ import argparse
 
 from pipeline.cli.plain_files import (
     add_in_and_out,
-    directory_only,
+    check_directory,
     input_files,
-    progress_bar,
     report,
     settings_are_options,
 )
-
-HELP = "Train a byte-level BPE tokenizer on files: writes OUT/tokenizer.json and the files of AutoTokenizer."
+from pipeline.stages.tokenizer import TokenizerParams
+from pipeline.steps import plain_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_in_and_out(parser, "the directory to create")
+    add_in_and_out(parser)
     parser.add_argument(
         "--vocab-size",
         metavar="N",
@@ -40,14 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.stages.tokenizer import TokenizerParams
-    from pipeline.steps import plain_files
-
     names = ("vocab_size", "pattern", "single_digits", "sample_bytes")
     with settings_are_options():
         params = TokenizerParams.model_validate({name: getattr(options, name) for name in names})
-    directory_only(options)
-    with input_files(options) as files, progress_bar() as progress:
+    check_directory(options)
+    with input_files(options) as (files, progress):
         outcome = plain_files.train_tokenizer(files, options.out, params, progress)
     rows = [("entries", params.vocab_size), ("documents", outcome.counts["documents"])]
-    report(rows, outcome, options.out)
+    report(rows, outcome)

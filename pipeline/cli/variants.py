@@ -4,23 +4,23 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pipeline.cli.opening import UsageError, check_known
+from pipeline.recipe import variants
+from pipeline.recipe.overrides import leaves
+from pipeline.recipe.recipe import BASE, recipe_path
+from pipeline.steps.recipe_versions import differing
+from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pipeline.recipe.recipe import Recipe
-
-HELP = "List the variants of the recipe, or run a job for each of them."
 JOBS = ("pretrain", "retokenize", "corpus")
 
 
 class VariantsError(PipelineError):
-    """A run of a variant failed, or there are none."""
+    """A run of a variant failed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,41 +39,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pipeline.recipe import variants
-    from pipeline.recipe.recipe import recipe_path
-    from pipeline.steps.recipe_versions import differing
-    from pipeline.store import keys
-
     recipes = variants.load_all(recipe_path())
     if options.action == "run":
         _run(list(recipes), options.names, options.job, options.at_once)
         return
     stages = differing(recipes)
     if not stages:
-        raise VariantsError(f"{recipe_path()}: the recipe has no `variants`: docs/variants.md")
+        raise UsageError(f"{recipe_path()}: the recipe has no `variants`: docs/variants.md")
     print(f"shared by all: everything before {keys.stage(stages[0].key)}")
-    for name, recipe in recipes.items():
-        print(f"{name:<20}{_settings(recipe, recipes)}")
+    for name in recipes:
+        given = recipes[BASE].all_variants.get(name, {})
+        settings = ", ".join(f"{setting} {value}" for setting, value in leaves(given))
+        print(f"{name:<20}{settings or 'the recipe as it is written'}")
 
 
-def _settings(recipe: "Recipe", recipes: "dict[str, Recipe]") -> str:
-    from pipeline.recipe.overrides import leaves
-    from pipeline.recipe.recipe import BASE
-
-    given = recipes[BASE].all_variants.get(recipe.variant, {})
-    return (
-        ", ".join(f"{setting} {value}" for setting, value in leaves(given)) or "the recipe as it is written"
-    )
-
-
-def _run(known: "Sequence[str]", names: "Sequence[str]", job: str, at_once: int) -> None:
+def _run(known: Sequence[str], names: Sequence[str], job: str, at_once: int) -> None:
     """Runs the job once for each variant. The recipe itself comes first and alone, so that the tokenizer,
     which all share, is made of its text. Raises VariantsError at the end for the runs that failed.
     """
-    if unknown := [name for name in names if name not in known]:
-        raise VariantsError(f"no variant is named {unknown[0]!r}; choose from {', '.join(known)}")
+    check_known("variants", names, known)
     if at_once < 1:
-        raise VariantsError(f"--at-once {at_once}: must be at least 1")
+        raise UsageError(f"--at-once {at_once}: must be at least 1")
     wanted = [name for name in known if name in (names or known)]
     failed = []
     with ThreadPoolExecutor(at_once) as pool:

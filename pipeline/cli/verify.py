@@ -2,7 +2,11 @@
 
 import argparse
 
-HELP = "Look for damaged files in the store: what was made from them, and the command that mends them."
+from tqdm import tqdm
+
+from pipeline.cli.opening import whole_store
+from pipeline.steps.lineage.verification import VerificationError, stored, verify
+
 SHOWN = 12  # of what was made from a damaged version
 
 
@@ -16,13 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from tqdm import tqdm
-
-    from pipeline.recipe.recipe import stored_at
-    from pipeline.steps.lineage.verification import VerificationError, stored, verify
-    from pipeline.store.store import default_store
-
-    store = default_store(stored_at())
+    store = whole_store()
     places = tqdm(stored(store), desc="verifying", unit="version", disable=None, leave=False)
     found = verify(store, places, options.deep)
     for damaged in found.damaged:

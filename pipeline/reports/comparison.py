@@ -1,7 +1,8 @@
 """Training runs side by side, as variants of a recipe or by their names: settings, scores, cost, curves."""
 
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
-from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import run_histories, run_named, saved_steps
 from trainer.data.held_out_text import HeldOutText, letters
@@ -68,7 +68,7 @@ def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
     histories = [run_named(store, name) for name in names]
     try:
         figures = [run.figures() for run in histories]
-        texts = letters([HeldOutText.of(run.config) for run in histories])
+        texts = letters([HeldOutText.of(run.config) for run in histories], HeldOutText.is_same)
     except TrainerError as error:
         raise ComparisonError(str(error)) from None
     except (KeyError, TypeError, AttributeError) as error:
@@ -144,11 +144,14 @@ def checkpoints_on_disk(store: Store) -> dict[str, int]:
 
 def outcomes(recipes: Mapping[str, Recipe]) -> list[Outcome]:
     """One for each of the recipes, which are variants of one another, in their order."""
-    texts: list[Any] = []
-    return [_outcome(name, recipe, recipes[BASE], texts) for name, recipe in recipes.items()]
+    found = [_outcome(name, recipe, recipes[BASE]) for name, recipe in recipes.items()]
+    texts = [one.held_out for one in found if one.held_out]
+    named = {"": "", **dict(zip(texts, letters(texts, operator.eq), strict=True))}
+    return [replace(one, held_out=named[one.held_out]) for one in found]
 
 
-def _outcome(name: str, recipe: Recipe, written: Recipe, texts: list[Any]) -> Outcome:
+def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
+    """With the hashes of the held-out tokens in place of their letter."""
     given = leaves(written.all_variants.get(name, {}))
     settings = ", ".join(f"{setting} {value}" for setting, value in given)
     store = store_of(recipe)
@@ -156,15 +159,12 @@ def _outcome(name: str, recipe: Recipe, written: Recipe, texts: list[Any]) -> Ou
         work, text = plan.plan_work(store, recipe), _held_out(store, recipe)
     except StoreError:  # of shards that have not been made
         return Outcome(name, settings, 0.0, 0, None, None, "", {}, None, None, None)
-    if text not in texts:
-        texts.append(text)
-    letter = chr(ord("A") + texts.index(text))
     curve = _curve(RunHistory(store.root / RUNS / work.fingerprint[:16]))
     model, planned = store.find(work), recipe.training.max_tokens
     tokens = curve.tokens[-1] if curve else 0
     if model is None:
         loss = curve.validation_losses[-1] if curve and curve.validation_losses else None
-        return Outcome(name, settings, tokens / planned, tokens, loss, None, letter, {}, None, None, curve)
+        return Outcome(name, settings, tokens / planned, tokens, loss, None, text, {}, None, None, curve)
     effort = Effort.of(model, recipe.launch.usd_per_hour)
     scores = _scores(store) or plan.result(store, model)
     return Outcome(
@@ -174,7 +174,7 @@ def _outcome(name: str, recipe: Recipe, written: Recipe, texts: list[Any]) -> Ou
         effort.tokens,
         scores.get("loss"),
         scores.get("bits_per_byte"),
-        letter,
+        text,
         scores.get("benchmarks") or {},
         3600 * effort.hours,
         effort.usd,
@@ -190,19 +190,16 @@ def _scores(store: Store) -> dict[str, Any] | None:
         return None
 
 
-def _held_out(store: Store, recipe: Recipe) -> list[str]:
+def _held_out(store: Store, recipe: Recipe) -> str:
     """What tells the held-out tokens apart: their hashes."""
     versions = [store.current(keys.token_shards(name)) for name in recipe.corpus_names]
-    return [digest for version in versions for digest in _validation_hashes(version)]
-
-
-def _validation_hashes(version: Version) -> Sequence[str]:
-    return [
+    return " ".join(
         file.sha256
+        for version in versions
         for part in version.parts
         for table, file in sorted(part.files.items())
         if table.startswith(keys.VALIDATION)
-    ]
+    )
 
 
 def _curve(run: RunHistory) -> Curve | None:

@@ -1,6 +1,6 @@
 """What a search for a mixture found: its proposal as a table and as lines of a recipe."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 Found = Mapping[str, Any]
@@ -34,11 +34,3 @@ def as_recipe(found: Found) -> str:
     """The proposal as a variant."""
     shares = ", ".join(f"{name}: {{weight: {share:g}}}" for name, share in found["shares"].items())
     return f"variants:\n  proposed: {{corpora: {{{shares}}}}}"
-
-
-def lines(found: Found) -> Iterator[str]:
-    """The table for a terminal."""
-    table = rows(found)
-    widths = {name: max(len(name), *(len(row[name]) for row in table)) for name in table[0]}
-    for row in (dict(zip(widths, widths, strict=True)), *table):
-        yield "  ".join(str(row[name]).ljust(width) for name, width in widths.items()).rstrip()

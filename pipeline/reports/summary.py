@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 from pipeline.recipe.recipe import RECIPE_VARIABLE, recipe_path
+from pipeline.reports import tables
 from pipeline.steps.model import benchmark, evaluate
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
@@ -28,7 +29,11 @@ def summary(store: Store, usd_per_hour: float | None = None) -> str:
         f"Validation   {bits:.3f} bits per byte on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}",
     ]
     if answered := evaluation.get("benchmarks"):
-        lines += [f"Benchmarks   {benchmark.verdict(answered)[1]}", "", *benchmark.lines(answered)]
+        lines += [
+            f"Benchmarks   {benchmark.verdict(answered)[1]}",
+            "",
+            *tables.lines(benchmark.table(answered)),
+        ]
     for sample in evaluation["samples"][:2]:
         lines += [
             "",

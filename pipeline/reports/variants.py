@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from pipeline.reports import tables
 from pipeline.reports.comparison import Outcome
 from trainer.system import figures
 
@@ -62,28 +63,17 @@ def lines(outcomes: Sequence[Outcome], columns: int) -> Iterator[str]:
     """The table for a terminal of so many `columns`. What does not fit has a table of its own:
     benchmarks and settings."""
     table = rows(outcomes)
-    whole = list(table[0])
-    own = {name for one in outcomes for name in one.benchmarks}
-    if _width(table, whole) > columns:
-        own.add(SETTINGS)
-        yield from _drawn(table, [name for name in whole if name not in own])
-        for name in (name for name in whole if name in own):
-            yield ""
-            yield from _drawn(table, ["run", name])
+    whole = list(tables.lines(table))
+    if max(map(len, whole)) <= columns:
+        yield from whole
     else:
-        yield from _drawn(table, whole)
+        own = {SETTINGS, *(name for one in outcomes for name in one.benchmarks)}
+        yield from tables.lines(table, [name for name in table[0] if name not in own])
+        for name in (name for name in table[0] if name in own):
+            yield ""
+            yield from tables.lines(table, ["run", name])
     if texts_differ(outcomes):
         yield OTHER_TEXT
-
-
-def _drawn(table: Sequence[dict[str, str]], shown: Sequence[str]) -> Iterator[str]:
-    widths = {name: max(len(name), *(len(row[name]) for row in table)) for name in shown}
-    for row in (dict(zip(shown, shown, strict=True)), *table):
-        yield "  ".join(row[name].ljust(widths[name]) for name in shown).rstrip()
-
-
-def _width(table: Sequence[dict[str, str]], shown: Sequence[str]) -> int:
-    return max(map(len, _drawn(table, shown)))
 
 
 def draw(outcomes: Sequence[Outcome]) -> bytes:

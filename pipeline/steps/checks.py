@@ -27,6 +27,7 @@ from pipeline.store.keys import SPLITS, TRAIN, VALIDATION
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from trainer.data.shards import Shard, ShardError, TokenStream
+from trainer.system.history import RunHistory
 
 BIGRAM_TOKENS = {TRAIN: 50_000_000, VALIDATION: 10_000_000}  # of each corpus at most
 BLOCK_TOKENS = 8_000_000
@@ -269,8 +270,8 @@ def _both_splits(shards: Version, what: str) -> int:
 def losses_are_finite(it: Subject) -> Finding:
     """No loss of the run is NaN or infinite. Steps that fp16 skipped changed nothing and do not count."""
     store, model = it.store, it.version
-    metrics = plan.result(store, model)["run_dir"] / "metrics.jsonl"
-    found: dict[str, Any] = model.report("finite", FINITE_REPORT, lambda: _losses(metrics))
+    run = RunHistory(plan.result(store, model)["run_dir"])
+    found: dict[str, Any] = model.report("finite", FINITE_REPORT, lambda: _losses(run))
     bad = found["bad"]
     message = f"all {found['losses']:,} losses are finite"
     if bad:
@@ -278,12 +279,11 @@ def losses_are_finite(it: Subject) -> Finding:
     return Finding(not bad, message, {"losses": found["losses"], "not finite": len(bad)})
 
 
-def _losses(metrics: Path) -> dict[str, Any]:
-    with metrics.open(encoding="utf-8") as lines:
-        records = [record for record in map(json.loads, lines) if isinstance(record.get("loss"), float)]
+def _losses(run: RunHistory) -> dict[str, Any]:
     losses = [
         (record["step"], record["loss"])
-        for record in records
+        for record in run.records
+        if isinstance(record.get("loss"), float)
         if math.isfinite(record["loss"]) or not record.get("skipped")
     ]
     return {"losses": len(losses), "bad": [step for step, loss in losses if not math.isfinite(loss)]}

@@ -40,22 +40,29 @@ def run_named(store: Store, text: str) -> RunHistory:
         raise UnknownRunError(str(error)) from None
 
 
+def run_beginning(store: Store, digits: str) -> RunHistory | None:
+    """The training run whose fingerprint begins so. Raises UnknownRunError when several do."""
+    store.files.pull_runs()
+    try:
+        return history.the_one(store.root / RUNS, digits) if digits else None
+    except TrainerError as error:
+        raise UnknownRunError(str(error)) from None
+
+
 def saved_steps(store: Store) -> list[str]:
     """The names of the complete checkpoints on disk, ordered by run and step."""
-    complete = [
-        (path.parents[1].name, path.name.removeprefix("step-")) for path in _complete(store, "*", "*")
-    ]
-    return [f"{run[:NAME_LENGTH]}-{step}" for run, step in complete]
+    return [checkpoint_name(path) for run in run_histories(store) for path in run.checkpoints().values()]
 
 
 def checkpoint_path(store: Store, name: str) -> Path:
     """The directory of a checkpoint. Raises CheckpointGoneError when it was deleted, as all but the newest
-    `keep_last` are, or never existed.
+    `keep_last` are, or never existed, and UnknownRunError when several runs may be meant.
     """
-    run, _, step = name.rpartition("-")
-    paths = _complete(store, f"{run}*", step) if run.isalnum() and step.isdigit() else []
-    if not paths:
-        if deleted_run(store, run):
+    digits, _, step = name.rpartition("-")
+    run = run_beginning(store, digits) if step.isdigit() else None
+    path = run.checkpoints().get(int(step)) if run else None
+    if path is None:
+        if deleted_run(store, digits):
             raise CheckpointGoneError(
                 f"checkpoint {name!r} is not on disk: its training run was removed by `gc` or by "
                 f"`retention`. `python -m pipeline lineage {name}` says what it was made from"
@@ -64,7 +71,18 @@ def checkpoint_path(store: Store, name: str) -> Path:
         raise CheckpointGoneError(
             f"checkpoint {name!r} is not on disk: `checkpoint.keep_last` sets how many stay. On disk: {kept}"
         )
-    return store.files.fetch_folder(paths[0])
+    return store.files.fetch_folder(path)
+
+
+def model_named(store: Store, text: str) -> Path:
+    """A path as it is given; by a name in the UI, the directory of a checkpoint, of a run that of its newest.
+    Raises UnknownRunError and CheckpointGoneError.
+    """
+    if Path(text).exists() or not history.NAME.fullmatch(text):
+        return Path(text)
+    run = run_named(store, text)
+    step = run.until_step or max(run.checkpoints(), default=0)
+    return checkpoint_path(store, f"{run.path.name}-{step:08d}")
 
 
 def checkpoint_name(checkpoint: Path) -> str:
@@ -78,9 +96,3 @@ def deleted_run(store: Store, name: str) -> Path | None:
         return None
     store.files.pull_folder(store.root / RECORDS)
     return next(iter(sorted((store.root / RECORDS).glob(f"{name}*.yaml"))), None)
-
-
-def _complete(store: Store, run: str, step: str) -> list[Path]:
-    store.files.pull_runs()
-    manifests = (store.root / RUNS).glob(f"{run}/checkpoints/step-{step}/manifest.json")
-    return sorted(manifest.parent for manifest in manifests)

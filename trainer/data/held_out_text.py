@@ -1,15 +1,16 @@
 """Whether the validation figures of two runs can be compared: they can on the same held-out text."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from trainer.data.shards import Shard, ShardError, bin_path
 
 # UTF-8 bytes, documents and a hash of the token ids; the last two are None where the shards are not on disk.
 Facts = tuple[int, int | None, str | None]
+Text = TypeVar("Text")
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,10 @@ class HeldOutText:
         compared = 3 if self.tokenizer == other.tokenizer else 2
         return all(facts[:compared] == other.corpora[name][:compared] for name, facts in self.corpora.items())
 
-    def __str__(self) -> str:
-        size = f"{sum(facts[0] for facts in self.corpora.values()):,} bytes of {', '.join(self.corpora)}"
-        return size if self.max_tokens is None else f"up to {self.max_tokens:,} tokens from {size}"
 
-
-def letters(texts: Sequence[HeldOutText]) -> list[str]:
+def letters(texts: Sequence[Text], is_same: Callable[[Text, Text], bool]) -> list[str]:
     """A letter for each of the `texts`; the same text has the same letter."""
-    firsts = [next(i for i, one in enumerate(texts) if one.is_same(text)) for text in texts]
+    firsts = [next(i for i, one in enumerate(texts) if is_same(one, text)) for text in texts]
     numbers = [sorted(set(firsts)).index(first) for first in firsts]
     return [chr(ord("A") + number) if number < 26 else str(number) for number in numbers]
 

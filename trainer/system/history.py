@@ -165,18 +165,23 @@ def find(runs: Path, text: str) -> RunHistory:
     to its step. Raises TrainerError for a name that no run or more than one has.
     """
     name = NAME.fullmatch(text)
-    known = [run.path for run in histories(runs)]
-    found = [run for run in known if name and run.name.startswith(name[1])]
-    if name and len(found) == 1:
-        return RunHistory(found[0], int(name[2]) if name[2] else None)
-    if found:
-        raise TrainerError(f"{text!r} may be {' or '.join(run.name for run in found)}: add digits")
-    newest = sorted(known, key=lambda run: run.stat().st_mtime)[-SHOWN:]
-    names = ", ".join(run.name[:NAME_LENGTH] for run in newest) or "none"
+    found = the_one(runs, name[1]) if name else None
+    if name and found:
+        return RunHistory(found.path, int(name[2]) if name[2] else None)
+    newest = sorted(histories(runs), key=lambda run: run.path.stat().st_mtime)[-SHOWN:]
+    names = ", ".join(run.name for run in newest) or "none"
     raise TrainerError(
         f"{text!r}: no run of this name in {runs} (GROUNDWORK_STORE names another store). "
         f"The newest runs: {names}"
     )
+
+
+def the_one(runs: Path, digits: str) -> RunHistory | None:
+    """The run whose directory's name begins so. Raises TrainerError when several do."""
+    found = [run for run in histories(runs) if run.path.name.startswith(digits)]
+    if len(found) > 1:
+        raise TrainerError(f"{digits!r} may be {' or '.join(run.path.name for run in found)}: add digits")
+    return found[0] if found else None
 
 
 def at(path: Path) -> RunHistory | None:

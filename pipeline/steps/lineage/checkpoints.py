@@ -10,7 +10,7 @@ from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
 from pipeline.store.store import Store
-from pipeline.store.training_runs import deleted_run
+from pipeline.store.training_runs import deleted_run, run_beginning, run_histories
 from trainer.config import RunConfig, load_run_config
 from trainer.data.order import sample_order
 from trainer.system.history import NAME_LENGTH
@@ -90,29 +90,23 @@ class Checkpoint(Trained):
 
 def checkpoint(store: Store, named: str) -> Checkpoint:
     """Finds a checkpoint by its path or its name in the UI (`<run>-<step>`, also `<run>/<step>`); the first
-    digits of the run are enough. Raises LineageError.
+    digits of the run are enough. Raises LineageError and UnknownRunError.
     """
     path = Path(named)
     if (path / "lineage.json").is_file():
         return read(path.resolve())
-    run_name, _, step = named.replace("/", "-").rpartition("-")
-    found = (
-        [run for run in runs(store) if run.name.startswith(run_name)] if run_name and step.isdigit() else []
+    digits, _, step = named.replace("/", "-").rpartition("-")
+    if digits and step.isdigit():
+        if run := run_beginning(store, digits):
+            saved = run.checkpoints().get(int(step))
+            return read(saved) if saved else planned(run_config(run.path), int(step))
+        if record := deleted_run(store, digits):
+            directory = store.root / RUNS / record.stem
+            return planned(load_run_config(record).model_copy(update={"run_dir": directory}), int(step))
+    newest = ", ".join(one.name for one in list(checkpoints(store))[-3:]) or "none"
+    raise LineageError(
+        f"{named!r} is not a checkpoint: give its directory, or its name in the UI. On disk: {newest}"
     )
-    if len(found) > 1:
-        raise LineageError(f"{named!r} may be of several runs: {', '.join(run.name for run in found)}")
-    if not found and run_name and step.isdigit() and (record := deleted_run(store, run_name)):
-        run = store.root / RUNS / record.stem
-        return planned(load_run_config(record).model_copy(update={"run_dir": run}), int(step))
-    if not found:
-        newest = ", ".join(one.name for one in list(checkpoints(store))[-3:]) or "none"
-        raise LineageError(
-            f"{named!r} is not a checkpoint: give its directory, or its name in the UI. On disk: {newest}"
-        )
-    directory = found[0] / "checkpoints" / f"step-{int(step):08d}"
-    if (directory / "lineage.json").is_file():
-        return read(directory)
-    return planned(run_config(found[0]), int(step))
 
 
 def read(path: Path) -> Checkpoint:
@@ -123,8 +117,8 @@ def read(path: Path) -> Checkpoint:
 
 def checkpoints(store: Store) -> Iterator[Checkpoint]:
     """All checkpoints on disk, run by run, each run's from the first step to the last."""
-    for run in runs(store):
-        yield from map(read, _saved(run))
+    for run in run_histories(store):
+        yield from map(read, run.checkpoints().values())
 
 
 @dataclass(frozen=True)
@@ -173,17 +167,6 @@ def versions_of(one: Trained, corpus: str) -> list[str]:
 def run_config(run: Path) -> RunConfig:
     """The configuration that a run was last started with."""
     return load_run_config(run / "config.yaml").model_copy(update={"run_dir": run})
-
-
-def _saved(run: Path) -> list[Path]:
-    """A run's checkpoints on disk, from the first step to the last."""
-    return [path.parent for path in sorted(run.glob("checkpoints/step-*/lineage.json"))]
-
-
-def runs(store: Store) -> list[Path]:
-    """The directories of the training runs."""
-    store.files.pull_runs()
-    return sorted(path.parent for path in (store.root / RUNS).glob("*/config.yaml"))
 
 
 def planned(config: RunConfig, step: int) -> Checkpoint:

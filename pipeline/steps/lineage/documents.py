@@ -18,14 +18,7 @@ import pyarrow.compute as pc
 
 from pipeline.sources.ids import document_id, own_id
 from pipeline.stages import tokenizer as bpe
-from pipeline.steps.lineage.checkpoints import (
-    Checkpoint,
-    LineageError,
-    Trained,
-    checkpoints,
-    run_config,
-    runs,
-)
+from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained, checkpoints, run_config
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.files import StoredFile
@@ -33,6 +26,7 @@ from pipeline.store.keys import RUNS, TRAIN, VALIDATION
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import kept_batches, read_table
 from pipeline.store.store import Store, StoreError
+from pipeline.store.training_runs import run_histories
 from trainer.config import OPERATIONAL, TrainingConfig
 from trainer.data.loader import TrainingData
 from trainer.data.shards import Shard
@@ -236,7 +230,8 @@ def _homes(store: Store, one: Checkpoint) -> Iterator[tuple[Trained, tuple[Store
     child: Trained = one
     for ancestor in one.ancestors:
         stores += _store_of_weights(child)
-        found = ((place, run) for place in stores for run in runs(place) if _trained_alike(run, ancestor))
+        runs = ((place, run.path) for place in stores for run in run_histories(place))
+        found = ((place, run) for place, run in runs if _trained_alike(run, ancestor))
         yield ancestor, next(found, None)
         child = ancestor
 

@@ -24,7 +24,8 @@ from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.config import OPERATIONAL, RunConfig, TrainingConfig
-from trainer.system.durable import read_json_lines, write_atomically
+from trainer.system.durable import write_atomically
+from trainer.system.history import RunHistory
 
 VERSION = "mixture-search-2"
 BOOTSTRAPS = 100
@@ -136,8 +137,7 @@ def _train(config: RunConfig) -> dict[str, Any]:
         path = directory / "config.yaml"
         write_atomically(path, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
         run_trainer(str(path), threads=config.training.threads)
-        records = read_json_lines(directory / "metrics.jsonl")
-        last = next(one for one in reversed(records) if one["kind"] == "evaluation")
+        last = RunHistory(directory).validations[-1]
         losses = {name: scores["loss"] for name, scores in last["per_corpus"].items()}
         shares = {one.name: one.weight for one in config.data.corpora}
         write_atomically(result, json.dumps({"shares": shares, "losses": losses}))

@@ -26,7 +26,6 @@ ACCURACIES = {
     "by character": "accuracy_per_character",
     "by byte": "accuracy_per_byte",
 }
-COLUMNS = ("benchmark", "items", *ACCURACIES, "chance", "bits per byte", "texts removed")
 EXPLAINED = (
     "Accuracies in percent with their 95% intervals (Wilson); `by character` and `by byte`: the answer that "
     "is likeliest for its length. Bits per byte are those of the right answer. `texts removed`: whether "
@@ -156,7 +155,7 @@ def verdict(found: Mapping[str, Scores]) -> tuple[bool, str]:
 
 
 def table(found: Mapping[str, Scores], marked: str = "{}*") -> list[dict[str, str]]:
-    """A row for each benchmark with the COLUMNS. The accuracy that is compared with chance is `marked`."""
+    """A row for each benchmark. The accuracy that is compared with chance is `marked`."""
     return [_row(name, scores, marked) for name, scores in found.items()]
 
 
@@ -177,10 +176,3 @@ def _row(name: str, scores: Scores, marked: str) -> dict[str, str]:
         "bits per byte": f"{bits['value']:.3f}" if bits else "-",
         "texts removed": "unknown" if removed is None else "yes" if removed else "NO",
     }
-
-
-def lines(found: Mapping[str, Scores]) -> list[str]:
-    """The table for a terminal."""
-    rows = [dict(zip(COLUMNS, COLUMNS, strict=True)), *table(found)]
-    widths = {column: max(len(row[column]) for row in rows) for column in COLUMNS}
-    return ["  ".join(row[column].ljust(widths[column]) for column in COLUMNS).rstrip() for row in rows]

@@ -20,7 +20,8 @@ from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.config import ModelConfig
-from trainer.system.durable import read_json_lines, write_atomically
+from trainer.system.durable import write_atomically
+from trainer.system.history import RunHistory
 
 VERSION = "export-5"
 
@@ -47,9 +48,7 @@ def export(store: Store) -> Version:
         shutil.copytree(checkpoint / "hf", draft.path, dirs_exist_ok=True)
         _prepare_tokenizer(draft.path)
         shutil.copy(result["run_dir"] / "loss.png", draft.path / "loss.png")
-        (draft.path / "training.png").write_bytes(
-            training_plots.draw(read_json_lines(result["run_dir"] / "metrics.jsonl"))
-        )
+        (draft.path / "training.png").write_bytes(training_plots.draw(RunHistory(result["run_dir"])))
         effort = Effort.of(model, lineage["recipe"].get("launch", {}).get("usd_per_hour"))
         lineage = published(lineage)
         write_atomically(draft.path / "lineage.json", json.dumps(lineage, indent=1, ensure_ascii=False))

@@ -256,7 +256,8 @@ def _bits_per_byte(evaluation: Mapping[str, Any]) -> str:
 def _benchmarks(found: Mapping[str, Any] | None) -> str:
     if not found:
         return ""
-    table = _table(benchmark.COLUMNS, (row.values() for row in benchmark.table(found, marked="**{}**")))
+    rows = benchmark.table(found, marked="**{}**")
+    table = _table(list(rows[0]), (row.values() for row in rows))
     return (
         f"## Benchmarks\n\n{table}\n\n{benchmark.EXPLAINED} In bold: the accuracy that is compared with "
         f"chance. {benchmark.verdict(found)[1]}\n\n"

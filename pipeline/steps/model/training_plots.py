@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer.system import figures
+from trainer.system.history import RunHistory
 
 
-def draw(found: Sequence[Mapping[str, Any]]) -> bytes:
+def draw(run: RunHistory) -> bytes:
     """A PNG of four curves over million tokens."""
-    train = [record for record in found if record["kind"] == "train"]
-    evaluations = [record for record in found if record["kind"] == "evaluation"]
+    train, evaluations = run.steps, run.validations
     drawing = figures.figure(9, 5.6)
     (losses, rates), (speeds, gradients) = drawing.subplots(2, 2)
     for corpus, colour in figures.colours(evaluations[-1]["per_corpus"] if evaluations else ()).items():

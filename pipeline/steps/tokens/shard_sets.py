@@ -28,14 +28,13 @@ class ShardSetError(PipelineError):
 class ShardSet:
     """The token shards of one corpus and split, in the order in which they are read.
 
-    `sha256`: the recorded hashes of their files, by path. `text_bytes`: the size of their text, if known.
+    `sha256`: the recorded hashes of their files, by path.
     """
 
     corpus: str
     split: str
     prefixes: tuple[Path, ...]
     sha256: Mapping[Path, str] = field(default_factory=dict)
-    text_bytes: int | None = None
 
     @property
     def name(self) -> str:
@@ -49,8 +48,7 @@ def stored(version: Version, split: str) -> ShardSet:
         for part in version.parts
         for table, file in part.files.items()
     }
-    corpus, text_bytes = keys.corpus(version.key), version.counts[f"{split}_text_bytes"]
-    return ShardSet(corpus, split, tuple(prefixes(version, split)), hashes, text_bytes)
+    return ShardSet(keys.corpus(version.key), split, tuple(prefixes(version, split)), hashes)
 
 
 def in_place(path: Path, splits: Sequence[str]) -> list[ShardSet]:
@@ -60,16 +58,13 @@ def in_place(path: Path, splits: Sequence[str]) -> list[ShardSet]:
     prefix = path.with_suffix("") if path.suffix in (".bin", ".idx") else path
     if idx_path(prefix).is_file():
         return [ShardSet(str(prefix), "", (prefix,))]
-    recorded = _recorded(path)
-    hashes = {file: sha256 for file, (sha256, _) in recorded.items()}
-    indexes = sorted({*path.rglob("*.idx"), *(file for file in recorded if file.suffix == ".idx")})
+    hashes = _recorded(path)
+    indexes = sorted({*path.rglob("*.idx"), *(file for file in hashes if file.suffix == ".idx")})
     sets = []
     for split in splits if any((path / split).is_dir() for split in SPLITS) else [""]:
         here = [index for index in indexes if index.is_relative_to(path / split)]
-        text_bytes = sum(recorded[index][1] for index in here if index in recorded)
         if here:
-            prefixes_here = tuple(index.with_suffix("") for index in here)
-            sets.append(ShardSet(str(path), split, prefixes_here, hashes, text_bytes or None))
+            sets.append(ShardSet(str(path), split, tuple(index.with_suffix("") for index in here), hashes))
     if not sets:
         raise ShardSetError(
             f"{path}: no token shard is there; a shard is a .bin and an .idx of the same name"
@@ -77,20 +72,14 @@ def in_place(path: Path, splits: Sequence[str]) -> list[ShardSet]:
     return sets
 
 
-def _recorded(path: Path) -> dict[Path, tuple[str, int]]:
-    """The record of `python -m pipeline tokenize` in a directory: for each file its sha256 and the bytes of
-    text of its shard.
-    """
+def _recorded(path: Path) -> dict[Path, str]:
+    """The record of `python -m pipeline tokenize` in a directory: the sha256 of each file."""
     record = path / RECORD
     if not record.is_file():
         return {}
     try:
         shards = json.loads(record.read_text(encoding="utf-8"))["shards"]
-        return {
-            path / name: (sha256, shard["text_bytes"])
-            for shard in shards
-            for name, sha256 in shard["files"].items()
-        }
+        return {path / name: sha256 for shard in shards for name, sha256 in shard["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ShardSetError(
             f"{record} is not a record of `tokenize` ({type(error).__name__}: {error}): write the shards "

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as bounded
 from hypothesis import strategies as st
 
-from pipeline.cli import COMMANDS, main
+from pipeline.cli import COMMANDS, main, module
 
 SECONDS = 60
 PATHS = ["good.jsonl", "bytes.jsonl", "empty.csv", "folder", "folder/*", "good.parquet", "recipe.yaml", "out"]
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def options(command: str, required: bool) -> list[tuple[str, bool]]:
     """The options of a command, and whether each takes a value."""
     parser = ArgumentParser(add_help=False)
-    COMMANDS[command].add_arguments(parser)
+    module(command).add_arguments(parser)
     return [
         (action.option_strings[-1], action.nargs != 0)
         for action in parser._actions

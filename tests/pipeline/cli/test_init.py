@@ -68,4 +68,4 @@ def test_another_optimizer_or_schedule_keeps_its_own_defaults(tmp_path: Path) ->
     training = load_recipe(path).training
     optimizer, schedule = training.optimizer, training.schedule
     assert (optimizer.lr, optimizer.weight_decay, optimizer.groups) == (3e-3, 0.1, [])
-    assert (schedule.min_lr_ratio, schedule.warmup_tokens) == (0.1, 30_720)
+    assert (schedule.min_lr_ratio, schedule.warmup_tokens) == (0.1, 14_049)

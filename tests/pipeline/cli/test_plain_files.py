@@ -204,17 +204,20 @@ def test_a_higher_threshold_keeps_what_is_less_alike(tmp_path: Path) -> None:
         (["scrub", "{}/nowhere.jsonl", "-o", "{}/out"], "no file matches"),
         (
             ["scrub", "{}/a.jsonl", "-o", "{}/out", "--kinds", "email,fax"],
-            "--kinds: unknown kind 'fax'; choose from email, phone",
+            "--kinds: unknown 'fax'; choose from email, phone",
         ),
         (
             ["quality", "{}/a.jsonl", "-o", "{}/out", "--profile", "best"],
-            "--profile: unknown profile 'best'; choose from none, default",
+            "--profile: unknown 'best'; choose from none, default",
         ),
         (
             ["quality", "{}/a.jsonl", "-o", "{}/out", "--languages", "en,english"],
             "'english' is not a language that can be detected; choose from ace af",
         ),
-        (["dedup", "{}/a.jsonl", "-o", "{}/out", "--threshold", "1.5"], "1.5: must be above 0 and at most 1"),
+        (
+            ["dedup", "{}/a.jsonl", "-o", "{}/out", "--threshold", "1.5"],
+            "--threshold: must be at most 1, not 1.5",
+        ),
         (
             ["scrub", "{}/a.jsonl", "-o", "{}/full"],
             "full already holds documents.parquet: name another directory",

@@ -376,7 +376,7 @@ def test_inspect_shows_reasons_signals_and_errors(
     assert re.search(r"\nlength = \d+, least = 5000\n", shown("Long"))
     assert re.search(r"\nValueError: .*\(own\.py, line \d+\)\n", shown("fails_on.error"))
     assert main(["inspect", "odd"]) == 2
-    assert "unknown rule 'odd'; choose from language" in capsys.readouterr().err
+    assert "RULE: unknown 'odd'; choose from language" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

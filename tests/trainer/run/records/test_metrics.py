@@ -51,7 +51,7 @@ def test_a_step_that_fp16_skipped_is_json_that_others_read_and_is_drawn(tmp_path
     log.close()
     assert [orjson.loads(line)["loss"] for line in path.read_text().splitlines()] == [2.0, None, 1.0]
     plot.loss_curve(RunHistory(tmp_path))
-    drawn = training_plots.draw(read_json_lines(path))
+    drawn = training_plots.draw(RunHistory(tmp_path))
     assert (tmp_path / "loss.png").exists() and drawn.startswith(b"\x89PNG")
 
 

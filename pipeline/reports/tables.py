@@ -1,0 +1,31 @@
+"""Tables and texts for a terminal."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+NUMBER = re.compile(r"-?[\d,]*(\.\d+)?( ?[kMGT]?B|%)?")
+
+
+def lines(rows: Sequence[Mapping[str, str]], shown: Sequence[str] = ()) -> Iterator[str]:
+    """The columns `shown`, else those of the first row, below their names. Numbers stand on the right."""
+    names = shown or list(rows[0])
+    table = [dict(zip(names, names, strict=True)), *rows]
+    widths = {name: max(len(row[name]) for row in table) for name in names}
+    right = {name for name in names if all(NUMBER.fullmatch(row[name]) for row in rows)}
+    for row in table:
+        cells = (row[n].rjust(widths[n]) if n in right else row[n].ljust(widths[n]) for n in names)
+        yield "  ".join(cells).rstrip()
+
+
+def counts(rows: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """Names and numbers, a line for each."""
+    return (f"{name:<32}{number:>14,}" for name, number in rows)
+
+
+def printable(text: str) -> str:
+    """The text with each line indented and without control characters, which a terminal would obey."""
+    shown = (
+        "".join(character if character.isprintable() else "�" for character in line.expandtabs())
+        for line in text.splitlines()
+    )
+    return "\n".join(f"    {line}" for line in shown)
