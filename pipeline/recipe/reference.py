@@ -1,36 +1,37 @@
-"""Every setting of a recipe as its models describe it: what the reference page, `recipe --explain` and the
-Launchpad's fields are made from.
+"""Every setting of a recipe as the JSON Schema of its models describes it: what the reference page and
+`recipe --explain` are made from.
 """
 
 import re
-import types
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any
 
-from pydantic import BaseModel, Tag
-from pydantic.fields import FieldInfo
+from pipeline.recipe.recipe import RecipeError
+from pipeline.recipe.schema import Schema, of_models
+from trainer.system.errors import did_you_mean
 
-from pipeline.recipe.recipe import Recipe, RecipeError
-from pipeline.stages.tokenizer.params import ExistingTokenizer
-from pipeline.store.errors import did_you_mean
-
+WORDS = {
+    "integer": ("whole number", "whole numbers"),
+    "number": ("number", "numbers"),
+    "boolean": ("true or false", "true or false"),
+    "string": ("text", "texts"),
+    "path": ("path", "paths"),
+    "null": ("null", "null"),
+    "": ("any value", "any values"),
+}
 # the keys whose names in a recipe differ from those in the model
-RECIPE_KEYS: dict[tuple[type[BaseModel], str], str] = {(ExistingTokenizer, "source"): "from"}
-WORDS: dict[Any, tuple[str, str]] = {
-    int: ("whole number", "whole numbers"),
-    float: ("number", "numbers"),
-    bool: ("true or false", "true or false"),
-    str: ("text", "texts"),
-    Path: ("path", "paths"),
-    Any: ("any value", "any values"),
+RECIPE_KEYS = {("ExistingTokenizer", "source"): "from"}
+VARIANTS = {"TokenizerParams": "tokenizer to train", "ExistingTokenizer": "existing tokenizer"}
+LIMITS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
 }
 NEAREST = 3
 DERIVED, SECTION = "derived", "its defaults"  # shown in place of a default
-_NONE = type(None)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,6 @@ class Setting:
     default: str | None
     bounds: str
     description: str
-    field: FieldInfo
     is_section: bool
 
     @property
@@ -75,8 +75,7 @@ class Section:
 @cache
 def sections() -> tuple[Section, ...]:
     """The recipe itself and then all its sections in order, each before the sections inside it."""
-    seen: dict[type[BaseModel], str] = {}
-    return tuple(_walk(Recipe, "", "", seen))
+    return tuple(_walk(of_models(), "", "", {}))
 
 
 def setting(path: str) -> Setting:
@@ -101,102 +100,85 @@ def found_settings(path: str) -> list[Setting]:
     return matches
 
 
-def _walk(
-    model: type[BaseModel], path: str, variant: str, seen: dict[type[BaseModel], str]
-) -> Iterator[Section]:
-    same_as = seen.setdefault(model, path)
-    keys = {name: RECIPE_KEYS.get((model, name), name) for name in model.model_fields}
-    paths = {name: f"{path}.{key}" if path else key for name, key in keys.items()}
+def _walk(model: Schema, path: str, variant: str, seen: dict[str, str]) -> Iterator[Section]:
+    same_as = seen.setdefault(model["title"], path)
+    names = {key: RECIPE_KEYS.get((model["title"], key), key) for key in model["properties"]}
+    paths = {key: f"{path}.{name}" if path else name for key, name in names.items()}
     settings = tuple(
-        _setting(paths[name], field, selects=variant.startswith(f"{name}: "))
-        for name, field in model.model_fields.items()
+        _setting(paths[key], place, key in model.get("required", ()) or variant.startswith(f"{key}: "))
+        for key, place in model["properties"].items()
     )
-    about = " ".join((model.__doc__ or "").split())
+    about = " ".join(model["description"].split())
     yield Section(path, variant, about, settings, same_as if same_as != path else None)
-    for name, field in model.model_fields.items():
-        inside = models(field.annotation)
-        for tag, child in inside.items():
-            yield from _walk(child, paths[name], tag if len(inside) > 1 else "", seen)
+    for key, place in model["properties"].items():
+        inside = _models(place)
+        for child in inside:
+            yield from _walk(child, paths[key], _variant(child) if len(inside) > 1 else "", seen)
 
 
-def _setting(path: str, field: FieldInfo, selects: bool) -> Setting:
-    """`selects`: this setting chooses the variant, so it is required even if the model has a default."""
+def _setting(path: str, place: Schema, required: bool) -> Setting:
+    """`required` also for the setting that chooses a variant, though its model has a default."""
+    models = _models(place)
+    default = DERIVED
+    if models and isinstance(place.get("default"), dict):
+        default = SECTION
+    elif "default" in place:
+        default = as_yaml(place["default"])
+    about = place.get("description") or " ".join(models[0]["description"].split())
     return Setting(
-        path,
-        in_words(field.annotation),
-        None if selects else _default(field),
-        ", ".join(_bounds(field)),
-        field.description or "",
-        field,
-        is_section=bool(models(field.annotation)),
+        path, in_words(place), None if required else default, ", ".join(_bounds(place)), about, bool(models)
     )
 
 
-def models(annotation: Any, tag: str = "") -> dict[str, type[BaseModel]]:
-    """The models of a value or of the items of a list, each under the tag that distinguishes it."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return {tag or _kind(annotation): annotation}
-    found: dict[str, type[BaseModel]] = {}
-    arguments = get_args(annotation)
-    if get_origin(annotation) is Annotated:
-        tag = next((one.tag for one in annotation.__metadata__ if isinstance(one, Tag)), tag)
-        arguments = arguments[:1]
-    if get_origin(annotation) is not Literal:
-        for argument in arguments:
-            found |= models(argument, tag)
-    return found
+def _models(place: Schema) -> list[Schema]:
+    """The models of a value or of the items of a list."""
+    if "$ref" in place:
+        model = _referred(place)
+        return [model] if "properties" in model else []
+    inside = [
+        *place.get("anyOf", ()),
+        *place.get("oneOf", ()),
+        *([place["items"]] if "items" in place else []),
+    ]
+    return [model for one in inside for model in _models(one)]
 
 
-def _kind(model: type[BaseModel]) -> str:
-    """`kind: files`, the key with only one possible value; without such a key, the name of the model."""
-    for name, field in model.model_fields.items():
-        values = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-        if len(values) == 1:
-            return f"{name}: {values[0]}"
-    return model.__name__
+def _referred(place: Schema) -> Schema:
+    model: Schema = of_models()["$defs"][place["$ref"].rpartition("/")[2]]
+    return model
 
 
-def in_words(annotation: Any, plural: bool = False) -> str:
+def _variant(model: Schema) -> str:
+    """`kind: files`, the key with only one possible value; without such a key, one of VARIANTS."""
+    kinds = (f"{key}: {one['const']}" for key, one in model["properties"].items() if "const" in one)
+    return next(kinds, None) or VARIANTS.get(model["title"], "")
+
+
+def in_words(place: Schema, plural: bool = False) -> str:
     """A type as a reader knows it: `whole number`, `list of texts or null`."""
-    if models(annotation):
-        return _sections_in_words(annotation)
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return in_words(arguments[0], plural)
-    if origin in (Union, types.UnionType):
-        words = [in_words(one, plural) for one in arguments if one is not _NONE]
-        if bool in arguments and len(words) > 1:  # true, false or `auto`
-            words = ["true", "false", *(word for word in words if word != WORDS[bool][0])]
-        return _listed([*words, *(["null"] if _NONE in arguments else [])])
-    if origin is Literal:
-        return _listed([f"`{as_yaml(one)}`" for one in arguments])
-    if origin is list or (origin is tuple and arguments[-1] is Ellipsis):
-        return f"list of {in_words(arguments[0], plural=True)}"
-    if origin is tuple:
-        return f"list of {len(arguments)} {in_words(arguments[0], plural=True)}"
-    if origin is dict:
-        return f"mapping from {in_words(arguments[0])} to {in_words(arguments[1])}"
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return _listed([f"`{one.value}`" for one in annotation])
-    return WORDS[annotation][plural]
-
-
-def _sections_in_words(annotation: Any) -> str:
-    is_list = get_origin(annotation) in (list, tuple)
-    null = _NONE in get_args(annotation)
-    return ("list of sections" if is_list else "section") + (" or null" if null else "")
+    if "anyOf" in place:
+        words = [in_words(one, plural) for one in place["anyOf"]]
+        if words[0] == WORDS["boolean"][0] and words[1] != "null":  # true, false or `auto`
+            words[:1] = ["true", "false"]
+        return _listed(words)
+    if _models(place):
+        return "list of sections" if "items" in place else "section"
+    if "$ref" in place:
+        place = _referred(place)
+    if values := place.get("enum", [place["const"]] if "const" in place else []):
+        return _listed([f"`{as_yaml(one)}`" for one in values])
+    if "prefixItems" in place:
+        return f"list of {len(place['prefixItems'])} {in_words(place['prefixItems'][0], plural=True)}"
+    if "items" in place:
+        return f"list of {in_words(place['items'], plural=True)}"
+    if place.get("type") == "object":
+        values = [*place.get("patternProperties", {}).values(), place.get("additionalProperties")]
+        return f"mapping from text to {in_words(values[0] if isinstance(values[0], dict) else {})}"
+    return WORDS[place.get("format") or place.get("type", "")][plural]
 
 
 def _listed(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-def _default(field: FieldInfo) -> str | None:
-    if field.is_required():
-        return None
-    if field.default_factory is not None:
-        return DERIVED
-    return SECTION if isinstance(field.default, BaseModel) else as_yaml(field.default)
 
 
 def as_yaml(value: Any) -> str:
@@ -205,36 +187,23 @@ def as_yaml(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, Enum):
-        return str(value.value)
     if isinstance(value, int) and abs(value) >= 10_000:
         return f"{value:_}"
     if isinstance(value, float) and "e" in repr(value):  # YAML takes 1e-08 for text
         digits, _, power = repr(value).partition("e")
         return f"{digits if '.' in digits else f'{digits}.0'}e{int(power):+d}"
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return f"[{', '.join(map(as_yaml, value))}]"
     return f'"{value}"' if isinstance(value, str) and value[:1] in "[{" else str(value)
 
 
-def _bounds(field: FieldInfo) -> list[str]:
+def _bounds(place: Schema) -> list[str]:
     limits: dict[str, Any] = {}
-    for one in _constraints(field.annotation, field.metadata):
-        for name in ("ge", "gt", "le", "lt", "min_length"):
-            if getattr(one, name, None) is not None:
-                limits[name] = getattr(one, name)
-    words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-    bounds = [f"{word} {as_yaml(limits[name])}" for name, word in words.items() if name in limits]
-    if "ge" in limits and "le" in limits:
-        bounds = [f"{as_yaml(limits['ge'])} to {as_yaml(limits['le'])}"]
-    return [*bounds, "not empty"] if "min_length" in limits else bounds
-
-
-def _constraints(annotation: Any, metadata: list[Any]) -> Iterator[Any]:
-    for one in metadata:
-        yield from one.metadata if isinstance(one, FieldInfo) else [one]
-    if get_origin(annotation) is Annotated:
-        yield from _constraints(get_args(annotation)[0], list(annotation.__metadata__))
-    elif get_origin(annotation) in (Union, types.UnionType):
-        for argument in get_args(annotation):
-            yield from _constraints(argument, [])
+    for one in (place, *place.get("anyOf", ())):
+        if "prefixItems" not in one:
+            limits |= one
+    if "minimum" in limits and "maximum" in limits:
+        bounds = [f"{as_yaml(limits['minimum'])} to {as_yaml(limits['maximum'])}"]
+    else:
+        bounds = [f"{word} {as_yaml(limits[name])}" for name, word in LIMITS.items() if name in limits]
+    return [*bounds, "not empty"] if {"minLength", "minItems", "minProperties"} & limits.keys() else bounds

@@ -1,6 +1,8 @@
 """The JSON Schema of a recipe: that of the models, and the short forms that the loader also accepts."""
 
 import json
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -29,9 +31,15 @@ class _Untitled(GenerateJsonSchema):
         return False
 
 
+@cache
+def of_models() -> Schema:
+    """The schema of the models, without short forms."""
+    return Recipe.model_json_schema(schema_generator=_Untitled)
+
+
 def schema() -> Schema:
     """The schema, as plain JSON."""
-    made: Schema = {"$schema": DIALECT, **Recipe.model_json_schema(schema_generator=_Untitled)}
+    made: Schema = {"$schema": DIALECT, **deepcopy(of_models())}
     models: dict[str, Schema] = made["$defs"]
     _takes_a_preset(made["properties"], "quality", models["QualityParams"], list(PROFILES))
     _takes_a_preset(models["TrainingConfig"]["properties"], "model", models["ModelConfig"], list(SIZES))
@@ -39,8 +47,7 @@ def schema() -> Schema:
     _takes_short_forms(made["properties"]["corpora"])
     _takes_benchmarks(made["properties"], models)
     _calls_its_source_from(models["ExistingTokenizer"])
-    _variants_are_named(made, models)
-    _numbers_may_be_text(made)
+    _amend(made, models)
     return made
 
 
@@ -102,26 +109,21 @@ def _calls_its_source_from(tokenizer: Schema) -> None:
     tokenizer["anyOf"] = [{"required": ["from"]}, {"required": ["source"]}]
 
 
-def _variants_are_named(place: Any, models: dict[str, Schema]) -> None:
-    """Requires the key that distinguishes the variants of a section, although the models have a default."""
+def _amend(place: Any, models: dict[str, Schema]) -> None:
+    """Lets every number be text, and requires the key that distinguishes the variants of a section, although
+    their models have a default.
+    """
     if isinstance(place, dict):
         if "discriminator" in place:
+            key = place["discriminator"]["propertyName"]
             for variant in place["oneOf"]:
                 required = models[variant["$ref"].rpartition("/")[2]].setdefault("required", [])
-                if place["discriminator"]["propertyName"] not in required:
-                    required.append(place["discriminator"]["propertyName"])
-        place = list(place.values())
-    if isinstance(place, list):
-        for inside in place:
-            _variants_are_named(inside, models)
-
-
-def _numbers_may_be_text(place: Any) -> None:
-    if isinstance(place, dict):
+                if key not in required:
+                    required.append(key)
         kind = place.get("type")
         if isinstance(kind, str) and kind in NUMBERS:
             place |= {"type": [kind, "string"], "pattern": NUMBERS[kind]}
         place = list(place.values())
     if isinstance(place, list):
         for inside in place:
-            _numbers_may_be_text(inside)
+            _amend(inside, models)

@@ -4,15 +4,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import dagster as dg
-from pydantic import Field, create_model
+from pydantic import BaseModel, Field, create_model
 
-from pipeline.recipe import reference
 from pipeline.recipe.overrides import as_text, leaves
+from pipeline.recipe.shards import ShardParams
+from pipeline.stages.dedup import DedupParams
+from trainer.config import TrainingConfig
 
 Fields = TypeVar("Fields", bound=dg.Config)
 
 
-def shows(section: str, *paths: str) -> Callable[[type[Fields]], type[Fields]]:
+def shows(section: type[BaseModel], *paths: str) -> Callable[[type[Fields]], type[Fields]]:
     """Gives a config class settings of a section of the recipe, each with its type, its description and the
     default None. `optimizer.lr` is the setting `lr` inside the section `optimizer`.
     """
@@ -21,13 +23,13 @@ def shows(section: str, *paths: str) -> Callable[[type[Fields]], type[Fields]]:
         fields: dict[str, Any] = {}
         for path in paths:
             name, _, inside = path.partition(".")
-            setting = reference.setting(f"{section}.{name}")
+            setting = section.model_fields[name]
+            kind: Any = setting.annotation
             if not inside:
-                kind: Any = setting.field.annotation
                 fields[name] = (kind | None, Field(None, description=setting.description))
             elif name not in fields:
                 inner = [one.partition(".")[2] for one in paths if one.startswith(f"{name}.")]
-                config_inside = shows(setting.path, *inner)(dg.Config)
+                config_inside = shows(kind, *inner)(dg.Config)
                 fields[name] = (config_inside, Field(config_inside(), description=setting.description))
         return create_model(config.__name__, __base__=config, __module__=config.__module__, **fields)
 
@@ -35,7 +37,7 @@ def shows(section: str, *paths: str) -> Callable[[type[Fields]], type[Fields]]:
 
 
 @shows(
-    "training",
+    TrainingConfig,
     "max_tokens",
     "seq_len",
     "global_batch_tokens",
@@ -56,12 +58,12 @@ class TrainingKnobs(dg.Config):
     """Settings of `training`."""
 
 
-@shows("dedup", "threshold")
+@shows(DedupParams, "threshold")
 class DedupKnobs(dg.Config):
     """Settings of `dedup`."""
 
 
-@shows("shards", "validation_fraction")
+@shows(ShardParams, "validation_fraction")
 class ShardKnobs(dg.Config):
     """Settings of `shards`."""
 
