@@ -32,7 +32,11 @@ from trainer.system.history import RunHistory
 BIGRAM_TOKENS = {TRAIN: 50_000_000, VALIDATION: 10_000_000}  # of each corpus at most
 BLOCK_TOKENS = 8_000_000
 HALF = 0.5
-LOOKS = {"never": Look.SIZES, "once": Look.UNREAD, "always": Look.ALL}  # by `checks.shard_hashes`
+PII_JUMP = 3.0  # times the previous version's rate: a source has changed, or what looks like personal data
+BYTES_PER_TOKEN = (
+    1.0,
+    12.0,
+)  # below, the tokenizer does not fit the corpus; above, the corpus repeats itself
 REPORT, FINITE_REPORT = "checks-1", "finite-2"
 
 
@@ -108,8 +112,8 @@ def little_set_aside(it: Subject) -> Finding:
 
 @check("scrubbed", blocking=False)
 def no_jump_in_pii(it: Subject) -> Finding:
-    """PII per megabyte is at most `checks.max_pii_jump` times that of the previous version."""
-    scrubbed, limits = it.version, it.recipe.checks
+    """PII per megabyte is at most three times that of the previous version."""
+    scrubbed = it.version
     now, before = _pii_per_megabyte(scrubbed), it.store.before(scrubbed)
     numbers = {"spans per MB": now}
     if before is None:
@@ -118,12 +122,12 @@ def no_jump_in_pii(it: Subject) -> Finding:
         )
     then = _pii_per_megabyte(before)
     message = (
-        f"{now:.2f} spans of PII per MB, {then:.2f} in the previous version; the limit is "
-        f"{limits.max_pii_jump:g} times that"
+        f"{now:.2f} spans of PII per MB, {then:.2f} in the previous version; the limit is {PII_JUMP:g} times "
+        "that"
     )
     # One span where there was none is not a jump: allow one more for each thousand documents.
     spare = scrubbed.counts["documents"] / 1000 / max(scrubbed.counts["text_bytes"] / 1e6, 1e-9)
-    return Finding(now <= limits.max_pii_jump * (then + spare), message, numbers | {"before": then})
+    return Finding(now <= PII_JUMP * (then + spare), message, numbers | {"before": then})
 
 
 def _pii_per_megabyte(scrubbed: Version) -> float:
@@ -238,27 +242,29 @@ def holds_out_text(it: Subject) -> Finding:
 
 @check(keys.TOKEN_SHARDS)
 def is_sound(it: Subject) -> Finding:
-    """The files have the recorded sizes and, as `checks.shard_hashes` says, the recorded hashes."""
-    shards, limits = it.version, it.recipe.checks
-    found = inspect(shards, it.store.hashes, LOOKS[limits.shard_hashes])
-    message = f"{found.files:,} files, {shards.bytes:,} bytes: sizes as recorded"
-    if limits.shard_hashes != "never":
-        message += f", and hashes: {found.read:,} read now, {found.remembered:,} unchanged since"
+    """The files have the recorded sizes and hashes; a file is read once, and when it has changed."""
+    shards = it.version
+    found = inspect(shards, it.store.hashes, Look.UNREAD)
+    message = (
+        f"{found.files:,} files, {shards.bytes:,} bytes: sizes and hashes as recorded; {found.read:,} read "
+        f"now, {found.remembered:,} unchanged since"
+    )
     if found.damage:
         message = f"{described(found.damage)}: {remedy(shards.key)}"
     return Finding(not found.damage, message, {"files": found.files, "wrong": len(found.damage)})
 
 
-@check(keys.TOKEN_SHARDS)
+@check(keys.TOKEN_SHARDS, blocking=False)
 def bytes_per_token(it: Subject) -> Finding:
-    """A token stands for `checks.min_bytes_per_token` to `checks.max_bytes_per_token` bytes of text."""
-    shards, limits = it.version, it.recipe.checks
+    """A token stands for 1 to 12 bytes of text, as a mean over the corpus."""
+    shards = it.version
     tokens, size = _both_splits(shards, "tokens"), _both_splits(shards, "text_bytes")
     if not tokens:
         return Finding(True, "no document is left to tokenize")
-    ratio, least, most = size / tokens, limits.min_bytes_per_token, limits.max_bytes_per_token
-    message = f"{size:,} bytes in {tokens:,} tokens: {ratio:.2f} bytes per token"
-    message += f", the limits are {least:g} to {most:g}"
+    ratio, (least, most) = size / tokens, BYTES_PER_TOKEN
+    message = (
+        f"{size:,} bytes in {tokens:,} tokens: {ratio:.2f} bytes per token, expected {least:g} to {most:g}"
+    )
     return Finding(least <= ratio <= most, message, {"bytes per token": ratio})
 
 
