@@ -22,7 +22,7 @@ from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 
-PLAIN = PROFILES["plain"]
+PLAIN, ENGINE = PROFILES["plain"], LocalEngine(1)
 TEXT = " ".join(f"word{number}" for number in range(200))
 CORPORA = {
     "notes": [
@@ -47,17 +47,20 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     recipe |= {"raw": {"part_bytes": 1_000_000}, "quality": "plain", "scrub": {}, "dedup": {}}
     (directory / "recipe.yaml").write_text(yaml.safe_dump(recipe))
-    store, engine = Store(directory / "store"), LocalEngine(1)
+    store = Store(directory / "store")
     for name, documents in CORPORA.items():
-        path = directory / f"{name}.jsonl"
-        path.write_text("".join(json.dumps(document) + "\n" for document in documents))
-        collect(
-            store, engine, name, FilesConfig(paths=(path.name,)).anchored(path.parent), part_bytes=1_000_000
-        )
-        scrub(store, engine, name, PiiParams())
-        judge(store, engine, name, PLAIN)
-    deduplicate(store, engine, list(CORPORA), DedupParams())
+        scrubbed(store, directory / f"{name}.jsonl", *documents)
+        judge(store, ENGINE, name, PLAIN)
+    deduplicate(store, ENGINE, list(CORPORA), DedupParams())
     return directory
+
+
+def scrubbed(store: Store, path: Path, *documents: dict[str, str]) -> None:
+    """Stores a corpus of these documents, named as the file, up to scrubbing."""
+    path.write_text("".join(json.dumps(document) + "\n" for document in documents))
+    source = FilesConfig(paths=(path.name,)).anchored(path.parent)
+    collect(store, ENGINE, path.stem, source, part_bytes=1_000_000)
+    scrub(store, ENGINE, path.stem, PiiParams())
 
 
 @pytest.fixture
@@ -118,21 +121,13 @@ def test_a_document_in_another_language_is_shown_with_what_was_detected(
     recipe["quality"] = {"profile": "none", "languages": ["en", "fr"]}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
-    store, path = Store(tmp_path / "store"), tmp_path / "notes.jsonl"
+    store = Store(tmp_path / "store")
     texts = {
         "en": "The committee met again to hear what the engineers had found.",
         "de": "Der Ausschuss hörte noch einmal, was die Leute gefunden hatten.",
     }
-    path.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()))
-    collect(
-        store,
-        LocalEngine(1),
-        "notes",
-        FilesConfig(paths=(path.name,)).anchored(path.parent),
-        part_bytes=1_000_000,
-    )
-    scrub(store, LocalEngine(1), "notes", PiiParams())
-    judge(store, LocalEngine(1), "notes", PROFILES["none"].model_copy(update={"languages": ("en", "fr")}))
+    scrubbed(store, tmp_path / "notes.jsonl", *({"id": name, "text": text} for name, text in texts.items()))
+    judge(store, ENGINE, "notes", PROFILES["none"].model_copy(update={"languages": ("en", "fr")}))
     monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
     status, said = inspect("language", "--corpus", "notes")
     assert status == 0
@@ -185,18 +180,9 @@ def test_text_newer_than_the_verdicts_is_not_shown_with_them(
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
     store = Store(tmp_path / "store")
     for words in ("one", "two"):
-        path = tmp_path / "notes.jsonl"
-        path.write_text(json.dumps({"id": "a", "text": f"{words} {TEXT}"}) + "\n")
-        collect(
-            store,
-            LocalEngine(1),
-            "notes",
-            FilesConfig(paths=(path.name,)).anchored(path.parent),
-            part_bytes=1_000_000,
-        )
-        scrub(store, LocalEngine(1), "notes", PiiParams())
+        scrubbed(store, tmp_path / "notes.jsonl", {"id": "a", "text": f"{words} {TEXT}"})
         if words == "one":
-            judge(store, LocalEngine(1), "notes", PLAIN)
+            judge(store, ENGINE, "notes", PLAIN)
     monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
     status, said = inspect("min_words", "--corpus", "notes")
     assert (status, said) == (

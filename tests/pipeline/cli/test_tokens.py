@@ -34,19 +34,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(
         pa.table({"id": [f"p{number}" for number in range(20)], "text": TEXTS[20:]}), directory / "b.parquet"
     )
-    assert (
-        main(
-            [
-                "train-tokenizer",
-                str(directory / "*.*"),
-                "-o",
-                str(directory / "tokenizer"),
-                "--vocab-size",
-                "500",
-            ]
-        )
-        == 0
-    )
+    command = ["train-tokenizer", str(directory / "*.*"), "-o", str(directory / "tokenizer")]
+    assert main([*command, "--vocab-size", "500"]) == 0
     return directory
 
 
@@ -64,17 +53,9 @@ def test_the_tokenizer_opens_in_transformers(directory: Path) -> None:
 def test_tokenize_writes_every_document_between_begin_and_end(
     directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "out"
-    command = [
-        "tokenize",
-        str(directory / "*.*"),
-        "-o",
-        str(out),
-        "--tokenizer",
-        str(directory / "tokenizer"),
-        "--shard-tokens",
-        "20000",
-    ]
+    out, tokenizer_directory = tmp_path / "out", str(directory / "tokenizer")
+    command = ["tokenize", str(directory / "*.*"), "-o", str(out), "--tokenizer", tokenizer_directory]
+    command += ["--shard-tokens", "20000"]
     assert main(command) == 0
     tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
     begin, end = (tokenizer.token_to_id(name) for name in ("[BOT]", "[EOT]"))
@@ -82,15 +63,12 @@ def test_tokenize_writes_every_document_between_begin_and_end(
     assert [tokenizer.decode(document[1:-1], skip_special_tokens=False) for document in found] == TEXTS
     assert all(document[0] == begin and document[-1] == end for document in found)
     record = json.loads((out / "shards.json").read_text())
-    assert len(record["shards"]) > 3 and sum(shard["tokens"] for shard in record["shards"]) == sum(
-        map(len, found)
-    )
-    assert {row["reason"] for row in pq.read_table(out / "rejects.parquet").to_pylist()} == {
-        "invalid_json",
-        "empty_text",
-    }
+    tokens = sum(map(len, found))
+    assert len(record["shards"]) > 3 and sum(shard["tokens"] for shard in record["shards"]) == tokens
+    rejects = pq.read_table(out / "rejects.parquet").column("reason").to_pylist()
+    assert set(rejects) == {"invalid_json", "empty_text"}
     said = capsys.readouterr().out
-    assert "MB/s" in said and f"{sum(map(len, found)):,}" in said
+    assert "MB/s" in said and f"{tokens:,}" in said
     assert main(command) == 2
     assert "already exists" in capsys.readouterr().err
 
@@ -145,17 +123,9 @@ def test_ids_beyond_65535_are_stored_in_four_bytes(directory: Path, tmp_path: Pa
     changed["added_tokens"].append({**changed["added_tokens"][3], "id": 70_000, "content": "<|end|>"})
     changed["model"]["vocab"]["<|end|>"] = 70_000
     (tmp_path / "tokenizer.json").write_text(json.dumps(changed))
-    command = [
-        "tokenize",
-        str(directory / "b.parquet"),
-        "-o",
-        str(tmp_path / "out"),
-        "--tokenizer",
-        str(tmp_path),
-        "--end-of-text",
-        "<|end|>",
-    ]
-    assert main([*command, "--begin-of-text", "[BOT]"]) == 0
+    command = ["tokenize", str(directory / "b.parquet"), "-o", str(tmp_path / "out")]
+    ends = ["--begin-of-text", "[BOT]", "--end-of-text", "<|end|>"]
+    assert main([*command, "--tokenizer", str(tmp_path), *ends]) == 0
     last = {document[-1] for document in documents(tmp_path / "out" / "train")}
     assert last == {70_000}
     assert Shard(tmp_path / "out" / "train" / "part.00000").dtype == np.dtype("<u4")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.recipe.recipe import RECIPES, RecipeError, load_recipe, stored_at
+from pipeline.recipe.recipe import RecipeError, load_recipe, stored_at
 from pipeline.sources.hub.dataset import HubConfig
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.fingerprint import canonical_json
@@ -25,17 +25,6 @@ def write(tmp_path: Path, **changes: Any) -> Path:
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump(MINIMAL | changes))
     return path
-
-
-@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_shipped_recipe_loads(path: Path) -> None:
-    assert load_recipe(path).name == path.stem
-
-
-def test_defaults_fill_what_a_recipe_leaves_out(tmp_path: Path) -> None:
-    recipe = load_recipe(write(tmp_path))
-    assert recipe.dedup.threshold == 0.8
-    assert recipe.tokenizer.vocab_size == 8192
 
 
 def test_a_store_in_a_bucket_changes_nothing_that_is_made(
@@ -101,12 +90,7 @@ def test_a_store_in_a_bucket_changes_nothing_that_is_made(
         ({"engine": {"workers": 100_000}}, r"engine\.workers: must be at most 1024, not 100000"),
         ({"engine": {"address": "head:6379"}}, r"engine: address needs kind: ray; set the kind"),
         ({"engine": {"kind": "ray", "address": "head"}}, r"engine\.address: "),
-        ({"raw": {"part_bytes": 10**15}}, r"raw\.part_bytes: must be at most 10000000000, not 10{15}"),
-        ({"tokenizer": {"vocab_size": 10**9}}, r"tokenizer\.vocab_size: must be at most 1000000, not 10{9}"),
-        ({"shards": {"shard_tokens": 10**30}}, r"shards\.shard_tokens: must be at most 10{12}, not 10{30}"),
-        ({"quality": {"max_words": 10**30}}, r"quality\.max_words: must be at most 10{12}, not 10{30}"),
         ({"quality": {"max_new_line_ratio": 1e30}}, r"quality\.max_new_line_ratio: must be at most 10{12}"),
-        ({"dedup": {"max_chars": 10**30}}, r"dedup\.max_chars: must be at most 10{12}, not 10{30}"),
         ({"shards": {"shard_tokens": "many"}}, r"shards\.shard_tokens: must be a whole number, not 'many'"),
         ({"corpora": [{"name": "a", "source": {}}]}, r"corpora\.0\.source\.kind is missing"),
         ({"launch": {"kind": "slurm"}}, r"launch\.kind: must be .*'command' or 'ray', not 'slurm'"),
@@ -136,18 +120,6 @@ def test_overrides_change_one_setting_and_leave_its_neighbours(tmp_path: Path) -
         write(tmp_path, dedup={"threshold": 0.7, "bands": 20}), {"dedup": {"threshold": 0.9}}
     )
     assert (recipe.dedup.threshold, recipe.dedup.bands) == (0.9, 20)
-
-
-def test_a_profile_can_be_changed_in_one_threshold(tmp_path: Path) -> None:
-    named, changed = (
-        load_recipe(write(tmp_path, quality="docs")),
-        load_recipe(write(tmp_path, quality={"profile": "docs", "min_doc_words": 7})),
-    )
-    assert changed.quality.min_doc_words == 7
-    assert (
-        changed.quality.model_dump() | {"min_doc_words": named.quality.min_doc_words}
-        == named.quality.model_dump()
-    )
 
 
 def test_an_override_keeps_the_rest_of_a_named_preset(tmp_path: Path) -> None:
@@ -182,21 +154,14 @@ def test_relative_paths_are_relative_to_the_recipe_and_no_machine_is_in_what_is_
 
 
 def test_a_corpus_can_be_named_in_one_word_with_how_much_of_it(tmp_path: Path) -> None:
-    recipe = load_recipe(
-        write(tmp_path, corpora=["tinystories:1000", "wikimedia/wikipedia", *MINIMAL["corpora"]])
-    )
+    corpora = ["tinystories:1000", "wikimedia/wikipedia", *MINIMAL["corpora"]]
+    recipe = load_recipe(write(tmp_path, corpora=corpora))
     assert recipe.corpus_names[:2] == ["tinystories", "wikipedia"]
     source = recipe.corpora[0].source
-    assert isinstance(source, HubConfig) and (source.name, source.max_documents) == (
-        "roneneldan/TinyStories",
-        1000,
-    )
-
-
-def test_a_one_word_corpus_that_does_not_exist_is_answered_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(
-        RecipeError, match=r"'tinystory' is neither a ready-made corpus \(did you mean 'tinystories'\?\)"
-    ):
+    assert isinstance(source, HubConfig)
+    assert (source.name, source.max_documents) == ("roneneldan/TinyStories", 1000)
+    unknown = r"'tinystory' is neither a ready-made corpus \(did you mean 'tinystories'\?\)"
+    with pytest.raises(RecipeError, match=unknown):
         load_recipe(write(tmp_path, corpora=["tinystory"]))
 
 

@@ -78,24 +78,17 @@ def test_training_fits_its_machine_with_a_tenth_to_spare(name: str, recipe: Reci
     assert memory(name, recipe) < 0.9 * TARGETS[name].memory
 
 
-def test_a_step_divides_among_the_processes_of_its_machine(name: str, recipe: Recipe) -> None:
-    training = recipe.training
-    for stage in training.curriculum.stages:
-        assert (
-            stage.global_batch_tokens
-            % (training.seq_len * training.micro_batch_windows * TARGETS[name].processes)
-            == 0
-        )
-
-
-def test_it_is_started_in_as_many_processes_as_its_machine_has_and_its_model_is_split_over(
+def test_it_is_started_in_as_many_processes_as_its_machine_has_and_a_step_divides_among_them(
     name: str, recipe: Recipe
 ) -> None:
-    parallel, processes = recipe.training.parallel, TARGETS[name].processes
-    if processes > 1:
-        assert recipe.launch.nproc_per_node == processes
-    if parallel.splits_model:
-        assert parallel.dp_shard * parallel.tp * parallel.pp == processes
+    training, processes = recipe.training, TARGETS[name].processes
+    windows = training.micro_batch_windows * processes
+    assert all(
+        stage.global_batch_tokens % (training.seq_len * windows) == 0 for stage in training.curriculum.stages
+    )
+    assert processes == 1 or recipe.launch.nproc_per_node == processes
+    parallel = training.parallel
+    assert not parallel.splits_model or parallel.dp_shard * parallel.tp * parallel.pp == processes
 
 
 def test_the_schedule_warms_up_and_the_run_is_seen_and_saved_on_its_way(recipe: Recipe) -> None:
@@ -104,21 +97,14 @@ def test_the_schedule_warms_up_and_the_run_is_seen_and_saved_on_its_way(recipe: 
     for every in (training.checkpoint.every_tokens, training.evaluation.every_tokens):
         assert every is not None
         assert 2 <= training.max_tokens / every <= 100
-
-
-def test_token_ids_take_two_bytes(recipe: Recipe) -> None:
-    assert vocab_size(recipe) <= 65_536
+    assert vocab_size(recipe) <= 65_536  # token ids take two bytes
 
 
 def test_the_171m_model_is_trained_as_its_article_says() -> None:
     recipe = load_recipe(recipe_path("llama-171m"))
     training = recipe.training
-    assert (training.model.n_layers, training.seq_len, training.global_batch_tokens, vocab_size(recipe)) == (
-        12,
-        512,
-        8 * 512,
-        50_000,
-    )
+    shape = (training.model.n_layers, training.seq_len, training.global_batch_tokens, vocab_size(recipe))
+    assert shape == (12, 512, 8 * 512, 50_000)
     assert (training.optimizer.kind, training.optimizer.lr) == ("adamw", 1e-3)
     assert training.schedule.warmup_tokens == 1000 * training.global_batch_tokens
 
