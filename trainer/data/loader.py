@@ -11,7 +11,7 @@ from trainer.data.held_out import held_out
 from trainer.data.order import sample_order
 from trainer.data.packing.index import PackedRows
 from trainer.data.shards import ShardError, TokenStream
-from trainer.data.windows import StridedWindows, Windows
+from trainer.data.windows import StridedWindows
 from trainer.system.errors import TrainerError
 
 
@@ -89,7 +89,7 @@ def check_ids(data: DataConfig) -> None:
 
 def _windows(
     corpus: CorpusShards, stream: TokenStream, bot_id: int, training: TrainingConfig, index_dir: Path
-) -> Windows:
+) -> StridedWindows | PackedRows:
     if stream.num_tokens <= training.seq_len:
         raise TrainerError(
             f"corpus {corpus.name!r} has {stream.num_tokens} training tokens, too few for one window of "

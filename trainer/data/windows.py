@@ -3,7 +3,6 @@ t, read but not a target.
 """
 
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -12,31 +11,12 @@ from trainer.data.shards import TokenStream
 PADDING = ~0
 
 
-class Windows(Protocol):
-    """The windows of one corpus by number, 0 to `num_rows` - 1; `padding` is the share of empty entries, 0 to
-    1. No window reads tokens of more than `most_documents` documents, the padding at its end counted as one.
-    """
-
-    num_rows: int
-    padding: float
-
-    @property
-    def most_documents(self) -> int: ...
-
-    def read(self, numbers: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
-        """Fills row rows[i] of `out` int64 [any, seq_len + 1] with window numbers[i]."""
-        ...
-
-    def holding(self, begin: int, end: int) -> np.ndarray:
-        """The numbers of the windows that hold any of the corpus' tokens `begin` to `end` - 1, ascending,
-        int64.
-        """
-        ...
-
-
 class StridedWindows:
     """The concatenated corpus, cut at stride seq_len. Each token is predicted in exactly one window, except
     the first and up to seq_len at the end.
+
+    Windows have numbers, 0 to `num_rows` - 1; `padding` is the share of empty entries, 0 to 1. No window
+    reads tokens of more than `most_documents` documents, the padding at its end counted as one.
     """
 
     padding = 0.0
@@ -50,9 +30,13 @@ class StridedWindows:
         return most_documents(self._stream, self._seq_len)
 
     def read(self, numbers: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
+        """Fills row rows[i] of `out` int64 [any, seq_len + 1] with window numbers[i]."""
         self._stream.gather(numbers * self._seq_len, out, rows)
 
     def holding(self, begin: int, end: int) -> np.ndarray:
+        """The numbers of the windows that hold any of the corpus' tokens `begin` to `end` - 1, ascending,
+        int64.
+        """
         return np.arange(
             max(0, (begin - 1) // self._seq_len), min((end - 1) // self._seq_len + 1, self.num_rows)
         )

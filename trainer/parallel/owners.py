@@ -7,7 +7,6 @@ to each process the part that belongs to what that process holds.
 import math
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -21,27 +20,7 @@ Pairs = list[tuple[Tensor, Tensor]]
 PartsOf = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 
 
-class Owners(Protocol):
-    """The processes of a group as owners of matrices.
-
-    Both methods are collectives: all processes call them in the same order. Each begins the exchange, and the
-    function that it returns waits for the end. The matrices `owned` by one process have one shape.
-    """
-
-    size: int
-
-    def collect(self, owned: Owned, parts_of: PartsOf) -> Callable[[], Tensor | None]:
-        """The matrices that this process owns, in full, [matrices, rows, columns], None if it owns nothing.
-        `parts_of` gives this process's parts of several.
-        """
-
-    def give_back(self, owned: Owned, results: Tensor | None) -> Callable[[], Pairs]:
-        """Each matrix with this process's part of its result. `results` [matrices, rows, columns] are those
-        of this process, None if it owns nothing.
-        """
-
-
-def owners(matrix: Tensor, group: dist.ProcessGroup | None, dtype: torch.dtype) -> Owners:
+def owners(matrix: Tensor, group: dist.ProcessGroup | None, dtype: torch.dtype) -> "_Copies | _Parts":
     """Owners for matrices that are split as `matrix` is over the processes of `group`, None for a single
     one. They exchange parts and results in `dtype`.
     """
@@ -63,13 +42,21 @@ def dealt(matrices: Sequence[Tensor], cost: Callable[[Tensor], int], loads: list
 
 
 class _Copies:
-    """Each process holds every matrix in full, so only results are sent."""
+    """The processes of a group as owners of matrices. Each holds every matrix in full, so only results are
+    sent.
+
+    Both methods are collectives: all processes call them in the same order. Each begins the exchange, and the
+    function that it returns waits for the end. The matrices `owned` by one process have one shape.
+    """
 
     def __init__(self, group: dist.ProcessGroup | None, dtype: torch.dtype) -> None:
         self.size, self._rank = (group.size(), group.rank()) if group else (1, 0)
         self._group, self._dtype = group, dtype
 
     def collect(self, owned: Owned, parts_of: PartsOf) -> Callable[[], Tensor | None]:
+        """The matrices that this process owns, in full, [matrices, rows, columns], None if it owns nothing.
+        `parts_of` gives this process's parts of several.
+        """
         mine = owned[self._rank]
 
         def collected() -> Tensor | None:
@@ -82,6 +69,9 @@ class _Copies:
         return collected
 
     def give_back(self, owned: Owned, results: Tensor | None) -> Callable[[], Pairs]:
+        """Each matrix with this process's part of its result. `results` [matrices, rows, columns] are those
+        of this process, None if it owns nothing.
+        """
         sent = [
             (matrices, *self._broadcast(owner, matrices, results))
             for owner, matrices in enumerate(owned)
@@ -110,8 +100,8 @@ class _Copies:
 
 
 class _Parts:
-    """Each process holds a part of every matrix. Of several copies of the model, a matrix is collected within
-    that of its owner.
+    """As _Copies, where each process holds a part of every matrix. Of several copies of the model, a matrix
+    is collected within that of its owner.
     """
 
     def __init__(self, group: dist.ProcessGroup, dtype: torch.dtype, device: torch.device) -> None:

@@ -28,8 +28,8 @@ log = logging.getLogger("trainer")
 
 
 class PackedRows:
-    """Windows of complete documents, which start with `bot_id`; documents longer than a window are cut as in
-    bestfit.
+    """Windows of complete documents, with the methods of StridedWindows. Documents start with `bot_id`; those
+    longer than a window are cut as in bestfit.
 
     The index is stored in `directory`; of several processes one makes it and the others wait. Raises
     ShardError if a shard's index is inconsistent.
@@ -66,8 +66,8 @@ class PackedRows:
         return self._starts[first : self._ends[row]], self._lengths[first : self._ends[row]]
 
     def read(self, numbers: np.ndarray, out: np.ndarray, rows: np.ndarray) -> None:
-        """As Windows.read. The first token of a rest that follows another piece is not a target, because it
-        follows another document.
+        """As StridedWindows.read. The first token of a rest that follows another piece is not a target,
+        because it follows another document.
         """
         for number, row in zip(numbers.tolist(), rows.tolist(), strict=True):
             at = 0
@@ -79,7 +79,7 @@ class PackedRows:
             out[row, at:] = PADDING
 
     def holding(self, begin: int, end: int) -> np.ndarray:
-        """As Windows.holding, by one pass over the index."""
+        """As StridedWindows.holding, by one pass over the index."""
         pieces = np.flatnonzero((self._starts < end) & (self._starts + self._lengths > begin))
         return np.unique(np.searchsorted(self._ends, pieces, side="right"))
 
