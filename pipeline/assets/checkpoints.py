@@ -18,7 +18,7 @@ from pipeline.store import keys
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
-from trainer.system.figures import perplexity
+from trainer.system.history import perplexity
 
 CHECKPOINTS = dg.DynamicPartitionsDefinition(name="checkpoints")  # every step that was ever saved
 ON_DISK = dg.DynamicPartitionsDefinition(name="checkpoints_on_disk")

@@ -1,7 +1,6 @@
-"""The look of every figure, in the UI, in a model card and in a run directory; and perplexity."""
+"""The look of every figure, in the UI, in a model card and in a run directory."""
 
 import io
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -10,13 +9,6 @@ if TYPE_CHECKING:
 
 # Hues that are easy to tell apart, in the order of use.
 COLOURS = ("#2171b5", "#d94801", "#238b45", "#6a51a3", "#cb181d", "#525252")
-
-LARGEST_EXPONENT = 700.0  # of a loss that has exploded; beyond 709 a float overflows
-
-
-def perplexity(loss: float) -> float:
-    """e to the `loss` in nats a token."""
-    return math.exp(min(loss, LARGEST_EXPONENT))
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:

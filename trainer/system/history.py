@@ -33,6 +33,7 @@ NOT_COMPARED = (
     "engine",
     "launch",
 )  # settings of a recipe that change no result
+LARGEST_EXPONENT = 700.0  # of a loss that has exploded; beyond 709 a float overflows
 SHOWN, SHOWN_OF_PATH = 5, 60  # names, and characters of a path, in a message
 
 
@@ -236,3 +237,8 @@ def running_mean(losses: Sequence[float | None]) -> list[float]:
             total, weight = decay * total + loss, decay * weight + 1
         means.append(total / weight if weight else math.nan)
     return means
+
+
+def perplexity(loss: float) -> float:
+    """e to the `loss` in nats a token."""
+    return math.exp(min(loss, LARGEST_EXPONENT))

@@ -20,7 +20,7 @@ from trainer.run.batch import Batch
 from trainer.run.evaluation.generate import written
 from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
-from trainer.system.figures import perplexity
+from trainer.system.history import perplexity
 
 # Fixed, so that evaluating a checkpoint again gives the same continuations.
 SAMPLE_SEED = 1
