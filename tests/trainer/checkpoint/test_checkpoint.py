@@ -24,13 +24,10 @@ def checkpoints(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_newest_is_found_by_its_step(checkpoints: Path) -> None:
+def test_the_newest_is_found_by_its_step_where_there_is_one(checkpoints: Path) -> None:
     store.publish(store.directory_for(checkpoints, 100_000_000), fill("later"))
     assert store.newest_valid(checkpoints) == (checkpoints / "step-100000000", [])
-
-
-def test_without_checkpoints_there_is_nothing_to_find(tmp_path: Path) -> None:
-    assert store.newest_valid(tmp_path / "none") == (None, [])
+    assert store.newest_valid(checkpoints / "none") == (None, [])
 
 
 def _flip(path: Path) -> None:

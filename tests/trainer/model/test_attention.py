@@ -179,41 +179,34 @@ def test_the_backend_of_a_cpu_follows_from_precision_and_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("installed", "dtype", "head_dim", "masked", "sinks", "expected"),
+    ("installed", "major", "dtype", "head_dim", "masked", "sinks", "expected"),
     [
-        (False, torch.bfloat16, 64, True, False, "flex"),
-        (False, torch.bfloat16, 64, False, False, "sdpa"),
-        (True, torch.bfloat16, 64, True, False, "flash"),
-        (True, torch.bfloat16, 64, False, False, "flash"),
-        (True, torch.float32, 64, True, False, "flex"),
-        (True, torch.bfloat16, 36, True, False, "flex"),
-        (True, torch.bfloat16, 64, True, True, "flex"),
-        (True, torch.bfloat16, 64, False, True, "math"),
+        ("", 9, torch.bfloat16, 64, True, False, "flex"),
+        ("", 9, torch.bfloat16, 64, False, False, "sdpa"),
+        ("flash-attn-3", 8, torch.bfloat16, 64, True, False, "flex"),  # made for other GPUs
+        ("flash-attn-3", 9, torch.bfloat16, 64, True, False, "flash"),
+        ("flash-attn-3", 9, torch.bfloat16, 64, False, False, "flash"),
+        ("flash-attn-3", 9, torch.float32, 64, True, False, "flex"),
+        ("flash-attn-3", 9, torch.bfloat16, 36, True, False, "flex"),
+        ("flash-attn-3", 9, torch.bfloat16, 64, True, True, "flex"),
+        ("flash-attn-3", 9, torch.bfloat16, 64, False, True, "math"),
     ],
 )
 def test_a_gpu_attends_with_flash_where_its_package_serves_it(
     monkeypatch: pytest.MonkeyPatch,
-    installed: bool,
+    installed: str,
+    major: int,
     dtype: torch.dtype,
     head_dim: int,
     masked: bool,
     sinks: bool,
     expected: str,
 ) -> None:
-    monkeypatch.setattr(flash, "_installed", {"flash-attn-3": "3.0.0"}.get if installed else lambda _: None)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(flash, "_installed", {installed: "3.0.0"}.get)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (major, 0))
     gpu = torch.device("cuda")
     assert choose("auto", gpu, dtype, 256, head_dim, masked, sinks) == expected
     assert choose("math", gpu, dtype, 256, head_dim, masked, sinks) == "math"
-
-
-def test_packages_made_for_other_gpus_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flash, "_installed", {"flash-attn-3": "3.0.0"}.get)
-    found = []
-    for capability in ((8, 0), (9, 0)):
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, it=capability: it)
-        found.append(choose("auto", torch.device("cuda"), torch.bfloat16, 256, 64, masked=True))
-    assert found == ["flex", "flash"]
 
 
 def test_a_backend_that_cannot_work_here_is_refused_with_the_reason() -> None:

@@ -29,6 +29,14 @@ def two_processes() -> Iterator[None]:
     dist.destroy_process_group()
 
 
+def split_in_two(**shape: Any) -> Llama:
+    """A model of which this process holds one half."""
+    model = Llama(ModelConfig.model_validate({**SHAPE, **shape}), VOCAB, 32, "math")
+    mesh = init_device_mesh("cpu", (1, 2, 1), mesh_dim_names=("dp_replicate", "dp_shard", "tp"))
+    split(model, mesh, ParallelConfig(dp_shard=2), "bf16")
+    return model
+
+
 class Collectives(TorchDispatchMode):
     """Each collective with the type and the bytes of the full tensor."""
 
@@ -48,11 +56,8 @@ class Collectives(TorchDispatchMode):
 @pytest.mark.parametrize("tied", [False, True])
 def test_embedding_and_head_are_gathered_once_in_bf16(two_processes: None, tied: bool) -> None:
     torch.manual_seed(0)
-    model = Llama(ModelConfig.model_validate({**SHAPE, "tie_embeddings": tied}), VOCAB, 32, "math")
+    model = split_in_two(tie_embeddings=tied)
     block = sum(parameter.numel() for parameter in model.model.layers[0].parameters())
-    parallel = ParallelConfig(dp_shard=2)
-    mesh = init_device_mesh("cpu", (1, 2, 1), mesh_dim_names=("dp_replicate", "dp_shard", "tp"))
-    split(model, mesh, parallel, "bf16")
     batch = Batch.of(torch.zeros(1, 33, dtype=torch.int64), None)
     for _ in range(2):
         with Collectives() as collectives:
@@ -71,9 +76,7 @@ def test_embedding_and_head_are_gathered_once_in_bf16(two_processes: None, tied:
 
 
 def test_a_forward_pass_alone_leaves_nothing_gathered(two_processes: None) -> None:
-    model = Llama(ModelConfig.model_validate(SHAPE), VOCAB, 32, "math")
-    mesh = init_device_mesh("cpu", (1, 2, 1), mesh_dim_names=("dp_replicate", "dp_shard", "tp"))
-    split(model, mesh, ParallelConfig(dp_shard=2), "bf16")
+    model = split_in_two()
     with torch.no_grad():
         loss_sum(model, Batch.of(torch.zeros(1, 33, dtype=torch.int64), None), "bf16")
     assert model.lm_head.weight.shape == (VOCAB, 64) and model.lm_head.weight.dtype == torch.bfloat16
@@ -83,9 +86,7 @@ def test_a_forward_pass_alone_leaves_nothing_gathered(two_processes: None) -> No
 
 
 def test_a_micro_batch_after_an_evaluation_gathers_what_any_other_does(two_processes: None) -> None:
-    model = Llama(ModelConfig.model_validate(SHAPE), VOCAB, 32, "math")
-    mesh = init_device_mesh("cpu", (1, 2, 1), mesh_dim_names=("dp_replicate", "dp_shard", "tp"))
-    split(model, mesh, ParallelConfig(dp_shard=2), "bf16")
+    model = split_in_two()
     batch = Batch.of(torch.zeros(1, 33, dtype=torch.int64), None)
     with Collectives() as before:
         loss_sum(model, batch, "bf16").backward()
