@@ -24,11 +24,11 @@ from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
 from trainer.data.shard_writer import ShardWriter
 from trainer.parallel.world import World
-from trainer.run import loop
+from trainer.run import loop, resume
 from trainer.run.build import build_session
 from trainer.run.records.dagster_pipes import Reporter
 from trainer.run.records.recorder import Recorder
-from trainer.run.resume import resume
+from trainer.run.resolve import resolve
 from trainer.run.session import Session
 from trainer.system.run_directory import RunDirectory
 
@@ -142,10 +142,9 @@ def resuming(step: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         config = settings(Path(folder), TINY, batch_tokens=512, steps=2 * MILLION, save_every_steps=1)
         directory = RunDirectory(config.run_dir)
-        saved, line = (
-            build_session(config, world),
-            '{"kind": "train", "step": 1, "loss": 3.0, "lr": 0.001, "grad_norm": 1.0}\n',
-        )
+        plan = resolve(config, world)
+        saved = build_session(plan, world)
+        line = '{"kind": "train", "step": 1, "loss": 3.0, "lr": 0.001, "grad_norm": 1.0}\n'
         saved.step = step
         directory.path.mkdir()
         directory.metrics.write_text(line * step)
@@ -153,11 +152,11 @@ def resuming(step: int) -> float:
         store.publish(store.directory_for(directory.checkpoints, step), snapshot.write)
         taken = []
         for _ in range(5):
-            session = build_session(config, world)
+            session = build_session(plan, world)
             started = time.perf_counter()
-            resume(session, directory.checkpoints)
+            resume.restore(session, resume.find(plan, world, directory.checkpoints))
             recorder = Recorder(session, directory, Reporter(is_main=False))
-            session.data.batch(session.step, 0, 1)
+            session.plan.data.batch(session.step, 0, 1)
             taken.append(1000 * (time.perf_counter() - started))
             recorder.close()
     return round(statistics.median(taken), 1)

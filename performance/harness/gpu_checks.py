@@ -24,7 +24,7 @@ from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, LossScale, Precision
 from trainer.optim.build import build
 from trainer.parallel.world import World
-from trainer.run.fit.compiler import compile_blocks
+from trainer.run.fit.compiler import compile_blocks, compiles
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, train_step
 
@@ -91,7 +91,8 @@ def _losses(device: torch.device, precision: Precision) -> list[float]:
     model = Llama(training.model, VOCABULARY, 256, backend, precision=precision)
     model.initialise(InitConfig(), seed=1)
     model.to(device)
-    compile_blocks(model, training, device)
+    if compiles(training, device):
+        compile_blocks(model, training, device)
     optimizers, world = build(model, training.optimizer), World(0, 1, device)
     generator, found = torch.Generator().manual_seed(0), []
     for step in range(STEPS):

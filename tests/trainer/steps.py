@@ -1,14 +1,25 @@
-"""Single steps of a session, without what Session does around them."""
+"""Sessions without a run around them, and single steps of them."""
 
 from dataclasses import replace
 
 import torch
 
+from trainer.config import RunConfig
+from trainer.parallel.world import World
+from trainer.run.build import build_session
+from trainer.run.resolve import resolve
 from trainer.run.session import Session
 from trainer.run.step import StepResult, train_step
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+def new_session(config: RunConfig, world: World = ALONE) -> Session:
+    """A session at step 0."""
+    return build_session(resolve(config, world), world)
 
 
 def step(session: Session, number: int) -> StepResult:
     """Takes step `number` (from 0) on the windows that belong to it."""
-    windows = torch.from_numpy(session.data.batch(number, 0, 1))
+    windows = torch.from_numpy(session.plan.data.batch(number, 0, 1))
     return train_step(session.model, session.optimizers, windows, replace(session.context, step=number))

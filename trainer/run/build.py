@@ -1,92 +1,44 @@
-"""A session at step 0, built from a run's configuration."""
+"""A session at step 0, built from a run's plan."""
 
-import logging
 from pathlib import Path
-from typing import Any, cast
 
 import torch
 
-from trainer.config import RunConfig, TrainingConfig, run_identity
-from trainer.data.loader import TrainingData
-from trainer.hf import Pretrained, load_weights
+from trainer.hf import load_weights
 from trainer.model import fp8
-from trainer.model.attention import Backend, choose, flash, masks_documents
 from trainer.model.llama import Llama
-from trainer.model.precision import AUTOCAST, LossScale, Precision, resolve
+from trainer.model.precision import LossScale
 from trainer.optim.build import build
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
-from trainer.run.fit import preflight
+from trainer.run.fit.compiler import compile_blocks
+from trainer.run.resolve import Plan
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
 
-log = logging.getLogger("trainer")
+
+def build_session(plan: Plan, world: World) -> Session:
+    """The run at step 0. Raises TrainerError for weights that no training can start from."""
+    model = _model(plan, world)
+    if plan.training.document_masking and plan.attention == "flash":
+        model.model.most_documents = plan.data.most_documents()
+    optimizers = build(model, plan.training.optimizer, model.shapes, world.group)
+    if plan.compiled:
+        compile_blocks(model, plan.training, world.device)
+    return Session(plan, world, model, optimizers, LossScale.of(plan.precision))
 
 
-def build_session(config: RunConfig, world: World) -> Session:
-    """Checks what can be checked before the first step (TrainerError), and builds the run at step 0."""
-    # The identity holds what `auto` means here, so that the run stays the same on another machine.
-    masked = masks_documents(config.training.document_masking, world.device)
-    config = config.with_training(document_masking=masked)
-    training = config.training
-    contents: Any = world.from_main(lambda: preflight.check(config, world))
-    data = TrainingData(config.data, training, config.run_dir / "packing")
-    if training.threads:
-        torch.set_num_threads(training.threads)
-    if world.is_main and training.model.not_stock:
-        log.warning(
-            "no architecture in transformers has %s: the exported model can only be read by this trainer",
-            " and ".join(training.model.not_stock),
-        )
-    precision = resolve(training.precision, world.device)
-    attention = _attention(training, precision, world)
-    pretrained = None
-    if training.pretrained:
-        pretrained = Pretrained.find(training.pretrained, training.model, config.data)
-    model = _model(config, world, precision, attention, pretrained)
-    if masked and attention == "flash":
-        model.model.most_documents = data.most_documents()
-    identity = run_identity(config, precision, contents, pretrained.sha256 if pretrained else None)
-    optimizers = build(model, training.optimizer, model.shapes, world.group)
-    return Session(
-        config, identity, world, precision, attention, data, model, optimizers, LossScale.of(precision)
-    )
-
-
-def _attention(training: TrainingConfig, precision: Precision, world: World) -> Backend:
-    """The backend that the main process chooses, ready for use in every process. A collective."""
-    model, dtype, masked = training.model, AUTOCAST.get(precision, torch.float32), training.document_masking
-    chosen = world.from_main(
-        lambda: choose(
-            training.attention,
-            world.device,
-            dtype,
-            training.seq_len,
-            model.head_dim,
-            bool(masked),
-            model.attention_sinks,
-        )
-    )
-    if chosen == "flash":
-        kernels = flash.activate(world.device, model.head_dim)
-        if world.is_main:
-            log.info("attention flash runs with the kernels of %s", kernels)
-    return cast(Backend, chosen)
-
-
-def _model(
-    config: RunConfig, world: World, precision: Precision, attention: Backend, pretrained: Pretrained | None
-) -> Llama:
+def _model(plan: Plan, world: World) -> Llama:
     """The model with its first weights, split over the processes of the `world`."""
-    training = config.training
+    training, pretrained = plan.training, plan.pretrained
     arguments = (
         training.model,
-        config.data.vocab_size,
+        plan.config.data.vocab_size,
         training.seq_len,
-        attention,
+        plan.attention,
         training.activation_checkpointing,
         training.dropout,
-        precision,
+        plan.precision,
     )
     with torch.device("meta"):
         model = (
@@ -101,12 +53,12 @@ def _model(
         model.context = max(training.seq_len, pretrained.context)
     else:
         model.initialise(training.init, training.seed)
-    if precision == "fp8":
+    if plan.precision == "fp8":
         fp8.convert(model.model.layers)
     if world.mesh and training.parallel.splits_model:
         from trainer.parallel.parallelize import split
 
-        split(model, world.mesh, training.parallel, precision)
+        split(model, world.mesh, training.parallel, plan.precision)
     return model
 
 

@@ -18,17 +18,19 @@ from trainer.config import RunConfig
 from trainer.data.loader import Prefetcher
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World, join, leave
+from trainer.run import resume
 from trainer.run.build import build_session
 from trainer.run.checkpointing import Saver
 from trainer.run.evaluation.held_out import EvaluationStoppedError, evaluate
-from trainer.run.fit.preflight import dry_run, explained
+from trainer.run.fit import micro_batch
+from trainer.run.fit.rehearsal import dry_run, explained
 from trainer.run.garbage import GarbageCollection
 from trainer.run.records.dagster_pipes import Reporter, send_checkpoint, send_start
 from trainer.run.records.log_file import log_file
 from trainer.run.records.nonfinite_report import explain
 from trainer.run.records.profiling import profiler
 from trainer.run.records.recorder import Recorder
-from trainer.run.resume import resume
+from trainer.run.resolve import resolve
 from trainer.run.session import Session
 from trainer.run.step import NotFiniteError
 from trainer.system.durable import write_atomically
@@ -101,10 +103,12 @@ def _run(
     profile: bool,
 ) -> int:
     append_log_to = stack.enter_context(log_file()) if world.is_main else None
-    session = build_session(config, world)
-    directory = RunDirectory(config.run_dir)
+    plan, directory = resolve(config, world), RunDirectory(config.run_dir)
     world.from_main(lambda: stack.enter_context(directory.locked()))
-    resumed = resume(session, directory.checkpoints, allow_changes)
+    resumed = resume.find(plan, world, directory.checkpoints, allow_changes)
+    session = build_session(micro_batch.decide(plan, world, resumed), world)
+    if resumed:
+        resume.restore(session, resumed)
     send_start(reporter, session, resumed)
     if world.is_main:
         for checkpoint in store.existing(directory.checkpoints):
@@ -159,7 +163,7 @@ def _train(
 ) -> int:
     training, world = session.training, session.world
     _evaluate_late(session, recorder, stop)
-    batches = Prefetcher(session.data, world.data_rank, world.data_size)
+    batches = Prefetcher(session.plan.data, world.data_rank, world.data_size)
     stopping = False
     # Only the first step makes the optimizer's state: the dry run did not.
     said: AbstractContextManager[None] = explained(
@@ -235,7 +239,7 @@ def _evaluate(session: Session, recorder: Recorder | None, stop: StopSignals) ->
                 session.model,
                 session.config.data,
                 session.training,
-                session.precision,
+                session.plan.precision,
                 session.world,
                 gives_up=lambda: _is_stopped(session, stop),
             )

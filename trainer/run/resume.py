@@ -1,4 +1,4 @@
-"""Resuming a session from the newest valid checkpoint of its run."""
+"""Finding the newest valid checkpoint of a run, and restoring a session from it."""
 
 import logging
 from pathlib import Path
@@ -8,7 +8,8 @@ from trainer.checkpoint import publish as store
 from trainer.checkpoint import state
 from trainer.model.precision import LossScale
 from trainer.optim import weight_averaging
-from trainer.run.fit import micro_batch
+from trainer.parallel.world import World
+from trainer.run.resolve import Plan
 from trainer.run.session import Session
 from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError
@@ -27,21 +28,17 @@ FIXED = (
 log = logging.getLogger("trainer")
 
 
-def resume(session: Session, checkpoints: Path, allow_changes: bool = False) -> Path | None:
-    """Restores the newest valid checkpoint and returns it; None if there is none yet.
+def find(plan: Plan, world: World, checkpoints: Path, allow_changes: bool = False) -> Path | None:
+    """The newest valid checkpoint of the run; None if there is none yet.
 
     Raises TrainerError if no checkpoint is valid or the newest belongs to a run with other settings, unless
     `allow_changes` accepts them. A collective.
     """
-    world = session.world
-    found = world.from_main(lambda: _newest(session, checkpoints, allow_changes))
-    if not isinstance(found, Path):
-        return None
-    _restore(session, found)
-    return found
+    found = world.from_main(lambda: _newest(plan, checkpoints, allow_changes))
+    return found if isinstance(found, Path) else None
 
 
-def _newest(session: Session, checkpoints: Path, allow_changes: bool) -> Path | None:
+def _newest(plan: Plan, checkpoints: Path, allow_changes: bool) -> Path | None:
     found, skipped = store.newest_valid(checkpoints)
     if skipped and found is None:
         raise TrainerError(
@@ -51,14 +48,14 @@ def _newest(session: Session, checkpoints: Path, allow_changes: bool) -> Path | 
     for reason in skipped:
         log.warning("skipped an invalid checkpoint: %s", reason)
     if found is not None:
-        _check(session, found, allow_changes)
+        _check(plan, found, allow_changes)
     return found
 
 
-def _check(session: Session, checkpoint: Path, allow_changes: bool) -> None:
-    """Raises TrainerError if the session cannot be resumed from the checkpoint."""
-    curriculum, saved = session.curriculum, state.read_state(checkpoint)
-    changed = _changes(saved, session)
+def _check(plan: Plan, checkpoint: Path, allow_changes: bool) -> None:
+    """Raises TrainerError if the run cannot be resumed from the checkpoint."""
+    curriculum, saved = plan.training.curriculum, state.read_state(checkpoint)
+    changed = _changes(saved, plan)
     fixed = [line for line in changed if line.startswith(FIXED)]
     position = (curriculum.tokens(saved["step"]), curriculum.samples(saved["step"]))
     if not fixed and (saved["tokens"], saved["samples"]) != position:
@@ -76,20 +73,20 @@ def _check(session: Session, checkpoint: Path, allow_changes: bool) -> None:
         )
     if saved["step"] > curriculum.steps:
         raise TrainerError(
-            f"{checkpoint}: cannot resume: it is past training.max_tokens {session.training.max_tokens}. Use "
+            f"{checkpoint}: cannot resume: it is past training.max_tokens {plan.training.max_tokens}. Use "
             "another run_dir"
         )
 
 
-def _changes(saved: dict[str, Any], session: Session) -> list[str]:
+def _changes(saved: dict[str, Any], plan: Plan) -> list[str]:
     """The settings that decide something and differ from those of a checkpoint."""
-    then, now = flat(saved["meaning"]), flat(session.identity)
+    then, now = flat(saved["meaning"]), flat(plan.identity)
     return [
         f"{key}: {then.get(key, 'not set')} -> {now.get(key, 'not set')}" for key in differing([then, now])
     ]
 
 
-def _restore(session: Session, checkpoint: Path) -> None:
+def restore(session: Session, checkpoint: Path) -> None:
     """Loads everything that the checkpoint holds, and records which settings change from here on."""
     saved = state.read_state(checkpoint)
     for optimizer in session.optimizers:
@@ -98,11 +95,10 @@ def _restore(session: Session, checkpoint: Path) -> None:
     weight_averaging.put_back(session.optimizers)
     weight_averaging.drop_others(session.training.averaging, session.optimizers)
     session.step, session.loss, session.evaluation = saved["step"], saved["loss"], saved["evaluation"]
-    session.loss_scale = LossScale.of(session.precision).resumed_from(LossScale(**saved["loss_scale"]))
+    session.loss_scale = LossScale.of(session.plan.precision).resumed_from(LossScale(**saved["loss_scale"]))
     session.spikes = SpikeDetector(map(tuple, saved["spike_history"]))
     session.metrics_bytes, session.changes = saved["metrics_bytes"], saved["changes"]
-    micro_batch.keep(session, checkpoint)
-    changed = _changes(saved, session)
+    changed = _changes(saved, session.plan)
     if changed:
         log.warning("the settings changed after step %d: %s", session.step, "; ".join(changed))
         at = {"step": session.step, "tokens": saved["tokens"], "corpus_tokens": saved["corpus_tokens"]}

@@ -9,31 +9,26 @@ from torch.optim import Optimizer
 from trainer.checkpoint import state
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig, TrainingConfig
-from trainer.data.loader import TrainingData
-from trainer.model.attention import Backend
 from trainer.model.llama import Llama
-from trainer.model.precision import LossScale, Precision
+from trainer.model.precision import LossScale
 from trainer.optim import weight_averaging
 from trainer.parallel.world import World
+from trainer.run.resolve import Plan
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, StepResult, train_step
 
 
 @dataclass
 class Session:
-    """A run after `step` steps; `trainer.run.build` makes one and `trainer.run.resume` restores it.
+    """A run after `step` steps; `trainer.run.build` makes it and `trainer.run.resume` restores it.
 
     `loss` is that of the last step, `evaluation` that of the current step if it was evaluated.
     `metrics_bytes` is the length of metrics.jsonl when the state was saved. `changes` lists which settings
     changed since step 0, and when.
     """
 
-    config: RunConfig
-    identity: dict[str, Any]
+    plan: Plan
     world: World
-    precision: Precision
-    attention: Backend
-    data: TrainingData
     model: Llama
     optimizers: list[Optimizer]
     loss_scale: LossScale
@@ -48,8 +43,12 @@ class Session:
         self.curriculum = self.training.curriculum
 
     @property
+    def config(self) -> RunConfig:
+        return self.plan.config
+
+    @property
     def training(self) -> TrainingConfig:
-        return self.config.training
+        return self.plan.training
 
     @property
     def tokens(self) -> int:
@@ -94,12 +93,12 @@ class Session:
         tokens, length = self._consumed(self.curriculum.steps), self.training.seq_len
         return {
             name: round(tokens[name] / (size * length), 3)
-            for name, size in zip(self.data.order.names, self.data.order.sizes, strict=True)
+            for name, size in zip(self.plan.data.order.names, self.plan.data.order.sizes, strict=True)
         }
 
     def _consumed(self, step: int) -> dict[str, int]:
-        tokens = self.data.order.tokens(self.curriculum.samples(step))
-        return dict(zip(self.data.order.names, tokens.tolist(), strict=True))
+        tokens = self.plan.data.order.tokens(self.curriculum.samples(step))
+        return dict(zip(self.plan.data.order.names, tokens.tolist(), strict=True))
 
     def take_step(self, windows: torch.Tensor) -> StepResult:
         """Takes the next step on this process's windows [rows, seq_len + 1]. Raises NotFiniteError before the
@@ -142,5 +141,5 @@ class Session:
         )
         with weight_averaging.use_averaged_weights(self.optimizers):
             return state.Snapshot.take(
-                self.model, self.optimizers, progress, self.config, self.identity, staging, self.world
+                self.model, self.optimizers, progress, self.config, self.plan.identity, staging, self.world
             )

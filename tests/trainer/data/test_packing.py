@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trainer.steps import step
+from tests.trainer.steps import new_session, step
 from trainer.config import RunConfig
 from trainer.data import shards
 from trainer.data.held_out import held_out
@@ -27,7 +27,6 @@ from trainer.data.windows import PADDING
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
-from trainer.run.build import build_session
 from trainer.run.step import loss_sum
 from trainer.system.errors import TrainerError
 
@@ -240,8 +239,8 @@ def test_the_loss_is_divided_by_the_tokens_predicted_however_the_batch_is_cut(
             "micro_batch_size": micro_batch_size,
             "optimizer": {"kind": "adamw", "eps": 1e-4},
         }
-        session = build_session(RunConfig.model_validate(settings), ALONE)
-        windows = torch.from_numpy(session.data.batch(1, 0, 1))
+        session = new_session(RunConfig.model_validate(settings))
+        windows = torch.from_numpy(session.plan.data.batch(1, 0, 1))
         predicted = int((windows[:, 1:] >= 0).sum())
         assert predicted < session.training.global_batch_tokens
         expected = loss_sum(session.model, Batch.of(windows, None), "fp32").item() / predicted

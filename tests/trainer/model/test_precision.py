@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.trainer.steps import step
+from tests.trainer.steps import new_session, step
 from trainer.checkpoint import publish as store
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
@@ -19,9 +19,8 @@ from trainer.model.precision import LossScale, resolve
 from trainer.optim.lr_schedule import lr_factor
 from trainer.parallel.gathering import whole_parameters
 from trainer.parallel.world import World, join, leave
-from trainer.run.build import build_session
+from trainer.run import resume
 from trainer.run.loop import DONE, run
-from trainer.run.resume import resume
 from trainer.run.session import Session
 from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
@@ -32,11 +31,11 @@ ALONE = World(0, 1, torch.device("cpu"))
 @pytest.fixture
 def fp16(settings: dict[str, Any]) -> Session:
     settings["training"] |= {"precision": "fp16", "optimizer": {"kind": "adamw", "lr": 1e-3}}
-    return build_session(RunConfig.model_validate(settings), ALONE)
+    return new_session(RunConfig.model_validate(settings))
 
 
 def test_fp16_learns_what_fp32_does(settings: dict[str, Any], fp16: Session) -> None:
-    full = build_session(
+    full = new_session(
         RunConfig.model_validate({**settings, "training": {**settings["training"], "precision": "fp32"}}),
         ALONE,
     )
@@ -107,9 +106,11 @@ def test_a_change_of_precision_begins_with_that_precisions_own_scale(
     }
     assert run(RunConfig.model_validate(settings)) == DONE
     settings["training"]["precision"] = then
-    session = build_session(RunConfig.model_validate(settings), ALONE)
-    resume(session, session.config.run_dir / "checkpoints", allow_changes=True)
-    assert session.loss_scale == LossScale.of(session.precision)
+    session = new_session(RunConfig.model_validate(settings))
+    checkpoint = resume.find(session.plan, ALONE, session.config.run_dir / "checkpoints", allow_changes=True)
+    assert checkpoint is not None
+    resume.restore(session, checkpoint)
+    assert session.loss_scale == LossScale.of(session.plan.precision)
 
 
 def test_a_scale_that_had_to_go_down_to_one_grows_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,13 +131,15 @@ def _steps(settings: dict[str, Any], rank: int, port: int, told: Any) -> None:
         "MASTER_PORT": str(port),
     }
     config = RunConfig.model_validate(settings)
-    session, results = build_session(config, join(config.training.parallel)), []
+    session, results = new_session(config, join(config.training.parallel)), []
     for number in range(4):
         last_block = [*session.model.model.layers][-1]
         hook = last_block.register_forward_hook(_overflow) if (number, rank) == (2, 1) else None
         results.append(
             session.take_step(
-                torch.from_numpy(session.data.batch(number, session.world.data_rank, session.world.data_size))
+                torch.from_numpy(
+                    session.plan.data.batch(number, session.world.data_rank, session.world.data_size)
+                )
             )
         )
         if hook is not None:
@@ -199,7 +202,7 @@ def test_fp8_learns_what_bf16_does_and_its_checkpoints_hold_a_plain_model(settin
         "optimizer": {"kind": "adamw", "lr": 1e-3},
         "init": {"zero_output": False},
     }
-    plain, eighth = (build_session(RunConfig.model_validate(settings), ALONE) for _ in range(2))
+    plain, eighth = (new_session(RunConfig.model_validate(settings)) for _ in range(2))
     fp8.convert(eighth.model.model.layers, emulated=True)
     for number in range(8):
         ours, theirs = step(eighth, number), step(plain, number)

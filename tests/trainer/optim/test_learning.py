@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainer.steps import step
+from tests.trainer.steps import new_session, step
 from trainer.config import RunConfig
 from trainer.parallel.world import World
-from trainer.run.build import build_session
 
 ALONE = World(0, 1, torch.device("cpu"))
 BATCH_TOKENS, STEPS = 512, 80
@@ -61,7 +60,7 @@ def test_forty_thousand_tokens_bring_the_loss_below(
         "optimizer": {"kind": kind, "lr": RATES[kind], "muon_lr": 0.02},
         "schedule": {"warmup_tokens": 8 * BATCH_TOKENS, **SCHEDULES[schedule]},
     }
-    session = build_session(RunConfig.model_validate(settings), ALONE)
+    session = new_session(RunConfig.model_validate(settings))
     losses = []
     for number in range(STEPS):
         losses.append(step(session, number).loss)

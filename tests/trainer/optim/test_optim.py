@@ -10,7 +10,7 @@ from safetensors.torch import load, save
 from torch import nn
 from transformers.optimization import Adafactor as TransformersAdafactor
 
-from tests.trainer.steps import step
+from tests.trainer.steps import new_session, step
 from trainer.config import OptimizerConfig, RunConfig
 from trainer.model.llama import Llama
 from trainer.model.precision import multiplies_bf16
@@ -18,7 +18,6 @@ from trainer.optim.build import build, set_learning_rates
 from trainer.optim.sophia import SophiaG, draw_tokens, draws
 from trainer.optim.state import load_state_tensors, state_tensors
 from trainer.parallel.world import World
-from trainer.run.build import build_session
 from trainer.run.fit.memory import estimate
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
@@ -202,7 +201,7 @@ def steps(session: Session, first: int, after: int) -> None:
 def prepared(settings: dict[str, Any], kind: str) -> Session:
     settings["training"]["optimizer"] = {"kind": kind, "lr": 1e-3}
     settings["training"]["model"]["d_ff"] = 64
-    return build_session(RunConfig.model_validate(settings), ALONE)
+    return new_session(RunConfig.model_validate(settings))
 
 
 @pytest.mark.parametrize("kind", [*KINDS, pytest.param("adamw_8bit", marks=pytest.mark.slow)])

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from tests.trainer.runs import outcome
+from tests.trainer.steps import new_session
 from trainer.checkpoint import publish as store
 from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World
-from trainer.run.build import build_session
 from trainer.run.evaluation.held_out import evaluate_checkpoint
 from trainer.run.fit.memory import estimate
 from trainer.run.loop import DONE, run
@@ -37,9 +37,9 @@ def weights(session: Session) -> Weights:
 
 def course(settings: dict[str, Any], steps: int) -> tuple[Session, list[Weights]]:
     """A run in memory, and its weights after each step."""
-    session, seen = build_session(RunConfig.model_validate(settings), ALONE), []
+    session, seen = new_session(RunConfig.model_validate(settings)), []
     for step in range(steps):
-        session.take_step(torch.from_numpy(session.data.batch(step, 0, 1)))
+        session.take_step(torch.from_numpy(session.plan.data.batch(step, 0, 1)))
         seen.append(weights(session))
     return session, seen
 

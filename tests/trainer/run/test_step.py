@@ -11,12 +11,11 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from tests.trainer.steps import step
+from tests.trainer.steps import new_session, step
 from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
-from trainer.run.build import build_session
 from trainer.run.loop import run
 from trainer.run.records.nonfinite_report import explain
 from trainer.run.session import Session
@@ -29,7 +28,7 @@ ALONE = World(0, 1, torch.device("cpu"))
 
 def run_steps(settings: dict[str, Any], steps: int = 2, **training: Any) -> tuple[list[float], Llama]:
     config = RunConfig.model_validate({**settings, "training": {**settings["training"], **training}})
-    session = build_session(config, ALONE)
+    session = new_session(config)
     losses = []
     for number in range(steps):
         losses.append(step(session, number).loss)
@@ -75,7 +74,7 @@ def test_a_spike_changes_the_weights_unless_it_is_to_be_skipped(
     settings: dict[str, Any], action: str
 ) -> None:
     training = {**settings["training"], "spikes": {"action": action}}
-    session = build_session(RunConfig.model_validate({**settings, "training": training}), ALONE)
+    session = new_session(RunConfig.model_validate({**settings, "training": training}))
     session.spikes = SpikeDetector((0.5 + number % 2 / 100, 1.0) for number in range(STEPS))
     before = [parameter.detach().clone() for parameter in session.model.parameters()]
     result = step(session, 0)
@@ -91,7 +90,7 @@ def test_masking_documents_changes_what_a_token_sees(settings: dict[str, Any]) -
 
 def test_a_loss_that_is_not_finite_stops_before_the_weights_change(settings: dict[str, Any]) -> None:
     config = RunConfig.model_validate(settings)
-    session = build_session(config, ALONE)
+    session = new_session(config)
     with torch.no_grad():
         session.model.model.norm.weight[0] = torch.nan
     before = session.model.lm_head.weight.clone()
@@ -136,7 +135,7 @@ def test_a_batch_too_large_for_fp16_is_told_from_one_that_fp32_cannot_do_either(
     settings: dict[str, Any],
 ) -> None:
     settings["training"] |= {"precision": "fp16", "init": {"zero_output": False}}
-    session = build_session(RunConfig.model_validate(settings), ALONE)
+    session = new_session(RunConfig.model_validate(settings))
     error, run_dir = NotFiniteError(1, math.inf, math.inf), session.config.run_dir
     with torch.no_grad():
         session.model.model.layers[0].mlp.up_proj.weight.mul_(1e8)

@@ -41,11 +41,9 @@ def check(training: TrainingConfig, device: torch.device) -> None:
 
 
 def compile_blocks(model: Llama, training: TrainingConfig, device: torch.device) -> None:
-    """Compiles each block if the settings ask for it, and on a GPU the loss: a CPU's has a form of its own.
-    The names of the parameters stay the same.
+    """Compiles each block, and on a GPU the loss: a CPU's has a form of its own. The names of the parameters
+    stay the same.
     """
-    if not compiles(training, device):
-        return
     # Windows of each length are compiled separately; at torch's limit the run would fail half-way.
     torch._dynamo.config.recompile_limit += len({stage.seq_len for stage in training.curriculum.stages})
     model.loss_is_compiled = device.type == "cuda"

@@ -1,17 +1,21 @@
 """`micro_batch_size: auto`: the windows that a process computes at a time, as many as fit into its memory."""
 
+import gc
 import json
 import logging
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from trainer.config import TrainingConfig
-from trainer.parallel.dtensor import local_tensor
+from trainer.parallel.world import World
+from trainer.run.build import build_session
 from trainer.run.fit.hardware import free_memory
 from trainer.run.fit.memory import Footprint, is_out_of_memory
+from trainer.run.resolve import Plan
 from trainer.run.session import Session
 from trainer.run.step import add_gradients
 from trainer.system.errors import TrainerError, in_every_process
@@ -68,59 +72,60 @@ def _sizes(training: TrainingConfig, data_size: int) -> list[int]:
     ]
 
 
-def decide(session: Session) -> None:
-    """Replaces `auto` by the largest micro-batch that fits into every process.
+def decide(plan: Plan, world: World, checkpoint: Path | None) -> Plan:
+    """The plan with a number in place of `auto`: that of `checkpoint`, as another one would change the order
+    of sums, or else the largest micro-batch that fits into every process.
 
-    It is tried: gradients are computed and discarded beside as many bytes as the optimizer will hold. While
-    memory runs out in any process, the next one of at most half the windows is taken. A split model is not
-    tried, since a process that fails would leave the others waiting. Raises TrainerError if not even one
-    window fits. A collective.
+    It is tried on a session of its own, which is thrown away: gradients are computed beside as many bytes as
+    the optimizer will hold. While memory runs out in any process, the next one of at most half the windows is
+    taken. A split model is not tried, since a process that fails would leave the others waiting. Raises
+    TrainerError if not even one window fits. A collective.
     """
-    training, world, config = session.training, session.world, session.config
+    training = plan.training
     if training.micro_batch_size != "auto":
-        return
-    held = sum(local_tensor(parameter).nbytes for parameter in session.model.parameters())
-    memory = world.least(free_memory(world.device) + held)
+        return plan
+    if checkpoint is not None:
+        saved = json.loads((checkpoint / "lineage.json").read_text(encoding="utf-8"))["training"]["config"]
+        if divides(training, saved["micro_batch_size"], world.data_size):
+            return plan.with_micro_batch(saved["micro_batch_size"])
+    memory = world.least(free_memory(world.device))
     found = world.from_main(
-        lambda: fitting(training, config.data.vocab_size, world.data_size, world.device, memory)
+        lambda: fitting(training, plan.config.data.vocab_size, world.data_size, world.device, memory)
     )
     assert isinstance(found, Fitting)
-    most = found.sizes[0]
+    size = found.sizes[0] if training.parallel.splits_model else _tried(plan, world, found)
+    gc.collect()  # the model that was tried refers to itself, so it is freed only now
+    if not size:
+        with in_every_process():
+            raise TrainerError(
+                f"not even one window of {training.seq_len} tokens fits into {memory / 1e6:,.0f} MB on "
+                f"{world.device}; lower training.seq_len, or use a smaller model"
+            )
+    log.info("micro-batches of %d windows: %s MB are free", size, f"{memory / 1e6:,.0f}")
+    return plan.with_micro_batch(size)
+
+
+def _tried(plan: Plan, world: World, found: Fitting) -> int:
+    """The first size with which no process runs out of memory, each at most half of the last; 0 if none."""
+    session, most = build_session(plan, world), found.sizes[0]
     for size in found.sizes:
         if size > most:
             continue
-        session.config = config.with_training(micro_batch_size=size)
-        if training.parallel.splits_model or not world.any(_runs_out(session, found.optimizer)):
-            log.info("micro-batches of %d windows: %s MB are free", size, f"{memory / 1e6:,.0f}")
-            return
+        if not world.any(_runs_out(session, plan.with_micro_batch(size), found.optimizer)):
+            return size
         log.warning("a micro-batch of %d windows does not fit: half of it is tried", size)
         most = size // 2
-    with in_every_process():
-        raise TrainerError(
-            f"not even one window of {training.seq_len} tokens fits into {memory / 1e6:,.0f} MB on "
-            f"{world.device}; lower training.seq_len, or use a smaller model"
-        )
+    return 0
 
 
-def keep(session: Session, checkpoint: Path) -> None:
-    """Lets `auto` stand for the micro-batch with which `checkpoint` was saved, as another one would change
-    the order of sums. It is decided anew where that does not divide the work of this many processes.
-    """
-    training = session.training
-    saved = json.loads((checkpoint / "lineage.json").read_text(encoding="utf-8"))["training"]["config"]
-    size = saved["micro_batch_size"]
-    if training.micro_batch_size == "auto" and divides(training, size, session.world.data_size):
-        session.config = session.config.with_training(micro_batch_size=size)
-
-
-def _runs_out(session: Session, optimizer: int) -> bool:
+def _runs_out(session: Session, plan: Plan, optimizer: int) -> bool:
     """Whether memory runs out for two micro-batches (one, if a step has no more) beside `optimizer` bytes."""
-    world, windows = session.world, session.training.micro_batch_windows
-    rows = session.data.batch(session.step, world.data_rank, world.data_size)[: 2 * windows]
+    world, windows = session.world, plan.training.micro_batch_windows
+    rows = plan.data.batch(0, world.data_rank, world.data_size)[: 2 * windows]
+    context = replace(session.context, training=plan.training)
     try:
         state = torch.empty(optimizer, dtype=torch.uint8, device=world.device)
-        batch = session.context.batch(torch.from_numpy(rows).to(world.device))
-        add_gradients(session.model, batch, session.context)
+        add_gradients(session.model, context.batch(torch.from_numpy(rows).to(world.device)), context)
         del state
     except RuntimeError as error:
         if not is_out_of_memory(error):

@@ -1,16 +1,10 @@
 """Checks before the first step, so that a run that cannot work fails at once and changes nothing."""
 
 import hashlib
-import itertools
 import logging
 import shutil
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-
-import torch
 
 from trainer.checkpoint import publish as store
 from trainer.config import CorpusShards, DataConfig, RunConfig
@@ -20,14 +14,12 @@ from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
 from trainer.run import data_facts
-from trainer.run.evaluation.held_out import EvaluationStoppedError, batch_size, evaluate
-from trainer.run.fit import compiler, micro_batch
+from trainer.run.evaluation.held_out import batch_size
+from trainer.run.fit import compiler
 from trainer.run.fit.hardware import free_memory
-from trainer.run.fit.memory import copies_with_averages, estimate, is_ample, is_out_of_memory
+from trainer.run.fit.memory import copies_with_averages, estimate, is_ample
 from trainer.run.records import sinks
-from trainer.run.session import Session
-from trainer.run.step import add_gradients
-from trainer.system.errors import TrainerError, first_line
+from trainer.system.errors import TrainerError
 
 BLOCK_TOKENS = 1 << 20
 # Shards whose content is known are sampled: this many of them, this many tokens each.
@@ -226,68 +218,3 @@ def _warn_of_long_validations(config: RunConfig) -> None:
             f"{tokens:,}",
             f"{wanted.every_tokens:,}",
         )
-
-
-def dry_run(session: Session) -> None:
-    """Compiles the model, decides what `micro_batch_size: auto` stands for, and computes and discards the
-    gradients of one micro-batch: one for each process of a pipeline. Then the loss of one batch of a
-    validation, if that is larger. Raises TrainerError if that fails.
-    """
-    compiler.compile_blocks(session.model, session.training, session.world.device)
-    micro_batch.decide(session)
-    rows = session.data.batch(session.step, session.world.data_rank, session.world.data_size)
-    micro_batch_size = session.training.micro_batch_tokens // (rows.shape[1] - 1)
-    windows = torch.from_numpy(rows[: micro_batch_size * session.training.parallel.pp])
-    context, seq_len = session.context, session.training.seq_len
-    first = f"one micro-batch of {session.training.micro_batch_windows} x {seq_len} tokens"
-    with explained(first, "training.micro_batch_size"):
-        add_gradients(session.model, context.batch(windows.to(session.world.device)), context)
-    session.model.zero_grad(set_to_none=True)
-    if validated := validation_windows(session.config, session.world):
-        batch = f"one batch of {validated} x {seq_len} tokens of a validation"
-        with explained(batch, "training.evaluation.micro_batch_size"):
-            _validate_one_batch(session)
-
-
-def _validate_one_batch(session: Session) -> None:
-    stops = itertools.chain([False], itertools.repeat(True))
-    with suppress(EvaluationStoppedError):
-        evaluate(
-            session.model,
-            session.config.data,
-            session.training,
-            session.precision,
-            session.world,
-            gives_up=stops.__next__,
-        )
-
-
-@contextmanager
-def explained(batch: str, setting: str) -> Iterator[None]:
-    """Turns the errors of a first `batch`, whose size `setting` sets, into TrainerError: out of memory, or a
-    failed compilation.
-    """
-    try:
-        yield
-    except Exception as error:
-        if _is_from_compiler(error):
-            raise TrainerError(
-                f"the model cannot be compiled ({first_line(error)}); set training.compile to false, "
-                "and on a GPU training.attention to flash, or sdpa in fp32, because flex is compiled in any "
-                "case. If a killed "
-                "compiler left a broken file, delete torch's cache (TORCHINDUCTOR_CACHE_DIR, or "
-                "torchinductor_<user> in the temporary directory)"
-            ) from error
-        if not is_out_of_memory(error):
-            raise
-        raise TrainerError(
-            f"{batch} does not fit ({first_line(error)}). "
-            f"Lower {setting} or training.seq_len, or use a smaller model"
-        ) from error
-
-
-def _is_from_compiler(error: Exception) -> bool:
-    dynamo = sys.modules.get("torch._dynamo.exc")  # not imported here: that takes a second
-    if dynamo is None:
-        return False
-    return isinstance(error, (dynamo.TorchDynamoException, dynamo.FailOnRecompileLimitHit))

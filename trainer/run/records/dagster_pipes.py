@@ -66,11 +66,11 @@ def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> No
         "flops_per_token": model.flops_per_token(vocab_size, session.training.seq_len),
         "device": str(session.world.device),
         "processes": session.world.size,
-        "precision": session.precision,
-        "attention": session.attention,
+        "precision": session.plan.precision,
+        "attention": session.plan.attention,
         "tokens_total": session.training.max_tokens,
         "epochs": session.epochs(),
-        "padding": session.data.padding,
+        "padding": session.plan.data.padding,
         "resumed_from": str(resumed) if resumed else None,
     }
     reporter.send("start", **facts)

@@ -25,16 +25,16 @@ def explain(session: Session, error: NotFiniteError, run_dir: Path) -> str:
     """
     session.model.zero_grad(set_to_none=True)
     # The same windows in every process, since a forward pass may need all of them.
-    windows = torch.from_numpy(session.data.batch(session.step, 0, 1))
+    windows = torch.from_numpy(session.plan.data.batch(session.step, 0, 1))
     held = dict(session.model.named_parameters())
     weights = [
         name
         for name in session.model.shapes
         if session.world.any(name in held and not bool(held[name].isfinite().all()))
     ]
-    losses = _losses(session, windows, session.precision)
+    losses = _losses(session, windows, session.plan.precision)
     # A split model gathers its weights in the run's precision, so that fp32 cannot be tried.
-    rounds = session.training.parallel.splits_model and session.precision in AUTOCAST
+    rounds = session.training.parallel.splits_model and session.plan.precision in AUTOCAST
     in_fp32 = None if rounds else _losses(session, windows, "fp32")
     path = run_dir / "not-finite" / f"step-{error.step:08d}.json"
     if session.world.is_main:
@@ -75,7 +75,7 @@ def _report(session: Session, error: NotFiniteError, run_dir: Path) -> dict[str,
         "grad_norm": str(error.grad_norm),
         "windows": "in the .safetensors file: one row of seq_len + 1 token ids for each window; ~id stands "
         "for a token that is read but not predicted",
-        "precision": session.precision,
+        "precision": session.plan.precision,
         "loss_scale": session.loss_scale.value,
         # All randomness is a function of the seed and the sample number.
         "seed": session.training.seed,

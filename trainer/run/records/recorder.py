@@ -27,13 +27,15 @@ class Recorder:
 
     def __init__(self, session: Session, directory: RunDirectory, reporter: Reporter) -> None:
         self._session, self._directory, self._reporter = session, directory, reporter
-        self._sinks = open_sinks(session.config, session.identity, directory.sinks, resumed=session.step > 0)
+        self._sinks = open_sinks(
+            session.config, session.plan.identity, directory.sinks, resumed=session.step > 0
+        )
         self.metrics = MetricsLog(
             directory.metrics, directory.tensorboard, session.step, session.metrics_bytes, self._sinks
         )
         self._started, self._started_tokens = time.monotonic(), session.tokens
         self._last_line = self._started
-        self._peak_flops = peak_flops(session.world.device, session.precision) * session.world.size
+        self._peak_flops = peak_flops(session.world.device, session.plan.precision) * session.world.size
 
     def close(self) -> None:
         self.metrics.close()

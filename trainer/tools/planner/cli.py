@@ -1,6 +1,7 @@
 """`python -m trainer plan`: memory, time, cost and expected loss of a run."""
 
 import argparse
+import math
 import re
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ import torch
 import yaml
 from pydantic import ValidationError
 
-from trainer.config import TrainingConfig, format_validation_error, override, yaml_file
+from trainer.config import ModelConfig, TrainingConfig, format_validation_error, override, yaml_file
 from trainer.config.model import SIZES
 from trainer.model.precision import resolve
 from trainer.run.fit.hardware import free_memory, known_gpu, peak_flops
@@ -21,13 +22,13 @@ from trainer.system.errors import TrainerError
 from trainer.system.gpus import GPUS
 from trainer.tools.planner import law
 from trainer.tools.planner.plan import Machine, Plan
-from trainer.tools.planner.shape import shaped
 from trainer.tools.planner.speed import tokens_per_second
 
 CPU = "cpu"
 GPUS_OF_A_NODE = 8
 ASSUMED_MFU = 0.4
 VOCABULARY, SEQ_LEN, TOKENS_A_STEP = 50_000, 2048, 2**19  # of a model that is named by its size
+DEEPEST, TOLERANCE = 128, 0.05  # of models that are named by a number of parameters
 STATE_BYTES = 16  # for each parameter: weight, gradient and two moments in fp32
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 COUNT = re.compile(r"([0-9][0-9_.]*(?:e[+-]?[0-9]+)?)([kmbt]?)", re.IGNORECASE)
@@ -110,7 +111,7 @@ def _of_size(params: str, vocab_size: int) -> dict[str, Any]:
     model: Any = params
     if params not in SIZES:
         try:
-            model = shaped(_count(params), vocab_size).model_dump()
+            model = _shaped(_count(params), vocab_size).model_dump()
         except argparse.ArgumentTypeError as error:
             raise TrainerError(f"--params {error}, or the name of a size: {', '.join(SIZES)}") from error
     every = {"every_tokens": TOKENS_A_STEP}
@@ -123,6 +124,24 @@ def _of_size(params: str, vocab_size: int) -> dict[str, Any]:
         "evaluation": every,
     }
     return {"training": training, "data": {"vocab_size": vocab_size}}
+
+
+def _shaped(parameters: float, vocab_size: int) -> ModelConfig:
+    """A model with about so many parameters: the width of the nearest one of `model: {depth: N}`, and as many
+    layers as they take.
+    """
+    models = [ModelConfig.model_validate({"depth": depth}) for depth in range(1, DEEPEST + 1)]
+    nearest = min(models, key=lambda model: abs(math.log(model.parameters(vocab_size) / parameters)))
+    found, layers = nearest.parameters(vocab_size), nearest.n_layers
+    block = nearest.model_copy(update={"n_layers": layers + 1}).parameters(vocab_size) - found
+    layers = max(1, layers + round((parameters - found) / block))
+    shaped = nearest.model_copy(update={"n_layers": layers})
+    if abs(math.log(shaped.parameters(vocab_size) / parameters)) > TOLERANCE:
+        raise TrainerError(
+            f"no model has about {parameters:,.0f} parameters with a vocabulary of {vocab_size:,}: plan for "
+            "another number, or set a smaller --vocab-size"
+        )
+    return shaped
 
 
 def _parser() -> argparse.ArgumentParser:

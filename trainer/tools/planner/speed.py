@@ -5,12 +5,12 @@ import time
 import torch
 
 from trainer.config import TrainingConfig
-from trainer.model.attention import choose, flash
 from trainer.model.llama import Llama
-from trainer.model.precision import AUTOCAST, LossScale, resolve
+from trainer.model.precision import LossScale, resolve
 from trainer.optim.build import build
 from trainer.parallel.world import World
-from trainer.run.fit.compiler import compile_blocks
+from trainer.run.fit.compiler import compile_blocks, compiles
+from trainer.run.resolve import attention_for
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, add_gradients
 
@@ -35,21 +35,10 @@ def _seconds(
     training: TrainingConfig, vocab_size: int, device: torch.device, layers: int
 ) -> tuple[float, float]:
     """The fastest micro-batch, forward and backward, and the fastest update of the weights."""
-    shape, precision = (
-        training.model.model_copy(update={"n_layers": layers}),
-        resolve(training.precision, device),
-    )
-    backend = choose(
-        training.attention,
-        device,
-        AUTOCAST.get(precision, torch.float32),
-        training.seq_len,
-        shape.head_dim,
-        masked=False,
-        sinks=shape.attention_sinks,
-    )
-    if backend == "flash":
-        flash.activate(device, shape.head_dim)
+    shape = training.model.model_copy(update={"n_layers": layers})
+    precision, world = resolve(training.precision, device), World(0, 1, device)
+    unmasked = training.model_copy(update={"document_masking": False})
+    backend = attention_for(unmasked, precision, world)
     with torch.device("meta"):
         model = Llama(
             shape,
@@ -63,8 +52,8 @@ def _seconds(
     model.materialise(device)
     model.initialise(training.init, training.seed)
     optimizers = build(model, training.optimizer)
-    compile_blocks(model, training, device)
-    world = World(0, 1, device)
+    if compiles(training, device):
+        compile_blocks(model, training, device)
     context = StepContext(0, training, None, world, LossScale.of(precision), SpikeDetector())
     generator = torch.Generator(device).manual_seed(0)
     sizes = (training.micro_batch_windows, training.seq_len + 1)

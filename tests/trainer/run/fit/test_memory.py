@@ -13,10 +13,9 @@ import torch
 from tokenizers import Tokenizer, models
 
 from tests.trainer.runs import ROOT
+from tests.trainer.steps import new_session
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
-from trainer.parallel.world import World
-from trainer.run.build import build_session
 from trainer.run.fit.memory import AMPLE, Memory, estimate, is_ample
 from trainer.system import launch
 
@@ -33,6 +32,7 @@ from trainer.config import RunConfig
 from trainer.run.fit.memory import estimate
 from trainer.parallel.world import World
 from trainer.run.build import build_session
+from trainer.run.resolve import resolve
 from trainer.run.session import Session
 from trainer.run.step import train_step
 
@@ -43,9 +43,9 @@ def status(field):
 config, world = RunConfig.model_validate(json.loads(sys.argv[1])), World(0, 1, torch.device("cpu"))
 estimated = estimate(config.training, config.data.vocab_size, 1, world.device).total
 before = status("VmRSS")
-session, staging = build_session(config, world), Staging()
+session, staging = build_session(resolve(config, world), world), Staging()
 for step in range(2):
-    windows = torch.from_numpy(session.data.batch(step, 0, 1))
+    windows = torch.from_numpy(session.plan.data.batch(step, 0, 1))
     train_step(session.model, session.optimizers, windows, replace(session.context, step=step))
     session.snapshot(staging, 0)
 print(json.dumps([estimated, status("VmHWM") - before]))
@@ -89,9 +89,9 @@ def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(
     settings: dict[str, Any], averaging: dict[str, Any] | None
 ) -> None:
     settings["training"] |= {"averaging": averaging, "optimizer": {"kind": "adamw"}}
-    session = build_session(RunConfig.model_validate(settings), World(0, 1, CPU))
+    session = new_session(RunConfig.model_validate(settings))
     for step in range(3):
-        session.take_step(torch.from_numpy(session.data.batch(step, 0, 1)))
+        session.take_step(torch.from_numpy(session.plan.data.batch(step, 0, 1)))
     snapshot = session.snapshot(Staging(), 0)
     assert snapshot.model is not None
     copied = [*snapshot.model.parameters(), *snapshot.optimizer.values()]

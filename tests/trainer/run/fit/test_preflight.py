@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit
 
+from tests.trainer.steps import new_session
 from trainer.config import RunConfig
 from trainer.data.held_out import held_out
 from trainer.data.loader import TrainingData
@@ -21,9 +22,8 @@ from trainer.data.shard_writer import ShardWriter
 from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
-from trainer.run.build import build_session
 from trainer.run.evaluation import held_out as evaluate
-from trainer.run.fit import compiler, hardware, preflight
+from trainer.run.fit import compiler, hardware, preflight, rehearsal
 from trainer.run.fit.memory import estimate
 from trainer.run.loop import run
 from trainer.run.session import Session
@@ -263,12 +263,12 @@ def test_one_validation_batch_is_rehearsed_where_it_is_larger_than_a_micro_batch
     settings: dict[str, Any], windows: int, read: list[tuple[int, int]]
 ) -> None:
     settings["training"]["evaluation"]["micro_batch_size"] = windows
-    session = build_session(RunConfig.model_validate(settings), ALONE)
+    session = new_session(RunConfig.model_validate(settings))
     before = [parameter.detach().clone() for parameter in session.model.parameters()]
     random = torch.get_rng_state()
     seen: list[tuple[int, ...]] = []
     session.model.register_forward_pre_hook(lambda _, arguments: seen.append(tuple(arguments[0].shape)))
-    preflight.dry_run(session)
+    rehearsal.dry_run(session)
     assert seen == [(4, 32), *read]
     assert all(map(torch.equal, session.model.parameters(), before))
     assert torch.equal(torch.get_rng_state(), random)
@@ -302,7 +302,7 @@ def test_a_validation_that_runs_out_of_memory_does_so_at_the_start(
 def test_what_the_first_batch_fails_with_is_explained(error: Any, says: str) -> None:
     if error is BackendCompilerFailed:
         error = BackendCompilerFailed(lambda: None, RuntimeError("no C++ compiler"), None)
-    with pytest.raises(TrainerError, match=says), preflight.explained("a batch", "a.setting"):
+    with pytest.raises(TrainerError, match=says), rehearsal.explained("a batch", "a.setting"):
         raise error
 
 
