@@ -1,9 +1,7 @@
 """disk: shows what the store takes, and what of it `gc` would remove."""
 
 import argparse
-import json
 import shutil
-from dataclasses import asdict
 
 from pipeline.cli.gc import add_keep, limits
 from pipeline.cli.opening import whole_store
@@ -12,15 +10,11 @@ from pipeline.store.cleanup import gc
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_keep(parser)
-    parser.add_argument("--json", action="store_true", help="print the table as JSON, in bytes")
 
 
 def run(options: argparse.Namespace) -> None:
     store = whole_store()
     uses = gc.uses(store, limits(options.keep))
-    if options.json:
-        print(json.dumps([asdict(use) for use in uses], indent=1))
-        return
     for use in uses:
         print(f"{use.bytes / 1e6:>12,.1f} MB  {use.what:<40}  {use.named_by}")
     total, free = sum(use.bytes for use in uses), shutil.disk_usage(store.root).free

@@ -2,7 +2,7 @@
 them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.store import keys
 from pipeline.store.draft import Draft
 from pipeline.store.engines.local import Engine
 from pipeline.store.files import Files, StoredFile
 from pipeline.store.manifest import Part, Version
-from pipeline.store.parquet import PartWriter, batches
+from pipeline.store.parquet import PartWriter, batches, kept_batches
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 
@@ -100,6 +101,20 @@ def put_parts(task: Any, function: Callable[..., Part], directory: Path, files: 
     part = function(task, directory=directory)
     files.put_files(directory, {file.path: file.sha256 for file in part.files.values()})
     return part
+
+
+def kept_documents(
+    store: Store, corpus: str, columns: Sequence[str] = ("id", "text")
+) -> Iterator[pa.RecordBatch]:
+    """The documents of a corpus that quality and dedup keep, batch by batch, in a fixed order. Their tables
+    select them while reading: no copy is stored. `columns` must include `id`.
+    """
+    scrubbed, quality, dedup = map(store.current, (*keys.judged(corpus), keys.DEDUP))
+    verdicts = {part.name: quality.file(part, "verdicts") for part in quality.parts}
+    decisions = {part.name: dedup.file(part, "decisions") for part in dedup.parts}
+    for part in scrubbed.parts:
+        tables = [verdicts[part.name], decisions[keys.decisions(corpus, part.name)]]
+        yield from kept_batches(scrubbed.file(part, "documents"), tables, list(columns))
 
 
 def part_tasks(work: Work, sources: Sequence[tuple[Version, str]]) -> list[PartTask]:

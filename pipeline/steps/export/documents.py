@@ -13,10 +13,9 @@ from pipeline.stages import tokenizer as bpe
 from pipeline.steps.export.manifest import record
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
-from pipeline.store.kept_documents import kept_documents
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import parquet_writer
-from pipeline.store.parts import add, text_bytes
+from pipeline.store.parts import add, kept_documents, text_bytes
 from pipeline.store.store import Store
 
 SCHEMA = pa.schema([pa.field("corpus", pa.string(), nullable=False), *DOCUMENT_SCHEMA])

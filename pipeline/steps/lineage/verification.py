@@ -16,7 +16,7 @@ from pipeline.store.keys import RUNS
 from pipeline.store.last_versions import RecipeName
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
-from trainer.system.history import NAME_LENGTH
+from pipeline.store.training_runs import checkpoint_name
 
 CHECKPOINT = "checkpoint"
 
@@ -154,8 +154,7 @@ class _Mending:
                 paths = {asset["path"] for asset in assets}
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 continue
-            run, step = saved.path.parents[1].name, saved.path.name.removeprefix("step-")
-            yield f"{run[:NAME_LENGTH]}-{step}", paths
+            yield checkpoint_name(saved.path), paths
 
     def _command(self, path: Path, key: str, checkpoints: Sequence[str]) -> str:
         if key.startswith(f"{RUNS}/"):

@@ -21,9 +21,8 @@ from pipeline.store.damage import Look, described, remedy
 from pipeline.store.draft import Draft
 from pipeline.store.engines.local import TimeLeft
 from pipeline.store.fingerprint import canonical_json, file_sha256, fingerprint
-from pipeline.store.kept_documents import kept_documents
 from pipeline.store.manifest import File, Part, Version
-from pipeline.store.parts import Counts, add
+from pipeline.store.parts import Counts, add, kept_documents
 from pipeline.store.store import Store
 from pipeline.store.work import NAME_LENGTH, Work
 from trainer.system.durable import write_atomically

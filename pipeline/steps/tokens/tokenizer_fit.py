@@ -10,8 +10,8 @@ from tokenizers import Tokenizer
 
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens.tokenizer import frozen
-from pipeline.store.kept_documents import kept_documents
 from pipeline.store.manifest import Version
+from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 
 SAMPLE_BYTES = 2_000_000  # of each corpus

@@ -19,7 +19,7 @@ from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens.shards import prefixes, tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
-from pipeline.store.kept_documents import kept_documents
+from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
 from trainer.data.shards import Shard, bin_path, idx_path

@@ -21,8 +21,8 @@ from pipeline.steps.corpus.decontamination import find, index
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
-from pipeline.store.kept_documents import kept_documents
 from pipeline.store.manifest import Version
+from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write

@@ -91,7 +91,7 @@ def test_old_runs_go_with_everything_made_from_them_and_lineage_still_answers(
     first, *_ = runs = [trained(store, seed) for seed in (1, 2, 3)]
     only = store.root / first.config.lineage["assets"]["dedup"]["path"]
     before = gc.bytes_below([store.root])
-    for command in (["gc", "--keep", "2"], ["disk", "--keep", "2", "--json"]):
+    for command in (["gc", "--keep", "2"], ["disk", "--keep", "2"]):
         assert main(command) == 0
         said = capsys.readouterr().out
         assert name(first) in said and "recipe mine, exported" in said
