@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from pipeline.sources.errors import SourceError
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.source import Unit
 from pipeline.steps import checks
@@ -95,25 +94,6 @@ def test_what_was_read_with_other_settings_is_not_what_was_last_read_with_these(
         assert isinstance(last_read(store, "c", other, part_bytes), Work)
 
 
-def test_the_content_does_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
-    numbered(tmp_path / "in", 12)
-    several = LocalEngine(workers=2, processes_pay_above=0)
-    one = collect(Store(tmp_path / "a"), ENGINE, "c", config(tmp_path / "in"), part_bytes=4000)
-    two = collect(Store(tmp_path / "b"), several, "c", config(tmp_path / "in"), part_bytes=4000)
-    several.close()
-    assert one.data_version == two.data_version
-
-
-def test_a_large_file_is_cut_into_parts(tmp_path: Path) -> None:
-    write(
-        tmp_path / "in" / "large.jsonl",
-        *({"id": str(row), "text": f"{row} " + "word " * 200} for row in range(100)),
-    )
-    version = collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes=10_000)
-    assert len(version.files("documents")) >= 8
-    assert len(documents(version)) == version.counts["documents"] == 100
-
-
 def test_an_id_that_two_files_share_stays_with_the_first(tmp_path: Path) -> None:
     write(tmp_path / "in" / "a.jsonl", {"id": "same", "text": "from a"}, {"id": "only-a", "text": "a"})
     write(tmp_path / "in" / "b.jsonl", {"id": "same", "text": "from b"}, {"id": "only-b", "text": "b"})
@@ -144,17 +124,6 @@ def test_an_empty_corpus_is_refused_with_what_was_found(tmp_path: Path) -> None:
         CorpusError, match=r"corpus 'c' is empty: its source gave no valid document \(invalid_json 1\)"
     ):
         collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes=1_000_000)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="nowhere"):
-        collect(
-            Store(tmp_path / "store"),
-            ENGINE,
-            "c",
-            FilesConfig(kind="files", paths=[str(tmp_path / "nowhere.jsonl")]),
-            part_bytes=1000,
-        )
 
 
 def test_an_unchanged_corpus_is_not_read_again_to_find_that_out(

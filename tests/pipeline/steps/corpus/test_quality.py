@@ -69,13 +69,6 @@ def test_changing_a_threshold_judges_again_and_measures_nothing(store: Store) ->
     assert files_of(store.current("corpora/notes/signals"), "signals") == files
 
 
-def test_going_back_to_a_threshold_finds_its_verdicts(store: Store) -> None:
-    first = judge(store, ENGINE, "notes", DOCS)
-    judge(store, ENGINE, "notes", DOCS.model_copy(update={"min_doc_words": 600}))
-    again = judge(store, ENGINE, "notes", DOCS)
-    assert (again.path, again.reused) == (first.path, True)
-
-
 def test_languages_are_detected_when_asked_for_and_once(store: Store) -> None:
     engine = Observed()
     judge(store, engine, "notes", DOCS)
