@@ -31,17 +31,12 @@ from pipeline.sources.listing import listed
 from pipeline.sources.rejects import Reason, Rejected
 from pipeline.sources.source import Unit
 from pipeline.store.file_hashes import FileHashes
-
-Row = dict[str, Any]
+from tests.pipeline.sources.reading import Row, documents_and_rejects
 
 
 def read(*paths: Path | str, **config: Any) -> tuple[list[Row], list[tuple[str, int | None, str]]]:
     """The documents, and file, row and reason of what was set aside."""
-    source = open_source("c", FilesConfig(paths=tuple(map(str, paths)), **config))
-    rejects: list[Rejected] = []
-    rows = [
-        row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()
-    ]
+    rows, rejects = documents_and_rejects(*paths, **config)
     return rows, [(reject.file, reject.row, str(reject.reason)) for reject in rejects]
 
 

@@ -16,19 +16,11 @@ import pytest
 from pipeline.sources import open_source, source_file
 from pipeline.sources.errors import SourceError
 from pipeline.sources.files import FilesConfig
-from pipeline.sources.rejects import Rejected
+from tests.pipeline.sources.reading import documents_and_rejects
 
 
 def source(*paths: str, **config: Any) -> Any:
     return open_source("c", FilesConfig(paths=paths, **config))
-
-
-def read(*paths: str, **config: Any) -> tuple[list[dict[str, Any]], list[Rejected]]:
-    opened = source(*paths, **config)
-    rejects: list[Rejected] = []
-    return [
-        row for unit in opened.units() for batch in opened.read(unit, rejects) for row in batch.to_pylist()
-    ], rejects
 
 
 @pytest.fixture
@@ -47,7 +39,7 @@ def test_every_format_is_read_from_an_object_store_under_names_without_it(bucket
     bucket.pipe("/corpus/picture.png", b"x")
     with bucket.open("/corpus/table.parquet", "wb") as file:
         pq.write_table(pa.table({"text": ["one", "two"]}), file)
-    rows, rejects = read("memory://corpus/**")
+    rows, rejects = documents_and_rejects("memory://corpus/**")
     assert [(reject.file, str(reject.reason)) for reject in rejects] == [
         ("picture.png", "unsupported_format")
     ]
@@ -56,7 +48,9 @@ def test_every_format_is_read_from_an_object_store_under_names_without_it(bucket
         for name in ("a/plain.jsonl", "b/packed.jsonl.zst", "table.csv", "table.parquet")
         for text in ("one", "two")
     ]
-    assert [row["text"] for row in read("memory://corpus/a/plain.jsonl", max_documents=1)[0]] == ["one"]
+    assert [
+        row["text"] for row in documents_and_rejects("memory://corpus/a/plain.jsonl", max_documents=1)[0]
+    ] == ["one"]
 
 
 def test_a_file_written_again_is_another_version_and_its_neighbour_is_not(bucket: Any) -> None:
@@ -139,7 +133,7 @@ def test_a_download_that_breaks_off_goes_on_and_no_document_is_lost_or_doubled(
     url = f"http://127.0.0.1:{web.server_address[1]}/a.jsonl"
     monkeypatch.setattr(source_file, "REMOTE_BLOCK_BYTES", len(web.content) // 8)
     web.before_breaks, web.breaks = before, 3
-    rows, rejects = read(url)
+    rows, rejects = documents_and_rejects(url)
     assert rejects == []
     assert [int(row["text"].split()[0]) for row in rows] == list(range(2000))
     assert web.breaks == 0
@@ -147,7 +141,7 @@ def test_a_download_that_breaks_off_goes_on_and_no_document_is_lost_or_doubled(
 
 def test_a_signed_url_is_read_and_no_error_tells_its_signature(web: _Server, bucket: Any) -> None:
     url = f"http://127.0.0.1:{web.server_address[1]}/a.jsonl?sp=r&sig=SECRET"
-    assert len(read(url)[0]) == 2000
+    assert len(documents_and_rejects(url)[0]) == 2000
     web.breaks = 1000
     missing, unknown = "memory://corpus/b.jsonl?sig=SECRET", "nowhere://b.jsonl?sig=SECRET"
     for place, reason in (
@@ -158,7 +152,7 @@ def test_a_signed_url_is_read_and_no_error_tells_its_signature(web: _Server, buc
         with pytest.raises(
             SourceError, match=rf"[ab]\.jsonl\?\.\.\..*{reason}|{reason}.*[ab]\.jsonl\?\.\.\."
         ) as caught:
-            read(place)
+            documents_and_rejects(place)
         assert "SECRET" not in str(caught.value)
 
 
@@ -167,4 +161,4 @@ def test_a_server_that_always_breaks_off_ends_the_reading_with_an_error_and_sets
 ) -> None:
     web.breaks = 1000
     with pytest.raises(SourceError, match=r"a\.jsonl broke off at byte 0; run again to resume"):
-        read(f"http://127.0.0.1:{web.server_address[1]}/a.jsonl")
+        documents_and_rejects(f"http://127.0.0.1:{web.server_address[1]}/a.jsonl")

@@ -6,31 +6,16 @@ import json
 import tarfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.sources import open_source
-from pipeline.sources.files import FilesConfig
-from pipeline.sources.rejects import Rejected
 from tests.corpora import CORPORA, needs_corpora
+from tests.pipeline.sources.reading import documents_and_rejects, read
 
 BAD_INPUTS = CORPORA / "bad_inputs"
 pytestmark = needs_corpora
-
-
-def read(path: Path, **config: Any) -> tuple[list[dict[str, Any]], list[Rejected]]:
-    source = open_source("c", FilesConfig(paths=(str(path),), **config))
-    rejects: list[Rejected] = []
-    return [
-        row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()
-    ], rejects
-
-
-def rows_and_reasons(rejects: list[Rejected]) -> list[tuple[int | None, str]]:
-    return [(reject.row, str(reject.reason)) for reject in rejects]
 
 
 def test_bad_lines() -> None:
@@ -44,7 +29,7 @@ def test_bad_lines() -> None:
         "x" * 18,
         "no newline at end",
     ]
-    assert rows_and_reasons(rejects) == [
+    assert rejects == [
         (2, "invalid_json"),
         (3, "no_text"),
         (4, "null_text"),
@@ -61,9 +46,7 @@ def test_naughty_strings_arrive_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "blns.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in naughty))
     rows, rejects = read(tmp_path / "blns.jsonl")
     assert [row["text"] for row in rows] == [text for text in naughty if text.strip()]
-    assert rows_and_reasons(rejects) == [
-        (row, "empty_text") for row, text in enumerate(naughty, 1) if not text.strip()
-    ]
+    assert rejects == [(row, "empty_text") for row, text in enumerate(naughty, 1) if not text.strip()]
     assert len(read(BAD_INPUTS / "blns" / "blns.txt")[0]) == 1
 
 
@@ -87,8 +70,8 @@ def test_the_json_test_suite_is_judged_as_it_says_with_good_neighbours_between(t
     (tmp_path / "suite.jsonl").write_bytes(b"\n".join(lines))
     rows, rejects = read(tmp_path / "suite.jsonl")
     names = list(one_line)
-    assert all(reject.row and reject.row % 2 for reject in rejects)  # no neighbour
-    rejected = {names[(reject.row or 0) // 2] for reject in rejects}
+    assert all(row and row % 2 for row, _ in rejects)  # no neighbour
+    rejected = {names[(row or 0) // 2] for row, _ in rejects}
     assert Counter(row["text"] for row in rows) == {
         "neighbour": len(names),
         "case": len(names) - len(rejected),
@@ -113,17 +96,17 @@ def test_invalid_utf8_in_json_lines_parquet_and_text_files(
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines))
     rows, rejects = read(tmp_path / "a.jsonl")
     assert [row["text"] for row in rows] == [raw_texts[name].decode() for name in raw_texts if name in good]
-    assert rows_and_reasons(rejects) == bad_rows
+    assert rejects == bad_rows
 
     pq.write_table(
         pa.table({"text": pa.array(list(raw_texts.values())).view(pa.string())}), tmp_path / "a.parquet"
     )
     rows, rejects = read(tmp_path / "a.parquet")
-    assert (len(rows), rows_and_reasons(rejects)) == (len(good), bad_rows)
+    assert (len(rows), rejects) == (len(good), bad_rows)
 
     for name, raw in raw_texts.items():
         (tmp_path / f"{name}.txt").write_bytes(raw)
-    rows, rejects = read(tmp_path / "*.txt")
+    rows, rejects = documents_and_rejects(tmp_path / "*.txt")
     assert [row["source"] for row in rows] == [f"{name}.txt" for name in sorted(good)]
     bad_files = [(f"{name}.txt", 1, "invalid_utf8") for name in sorted(set(raw_texts) - good)]
     assert [(reject.file, reject.row, str(reject.reason)) for reject in rejects] == bad_files
@@ -133,13 +116,15 @@ def test_a_folder_of_broken_parquet_does_not_keep_a_good_file_from_arriving(tmp_
     for file in BAD_INPUTS.glob("parquet_*/*.parquet"):
         (tmp_path / file.name).symlink_to(file)
     pq.write_table(pa.table({"text": ["good"]}), tmp_path / "good.parquet")
-    rows, rejects = read(tmp_path / "*.parquet")
+    rows, rejects = documents_and_rejects(tmp_path / "*.parquet")
     assert [row["text"] for row in rows] == ["good"]
-    assert {reject.file for reject in rejects} == {path.name for path in tmp_path.iterdir()} - {
-        "good.parquet"
-    }
+    files = {path.name for path in tmp_path.iterdir()}
+    assert {reject.file for reject in rejects} == files - {"good.parquet"}
     # each file as a whole
-    assert Counter(rows_and_reasons(rejects)) == {(None, "no_text"): 19, (None, "broken_parquet"): 1}
+    assert Counter((reject.row, str(reject.reason)) for reject in rejects) == {
+        (None, "no_text"): 19,
+        (None, "broken_parquet"): 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -165,4 +150,4 @@ def test_the_texts_of_odd_parquet_files(
     file: str, column: str, documents: int, set_aside: list[tuple[int | None, str]]
 ) -> None:
     rows, rejects = read(BAD_INPUTS / file, text_column=column, id_column=None)
-    assert (len(rows), rows_and_reasons(rejects)) == (documents, set_aside)
+    assert (len(rows), rejects) == (documents, set_aside)

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.formats.streams import as_utf8
 from pipeline.sources.ids import document_id, own_id
-from pipeline.sources.rejects import Rejected
+from tests.pipeline.sources.reading import read
 
 ROWS = [
     {
@@ -34,15 +33,6 @@ MAPPING: dict[str, Any] = {
     "url_column": "link",
     "metadata_columns": ["junk"],
 }
-
-
-def read(path: Path, **config: Any) -> tuple[list[dict[str, Any]], list[tuple[int | None, str]]]:
-    source = open_source("c", FilesConfig(paths=(str(path),), **config))
-    rejects: list[Rejected] = []
-    rows = [
-        row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()
-    ]
-    return rows, [(reject.row, str(reject.reason)) for reject in rejects]
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])

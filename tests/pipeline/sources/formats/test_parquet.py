@@ -4,7 +4,6 @@ import datetime
 import decimal
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,15 +12,7 @@ import pytest
 from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.rejects import Rejected
-
-
-def read(path: Path, **config: Any) -> tuple[list[dict[str, Any]], list[tuple[int | None, str]]]:
-    source = open_source("c", FilesConfig(paths=(str(path),), **config))
-    rejects: list[Rejected] = []
-    rows = [
-        row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()
-    ]
-    return rows, [(reject.row, str(reject.reason)) for reject in rejects]
+from tests.pipeline.sources.reading import read
 
 
 @pytest.mark.parametrize(
@@ -53,33 +44,6 @@ def test_what_json_can_hold_becomes_metadata(tmp_path: Path) -> None:
         "price": "1.50",
         "ratio": None,
     }
-
-
-@pytest.mark.parametrize(
-    "bad", [{"text": None}, {"text": " \u2003"}, {"id": 1}], ids=["null", "blank", "repeated id"]
-)
-def test_a_bad_row_changes_nothing_about_its_neighbours(tmp_path: Path, bad: dict[str, Any]) -> None:
-    good = [
-        {
-            "id": number,
-            "text": f"{'é ' * number} document {number}",
-            "url": f"http://{number}/" if number % 2 else None,
-            "score": number / 4,
-        }
-        for number in range(20)
-    ]
-    (tmp_path / "good").mkdir()
-    (tmp_path / "bad").mkdir()
-    pq.write_table(pa.Table.from_pylist(good), tmp_path / "good" / "a.parquet")
-    pq.write_table(
-        pa.Table.from_pylist([*good, {**good[-1], "id": 99, **bad}]), tmp_path / "bad" / "a.parquet"
-    )
-    rows, rejects = read(tmp_path / "good" / "a.parquet")
-    assert ([row["text"] for row in rows], rejects) == ([row["text"] for row in good], [])
-    beside, rejects = read(tmp_path / "bad" / "a.parquet")
-    assert beside == rows
-    assert [row for row, _ in rejects] == [21]
-    assert read(tmp_path / "good" / "a.parquet", max_documents=5)[0] == rows[:5]
 
 
 def test_small_row_groups_arrive_in_order_as_one_batch(tmp_path: Path) -> None:
@@ -150,11 +114,8 @@ def test_two_text_columns_set_aside_their_file_and_not_the_run(tmp_path: Path) -
     ],
     ids=str,
 )
-@pytest.mark.parametrize("neighbour", ["fine", None], ids=["taken together", "one by one"])
-def test_a_time_that_python_cannot_hold_becomes_text(
-    tmp_path: Path, value: int, kind: pa.DataType, neighbour: str | None
-) -> None:
-    table = pa.table({"text": ["one", neighbour], "at": pa.array([value, None], kind)})
+def test_a_time_that_python_cannot_hold_becomes_text(tmp_path: Path, value: int, kind: pa.DataType) -> None:
+    table = pa.table({"text": ["one", None], "at": pa.array([value, None], kind)})
     pq.write_table(table, tmp_path / "a.parquet")
     rows, _ = read(tmp_path / "a.parquet")
     assert json.loads(rows[0]["metadata"]) == {"at": f"{value} as {kind}"}

@@ -4,8 +4,8 @@ neighbours.
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from pipeline.sources.rejects import Rejected
 from pipeline.sources.web.pages import ExtractedPage, PageExtractor
 from pipeline.sources.web.warc import WarcConfig
 from tests.corpora import CORPORA, needs_corpora
+from tests.pipeline.sources import reading
 
 CRAWL = CORPORA / "warc" / "dolma_sample-0000.warc.gz"
 STORY = "<p>" + "The lighthouse keeper wrote a line in his book each night. " * 8 + "</p>"
@@ -56,13 +57,7 @@ def html(text: str, head: str = "") -> str:
     return f"<html><head><title>t</title>{head}</head><body>{body}</body></html>"
 
 
-def read(path: Path, **config: Any) -> tuple[list[dict[str, Any]], list[tuple[int | None, str]]]:
-    source = open_source("c", WarcConfig(paths=(str(path),), **config))
-    rejects: list[Rejected] = []
-    rows = [
-        row for unit in source.units() for batch in source.read(unit, rejects) for row in batch.to_pylist()
-    ]
-    return rows, [(reject.row, str(reject.reason)) for reject in rejects]
+read = partial(reading.read, kind=WarcConfig)
 
 
 def zipped(*records: bytes) -> bytes:
