@@ -1,6 +1,12 @@
-"""Builds the optimizers of a configuration; each parameter is in exactly one group of one optimizer."""
+"""Builds the optimizers of a configuration; each parameter is in exactly one group of one optimizer.
 
+A parameter has the optimizer's learning rate and weight decay, changed by the first group of the
+configuration whose pattern matches its name.
+"""
+
+import difflib
 from collections.abc import Collection
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch.distributed as dist
@@ -8,9 +14,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import AdamW, Optimizer
 
-from trainer.config import OptimizerConfig
+from trainer.config import OptimizerConfig, ParameterGroup
 from trainer.optim.adafactor import Adafactor
-from trainer.optim.groups import check_patterns, is_hidden_matrix, rate_and_decay
 from trainer.optim.lion import Lion
 from trainer.optim.muon import Muon
 from trainer.optim.sophia import SophiaG
@@ -28,15 +33,41 @@ def build(
     `base_lr`.
 
     `names` are the parameters of the full model if `model` is one stage of a pipeline. `holders` are the
-    processes over which this model is split or copied. Raises TrainerError as check_patterns does.
+    processes over which this model is split or copied. Raises TrainerError if a group has no parameter.
     """
     parameters = dict(model.named_parameters())
-    check_patterns(list(names or parameters), config.groups)
+    _check_patterns(list(names or parameters), config.groups)
     if config.kind != "muon":
         return [_optimizer(_groups(parameters, config), config)]
-    hidden = {name: parameter for name, parameter in parameters.items() if is_hidden_matrix(name, parameter)}
+    hidden = {name: parameter for name, parameter in parameters.items() if _is_hidden_matrix(name, parameter)}
     rest = {name: parameter for name, parameter in parameters.items() if name not in hidden}
     return [Muon(_groups(hidden, config), holders), _adamw(_groups(rest, config), config)]
+
+
+def _check_patterns(names: list[str], groups: list[ParameterGroup]) -> None:
+    """Raises TrainerError if a group has no parameter: its pattern matches none, or only parameters of
+    earlier groups.
+    """
+    taken: set[str] = set()
+    for group in groups:
+        fitting = {name for name in names if fnmatchcase(name, group.pattern)}
+        if not fitting:
+            near = difflib.get_close_matches(group.pattern, names, n=3, cutoff=0.0)
+            raise TrainerError(
+                f"training.optimizer.groups: no parameter matches {group.pattern!r}; the most similar are "
+                f"{', '.join(near)}"
+            )
+        if fitting <= taken:
+            raise TrainerError(
+                f"training.optimizer.groups: every parameter that matches {group.pattern!r} is in an "
+                "earlier group; move this group before it"
+            )
+        taken |= fitting
+
+
+def _is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
+    """Whether it is a matrix inside a block: neither a norm, nor the embedding, nor the head."""
+    return parameter.ndim >= 2 and not name.endswith(("embed_tokens.weight", "lm_head.weight"))
 
 
 def _groups(parameters: dict[str, nn.Parameter], config: OptimizerConfig) -> list[dict[str, Any]]:
@@ -45,11 +76,25 @@ def _groups(parameters: dict[str, nn.Parameter], config: OptimizerConfig) -> lis
     for name, parameter in parameters.items():
         # A fused update takes tensors of one mesh.
         mesh = parameter.device_mesh if is_split(parameter) else None
-        groups.setdefault((*rate_and_decay(name, parameter, config), mesh), []).append(parameter)
+        groups.setdefault((*_rate_and_decay(name, parameter, config), mesh), []).append(parameter)
     return [
         {"params": members, "lr": lr, "base_lr": lr, "weight_decay": decay}
         for (lr, decay, _), members in groups.items()
     ]
+
+
+def _rate_and_decay(name: str, parameter: nn.Parameter, config: OptimizerConfig) -> tuple[float, float]:
+    """The peak learning rate and the weight decay of one parameter."""
+    group = next(
+        (group for group in config.groups if fnmatchcase(name, group.pattern)), ParameterGroup(pattern=name)
+    )
+    lr = config.muon_lr if config.kind == "muon" and _is_hidden_matrix(name, parameter) else config.lr
+    decay = group.weight_decay
+    if decay is None:
+        decay = (
+            config.weight_decay if parameter.ndim >= 2 and not name.endswith("embed_tokens.weight") else 0.0
+        )
+    return lr * group.lr_multiplier, decay
 
 
 def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:

@@ -6,6 +6,8 @@ import shutil
 import time
 from pathlib import Path
 
+from tokenizers import Tokenizer
+
 from trainer.checkpoint import publish as store
 from trainer.config import CorpusShards, DataConfig, RunConfig
 from trainer.data.held_out import held_out
@@ -13,7 +15,6 @@ from trainer.data.shards import Shard, ShardError, idx_path
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
-from trainer.run import data_facts
 from trainer.run.evaluation.held_out import batch_size
 from trainer.run.fit import compiler
 from trainer.run.fit.hardware import free_memory
@@ -88,7 +89,7 @@ def _check_tokenizer(config: RunConfig) -> None:
             "Tokenize again, or set data.tokenizer to the tokenizer that made them"
         )
     tokenizer, context = load_tokenizer(config.data.tokenizer), config.training.seq_len
-    data_facts.check(config.data, tokenizer)
+    _check_data(config.data, tokenizer)
     for number, prompt in enumerate(config.training.samples.prompts):
         tokens = len(tokenizer.encode(prompt, add_special_tokens=False).ids) + 1  # [BOT]
         if tokens >= context:
@@ -96,6 +97,27 @@ def _check_tokenizer(config: RunConfig) -> None:
                 f"training.samples.prompts.{number} has {tokens} tokens, which leaves no room to "
                 f"continue it within training.seq_len {context}. Shorten it"
             )
+
+
+def _check_data(data: DataConfig, tokenizer: Tokenizer) -> None:
+    """Raises TrainerError when the vocabulary is not the tokenizer's, or when text that is trained on
+    validates.
+    """
+    size = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+    if data.vocab_size != size:
+        raise TrainerError(
+            f"data.vocab_size is {data.vocab_size}, but the tokenizer in {data.tokenizer} has {size} "
+            f"entries: set it to {size}"
+        )
+    trained = {prefix.resolve(): corpus.name for corpus in data.corpora for prefix in corpus.train}
+    for corpus in data.corpora:
+        for prefix in corpus.validation:
+            if learner := trained.get(prefix.resolve()):
+                other = f" of corpus {learner!r}" if learner != corpus.name else ""
+                raise TrainerError(
+                    f"corpus {corpus.name!r}: {prefix} is in `validation` and in `train`{other}: its loss "
+                    "says nothing about unseen text. Remove it from one of them"
+                )
 
 
 def _check_shards(corpus: CorpusShards, data: DataConfig) -> str:
