@@ -1,11 +1,10 @@
 """The variants of a recipe: the recipe with the overrides of each."""
 
 import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.recipe.overrides import CORPORA, PRESETS, leaves, merged
+from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError, load_recipe
 from trainer.config import OPERATIONAL
 
@@ -57,12 +56,6 @@ def _loaded(path: Path, written: Recipe, name: str, overrides: dict[str, Any]) -
     recipe = recipe.model_copy(update={"variants": {}})
     recipe._variant = name
     check_graph(recipe, written, place)
-    if not overrides and name in written.variants:  # a grid may have values of the recipe, too
-        for setting, value in _without_effect(given, recipe, written):
-            raise RecipeError(
-                f"{place}.{setting}: is {value!r} without the variant, too, so that it has no effect: leave "
-                "it out"
-            )
     return recipe
 
 
@@ -85,25 +78,6 @@ def check_graph(recipe: Recipe, written: Recipe, place: str) -> None:
         raise RecipeError(
             f"{place}: overrides cannot add decontamination, which adds assets to the graph: {change}"
         )
-
-
-def _without_effect(given: Mapping[str, Any], recipe: Recipe, written: Recipe) -> Iterator[tuple[str, Any]]:
-    """The overrides that leave the recipe as it is."""
-    ours, theirs = (
-        dict(leaves(_by_corpus(one.model_dump(mode="json", by_alias=True)))) for one in (recipe, written)
-    )
-    changed = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
-    for setting, value in leaves(given):
-        section, _, key = setting.rpartition(".")
-        known = any(f"{name}.".startswith(f"{setting}.") for name in ours | theirs)
-        # A name that stands for settings, as that of a profile does, is none of them itself.
-        place = setting if known and key not in PRESETS.values() else section
-        if not any(f"{name}.".startswith(f"{place}." if place else "") for name in changed):
-            yield setting, value
-
-
-def _by_corpus(settings: dict[str, Any]) -> dict[str, Any]:
-    return settings | {CORPORA: {corpus["name"]: corpus for corpus in settings[CORPORA]}}
 
 
 def _decisive(recipe: Recipe) -> str:

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,28 +46,28 @@ class Outcome:
     """What came of a run. `settings`: those that differ. Scores are those on all held-out text, or during a
     training, and for a run by its name, those of its last validation; None before. `held_out`: a letter, the
     same for runs with the same held-out text and tokenizer. `benchmarks`: the scores of each. `seconds`: of
-    the trainer in all its attempts, or those in steps for a run by its name. `usd`: None where the recipe
-    names no price.
+    the trainer in all its attempts, or those in steps during a training and for a run by its name. `usd`:
+    None where the recipe names no price.
     """
 
     name: str
     settings: str
-    done: float
-    tokens: int
-    loss: float | None
-    bits_per_byte: float | None
-    held_out: str
-    benchmarks: Mapping[str, Mapping[str, Any]]
-    seconds: float | None
-    usd: float | None
-    curve: Curve | None
+    done: float = 0.0
+    tokens: int = 0
+    loss: float | None = None
+    bits_per_byte: float | None = None
+    held_out: str = ""
+    benchmarks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    seconds: float | None = None
+    usd: float | None = None
+    curve: Curve | None = None
 
 
 def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
     """The runs with these names or paths, in this order. Raises PipelineError for those that are not runs."""
     histories = [run_named(store, name) for name in names]
     try:
-        figures = [run.figures() for run in histories]
+        settings = differences([run.settings for run in histories])
         texts = letters([HeldOutText.of(run.config) for run in histories], HeldOutText.is_same)
     except TrainerError as error:
         raise ComparisonError(str(error)) from None
@@ -77,25 +77,32 @@ def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
         raise ComparisonError(
             f"{unstarted[0]}: metrics.jsonl has no steps: not a run directory, or its run has not begun"
         )
-    settings = differences([one.settings for one in figures])
-    return [
-        Outcome(
-            name,
-            given,
-            one.tokens / one.planned_tokens,
-            one.tokens,
-            one.validation_loss,
-            one.bits_per_byte,
-            text,
-            {},
-            one.seconds,
-            None,
-            _curve(run),
-        )
-        for name, given, one, text, run in zip(
-            _names(histories), settings, figures, texts, histories, strict=True
-        )
-    ]
+    return list(map(_so_far, histories, _names(histories), settings, texts))
+
+
+def _so_far(run: RunHistory, name: str, settings: str, text: str) -> Outcome:
+    """What came of a run up to its last step."""
+    if not run.steps:
+        return Outcome(name, settings, held_out=text)
+    one, validations = run.figures(), run.validations
+    curve = Curve(
+        run.tokens,
+        run.seconds,
+        run.losses,
+        [record["tokens"] for record in validations],
+        [record["loss"] for record in validations],
+    )
+    return Outcome(
+        name,
+        settings,
+        one.tokens / one.planned_tokens,
+        one.tokens,
+        one.validation_loss,
+        one.bits_per_byte,
+        text,
+        seconds=one.seconds,
+        curve=curve,
+    )
 
 
 def _names(histories: Sequence[RunHistory]) -> list[str]:
@@ -158,27 +165,22 @@ def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
     try:
         work, text = plan.plan_work(store, recipe), _held_out(store, recipe)
     except StoreError:  # of shards that have not been made
-        return Outcome(name, settings, 0.0, 0, None, None, "", {}, None, None, None)
-    curve = _curve(RunHistory(store.root / RUNS / work.fingerprint[:16]))
-    model, planned = store.find(work), recipe.training.max_tokens
-    tokens = curve.tokens[-1] if curve else 0
+        return Outcome(name, settings)
+    run, model = RunHistory(store.root / RUNS / work.fingerprint[:16]), store.find(work)
+    so_far = _so_far(run, name, settings, text)
     if model is None:
-        loss = curve.validation_losses[-1] if curve and curve.validation_losses else None
-        return Outcome(name, settings, tokens / planned, tokens, loss, None, text, {}, None, None, curve)
+        return so_far
     effort = Effort.of(model, recipe.launch.usd_per_hour)
     scores = _scores(store) or plan.result(store, model)
-    return Outcome(
-        name,
-        settings,
-        1.0,
-        effort.tokens,
-        scores.get("loss"),
-        scores.get("bits_per_byte"),
-        text,
-        scores.get("benchmarks") or {},
-        3600 * effort.hours,
-        effort.usd,
-        curve,
+    return replace(
+        so_far,
+        done=1.0,
+        tokens=effort.tokens,
+        loss=scores.get("loss"),
+        bits_per_byte=scores.get("bits_per_byte"),
+        benchmarks=scores.get("benchmarks") or {},
+        seconds=3600 * effort.hours,
+        usd=effort.usd,
     )
 
 
@@ -199,17 +201,4 @@ def _held_out(store: Store, recipe: Recipe) -> str:
         for part in version.parts
         for table, file in sorted(part.files.items())
         if table.startswith(keys.VALIDATION)
-    )
-
-
-def _curve(run: RunHistory) -> Curve | None:
-    validations = run.validations
-    if not run.steps:
-        return None
-    return Curve(
-        run.tokens,
-        run.seconds,
-        run.losses,
-        [record["tokens"] for record in validations],
-        [record["loss"] for record in validations],
     )

@@ -6,8 +6,8 @@ from pipeline.reports.variants import OTHER_TEXT, draw, lines, rows
 CURVE = Curve([1000, 2000], [1.0, 2.0], [4.0, 3.0], [2000], [3.1])
 SCORES = {"metric": "accuracy", "accuracy": {"value": 0.4, "low": 0.3, "high": 0.5}}
 DONE = Outcome("base", "", 1.0, 2000, 3.1, 1.5, "A", {"piqa": SCORES}, 120.0, 0.25, CURVE)
-BEGUN = Outcome("fast", "training.optimizer.lr 0.01", 0.5, 1000, 3.5, None, "A", {}, None, None, CURVE)
-PLANNED = Outcome("strict", "quality gopher", 0.0, 0, None, None, "", {}, None, None, None)
+BEGUN = Outcome("fast", "training.optimizer.lr 0.01", 0.5, 1000, 3.5, None, "A", curve=CURVE)
+PLANNED = Outcome("strict", "quality gopher")
 OTHER = Outcome("strict", "quality gopher", 1.0, 2000, 2.9, 1.4, "B", {"piqa": SCORES}, 130.0, 0.3, CURVE)
 
 
