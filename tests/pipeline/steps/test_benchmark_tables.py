@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.steps.model.benchmark import above_chance, lines, removed_sets, table, verdict
+from pipeline.steps.model.benchmark import above_chance, removed_sets, table, verdict
 
 
 def scores(low: float, chance: float | None = 0.25, removed: bool | None = True) -> dict[str, Any]:
@@ -47,21 +47,9 @@ def test_the_accuracy_that_counts_and_a_benchmark_that_was_not_searched_for_are_
         "bits per byte": "1.500",
         "texts removed": "NO",
     }
-    (_, line) = lines({"lambada": {**scores(0, chance=None, removed=None), "too_long": 3}})
-    assert line.split() == [
-        "lambada",
-        "1,200",
-        "(and",
-        "3",
-        "too",
-        "long)",
-        "-",
-        "-",
-        "-",
-        "-",
-        "1.500",
-        "unknown",
-    ]
+    (row,) = table({"lambada": {**scores(0, chance=None, removed=None), "too_long": 3}})
+    assert (row["items"], row["accuracy"], row["chance"]) == ("1,200 (and 3 too long)", "-", "-")
+    assert row["texts removed"] == "unknown"
 
 
 @pytest.mark.parametrize("action", ["remove", "report"])
