@@ -1,7 +1,6 @@
 """The Dagster code location: puts together the assets, jobs, sensors and resources of the recipe in use."""
 
 import gc
-import warnings
 from typing import Any
 
 import dagster as dg
@@ -39,8 +38,6 @@ from pipeline.store.store import default_store
 
 explain_on_exit()
 use_by_default()
-# Dagster calls observable source assets beta, and would say so once for each corpus at every start.
-warnings.filterwarnings("ignore", category=dg.BetaWarning)
 recipes = load_all(recipe_path())
 recipe = recipes[BASE]
 # In the description of each job: which experiment these pages are about.

@@ -4,6 +4,7 @@ The checks run inside the step of their asset, because a separate step would tak
 """
 
 import logging
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -16,6 +17,8 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 
 log = logging.getLogger(__name__)
+# Dagster calls references to code and observable sources beta, and would say so for each at every start.
+warnings.filterwarnings("ignore", category=dg.BetaWarning)
 
 GPU_POOL = "gpu"  # one at a time: dagster.yaml
 Arguments = ParamSpec("Arguments")

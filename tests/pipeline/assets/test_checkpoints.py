@@ -52,6 +52,7 @@ def directory(store: Store, key: str) -> Path:
 
 def save(store: Store, key: str) -> None:
     directory(store, key).mkdir(parents=True)
+    (directory(store, key).parents[1] / "config.yaml").touch()
     (directory(store, key) / "manifest.json").write_text("{}")
 
 

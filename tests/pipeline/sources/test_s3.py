@@ -13,7 +13,8 @@ import pytest
 
 from pipeline.sources.errors import SourceError
 from pipeline.sources.source_file import REMOTE_BLOCK_BYTES
-from tests.pipeline.sources.test_remote_files import read, source
+from tests.pipeline.sources.reading import documents_and_rejects
+from tests.pipeline.sources.test_remote_files import source
 
 s3fs = pytest.importorskip("s3fs", reason="needs the extra `s3`")
 moto = pytest.importorskip("moto.server", reason="needs moto's server (pip install 'moto[server]')")
@@ -55,7 +56,7 @@ def test_a_glob_over_a_bucket_gives_its_documents_under_names_without_it(bucket:
     bucket.pipe("corpus/b/empty.jsonl", b"")
     with bucket.open("corpus/table.parquet", "wb") as file:
         pq.write_table(pa.table({"text": ["one", "two"]}), file)
-    rows, rejects = read("s3://corpus/**")
+    rows, rejects = documents_and_rejects("s3://corpus/**")
     names = ("a/plain.jsonl", "b/packed.jsonl.zst", "table.parquet")
     assert [(row["source"], row["text"]) for row in rows] == [
         (name, text) for name in names for text in ("one", "two")
@@ -81,7 +82,7 @@ def test_an_object_of_several_ranges_arrives_whole_and_in_order(bucket: Any) -> 
         b"".join(json.dumps({"text": f"{n} " + "word " * 2000}).encode() + b"\n" for n in range(2000)),
     )
     assert bucket.info("corpus/big.jsonl")["size"] > 2 * REMOTE_BLOCK_BYTES
-    rows, rejects = read("s3://corpus/big.jsonl")
+    rows, rejects = documents_and_rejects("s3://corpus/big.jsonl")
     assert ([int(row["text"].split()[0]) for row in rows], rejects) == (list(range(2000)), [])
 
 
@@ -94,4 +95,4 @@ def test_without_credentials_in_the_environment_one_sentence_says_so(
     monkeypatch.setenv("HOME", "/nonexistent")
     s3fs.S3FileSystem.clear_instance_cache()
     with pytest.raises(SourceError, match=r"cannot be listed: .*credentials"):
-        read("s3://corpus/*.jsonl")
+        documents_and_rejects("s3://corpus/*.jsonl")

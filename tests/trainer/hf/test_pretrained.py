@@ -125,7 +125,7 @@ def test_a_number_that_is_not_finite_is_found_before_training_starts(
     settings["training"] |= {"model": ours("llama", False), "pretrained": {"path": str(tmp_path / "from")}}
     with pytest.raises(TrainerError, match=r"from: model\.embed_tokens\.weight holds numbers that are NaN"):
         run(RunConfig.model_validate(settings))
-    assert not Path(settings["run_dir"]).exists()
+    assert not any(path.is_file() and path.stat().st_size for path in Path(settings["run_dir"]).rglob("*"))
 
 
 def find(config: RunConfig, directory: Path, model: dict[str, Any]) -> Pretrained:
