@@ -72,6 +72,7 @@ def shards(project: Project, overrides: Overrides) -> dict[str, str]:
     return {key: store.current(key).data_version for key in (keys.DEDUP, *names)}
 
 
+@pytest.mark.slow
 def test_two_trainings_at_once_are_each_evaluated_and_exported(project: Project) -> None:
     together(project, "pretrain", SEEDS)
     for overrides in SEEDS:
