@@ -75,8 +75,11 @@ def find(store: Store, limits: Limits = NO_LIMITS) -> list[Garbage]:
 
 def retirable(store: Store, limits: Limits) -> list[Garbage]:
     """The runs and checkpoints that the limits do not keep."""
-    old = old_runs(store, limits)
-    surplus = [(run, path) for run, path in surplus_checkpoints(store, limits) if run not in old]
+    if limits.runs is None and limits.checkpoints is None:
+        return []
+    runs = training_runs(store)
+    old = old_runs(store, runs, limits)
+    surplus = [(run, path) for run, path in surplus_checkpoints(runs, limits) if run not in old]
     found = [(run, run.directory, run.paths) for run in old]
     found += [(run, path, (path,)) for run, path in surplus]
     return [

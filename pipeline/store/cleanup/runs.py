@@ -6,7 +6,7 @@ that version.
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,14 +106,13 @@ def _described(directory: Path, made: list[Path]) -> TrainingRun:
     )
 
 
-def old_runs(store: Store, limits: Limits) -> list[TrainingRun]:
-    """The training runs that the limits do not keep, the newest first.
+def old_runs(store: Store, runs: Sequence[TrainingRun], limits: Limits) -> list[TrainingRun]:
+    """Those of `runs`, all of a store, that the limits do not keep, the newest first.
 
     Never one in use, in progress, or whose weights a run that stays started from, or that is needed.
     """
     if limits.runs is None:
         return []
-    runs = training_runs(store)
     by_variant: dict[tuple[str, str], list[TrainingRun]] = {}
     for run in runs:
         by_variant.setdefault((run.recipe, run.variant), []).append(run)
@@ -141,13 +140,12 @@ def _is_in_progress(run: TrainingRun) -> bool:
         return not nobody_works
 
 
-def surplus_checkpoints(store: Store, limits: Limits) -> Iterator[tuple[TrainingRun, Path]]:
-    """The checkpoints beyond the newest ones of each exported run. Those that `checkpoint.keep_every_tokens`
-    asks for stay, and so do all of a run whose weights another started from.
+def surplus_checkpoints(runs: Sequence[TrainingRun], limits: Limits) -> Iterator[tuple[TrainingRun, Path]]:
+    """The checkpoints beyond the newest ones of each exported run of a store. Those that
+    `checkpoint.keep_every_tokens` asks for stay, and so do all of a run whose weights another started from.
     """
     if limits.checkpoints is None:
         return
-    runs = training_runs(store)
     wanted = [*limits.needed, *(run.base for run in runs if run.base)]
     for run in runs:
         done = limits.recipe in (None, run.recipe) and run.exported and run.config.exists()

@@ -16,7 +16,7 @@ from pipeline.steps.lineage.checkpoints import checkpoint
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
-from pipeline.store.cleanup.runs import MADE_FROM_RUN, Limits, old_runs
+from pipeline.store.cleanup.runs import MADE_FROM_RUN, Limits, old_runs, training_runs
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import File, Part
 from pipeline.store.store import Store
@@ -73,7 +73,7 @@ def trained(store: Store, seed: int, exported: bool = True, **training: Any) -> 
 
 def old(store: Store, limits: Limits) -> list[str]:
     """The names of the runs that the limits do not keep."""
-    return [run.directory.name for run in old_runs(store, limits)]
+    return [run.directory.name for run in old_runs(store, training_runs(store), limits)]
 
 
 def enforce(store: Store, limits: Limits) -> list[str]:
