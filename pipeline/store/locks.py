@@ -3,7 +3,7 @@
 import fcntl
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO
 
@@ -40,6 +40,11 @@ def alone(path: Path) -> Iterator[bool]:
             yield False
         else:
             yield True
+
+
+def idle_run(run: Path) -> AbstractContextManager[bool]:
+    """Yields whether no trainer works in the directory of a run. If so, none can start before this exits."""
+    return alone(run / ".lock") if run.exists() else nullcontext(True)
 
 
 def _opened(path: Path) -> IO[str]:

@@ -1,55 +1,262 @@
-"""The files of a store: in a directory, or in a bucket whose cache the directory is.
+"""The files of a store in a bucket, whose directory on this machine is a cache: a file lies there under the
+path that it has in the bucket.
 
-A trainer writes to the directory of its run in the cache. What is complete is put in the bucket meanwhile,
-and brought from there to another machine.
+What is opened is fetched first, what was made is put. The manifest of a version is put last and only if there
+is none, so that it tells readers that the version is complete.
 """
 
+import hashlib
 import json
-import logging
 import os
-import re
 import shutil
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, lru_cache, partial
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
+from zlib import crc32
 
 from pipeline.store import locks
 from pipeline.store.bucket.cache import Cache
-from pipeline.store.bucket.mirror import Mirror
+from pipeline.store.bucket.run_upload import RunUpload, claimed, is_whole, named_checkpoints
 from pipeline.store.bucket.s3 import NONE_YET, Bucket, BucketError
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
+from pipeline.store.fingerprint import file_sha256
 from pipeline.store.keys import RECIPES, RUNS
-from trainer.system.durable import write_atomically
-
-log = logging.getLogger(__name__)
+from pipeline.store.last_versions import VERSION_NAME
+from pipeline.store.manifest import RECORDS, read_version
+from trainer.system.durable import atomic_file, write_atomically
 
 CACHE_VARIABLE = "GROUNDWORK_CACHE"
 LIMIT_VARIABLE = "GROUNDWORK_CACHE_BYTES"
 ADDRESS = ".bucket"  # in the root of a cache: the address of its bucket
+FETCHING = ".fetching"
+LOCKS = 64
+THREADS = 16  # of requests that wait for the network
+COPIED_AT_MOST = 5_000_000_000  # bytes, by S3
+# How long a manifest that was found counts as being there still: only `gc` removes one.
+KNOWN_SECONDS = 300.0
 # Another machine may use what nothing names yet, and no lock tells.
 YOUNG_SECONDS = 24 * 3600.0
-VERSION = re.compile(r"[0-9a-f]{16}")
 SMALL = {".json", ".jsonl", ".yaml", ".png", ".txt"}
-CHECKPOINTS = "checkpoints"
 CLAIM = ".trainer"  # held in the bucket by the process that trains a run
-CLAIM_SECONDS = 300.0
-LOOK_EVERY_SECONDS = 2.0
-REFRESHED_EVERY_SECONDS = 60.0
-FILES_AT_ONCE = 4
 
 
-class BucketFiles(Mirror):
+class FetchError(PipelineError):
+    """A file is not in the bucket, or is not what was put there."""
+
+
+class BucketFiles(Files):
     """Every file is in the bucket; those that were used lately are in the directory `root`, too."""
+
+    shared = True
+
+    def __init__(self, root: Path, bucket: Bucket, cache: Cache):
+        super().__init__(root)
+        self.bucket = bucket
+        self.cache = cache
+        self._known: dict[Path, float] = {}
+        self._checked = False
 
     def __reduce__(self) -> tuple[object, tuple[Path, str, int | None]]:
         """Another process gets the address, never credentials."""
         return _bucket_files, (self.root, self.bucket.url, self.cache.limit)
+
+    @property
+    def place(self) -> str:
+        return self.bucket.url
+
+    def key(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+    def url(self, path: Path) -> str:
+        return f"{self.bucket.url}/{self.key(path)}"
+
+    def fetch(self, path: Path) -> Path:
+        """One process of this machine fetches a file, others wait."""
+        if not path.is_relative_to(self.root):
+            return path
+        if path.exists():
+            self.cache.used(path)
+            return path
+        lock = self.root / FETCHING / f"{crc32(os.fsencode(path)) % LOCKS:02d}.lock"
+        with locks.exclusive(lock, f"fetching {path.name}"):
+            if not path.exists():
+                self._download(path)
+        return path
+
+    def _download(self, path: Path) -> None:
+        there = self.bucket.head(self.key(path))
+        if there is None:
+            raise FetchError(f"{self.url(path)} is missing: {self._remedy(path)}")
+        self.cache.make_room(there.bytes)
+        with atomic_file(path) as temporary:
+            fetched = self.bucket.download(self.key(path), temporary)
+            if fetched is None or fetched[1] != (self._written(path) or fetched[0].sha256 or fetched[1]):
+                raise FetchError(
+                    f"{self.url(path)} is not what was written: its sha256 is another: {self._remedy(path)}"
+                )
+        self.cache.add(path)
+
+    def _version(self, path: Path) -> Path | None:
+        """The version that a file belongs to, if its manifest is in the cache."""
+        inside = (parent for parent in path.parents if self.root in parent.parents)
+        return next((parent for parent in inside if (parent / MANIFEST).is_file()), None)
+
+    def _written(self, path: Path) -> str | None:
+        """The sha256 that the manifest gives for a file."""
+        version = self._version(path)
+        if version is None:
+            return None
+        manifest = version / MANIFEST
+        return _hashes(manifest, manifest.stat().st_mtime_ns).get(path.relative_to(version).as_posix())
+
+    def _remedy(self, path: Path) -> str:
+        version = self._version(path)
+        if version is None:
+            return "run again"
+        return f"remove {self.url(version / MANIFEST)} and materialize {self.key(version.parent)}"
+
+    def fetch_all(self, paths: Sequence[Path]) -> None:
+        _together(self.fetch, paths)
+
+    def fetch_folder(self, folder: Path) -> Path:
+        """Needs a listing."""
+        if folder != self.root and folder.is_relative_to(self.root):
+            self.fetch_all([self.root / one.key for one in self.bucket.objects(f"{self.key(folder)}/")])
+        return folder
+
+    def drop(self, path: Path) -> bool:
+        path.unlink(missing_ok=True)
+        self.cache.forget(path)
+        return True
+
+    def fault(self, path: Path, sha256: str) -> str:
+        if not self.holds(path, sha256):
+            return f"is missing or another in {self.place}"
+        try:
+            self.fetch(path)
+        except FetchError as error:
+            return f"cannot be fetched ({first_line(error)})"
+        return ""
+
+    def is_version(self, path: Path) -> bool:
+        """A directory without a manifest is that of a version in the making."""
+        return (path / MANIFEST).is_file()
+
+    def pull_manifest(self, version: Path) -> None:
+        if self._known.get(version, 0.0) > time.monotonic():
+            return
+        if self.pull(version / MANIFEST):
+            self._known[version] = time.monotonic() + KNOWN_SECONDS
+
+    def pull_manifests(self, folder: Path) -> None:
+        """Needs a listing."""
+        names = [name for name in self.bucket.folders(f"{self.key(folder)}/") if not name.startswith(".")]
+        for manifest in folder.glob(f"[!.]*/{MANIFEST}"):
+            if manifest.parent.name not in names:
+                manifest.unlink()
+        _together(self.pull_manifest, [folder / name for name in names])
+
+    def pull(self, path: Path) -> str | None:
+        """The file has the time of the object, too."""
+        found = self.bucket.get(self.key(path))
+        if found is None:
+            path.unlink(missing_ok=True)
+            return None
+        content, stored = found
+        if not path.is_file() or path.read_bytes() != content:
+            write_atomically(path, content)
+        if path.stat().st_mtime_ns != stored.modified:
+            os.utime(path, ns=(stored.modified, stored.modified))
+        return stored.etag
+
+    def pull_folder(self, folder: Path) -> dict[Path, str]:
+        """Needs a listing."""
+        there = {self.root / one.key: one.etag for one in self.bucket.objects(f"{self.key(folder)}/")}
+        for path in folder.rglob("*"):
+            if path.is_file() and path not in there:
+                path.unlink()
+        _together(self.pull, [path for path, etag in there.items() if _differs(path, etag)])
+        return there
+
+    def push(self, path: Path, replacing: str | None = None) -> bool:
+        return self.bucket.put(self.key(path), path.read_bytes(), replacing)
+
+    def begin(self, version: Path) -> Path:
+        """The directory of the version itself, which readers ignore until it has a manifest."""
+        if not self._checked:
+            self.bucket.check()
+            self._checked = True
+        shutil.rmtree(version / RECORDS, ignore_errors=True)
+        self.pull_folder(version / RECORDS)
+        version.mkdir(exist_ok=True)
+        return version
+
+    def holds(self, path: Path, sha256: str) -> bool:
+        there = self.bucket.head(self.key(path))
+        return there is not None and there.sha256 == sha256
+
+    def put_files(self, version: Path, written: Mapping[str, str]) -> None:
+        _together(partial(self._put, version), written, written.values())
+
+    def _put(self, version: Path, name: str, sha256: str) -> None:
+        """A file that was published meanwhile stays as it is. Raises FetchError when the file is neither here
+        nor there.
+        """
+        path = version / name
+        for _ in range(THREADS):
+            there = self.bucket.head(self.key(path))
+            if there and (there.sha256 == sha256 or self.bucket.head(self.key(version / MANIFEST))):
+                break
+            if not path.exists():
+                raise FetchError(f"{self.url(path)} was lost while it was written: run again")
+            if self.bucket.upload(self.key(path), path, sha256, there.etag if there else NONE_YET):
+                break
+        if path.exists():
+            self.cache.add(path)
+
+    def link(self, source: Path, target: Path, size: int) -> bool:
+        if size > COPIED_AT_MOST:
+            return False
+        self.bucket.copy(self.key(source), self.key(target))
+        with suppress(FileNotFoundError):  # it is not in the cache
+            super().link(source, target, size)
+        return True
+
+    def publish(self, made: Path, version: Path, manifest: str) -> bool:
+        key, theirs = self.key(version / MANIFEST), None
+        if not self.bucket.put(key, manifest.encode(), NONE_YET):
+            etag = self.pull(version / MANIFEST)
+            try:
+                theirs = read_version("", version, self)
+            except (OSError, ValueError):  # damaged, so that ours takes its place
+                self.bucket.put(key, manifest.encode(), etag)
+        ours = _hashes_in(manifest)
+        for file in theirs.written if theirs else ():
+            if ours.get(file.path) != file.sha256:
+                self.drop(version / file.path)
+        if not theirs:
+            write_atomically(version / MANIFEST, manifest)
+        return not theirs
+
+    def remove(self, folder: Path) -> None:
+        self.bucket.delete([self.key(folder / MANIFEST)])
+        self.unshare(folder)
+
+    def share(self, path: Path) -> None:
+        self.bucket.upload(self.key(path), path, file_sha256(path))
+
+    def unshare(self, path: Path) -> None:
+        """Needs a listing."""
+        there = [one.key for one in self.bucket.objects(self.key(path))]
+        name = self.key(path)
+        self.bucket.delete([key for key in there if key == name or key.startswith(f"{name}/")])
 
     def is_saved(self, checkpoint: Path) -> bool:
         return self.pull(checkpoint / MANIFEST) is not None
@@ -60,7 +267,7 @@ class BucketFiles(Mirror):
         wanted: dict[Path, str] = {}
         for one in self.bucket.objects(""):
             path = self.root / one.key
-            version = next((parent for parent in path.parents if VERSION.fullmatch(parent.name)), None)
+            version = next((parent for parent in path.parents if VERSION_NAME.fullmatch(parent.name)), None)
             if version is None or one.key.startswith((f"{RUNS}/", f"{RECIPES}/")):
                 continue
             size, newest = found.get(version, (0, 0))
@@ -68,9 +275,9 @@ class BucketFiles(Mirror):
             if path.name in (MANIFEST, "lineage.json"):
                 wanted[path] = one.etag
         for path in self.root.rglob(MANIFEST):
-            if VERSION.fullmatch(path.parent.name) and path.parent not in found:
+            if VERSION_NAME.fullmatch(path.parent.name) and path.parent not in found:
                 path.unlink()
-        self.pull_all([path for path, etag in wanted.items() if self.differs(path, etag)])
+        _together(self.pull, [path for path, etag in wanted.items() if _differs(path, etag)])
         self.pull_runs()
         before = (time.time() - YOUNG_SECONDS) * 1e9
         return {version: size for version, (size, newest) in found.items() if newest < before}
@@ -94,159 +301,58 @@ class BucketFiles(Mirror):
             if path.suffix not in SMALL or "hf" in path.parts or "tensorboard" in path.parts:
                 continue
             # what is newer here is being written, or has still to be put
-            if not path.exists() or (path.stat().st_mtime_ns < one.modified and self.differs(path, one.etag)):
+            if not path.exists() or (path.stat().st_mtime_ns < one.modified and _differs(path, one.etag)):
                 stale.append(path)
-        names = {path.relative_to(self.root).parts[1] for path in stale}
-        idle = {name for name in names if _is_idle(self.root / RUNS / name)}
-        self.pull_all([path for path in stale if path.relative_to(self.root).parts[1] in idle])
+        for name, files in groupby(stale, lambda path: path.relative_to(self.root).parts[1]):
+            with locks.idle_run(self.root / RUNS / name) as nobody_trains:
+                _together(self.pull, files if nobody_trains else ())
         for directory in [run] if run else folder.glob("[!.]*"):
-            for checkpoint in _named(directory):
-                if checkpoint / MANIFEST not in there and not _is_whole(checkpoint):
+            for checkpoint in named_checkpoints(directory):
+                if checkpoint / MANIFEST not in there and not is_whole(checkpoint):
                     shutil.rmtree(checkpoint, ignore_errors=True)  # removed, and here only by name
 
     @contextmanager
     def uploading(self, run: Path, reads: Sequence[Path]) -> Iterator[None]:
-        """A thread puts what the run writes: the files of a checkpoint, then its manifest. What the trainer
-        has mapped stays in the cache.
-        """
-        ended = threading.Event()
-        with self._claimed(run) as refresh:
+        """What the trainer has mapped stays in the cache."""
+        with claimed(self.bucket, self.key(run / CLAIM)) as keep_claim:
             self.pull_runs(run)
-            if saved := _named(run):
+            if saved := named_checkpoints(run):
                 self.fetch_folder(saved[-1])
-            upload = _Upload(self, run)
 
-            def follow() -> None:
-                refreshed = time.monotonic()
-                while not ended.wait(LOOK_EVERY_SECONDS):
-                    upload.once(last=False)
-                    if time.monotonic() - refreshed > REFRESHED_EVERY_SECONDS:
-                        refreshed = time.monotonic()
-                        refresh()
-                        for path in reads:
-                            self.cache.used(path)
+            def refresh() -> None:
+                keep_claim()
+                for path in reads:
+                    self.cache.used(path)
 
-            thread = threading.Thread(target=follow, daemon=True)
-            thread.start()
-            try:
+            with RunUpload(self, self.bucket, run).going_on(refresh):
                 yield
-            finally:
-                ended.set()
-                thread.join()
-                upload.once(last=True)
-
-    @contextmanager
-    def _claimed(self, run: Path) -> Iterator[Callable[[], None]]:
-        """One machine at a time trains a run; others wait. Yields what says that this one still does."""
-        mine, said = f"{os.uname().nodename} {os.getpid()}\n".encode(), 0.0
-        key = self.key(run / CLAIM)
-        while not self.bucket.put(key, mine, NONE_YET):
-            found = self.bucket.get(key)
-            if found and _is_over(found[0].decode(), found[1].modified):
-                self.bucket.delete([key])
-            elif found and time.monotonic() - said > REFRESHED_EVERY_SECONDS:
-                said = time.monotonic()
-                log.info("%s: process %s trains it, waiting for that process", run, found[0].decode().strip())
-            time.sleep(LOOK_EVERY_SECONDS)
-
-        def refresh() -> None:
-            with suppress(PipelineError):
-                self.bucket.put(key, mine)
-
-        try:
-            yield refresh
-        finally:
-            self.bucket.delete([key])
 
 
-def _named(run: Path) -> list[Path]:
-    """The checkpoints of a run, whose weights may be in the bucket only."""
-    return sorted(path.parent for path in run.glob(f"{CHECKPOINTS}/step-*/{MANIFEST}"))
+def _together(function: Callable[..., object], *arguments: Iterable[Any]) -> None:
+    """Calls a function that waits for the network with each of the arguments."""
+    with ThreadPoolExecutor(THREADS) as threads:
+        list(threads.map(function, *arguments))
 
 
-def _is_whole(checkpoint: Path) -> bool:
-    try:
-        files = json.loads((checkpoint / MANIFEST).read_bytes())["files"]
-    except (OSError, ValueError, KeyError):
-        return False
-    return all((checkpoint / name).is_file() for name in files)
-
-
-def _is_idle(run: Path) -> bool:
-    if not run.exists():
+def _differs(path: Path, etag: str) -> bool:
+    """Whether a small file is missing or, most likely, another than the object with this ETag."""
+    if not path.is_file():
         return True
-    with locks.alone(run / ".lock") as idle:
-        return idle
+    return f'"{hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()}"' != etag
 
 
-def _is_over(owner: str, modified: int) -> bool:
-    """Whether a claim is of a process of this machine that is gone, or of one that has long said nothing."""
-    host, _, process = owner.strip().rpartition(" ")
-    if host == os.uname().nodename and not Path(f"/proc/{process}").exists():
-        return True
-    return time.time() - modified / 1e9 > CLAIM_SECONDS
+@lru_cache(maxsize=16)
+def _hashes(manifest: Path, _: int) -> dict[str, str]:
+    return _hashes_in(manifest.read_text(encoding="utf-8"))
 
 
-class _Upload:
-    def __init__(self, mirror: Mirror, run: Path):
-        self._mirror = mirror
-        self._run = run
-        self._put: dict[Path, tuple[int, int]] = {}  # small files by modification time and size
-        self._saved: set[Path] = set()
-        self._begun = False
-
-    def once(self, last: bool) -> None:
-        """Puts what is new. Errors are for the log, as training goes on, but for the `last` time."""
-        try:
-            new = [path for path in self._checkpoints() if path not in self._saved]
-            if new or last or not self._begun:
-                self._files()
-                self._begun = True
-            for checkpoint in new:
-                self._checkpoint(checkpoint)
-            for checkpoint in self._saved - set(self._checkpoints()):  # retired
-                self._mirror.remove(checkpoint)
-                self._saved.remove(checkpoint)
-        except PipelineError as error:
-            if last:
-                raise
-            log.warning("%s: not put in the bucket yet: %s", self._run, first_line(error))
-
-    def _checkpoints(self) -> list[Path]:
-        return [checkpoint for checkpoint in _named(self._run) if _is_whole(checkpoint)]
-
-    def _files(self) -> None:
-        for path in sorted(self._run.rglob("*")):
-            inside = path.relative_to(self._run)
-            if inside.parts[0] == CHECKPOINTS or any(part.startswith(".") for part in inside.parts):
-                continue
-            with suppress(FileNotFoundError):  # replaced at this moment
-                stat = path.stat()
-                if path.is_file() and self._put.get(path) != (stat.st_mtime_ns, stat.st_size):
-                    self._mirror.push(path)
-                    self._put[path] = stat.st_mtime_ns, stat.st_size
-
-    def _checkpoint(self, checkpoint: Path) -> None:
-        try:
-            content = (checkpoint / MANIFEST).read_bytes()
-            files = json.loads(content)["files"]
-            key = self._mirror.key(checkpoint / MANIFEST)
-            there = self._mirror.bucket.get(key)
-            if there is None or there[0] != content:
-                self._mirror.bucket.delete([key])  # of a damaged checkpoint that was made again
-
-                def put(name: str) -> None:
-                    path = checkpoint / name
-                    if not self._mirror.holds(path, files[name]["sha256"]):
-                        self._mirror.bucket.upload(self._mirror.key(path), path, files[name]["sha256"])
-
-                with ThreadPoolExecutor(FILES_AT_ONCE) as threads:
-                    list(threads.map(put, files))
-                self._mirror.bucket.put(key, content)
-        except FileNotFoundError:  # it was retired meanwhile
-            self._mirror.remove(checkpoint)
-            return
-        self._saved.add(checkpoint)
+def _hashes_in(manifest: str) -> dict[str, str]:
+    """The sha256 of each file that the manifest of a version or a checkpoint lists."""
+    content = json.loads(manifest)
+    if "parts" in content:
+        files = [file for part in content["parts"] for file in part["files"].values()]
+        return {file["path"]: file["sha256"] for file in files}
+    return {name: file["sha256"] for name, file in content["files"].items()}
 
 
 @cache

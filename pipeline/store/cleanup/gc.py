@@ -15,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from pipeline.store import keys, last_versions
-from pipeline.store.cleanup.runs import Limits, idle, old_runs, surplus_checkpoints, training_runs
+from pipeline.store import keys, last_versions, locks
+from pipeline.store.cleanup.runs import Limits, old_runs, surplus_checkpoints, training_runs
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import DAMAGED, MANIFEST, Files, reports_on
 from pipeline.store.keys import RECIPES, RUNS
@@ -114,7 +114,7 @@ def retire(store: Store, item: Garbage) -> bool:
     answers; or one of its checkpoints. Returns False when a process works on the run.
     """
     assert item.run is not None
-    with idle(item.run) as nobody_works:
+    with locks.idle_run(item.run) as nobody_works:
         config = item.run / "config.yaml"
         if nobody_works and item.run in item.paths and config.exists():
             record = store.root / RECORDS / f"{item.run.name}.yaml"

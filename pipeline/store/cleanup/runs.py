@@ -7,7 +7,6 @@ that version.
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,7 +135,7 @@ def old_runs(store: Store, runs: Sequence[TrainingRun], limits: Limits) -> list[
 def _is_in_progress(run: TrainingRun) -> bool:
     if not run.exported and time.time() - run.active < IDLE_SECONDS:
         return True
-    with idle(run.directory) as nobody_works:
+    with locks.idle_run(run.directory) as nobody_works:
         return not nobody_works
 
 
@@ -157,8 +156,3 @@ def surplus_checkpoints(runs: Sequence[TrainingRun], limits: Limits) -> Iterator
                 step = int(checkpoint.name.removeprefix("step-"))
                 if every is None or not training.curriculum.passes(step, every):
                     yield run, checkpoint
-
-
-def idle(run: Path) -> AbstractContextManager[bool]:
-    """Yields whether no trainer works in the directory of a run. If so, none can start before this exits."""
-    return locks.alone(run / ".lock") if run.exists() else nullcontext(True)

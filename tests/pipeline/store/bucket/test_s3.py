@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.store.bucket.cache import Cache
-from pipeline.store.bucket.files import cache_of
-from pipeline.store.bucket.mirror import FetchError
+from pipeline.store.bucket.files import FetchError, cache_of
 from pipeline.store.bucket.s3 import SLICE_BYTES, Bucket, BucketError
 from pipeline.store.cleanup import gc
 from pipeline.store.damage import Look

@@ -1,0 +1,156 @@
+"""Puts what a trainer writes to its run in the bucket while it trains. One machine at a time trains a run."""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pipeline.store.bucket.s3 import NONE_YET, Bucket
+from pipeline.store.errors import PipelineError, first_line
+from pipeline.store.files import MANIFEST, Files
+
+log = logging.getLogger(__name__)
+
+CHECKPOINTS = "checkpoints"
+CLAIM_SECONDS = 300.0
+LOOK_EVERY_SECONDS = 2.0
+REFRESHED_EVERY_SECONDS = 60.0
+FILES_AT_ONCE = 4
+
+
+def named_checkpoints(run: Path) -> list[Path]:
+    """The checkpoints of a run, whose weights may be in the bucket only."""
+    return sorted(path.parent for path in run.glob(f"{CHECKPOINTS}/step-*/{MANIFEST}"))
+
+
+def is_whole(checkpoint: Path) -> bool:
+    """Whether all files that the checkpoint's manifest lists are here."""
+    try:
+        files = json.loads((checkpoint / MANIFEST).read_bytes())["files"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return all((checkpoint / name).is_file() for name in files)
+
+
+@contextmanager
+def claimed(bucket: Bucket, key: str) -> Iterator[Callable[[], None]]:
+    """Only one process holds an object with this key; others wait. Yields what says that this one still
+    does.
+    """
+    mine, said = f"{os.uname().nodename} {os.getpid()}\n".encode(), 0.0
+    while not bucket.put(key, mine, NONE_YET):
+        found = bucket.get(key)
+        if found and _is_over(found[0].decode(), found[1].modified):
+            bucket.delete([key])
+        elif found and time.monotonic() - said > REFRESHED_EVERY_SECONDS:
+            said = time.monotonic()
+            log.info("%s: process %s trains it, waiting for that process", key, found[0].decode().strip())
+        time.sleep(LOOK_EVERY_SECONDS)
+
+    def refresh() -> None:
+        with suppress(PipelineError):
+            bucket.put(key, mine)
+
+    try:
+        yield refresh
+    finally:
+        bucket.delete([key])
+
+
+def _is_over(owner: str, modified: int) -> bool:
+    """Whether a claim is of a process of this machine that is gone, or of one that has long said nothing."""
+    host, _, process = owner.strip().rpartition(" ")
+    if host == os.uname().nodename and not Path(f"/proc/{process}").exists():
+        return True
+    return time.time() - modified / 1e9 > CLAIM_SECONDS
+
+
+class RunUpload:
+    """Puts what is new in the directory of a run: the files of a checkpoint, then its manifest."""
+
+    def __init__(self, files: Files, bucket: Bucket, run: Path):
+        self._files = files
+        self._bucket = bucket
+        self._run = run
+        self._put: dict[Path, tuple[int, int]] = {}  # small files by modification time and size
+        self._saved: set[Path] = set()
+        self._begun = False
+
+    @contextmanager
+    def going_on(self, refresh: Callable[[], None]) -> Iterator[None]:
+        """Meanwhile a thread looks for what is new, and calls `refresh` once a minute."""
+        ended = threading.Event()
+
+        def follow() -> None:
+            refreshed = time.monotonic()
+            while not ended.wait(LOOK_EVERY_SECONDS):
+                self._once(last=False)
+                if time.monotonic() - refreshed > REFRESHED_EVERY_SECONDS:
+                    refreshed = time.monotonic()
+                    refresh()
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            self._once(last=True)
+
+    def _once(self, last: bool) -> None:
+        """Errors are for the log, as training goes on, but for the `last` time."""
+        try:
+            whole = {checkpoint for checkpoint in named_checkpoints(self._run) if is_whole(checkpoint)}
+            new = sorted(whole - self._saved)
+            if new or last or not self._begun:
+                self._small_files()
+                self._begun = True
+            for checkpoint in new:
+                self._checkpoint(checkpoint)
+            for checkpoint in self._saved - whole:  # retired
+                self._files.remove(checkpoint)
+                self._saved.remove(checkpoint)
+        except PipelineError as error:
+            if last:
+                raise
+            log.warning("%s: not put in the bucket yet: %s", self._run, first_line(error))
+
+    def _small_files(self) -> None:
+        for path in sorted(self._run.rglob("*")):
+            inside = path.relative_to(self._run)
+            if inside.parts[0] == CHECKPOINTS or any(part.startswith(".") for part in inside.parts):
+                continue
+            with suppress(FileNotFoundError):  # replaced at this moment
+                stat = path.stat()
+                if path.is_file() and self._put.get(path) != (stat.st_mtime_ns, stat.st_size):
+                    self._files.push(path)
+                    self._put[path] = stat.st_mtime_ns, stat.st_size
+
+    def _checkpoint(self, checkpoint: Path) -> None:
+        folder = checkpoint.relative_to(self._files.root).as_posix()
+        manifest = f"{folder}/{MANIFEST}"
+        try:
+            content = (checkpoint / MANIFEST).read_bytes()
+            files = json.loads(content)["files"]
+            there = self._bucket.get(manifest)
+            if there is None or there[0] != content:
+                self._bucket.delete([manifest])  # of a damaged checkpoint that was made again
+
+                def put(name: str) -> None:
+                    path, sha256 = checkpoint / name, files[name]["sha256"]
+                    if not self._files.holds(path, sha256):
+                        self._bucket.upload(f"{folder}/{name}", path, sha256)
+
+                with ThreadPoolExecutor(FILES_AT_ONCE) as threads:
+                    list(threads.map(put, files))
+                self._bucket.put(manifest, content)
+        except FileNotFoundError:  # it was retired meanwhile
+            self._files.remove(checkpoint)
+            return
+        self._saved.add(checkpoint)
