@@ -50,6 +50,10 @@ class RecipeVersions:
         found = stage.work(store, *names, *stage.settings(self.recipe, *names))
         return found if isinstance(found, Version) else store.find(found) or found
 
+    def asset(self, key: str) -> str:
+        """The key of the asset that makes `key`: mostly itself."""
+        return stages.asset_of(key)
+
 
 def store_of(recipe: Recipe, written: Recipe | None = None) -> Store:
     """The store at GROUNDWORK_STORE, else the recipe's, else `store` in Dagster's home, as this recipe sees

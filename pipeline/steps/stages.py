@@ -67,7 +67,7 @@ class Stage:
     `settings` are those of a recipe for the stage, which `work` and `page.make` get last. `work` gives the
     work that they mean, or the version where no work can be computed. `reads` are the keys that the stage is
     made from; `wanted` tells whether a recipe has it. `decisive` are the settings in which variants of it
-    differ, where these are not all. A stage without a `page` is made with one that reads it.
+    differ, where these are not all. A stage without a `page` is made with the next one that has it.
     """
 
     key: str
@@ -120,8 +120,16 @@ def row_of(key: str, stages: Iterable[Stage]) -> tuple[Stage | None, tuple[str, 
 
 def is_asset(key: str) -> bool:
     """Whether a key is one of an asset; it is not if it is made with the asset of another one."""
-    stage, _ = row_of(key, DATA_STAGES)
-    return stage is None or stage.page is not None or key == keys.TOKENIZER
+    return asset_of(key) == key
+
+
+def asset_of(key: str) -> str:
+    """The key of the asset that makes `key`: mostly itself."""
+    stage, names = row_of(key, DATA_STAGES)
+    if stage is None or stage.page or key == keys.TOKENIZER:
+        return key
+    after = DATA_STAGES[DATA_STAGES.index(stage) :]
+    return next(one.key for one in after if one.page).format(corpus=names[0])
 
 
 def assets_read(recipe: Recipe, key: str) -> Iterator[str]:

@@ -93,14 +93,14 @@ def described(damage: Sequence[Damage]) -> str:
     return "; ".join(map(str, damage[:SHOWN])) + more
 
 
-def remedy(key: str) -> str:
-    """How a damaged version of `key` is made again."""
-    if key == keys.TOKENIZER:
+def remedy(asset: str) -> str:
+    """How a damaged version is made again by its asset."""
+    if asset == keys.TOKENIZER:
         return (
             "the tokenizer is frozen and never replaced unasked: put its files back from a copy, or ask for "
             "a new one by `ops: {tokenizer: {config: {retrain: true}}}` (docs/commands.md)"
         )
-    return f"materialize {keys.made_with(key)}, which moves the damaged version aside and makes it again"
+    return f"materialize {asset}, which moves the damaged version aside and makes it again"
 
 
 def unreadable(source: Path | StoredFile, error: Exception) -> DamageError:
@@ -120,4 +120,4 @@ def unreadable(source: Path | StoredFile, error: Exception) -> DamageError:
     if root is None or version is None or not version.is_relative_to(root):
         return DamageError(f"{path} {what}: make it again")
     FileHashes(root).read([path])
-    return DamageError(f"{path} {what}: {remedy(version.relative_to(root).parent.as_posix())}")
+    return DamageError(f"{path} {what}: run the job again, which moves the damaged version aside")

@@ -103,15 +103,6 @@ def stage(key: str) -> str:
     return rest.partition("/")[2] if family == CORPORA else family
 
 
-def made_with(key: str) -> str:
-    """The key of the asset whose materialization makes `key`: mostly itself."""
-    if key == DEDUP_EVIDENCE or stage(key) == "signatures":
-        return DEDUP
-    if stage(key) in ("signals", "languages") or stage(key).startswith(f"{FILTERS}/"):
-        return quality(corpus(key))
-    return key
-
-
 def decisions(corpus: str, part: str) -> str:
     """The name, within a version of DEDUP, of the decisions on a part of a corpus."""
     return f"{corpus}.{part}"

@@ -56,6 +56,10 @@ class Wanted(Protocol):
         """
         ...
 
+    def asset(self, key: str) -> str:
+        """The key of the asset that makes `key`: mostly itself."""
+        ...
+
 
 class Store:
     """A directory of versions. Readers see a complete version or none.
@@ -105,14 +109,17 @@ class Store:
         if newest and not (damage or different):
             damage = described(self.damage(newest))
         if damage:
-            return f"{damage}: {remedy(key)}"
-        asset = keys.made_with(key)
+            return f"{damage}: {remedy(self._asset(key))}"
+        asset = self._asset(key)
         first = f"materialize {'it' if asset == key else asset} first"
         if not different:
             return f"{key} has not been made yet: {first}"
         return (
             f"{key} has not been made for this recipe yet, the newest version has other {different}: {first}"
         )
+
+    def _asset(self, key: str) -> str:
+        return self._recipe.asset(key) if self._recipe else key
 
     def last_used(self, key: str) -> Version | None:
         """The version that the last run of this recipe used, if it is still there."""
@@ -167,7 +174,7 @@ class Store:
         """Raises DamageError if a file of these versions is damaged. Reads the files that were never read."""
         for version in versions:
             if damage := self.damage(version, Look.UNREAD):
-                raise DamageError(f"{described(damage)}: {remedy(version.key)}")
+                raise DamageError(f"{described(damage)}: {remedy(self._asset(version.key))}")
 
     def _damage_at(self, work: Work) -> str:
         """What is damaged where the version of this work would be. Empty if nothing is there."""
@@ -234,7 +241,9 @@ class Store:
             return read_version(key, path, self.files)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else first_line(error)
-            raise StoreError(f"{path / MANIFEST} is missing or damaged ({reason}): {remedy(key)}") from error
+            raise StoreError(
+                f"{path / MANIFEST} is missing or damaged ({reason}): {remedy(self._asset(key))}"
+            ) from error
 
     def _readable(self, key: str, name: str | None) -> Version | None:
         """The version with this name, whose files may be damaged. None if its manifest is."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.steps.stages import DATA_STAGES, row_of
+from pipeline.steps.stages import DATA_STAGES, asset_of, row_of
 from pipeline.store import keys, last_versions
 from pipeline.store.cleanup.gc import published
 from pipeline.store.damage import Damage, Look, inspect, remedy
@@ -179,7 +179,7 @@ class _Mending:
 
 def _run(recipe: RecipeName, key: str) -> str:
     """The command that makes a version of `key` again."""
-    stage, _ = row_of(keys.made_with(key), DATA_STAGES)
+    stage, _ = row_of(asset_of(key), DATA_STAGES)
     job = stage.page.job if stage and stage.page else "pretrain"
     command = f"GROUNDWORK_RECIPE={shlex.quote(recipe.file)} dagster job execute -j {job}"
     return f"{command}, with the overrides {json.dumps(recipe.changes)}" if recipe.changes else command

@@ -19,7 +19,7 @@ from pipeline.recipe.variants import load, load_all
 from pipeline.steps import stages
 from pipeline.steps.lineage import record
 from pipeline.steps.recipe_versions import MODEL_STAGES, RecipeVersions, row_of, store_of
-from pipeline.steps.stages import DATA_STAGES, final_assets, is_asset, made_of_one_corpus
+from pipeline.steps.stages import DATA_STAGES, asset_of, final_assets, made_of_one_corpus
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
 from pipeline.store.store import STORE_VARIABLE, Store, StoreError
@@ -50,9 +50,14 @@ def test_every_key_of_a_recipe_belongs_to_one_row(recipe: Recipe) -> None:
     assert row_of("training_runs")[0] is None
 
 
-def test_an_error_about_a_stage_that_is_no_asset_names_the_asset_that_makes_it() -> None:
-    for stage in DATA_STAGES:
-        assert (keys.made_with(stage.key) == stage.key) == is_asset(stage.key)
+def test_an_error_about_a_stage_that_is_no_asset_names_the_asset_that_makes_it(
+    tmp_path: Path, recipe: Recipe
+) -> None:
+    store = Store(tmp_path, RecipeVersions(recipe))
+    for stage, asset in (("signals", keys.quality("a")), ("filters/own", keys.quality("a")), ("raw", "")):
+        with pytest.raises(StoreError, match=f"damaged .*: materialize {asset or keys.raw('a')}, which"):
+            store.open(keys.of_corpus("a", stage), "0" * 16)
+    assert asset_of(keys.signatures("a")) == keys.DEDUP
 
 
 @pytest.fixture
