@@ -29,7 +29,7 @@ class Kind(NamedTuple):
 
 # `kind: NAME` in a recipe chooses among these; a corpus's name, its settings and a file hash make a source.
 KINDS = (
-    Kind(PythonDocsConfig, PythonDocsSource),
+    Kind(PythonDocsConfig, lambda corpus, config, _: PythonDocsSource(corpus, config)),
     Kind(FilesConfig, lambda corpus, config, sha256: FilesSource(corpus, config, sha256=sha256)),
     Kind(WarcConfig, WarcSource),
     Kind(HubConfig, lambda corpus, config, _: HubSource(corpus, config)),

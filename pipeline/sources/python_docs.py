@@ -19,7 +19,6 @@ from pipeline.sources.documents import Batches
 from pipeline.sources.errors import SourceError
 from pipeline.sources.rejects import Rejects
 from pipeline.sources.source import Unit
-from pipeline.sources.source_file import Hash
 from pipeline.store.fingerprint import file_sha256, fingerprint
 from pipeline.store.params import Params
 
@@ -49,12 +48,11 @@ class PythonDocsConfig(Params):
 @dataclass(frozen=True)
 class PythonDocsSource:
     """One unit per package, fingerprinted by its modules. `max_bytes` takes complete documents, of modules in
-    the order of the hashes of their names. `sha256` hashes a local file, or recalls its hash.
+    the order of the hashes of their names.
     """
 
     corpus: str
     config: PythonDocsConfig
-    sha256: Hash = file_sha256
     version: ClassVar[str] = "python-docs-1"
 
     def units(self) -> list[Unit]:
@@ -62,7 +60,8 @@ class PythonDocsSource:
 
     def _unit(self, package: str) -> Unit:
         modules = _modules(package)
-        hashes = {name: self.sha256(path) for name, path in modules.items()}
+        # to recall the hash of a small file takes longer than to read it
+        hashes = {name: file_sha256(path) for name, path in modules.items()}
         size = sum(path.stat().st_size for path in modules.values())
         return Unit(package, fingerprint([_origin(package), hashes]), self.config.max_bytes or size)
 
