@@ -19,7 +19,6 @@ from trainer.data.loader import Prefetcher
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World, join, leave
 from trainer.run import resume
-from trainer.run.build import build_session
 from trainer.run.checkpointing import Saver
 from trainer.run.evaluation.held_out import EvaluationStoppedError, evaluate
 from trainer.run.fit import micro_batch
@@ -106,7 +105,7 @@ def _run(
     plan, directory = resolve(config, world), RunDirectory(config.run_dir)
     world.from_main(lambda: stack.enter_context(directory.locked()))
     resumed = resume.find(plan, world, directory.checkpoints, allow_changes)
-    session = build_session(micro_batch.decide(plan, world, resumed), world)
+    session = micro_batch.build_fitting(plan, world, resumed)
     if resumed:
         resume.restore(session, resumed)
     send_start(reporter, session, resumed)

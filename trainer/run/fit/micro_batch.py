@@ -1,6 +1,5 @@
 """`micro_batch_size: auto`: the windows that a process computes at a time, as many as fit into its memory."""
 
-import gc
 import json
 import logging
 import math
@@ -72,60 +71,52 @@ def _sizes(training: TrainingConfig, data_size: int) -> list[int]:
     ]
 
 
-def decide(plan: Plan, world: World, checkpoint: Path | None) -> Plan:
-    """The plan with a number in place of `auto`: that of `checkpoint`, as another one would change the order
-    of sums, or else the largest micro-batch that fits into every process.
+def build_fitting(plan: Plan, world: World, checkpoint: Path | None) -> Session:
+    """The session at step 0, with a number in place of `auto`: that of `checkpoint`, as another one would
+    change the order of sums, or else the largest micro-batch that fits into every process.
 
-    It is tried on a session of its own, which is thrown away: gradients are computed beside as many bytes as
-    the optimizer will hold. While memory runs out in any process, the next one of at most half the windows is
-    taken. A split model is not tried, since a process that fails would leave the others waiting. Raises
-    TrainerError if not even one window fits. A collective.
+    It is tried: gradients are computed beside as many bytes as the optimizer will hold. While memory runs out
+    in any process, the next one of at most half the windows is taken. A split model is not tried, since a
+    process that fails would leave the others waiting. Raises TrainerError if not even one window fits. A
+    collective.
     """
     training = plan.training
     if training.micro_batch_size != "auto":
-        return plan
+        return build_session(plan, world)
     if checkpoint is not None:
         saved = json.loads((checkpoint / "lineage.json").read_text(encoding="utf-8"))["training"]["config"]
         if divides(training, saved["micro_batch_size"], world.data_size):
-            return plan.with_micro_batch(saved["micro_batch_size"])
+            return build_session(plan.with_micro_batch(saved["micro_batch_size"]), world)
     memory = world.least(free_memory(world.device))
     found = world.from_main(
         lambda: fitting(training, plan.config.data.vocab_size, world.data_size, world.device, memory)
     )
     assert isinstance(found, Fitting)
-    size = found.sizes[0] if training.parallel.splits_model else _tried(plan, world, found)
-    gc.collect()  # the model that was tried refers to itself, so it is freed only now
-    if not size:
-        with in_every_process():
-            raise TrainerError(
-                f"not even one window of {training.seq_len} tokens fits into {memory / 1e6:,.0f} MB on "
-                f"{world.device}; lower training.seq_len, or use a smaller model"
-            )
-    log.info("micro-batches of %d windows: %s MB are free", size, f"{memory / 1e6:,.0f}")
-    return plan.with_micro_batch(size)
-
-
-def _tried(plan: Plan, world: World, found: Fitting) -> int:
-    """The first size with which no process runs out of memory, each at most half of the last; 0 if none."""
     session, most = build_session(plan, world), found.sizes[0]
     for size in found.sizes:
         if size > most:
             continue
-        if not world.any(_runs_out(session, plan.with_micro_batch(size), found.optimizer)):
-            return size
+        session = replace(session, plan=plan.with_micro_batch(size))
+        if training.parallel.splits_model or not world.any(_runs_out(session, found.optimizer)):
+            log.info("micro-batches of %d windows: %s MB are free", size, f"{memory / 1e6:,.0f}")
+            return session
         log.warning("a micro-batch of %d windows does not fit: half of it is tried", size)
         most = size // 2
-    return 0
+    with in_every_process():
+        raise TrainerError(
+            f"not even one window of {training.seq_len} tokens fits into {memory / 1e6:,.0f} MB on "
+            f"{world.device}; lower training.seq_len, or use a smaller model"
+        )
 
 
-def _runs_out(session: Session, plan: Plan, optimizer: int) -> bool:
+def _runs_out(session: Session, optimizer: int) -> bool:
     """Whether memory runs out for two micro-batches (one, if a step has no more) beside `optimizer` bytes."""
-    world, windows = session.world, plan.training.micro_batch_windows
-    rows = plan.data.batch(0, world.data_rank, world.data_size)[: 2 * windows]
-    context = replace(session.context, training=plan.training)
+    world = session.world
+    rows = session.plan.data.batch(0, world.data_rank, world.data_size)
+    windows = torch.from_numpy(rows[: 2 * session.training.micro_batch_windows])
     try:
         state = torch.empty(optimizer, dtype=torch.uint8, device=world.device)
-        add_gradients(session.model, context.batch(torch.from_numpy(rows).to(world.device)), context)
+        add_gradients(session.model, session.context.batch(windows.to(world.device)), session.context)
         del state
     except RuntimeError as error:
         if not is_out_of_memory(error):

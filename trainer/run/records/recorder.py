@@ -11,7 +11,7 @@ from trainer.run.fit.hardware import peak_flops, peak_memory
 from trainer.run.records import plot
 from trainer.run.records.dagster_pipes import Reporter
 from trainer.run.records.metrics import MetricsLog
-from trainer.run.records.sinks import open_sinks
+from trainer.run.records.sinks import Sinks
 from trainer.run.session import Session
 from trainer.run.step import StepResult
 from trainer.system.history import RunHistory
@@ -27,9 +27,7 @@ class Recorder:
 
     def __init__(self, session: Session, directory: RunDirectory, reporter: Reporter) -> None:
         self._session, self._directory, self._reporter = session, directory, reporter
-        self._sinks = open_sinks(
-            session.config, session.plan.identity, directory.sinks, resumed=session.step > 0
-        )
+        self._sinks = Sinks(session.config, session.plan.identity, directory.sinks, session.step > 0)
         self.metrics = MetricsLog(
             directory.metrics, directory.tensorboard, session.step, session.metrics_bytes, self._sinks
         )

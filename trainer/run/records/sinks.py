@@ -32,9 +32,9 @@ MLFLOW_TAG = "groundwork.run"
 log = logging.getLogger("trainer")
 
 
-Send = Callable[[dict[str, float], int], object]  # takes the numbers of a step
-Close = Callable[[bool], object]  # takes whether the run reached its last step
-Tracker = tuple[Send, Close]
+Log = Callable[[dict[str, float], int], object]  # takes the numbers of a step
+Finish = Callable[[bool], object]  # takes whether the run reached its last step
+Tracker = tuple[Log, Finish]
 
 
 def _wandb(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
@@ -56,15 +56,11 @@ def _wandb(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -
 def _trackio(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
     import trackio
 
-    def quietly(call: Callable[..., Any], **arguments: Any) -> Any:
-        with redirect_stdout(io.StringIO()):
-            return call(**arguments)
-
     # By its name trackio finds it again.
     named = {"project": project, "name": f"{run_dir.name}-{run_id}", "config": settings}
     # In a context of its own, or trackio would finish the run a second time when Python exits.
-    run = copy_context().run(quietly, trackio.init, **named, resume="allow", embed=False)
-    return lambda numbers, step: run.log(numbers, step=step), lambda complete: quietly(run.finish)
+    run = copy_context().run(trackio.init, **named, resume="allow", embed=False)
+    return lambda numbers, step: run.log(numbers, step=step), lambda complete: run.finish()
 
 
 def _mlflow(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -> Tracker:
@@ -106,10 +102,32 @@ TRACKERS = {
 
 
 class Sinks:
-    """Sends from a thread of its own: training waits for no tracker, and goes on without one that fails."""
+    """The trackers of a run. Sends from a thread of its own: training waits for no tracker, and goes on
+    without one that fails.
 
-    def __init__(self, opened: dict[str, Tracker]) -> None:
-        self._opened = opened
+    A run's id is drawn when it starts and kept in the file `record`, so that a resumed run continues the same
+    curves. Raises TrainerError when a tracker cannot be opened; a resumed run goes on without it.
+    """
+
+    def __init__(self, config: RunConfig, identity: Mapping[str, Any], record: Path, resumed: bool) -> None:
+        self._opened: dict[str, Tracker] = {}
+        if config.training.sinks and not record.exists():
+            write_atomically(record, json.dumps({"id": uuid.uuid4().hex[:8]}) + "\n")
+        # The identity, its hash, and the operational settings.
+        training = config.training.model_dump(mode="json") | identity["training"]
+        settings = {**identity, "training": training, "identity": config_hash(dict(identity))}
+        for kind in config.training.sinks:
+            run_id = json.loads(record.read_text(encoding="utf-8"))["id"]
+            open_tracker, variable = TRACKERS[kind]
+            project = os.environ.get(variable) or config.project or "groundwork"
+            try:
+                with redirect_stdout(io.StringIO()):
+                    self._opened[kind] = open_tracker(project, config.run_dir, run_id, settings)
+            except Exception as error:  # each tracker raises its own
+                problem = f"training.sinks: {kind} cannot be opened: {_reason(error)}"
+                if not resumed:
+                    raise TrainerError(problem) from None
+                log.warning("%s; training goes on without it", problem)
         self._waiting: SimpleQueue[Callable[[Tracker], object] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._send, name="sinks", daemon=True)
         self._thread.start()
@@ -121,7 +139,8 @@ class Sinks:
         """Sends what waits. `complete`: whether the run reached its last step."""
         self._waiting.put(lambda tracker: tracker[1](complete))
         self._waiting.put(None)
-        self._thread.join(CLOSING_SECONDS)
+        with redirect_stdout(io.StringIO()):
+            self._thread.join(CLOSING_SECONDS)
         if self._thread.is_alive():
             names = " and ".join(self._opened)
             log.warning("%s did not take all metrics within %.0f s", names, CLOSING_SECONDS)
@@ -144,31 +163,6 @@ def check(training: TrainingConfig) -> None:
                 f"training.sinks: the package {kind} is not installed; install it with "
                 f"`pip install 'groundwork[{kind}]'`, or leave {kind} out of training.sinks"
             )
-
-
-def open_sinks(config: RunConfig, identity: Mapping[str, Any], record: Path, resumed: bool) -> Sinks:
-    """Opens the trackers of a run. Its id is drawn when it starts and kept in the file `record`, so that a
-    resumed run continues the same curves. Raises TrainerError when a tracker cannot be opened; a resumed run
-    goes on without it.
-    """
-    opened: dict[str, Tracker] = {}
-    if config.training.sinks and not record.exists():
-        write_atomically(record, json.dumps({"id": uuid.uuid4().hex[:8]}) + "\n")
-    # The identity, its hash, and the operational settings.
-    training = config.training.model_dump(mode="json") | identity["training"]
-    settings = {**identity, "training": training, "identity": config_hash(dict(identity))}
-    for kind in config.training.sinks:
-        run_id = json.loads(record.read_text(encoding="utf-8"))["id"]
-        open_tracker, variable = TRACKERS[kind]
-        project = os.environ.get(variable) or config.project or "groundwork"
-        try:
-            opened[kind] = open_tracker(project, config.run_dir, run_id, settings)
-        except Exception as error:  # each tracker raises its own
-            problem = f"training.sinks: {kind} cannot be opened: {_reason(error)}"
-            if not resumed:
-                raise TrainerError(problem) from None
-            log.warning("%s; training goes on without it", problem)
-    return Sinks(opened)
 
 
 def _reason(error: Exception) -> str:

@@ -37,7 +37,7 @@ world = World(0, 1, torch.device("cpu"))
 plan = resolve(RunConfig.model_validate(json.loads(sys.argv[1])), world)
 taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (taken + int(sys.argv[2]), resource.RLIM_INFINITY))
-print(micro_batch.decide(plan, world, None).training.micro_batch_size)
+print(micro_batch.build_fitting(plan, world, None).training.micro_batch_size)
 """
 
 

@@ -128,9 +128,9 @@ def test_a_tracker_that_does_not_answer_stops_a_new_run_but_not_one_that_resumes
     config = RunConfig.model_validate(settings | {"training": settings["training"] | {"sinks": ["mlflow"]}})
     identity = run_identity(config, "fp32", {"prose": "", "code": ""})
     with pytest.raises(TrainerError, match=r"training\.sinks: mlflow cannot be opened") as refused:
-        sinks.open_sinks(config, identity, tmp_path / "sinks.json", resumed=False)
+        sinks.Sinks(config, identity, tmp_path / "sinks.json", resumed=False)
     assert SECRET not in str(refused.value)
-    sinks.open_sinks(config, identity, tmp_path / "sinks.json", resumed=True).close(complete=True)
+    sinks.Sinks(config, identity, tmp_path / "sinks.json", resumed=True).close(complete=True)
     assert "training goes on without it" in caplog.text and SECRET not in caplog.text
 
 
