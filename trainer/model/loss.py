@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
 
 from trainer.model.compiled_loss import COMPILED_CHUNK_LOGITS, compiled_softmax_loss, equal_rows
 
@@ -106,7 +107,9 @@ def _chunk(
     if inputs.device.type == "cpu":
         rows = max(1, CACHED_LOGITS * torch.get_num_threads() // len(weight))
     loss = torch.zeros((), dtype=torch.float32, device=inputs.device)
-    for part, aims in zip(products.split(rows), targets.split(rows), strict=True):
+    parts = list(zip(products.split(rows), targets.split(rows), strict=True))
+    # A memory estimate: tensors without content, of which each part takes what the first did.
+    for part, aims in parts[:1] if isinstance(products, FakeTensor) else parts:
         loss += _softmax_loss(part, aims, vocab_size, z_loss, with_gradient)
     return loss, products
 
