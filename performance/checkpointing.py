@@ -25,11 +25,10 @@ from trainer.config import RunConfig
 from trainer.data.shard_writer import ShardWriter
 from trainer.parallel.world import World
 from trainer.run import loop, resume
-from trainer.run.build import build_session
 from trainer.run.records.dagster_pipes import Reporter
 from trainer.run.records.recorder import Recorder
 from trainer.run.resolve import resolve
-from trainer.run.session import Session
+from trainer.run.session import Session, build_session
 from trainer.system.run_directory import RunDirectory
 
 VOCAB = 8192

@@ -11,7 +11,6 @@ A version is found by what made it, never by a pointer, so any number of recipes
 
 import json
 import logging
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -32,11 +31,12 @@ from pipeline.store.fingerprint import canonical_json
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Version, read_version
 from pipeline.store.work import Work
+from trainer.system import history
 
 log = logging.getLogger(__name__)
 
 KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
-STORE_VARIABLE = "GROUNDWORK_STORE"
+STORE_VARIABLE = history.STORE_VARIABLE
 RUNS_LOCK = ".runs.lock"
 
 
@@ -264,6 +264,5 @@ def default_store(address: str | None = None) -> Store:
     """The store at GROUNDWORK_STORE, a directory or the address of a bucket, else at `address`, else `store`
     in Dagster's home.
     """
-    home = Path(os.environ.get("DAGSTER_HOME") or Path(__file__).parents[2] / "dagster_home")
-    place = os.environ.get(STORE_VARIABLE) or address or str(home / "store")
-    return Store(cache_of(place, home / "cache") if "://" in place else Path(place).absolute())
+    place, cache = history.store_place(address), history.dagster_home() / "cache"
+    return Store(cache_of(place, cache) if "://" in place else Path(place).absolute())

@@ -21,20 +21,18 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
 from trainer.config import ModelConfig, TrainingConfig
-from trainer.model import fp8
 from trainer.model.attention import choose, document_mask, document_numbers, masks_documents
 from trainer.model import loss as loss_module
-from trainer.model.compiled_loss import softmax_loss
 from trainer.model.llama import Llama
-from trainer.model.precision import AUTOCAST, LossScale, autocast, resolve
+from trainer.model.loss import softmax_loss
+from trainer.model.precision import AUTOCAST, LossScale, autocast, convert_to_fp8, resolve
 from trainer.optim.build import build
 from trainer.parallel import dtensor
 from trainer.parallel.gathering import release
 from trainer.parallel.parallelize import split
 from trainer.parallel.world import DIMENSIONS, World
-from trainer.run.batch import Batch
 from trainer.run.spikes import SpikeDetector
-from trainer.run.step import StepContext, loss_sum, train_step
+from trainer.run.step import Batch, StepContext, loss_sum, train_step
 
 RECIPES = Path(__file__).parents[2] / "pipeline/recipes"
 GPU = torch.device("cuda", 0)
@@ -91,7 +89,7 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
                 precision,
             )
         if precision == "fp8":
-            fp8.convert(model.model.layers)
+            convert_to_fp8(model.model.layers)
         bot_id = BOT if masked else None
         if world.mesh:
             split(model, world.mesh, training.parallel, precision)
@@ -160,7 +158,7 @@ def block(
         with GPU:
             whole = Llama(shape, VOCABULARY, int(length), attention, kind)  # type: ignore[arg-type]
         if precision == "fp8":
-            fp8.convert(whole.model.layers)
+            convert_to_fp8(whole.model.layers)
         whole.model.layers[0].compile(fullgraph=True, dynamic=False, backend=generated_code.backend)
         tokens = torch.zeros(int(rows), int(length), dtype=torch.int64, device=GPU)
         documents = document_numbers(tokens, BOT) if masked == "true" else None

@@ -6,9 +6,8 @@ import torch
 
 from trainer.config import RunConfig
 from trainer.parallel.world import World
-from trainer.run.build import build_session
 from trainer.run.resolve import resolve
-from trainer.run.session import Session
+from trainer.run.session import Session, build_session
 from trainer.run.step import StepResult, train_step
 
 ALONE = World(0, 1, torch.device("cpu"))

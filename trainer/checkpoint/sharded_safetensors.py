@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -35,16 +34,15 @@ def save_parts(path: Path, tensors: dict[str, torch.Tensor], parts: Mapping[str,
     save_file(tensors, path, metadata={PARTS: json.dumps(listed, sort_keys=True)} if listed else None)
 
 
-class SavedTensors:
-    """The tensors of files that belong together, readable while the context is entered."""
+class SavedTensors(ExitStack):
+    """The tensors of files that belong together, readable until the context is left."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        self._stack, self._paths = ExitStack(), list(paths)
+        super().__init__()
+        self._paths = list(paths)
         self._found: dict[str, list[tuple[Any, TensorPart]]] = {}
-
-    def __enter__(self) -> Self:
         for path in self._paths:
-            file = self._stack.enter_context(safe_open(path, framework="pt"))
+            file = self.enter_context(safe_open(path, framework="pt"))
             listed = json.loads((file.metadata() or {}).get(PARTS, "{}"))
             parts = {
                 name: TensorPart(tuple(part["offset"]), tuple(part["shape"])) for name, part in listed.items()
@@ -54,12 +52,6 @@ class SavedTensors:
                 self._found.setdefault(name, []).append(
                     (file, parts.get(name, TensorPart((0,) * len(shape), shape)))
                 )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -15,6 +15,14 @@ from trainer.config.run import (
     override,
     run_identity,
 )
-from trainer.config.stability import AveragingConfig, ExponentialAverage, LastAverage, SpikesConfig
 from trainer.config.stages import Curriculum, CurriculumStage, StageConfig
-from trainer.config.training import CheckpointConfig, EvaluationConfig, SamplesConfig, TrainingConfig
+from trainer.config.training import (
+    AveragingConfig,
+    CheckpointConfig,
+    EvaluationConfig,
+    ExponentialAverage,
+    LastAverage,
+    SamplesConfig,
+    SpikesConfig,
+    TrainingConfig,
+)

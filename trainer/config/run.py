@@ -8,7 +8,7 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from trainer.config import shard_record, unused, yaml_file
+from trainer.config import unused, yaml_file
 from trainer.config.base import AbsolutePath, Config, absolute_path
 from trainer.config.data import DataConfig
 from trainer.config.problems import requirement
@@ -63,6 +63,9 @@ OPERATIONAL = {
     "parallel",
 }
 
+# What the record of token shards says of all of them.
+RECORDED = ("tokenizer_sha256", "vocab_size", "bot_id", "eot_id")
+
 
 def run_identity(
     config: RunConfig, precision: str, shard_hashes: dict[str, str], pretrained: str | None = None
@@ -113,11 +116,42 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
     for change in overrides or []:
         override(values, change)
     if isinstance(data := values.get("data"), dict) and "shards" in data:
-        values["data"] = shard_record.filled_in(data)
+        values["data"] = _from_record(data)
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
         raise TrainerError(f"{path}: {format_validation_error(error)}") from error
+
+
+def _from_record(data: dict[str, Any]) -> dict[str, Any]:
+    """The section `data` with the content of the record that its key `shards` names, the shards.json of token
+    shards, in place of that key. What is set stays.
+
+    Raises TrainerError when the record cannot be read.
+    """
+    record = Path(str(data["shards"])).expanduser()
+    written = {key: value for key, value in data.items() if key != "shards"}
+    try:
+        facts = json.loads(record.read_text(encoding="utf-8"))
+        shards = [
+            (record.parent / next(iter(entry["files"])), entry["text_bytes"]) for entry in facts["shards"]
+        ]
+        recorded = {key: facts[key] for key in RECORDED}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        raise TrainerError(
+            f"data.shards: {record} cannot be read as a record of token shards ({error!r}): name the "
+            "shards.json that `python -m pipeline tokenize` writes"
+        ) from error
+    prefixes: dict[str, list[str]] = {"train": [], "validation": []}
+    sizes = dict.fromkeys(prefixes, 0)
+    for file, size in shards:
+        split = file.parent.name
+        if split in prefixes:
+            prefixes[split].append(str(file.with_suffix("")))
+            sizes[split] += size
+    corpus = {"name": record.absolute().parent.name or "shards", "weight": 1, **prefixes}
+    corpora = [corpus | {"validation_bytes": sizes["validation"]}]
+    return {"tokenizer": str(record.parent), **recorded, "corpora": corpora, **written}
 
 
 def load_to_train(path: Path, overrides: list[str] | None = None) -> RunConfig:

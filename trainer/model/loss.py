@@ -1,15 +1,17 @@
 """Summed cross-entropy of a linear head, chunk by chunk, so that all logits never exist at once in fp32."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._subclasses import FakeTensor
 
-from trainer.model.compiled_loss import COMPILED_CHUNK_LOGITS, compiled_softmax_loss, equal_rows
-
 IGNORED = -100
 # Logits of one chunk: large matrix products, and few sums over the gradient of the head.
 CHUNK_LOGITS = {"cpu": 8 * 1024 * 1024, "cuda": 256 * 1024 * 1024}
+# Logits of a compiled chunk, which take 4 bytes each.
+COMPILED_CHUNK_LOGITS = 1024 * 1024 * 1024
 MIN_CHUNK_ROWS = 128
 # A CPU takes the softmax of so many of them at a time on each thread: 1 MB in fp32, which stays in its cache.
 CACHED_LOGITS = 256 * 1024
@@ -117,7 +119,7 @@ def _chunk(
 def _compiled_chunk(
     inputs: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, *settings: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return compiled_softmax_loss()(inputs @ weight.T, targets, *settings)
+    return _compiled_softmax_loss()(inputs @ weight.T, targets, *settings)
 
 
 def _softmax_loss(
@@ -138,3 +140,44 @@ def _softmax_loss(
         probabilities.scatter_add_(1, index, torch.full_like(largest, -1.0))
         products.copy_(probabilities)
     return (largest - aimed - log_likeliest)[:, 0].where(targets != IGNORED, 0.0).sum()
+
+
+@functools.cache
+def _compiled_softmax_loss() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    return torch.compile(softmax_loss, dynamic=False)
+
+
+def softmax_loss(
+    products: torch.Tensor, targets: torch.Tensor, vocab_size: int, z_loss: float, with_gradient: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The summed loss of rows with these `products` [rows, padded vocabulary] of the head, and its gradient
+    with respect to them, in their type. Without gradient the second is `products`. The compiler makes one
+    pass of it: 4 bytes of traffic for each logit in bf16, instead of 28 uncompiled and 22 with a scatter.
+
+    The arguments are those of summed_cross_entropy; a row with a negative target counts nothing, but its
+    gradient is not zero.
+    """
+    column = torch.arange(products.shape[1], device=products.device)
+    logits = products.float().masked_fill(column >= vocab_size, -torch.inf)
+    index = targets.clamp(min=0)[:, None]
+    log_sum = logits.logsumexp(dim=-1, keepdim=True)
+    loss = (log_sum - logits.gather(1, index))[:, 0].where(targets >= 0, 0.0).sum()
+    if not with_gradient:
+        return loss, products
+    probabilities = (logits - log_sum).exp()
+    if z_loss:
+        probabilities = probabilities * (1 + 2 * z_loss * log_sum)
+    # A comparison, where a scatter would be a pass of its own.
+    gradient = probabilities - (column == index).float()
+    return loss, gradient.to(products.dtype)
+
+
+def equal_rows(rows: int, most: int) -> int:
+    """Rows of one chunk: at most `most`, and such that chunks are equal if possible, because the compiler
+    makes code for each number of rows.
+    """
+    chunks = -(-rows // most)
+    for more in range(chunks, 2 * chunks + 1):
+        if rows % more == 0:
+            return rows // more
+    return -(-rows // chunks)

@@ -1,20 +1,21 @@
-"""The precision of matrix products over fp32 weights: autocast, TF32, and loss scaling for fp16.
+"""The precision of matrix products over fp32 weights: autocast, TF32, fp8, and loss scaling for fp16."""
 
-For fp8, see trainer.model.fp8.
-"""
-
+import importlib.util
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import torch
+from torch import nn
 
-from trainer.model import fp8
 from trainer.system.errors import TrainerError
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 
+# For fp8 both sides of a matrix must be multiples of this.
+FP8_MULTIPLE = 16
+FIRST_FP8_CAPABILITY = (8, 9)
 # As torch.amp.GradScaler: halved at an overflow, doubled after this many steps without one.
 FIRST_SCALE = 2.0**16
 GROWTH_STEPS = 2000
@@ -26,7 +27,7 @@ def resolve(wanted: Precision | Literal["auto"], device: torch.device) -> Precis
     Turns TF32 on or off for the process. Raises TrainerError for TF32 and fp8 without the hardware for them.
     """
     if wanted == "fp8":
-        fp8.check(device)
+        _check_fp8(device)
     if wanted == "tf32" and device.type != "cuda":
         raise TrainerError(
             "training.precision tf32 is for NVIDIA GPUs, but this run is on a CPU: choose auto, fp32 or bf16"
@@ -36,6 +37,37 @@ def resolve(wanted: Precision | Literal["auto"], device: torch.device) -> Precis
     if wanted != "auto":
         return wanted
     return "bf16" if multiplies_bf16(device) else "fp32"
+
+
+def _check_fp8(device: torch.device) -> None:
+    """Raises TrainerError where the hardware or torchao is missing."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < FIRST_FP8_CAPABILITY:
+        raise TrainerError(
+            "training.precision fp8 is for NVIDIA GPUs of compute capability 8.9 or later (L4, H100 and "
+            "newer): choose auto or bf16"
+        )
+    if importlib.util.find_spec("torchao") is None:
+        raise TrainerError(
+            "training.precision fp8 needs torchao: pip install 'groundwork[torchao]', or choose bf16"
+        )
+
+
+def convert_to_fp8(blocks: nn.Module, emulated: bool = False) -> None:
+    """Has torchao multiply in 8 bits in the linear layers whose sides are multiples of 16, one scale for each
+    tensor; weights keep their type. `emulated` runs on any device, slowly."""
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+    convert_to_float8_training(
+        blocks, module_filter_fn=_fits_fp8, config=Float8LinearConfig(emulate=emulated)
+    )
+
+
+def _fits_fp8(module: nn.Module, name: str) -> bool:
+    return (
+        isinstance(module, nn.Linear)
+        and module.in_features % FP8_MULTIPLE == 0
+        and module.out_features % FP8_MULTIPLE == 0
+    )
 
 
 def multiplies_bf16(device: torch.device) -> bool:

@@ -51,7 +51,8 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
     with StopSignals() as stop, ExitStack() as to_the_end:
         world = join(config.training.parallel)
         to_the_end.callback(leave)
-        reporter = to_the_end.enter_context(Reporter(world.is_main))
+        reporter = Reporter(world.is_main)
+        to_the_end.callback(reporter.close)
         try:
             # Closing files writes their last lines, which fails on a full disk, too.
             with writable(config.run_dir), ExitStack() as stack:

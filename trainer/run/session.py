@@ -1,6 +1,7 @@
-"""A run in memory: the model, its optimizers, its data, and how many steps are done."""
+"""A run in memory: the model, its optimizers, its data, and how many steps are done; and how it is built."""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,18 +10,24 @@ from torch.optim import Optimizer
 from trainer.checkpoint import state
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig, TrainingConfig
+from trainer.hf import load_weights
+from trainer.model import precision
 from trainer.model.llama import Llama
 from trainer.model.precision import LossScale
 from trainer.optim import weight_averaging
+from trainer.optim.build import build
+from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
+from trainer.run.fit.compiler import compile_blocks
 from trainer.run.resolve import Plan
 from trainer.run.spikes import SpikeDetector
 from trainer.run.step import StepContext, StepResult, train_step
+from trainer.system.errors import TrainerError
 
 
 @dataclass
 class Session:
-    """A run after `step` steps; `trainer.run.build` makes it and `trainer.run.resume` restores it.
+    """A run after `step` steps; `build_session` makes it and `trainer.run.resume` restores it.
 
     `loss` is that of the last step, `evaluation` that of the current step if it was evaluated.
     `metrics_bytes` is the length of metrics.jsonl when the state was saved. `changes` lists which settings
@@ -142,4 +149,59 @@ class Session:
         with weight_averaging.use_averaged_weights(self.optimizers):
             return state.Snapshot.take(
                 self.model, self.optimizers, progress, self.config, self.plan.identity, staging, self.world
+            )
+
+
+def build_session(plan: Plan, world: World) -> Session:
+    """The run at step 0. Raises TrainerError for weights that no training can start from."""
+    model = _model(plan, world)
+    if plan.training.document_masking and plan.attention == "flash":
+        model.model.most_documents = plan.data.most_documents()
+    optimizers = build(model, plan.training.optimizer, model.shapes, world.group)
+    if plan.compiled:
+        compile_blocks(model, plan.training, world.device)
+    return Session(plan, world, model, optimizers, LossScale.of(plan.precision))
+
+
+def _model(plan: Plan, world: World) -> Llama:
+    """The model with its first weights, split over the processes of the `world`."""
+    training, pretrained = plan.training, plan.pretrained
+    arguments = (
+        training.model,
+        plan.config.data.vocab_size,
+        training.seq_len,
+        plan.attention,
+        training.activation_checkpointing,
+        training.dropout,
+        plan.precision,
+    )
+    with torch.device("meta"):
+        model = (
+            Llama(*arguments)
+            if world.pipeline is None
+            else PipelineModel(world.pipeline, training.parallel, *arguments)
+        )
+    model.materialise(world.device)
+    if pretrained:
+        load_weights(model, pretrained.directory)
+        _check_finite(model, pretrained.directory)
+        model.context = max(training.seq_len, pretrained.context)
+    else:
+        model.initialise(training.init, training.seed)
+    if plan.precision == "fp8":
+        precision.convert_to_fp8(model.model.layers)
+    if world.mesh and training.parallel.splits_model:
+        from trainer.parallel.parallelize import split
+
+        split(model, world.mesh, training.parallel, plan.precision)
+    return model
+
+
+def _check_finite(model: Llama, directory: Path) -> None:
+    """Raises TrainerError with the first of the loaded tensors that holds NaN or an infinite number."""
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise TrainerError(
+                f"{directory}: {name} holds numbers that are NaN or infinite, so no training can start from "
+                "it: get these weights again, or take others"
             )

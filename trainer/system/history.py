@@ -6,6 +6,7 @@ in the UI (`6ddca120`); with a step they name a checkpoint (`6ddca120-00000020`)
 
 import json
 import math
+import os
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
 from trainer.system.run_directory import RunDirectory
 
+STORE_VARIABLE = "GROUNDWORK_STORE"
 NAME_LENGTH = 8  # hex digits of a run's directory in its name
 NAME = re.compile(r"([0-9a-f]{4,})(?:[-/](\d{1,9}))?")
 STORED = re.compile(r"[0-9a-f]{16}")
@@ -149,11 +151,34 @@ class RunHistory:
             self.seconds[-1] if steps else 0.0,
         )
 
+    @property
+    def newest_checkpoint(self) -> Path:
+        """The newest on disk or, of a beginning, that of its last step. Raises TrainerError."""
+        saved = self.checkpoints()
+        wanted = max(saved, default=0) if self.until_step is None else self.until_step
+        if wanted not in saved:
+            steps = ", ".join(map(str, saved)) or "none"
+            raise TrainerError(
+                f"{self.name}: this checkpoint is not on disk; steps of the run that are: {steps}"
+            )
+        return saved[wanted]
+
     def checkpoints(self) -> dict[int, Path]:
         """The complete checkpoints on disk by step, the newest last."""
         manifests = sorted(self.directory.checkpoints.glob(f"step-*/{MANIFEST}"))
         found = [(STEP.fullmatch(manifest.parent.name), manifest.parent) for manifest in manifests]
         return {int(match[1]): path for match, path in found if match}
+
+
+def dagster_home() -> Path:
+    return Path(os.environ.get("DAGSTER_HOME") or Path(__file__).parents[2] / "dagster_home")
+
+
+def store_place(address: str | None = None) -> str:
+    """Where the store with the runs is: GROUNDWORK_STORE, a directory or the address of a bucket, else
+    `address`, else `store` in Dagster's home.
+    """
+    return os.environ.get(STORE_VARIABLE) or address or str(dagster_home() / "store")
 
 
 def histories(runs: Path) -> list[RunHistory]:

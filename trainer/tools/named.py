@@ -1,6 +1,5 @@
 """Finds the model that a person names: by a path, or by a name of a run or checkpoint in the UI."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,36 +12,19 @@ KINDS = (
 )
 
 
-def runs_directory(text: str) -> Path:
-    """Where the pipeline keeps its runs: `runs` in GROUNDWORK_STORE or in `store` of Dagster's home. Raises
-    TrainerError for a store in a bucket.
-    """
-    store = os.environ.get("GROUNDWORK_STORE")
-    if store and "://" in store:
-        raise TrainerError(
-            f"{text}: GROUNDWORK_STORE is {store}, and the trainer reads directories only: give the `path` "
-            "that `python -m pipeline lineage CHECKPOINT` prints"
-        )
-    home = Path(os.environ.get("DAGSTER_HOME") or Path(__file__).parents[2] / "dagster_home")
-    return Path(store or home / "store").absolute() / "runs"
-
-
 def model_named(text: str) -> Path:
     """The directory with `config.json` and weights: of a run, that of its newest checkpoint. Raises
     TrainerError when there is none, or more than one.
     """
     path = history.path_of(text)
     if not path.exists() and history.NAME.fullmatch(text):
-        run = history.find(runs_directory(text), text)
-        path = run.path
-        if run.until_step is not None:
-            saved = run.checkpoints()
-            if run.until_step not in saved:
-                steps = ", ".join(map(str, saved)) or "none"
-                raise TrainerError(
-                    f"{text}: this checkpoint is not on disk; steps of the run that are: {steps}"
-                )
-            path = saved[run.until_step]
+        store = history.store_place()
+        if "://" in store:
+            raise TrainerError(
+                f"{text}: {history.STORE_VARIABLE} is {store}, and the trainer reads directories only: give "
+                "the `path` that `python -m pipeline lineage CHECKPOINT` prints"
+            )
+        path = history.find(Path(store).absolute() / "runs", text).newest_checkpoint
     if not path.exists():
         raise TrainerError(f"{text}: does not exist. Give {KINDS}")
     for place in _places(path):

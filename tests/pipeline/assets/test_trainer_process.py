@@ -50,8 +50,9 @@ Train = Callable[..., dg.ExecuteInProcessResult]
 
 def sends(*messages: dict[str, Any], after_each: str = "pass") -> str:
     """Python that reports these to Dagster as the trainer does."""
-    return f"""from trainer.run.records.dagster_pipes import Reporter
-with Reporter(True) as reporter:
+    return f"""from contextlib import closing
+from trainer.run.records.dagster_pipes import Reporter
+with closing(Reporter(True)) as reporter:
     for message in json.loads({json.dumps(json.dumps(messages))}):
         reporter.send(**message)
         {after_each}

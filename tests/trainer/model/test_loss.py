@@ -5,8 +5,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 
 from trainer.model import loss as loss_module
-from trainer.model.compiled_loss import equal_rows
-from trainer.model.loss import IGNORED, summed_cross_entropy
+from trainer.model.loss import IGNORED, equal_rows, summed_cross_entropy
 
 
 def predictions(scale: float = 1.0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -14,7 +14,7 @@ from tests.trainer.steps import new_session, step
 from trainer.checkpoint import publish as store
 from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
-from trainer.model import fp8, precision
+from trainer.model import precision
 from trainer.model.precision import LossScale, resolve
 from trainer.optim.lr_schedule import lr_factor
 from trainer.parallel.gathering import whole_parameters
@@ -203,7 +203,7 @@ def test_fp8_learns_what_bf16_does_and_its_checkpoints_hold_a_plain_model(settin
         "init": {"zero_output": False},
     }
     plain, eighth = (new_session(RunConfig.model_validate(settings)) for _ in range(2))
-    fp8.convert(eighth.model.model.layers, emulated=True)
+    precision.convert_to_fp8(eighth.model.model.layers, emulated=True)
     for number in range(8):
         ours, theirs = step(eighth, number), step(plain, number)
         assert ours.loss == pytest.approx(theirs.loss, rel=5e-3)

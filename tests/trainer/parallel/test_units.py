@@ -14,8 +14,7 @@ from trainer.config import ModelConfig, ParallelConfig
 from trainer.model.llama import Llama
 from trainer.parallel.gathering import release
 from trainer.parallel.parallelize import split
-from trainer.run.batch import Batch
-from trainer.run.step import loss_sum
+from trainer.run.step import Batch, loss_sum
 
 SHAPE = {"n_layers": 3, "d_model": 64, "n_heads": 4, "n_kv_heads": 2, "d_ff": 176, "qk_norm": False}
 VOCAB = 1024

@@ -16,9 +16,8 @@ from trainer.model.llama import Llama
 from trainer.model.precision import Precision, resolve
 from trainer.parallel.gathering import release
 from trainer.parallel.world import World
-from trainer.run.batch import Batch
 from trainer.run.evaluation.generate import written
-from trainer.run.step import loss_sum
+from trainer.run.step import Batch, loss_sum
 from trainer.system.errors import TrainerError
 from trainer.system.history import perplexity
 

@@ -22,8 +22,7 @@ from trainer.model.loss import CHUNK_LOGITS, MIN_CHUNK_ROWS
 from trainer.model.precision import AUTOCAST, resolve
 from trainer.optim import weight_averaging
 from trainer.optim.build import build
-from trainer.run.batch import Batch
-from trainer.run.step import loss_sum
+from trainer.run.step import Batch, loss_sum
 
 # What a process on a CPU holds besides tensors: buffers of libraries, and holes in the heap, which never
 # returns memory to the system. Measured on processes of 0.4 to 1.0 GB.

@@ -11,11 +11,10 @@ import torch
 
 from trainer.config import TrainingConfig
 from trainer.parallel.world import World
-from trainer.run.build import build_session
 from trainer.run.fit.hardware import free_memory
 from trainer.run.fit.memory import Footprint, is_out_of_memory
 from trainer.run.resolve import Plan
-from trainer.run.session import Session
+from trainer.run.session import Session, build_session
 from trainer.run.step import add_gradients
 from trainer.system.errors import TrainerError, in_every_process
 

@@ -5,8 +5,7 @@ import logging
 import os
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from trainer.checkpoint import publish as store
 from trainer.checkpoint import state
@@ -33,12 +32,7 @@ class Reporter:
 
             self._context = open_dagster_pipes()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         if self._context is not None:
             with contextlib.suppress(OSError):
                 self._context.close()

@@ -11,9 +11,8 @@ from safetensors.torch import save_file
 
 from trainer.checkpoint import publish as store
 from trainer.model.precision import AUTOCAST, Precision
-from trainer.run.batch import Batch
 from trainer.run.session import Session
-from trainer.run.step import NotFiniteError, loss_sum
+from trainer.run.step import Batch, NotFiniteError, loss_sum
 from trainer.system.durable import write_atomically
 
 LISTED = 8

@@ -4,16 +4,19 @@ import logging
 import time
 from typing import Any
 
+import numpy as np
+
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import Llama
 from trainer.run.evaluation.generate import complete
 from trainer.run.fit.hardware import peak_flops, peak_memory
-from trainer.run.records import plot
 from trainer.run.records.dagster_pipes import Reporter
 from trainer.run.records.metrics import MetricsLog
 from trainer.run.records.sinks import Sinks
 from trainer.run.session import Session
 from trainer.run.step import StepResult
+from trainer.system import figures
+from trainer.system.durable import write_atomically
 from trainer.system.history import RunHistory
 from trainer.system.run_directory import RunDirectory
 
@@ -141,4 +144,30 @@ class Recorder:
     def draw(self) -> None:
         """Plots the loss so far, read back from disk: a long run does not hold it in memory."""
         self.metrics.flush()
-        plot.loss_curve(RunHistory(self._directory.path))
+        draw_losses(RunHistory(self._directory.path))
+
+
+def draw_losses(run: RunHistory) -> None:
+    """Plots the losses of a run so far. The light line is each step, the dark one a running mean over about a
+    fortieth of the steps.
+    """
+    steps, validations = run.steps, run.validations
+    if not steps:
+        return
+    drawing = figures.figure(8, 4.5)
+    axes = drawing.add_subplot()
+    tokens, smooth = np.array(run.tokens) / 1e6, run.losses
+    losses = np.array([step["loss"] for step in steps], dtype=np.float64)
+    axes.plot(tokens, losses, color="#9ecae1", linewidth=0.8)
+    axes.plot(tokens, smooth, color=figures.COLOURS[0], linewidth=1.6, label=f"training {smooth[-1]:.3f}")
+    if validations:
+        last = validations[-1]
+        label = f"validation {last['loss']:.3f} ({last['bits_per_byte']:.3f} bits per byte)"
+        tokens = np.array([one["tokens"] for one in validations]) / 1e6
+        losses = np.array([one["loss"] for one in validations])
+        axes.plot(tokens, losses, "o-", color=figures.COLOURS[1], markersize=4, linewidth=1.4, label=label)
+    title = f"Loss after {steps[-1]['tokens']:,} tokens"
+    axes.set(xlabel="million tokens", ylabel="loss (nats per token)", title=title)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    write_atomically(run.directory.loss_curve, figures.png(drawing))

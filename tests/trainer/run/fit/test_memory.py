@@ -31,9 +31,8 @@ from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig
 from trainer.run.fit.memory import estimate
 from trainer.parallel.world import World
-from trainer.run.build import build_session
 from trainer.run.resolve import resolve
-from trainer.run.session import Session
+from trainer.run.session import Session, build_session
 from trainer.run.step import train_step
 
 def status(field):

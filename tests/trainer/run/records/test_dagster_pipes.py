@@ -1,6 +1,7 @@
 """What Dagster hears: read back with Dagster's own format; and that training goes on when nobody listens."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def test_training_goes_on_when_the_message_file_is_gone(messages: Path) -> None:
     reporter = Reporter(is_main=True)
     messages.unlink()
     messages.mkdir()
-    with reporter:
+    with closing(reporter):
         reporter.send("checkpoint", step=1)
         reporter.send("checkpoint", step=2)
 
@@ -101,9 +102,9 @@ def test_training_goes_on_when_the_message_file_is_gone(messages: Path) -> None:
 def test_without_dagster_and_on_other_processes_nothing_is_sent(
     messages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Reporter(is_main=False) as other:
+    with closing(Reporter(is_main=False)) as other:
         other.send("start")
     monkeypatch.delenv("DAGSTER_PIPES_CONTEXT")
-    with Reporter(is_main=True) as alone:
+    with closing(Reporter(is_main=True)) as alone:
         alone.send("start")
     assert received(messages) == []

@@ -9,7 +9,8 @@ import torch
 
 from pipeline.steps.model import training_plots
 from trainer.run.fit import hardware
-from trainer.run.records import metrics, plot
+from trainer.run.records import metrics
+from trainer.run.records.recorder import draw_losses
 from trainer.system.durable import read_json_lines
 from trainer.system.history import RunHistory
 
@@ -50,7 +51,7 @@ def test_a_step_that_fp16_skipped_is_json_that_others_read_and_is_drawn(tmp_path
         log.write({"kind": "train", "step": step, "tokens": step, "skipped": step == 2, **record})
     log.close()
     assert [orjson.loads(line)["loss"] for line in path.read_text().splitlines()] == [2.0, None, 1.0]
-    plot.loss_curve(RunHistory(tmp_path))
+    draw_losses(RunHistory(tmp_path))
     drawn = training_plots.draw(RunHistory(tmp_path))
     assert (tmp_path / "loss.png").exists() and drawn.startswith(b"\x89PNG")
 
