@@ -1,6 +1,6 @@
 """From signals to verdicts: thresholds, and the first one that a document misses."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,22 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Ratio = Annotated[float, Field(ge=0, le=MOST)]
 
 NAMES_IN_USE = ("kept", "exact", "near", "contaminated")  # other words for what became of a document
+
+
+def _most_frequent(words: int, most: float) -> Any:
+    return Field(
+        most,
+        description=f"Characters in all occurrences of the most frequent group of {words} words, per "
+        "character of the document, at most (Gopher repetition).",
+    )
+
+
+def _seen_before(words: int, most: float) -> Any:
+    return Field(
+        most,
+        description=f"Largest share (0 to 1) of characters in groups of {words} words that occurred before "
+        "(Gopher repetition).",
+    )
 
 
 class QualityParams(Params):
@@ -115,51 +131,15 @@ class QualityParams(Params):
         description="Largest share (0 to 1) of characters in lines that repeat an earlier one "
         "(Gopher repetition).",
     )
-    max_top_2_gram_char_frac: Ratio | None = Field(
-        0.2,
-        description="Characters in all occurrences of the most frequent group of 2 words, per character of "
-        "the document, at most (Gopher repetition).",
-    )
-    max_top_3_gram_char_frac: Ratio | None = Field(
-        0.18,
-        description="Characters in all occurrences of the most frequent group of 3 words, per character of "
-        "the document, at most (Gopher repetition).",
-    )
-    max_top_4_gram_char_frac: Ratio | None = Field(
-        0.16,
-        description="Characters in all occurrences of the most frequent group of 4 words, per character of "
-        "the document, at most (Gopher repetition).",
-    )
-    max_dup_5_gram_char_frac: Share | None = Field(
-        0.15,
-        description="Largest share (0 to 1) of characters in groups of 5 words that occurred before "
-        "(Gopher repetition).",
-    )
-    max_dup_6_gram_char_frac: Share | None = Field(
-        0.14,
-        description="Largest share (0 to 1) of characters in groups of 6 words that occurred before "
-        "(Gopher repetition).",
-    )
-    max_dup_7_gram_char_frac: Share | None = Field(
-        0.13,
-        description="Largest share (0 to 1) of characters in groups of 7 words that occurred before "
-        "(Gopher repetition).",
-    )
-    max_dup_8_gram_char_frac: Share | None = Field(
-        0.12,
-        description="Largest share (0 to 1) of characters in groups of 8 words that occurred before "
-        "(Gopher repetition).",
-    )
-    max_dup_9_gram_char_frac: Share | None = Field(
-        0.11,
-        description="Largest share (0 to 1) of characters in groups of 9 words that occurred before "
-        "(Gopher repetition).",
-    )
-    max_dup_10_gram_char_frac: Share | None = Field(
-        0.10,
-        description="Largest share (0 to 1) of characters in groups of 10 words that occurred before "
-        "(Gopher repetition).",
-    )
+    max_top_2_gram_char_frac: Ratio | None = _most_frequent(2, 0.2)
+    max_top_3_gram_char_frac: Ratio | None = _most_frequent(3, 0.18)
+    max_top_4_gram_char_frac: Ratio | None = _most_frequent(4, 0.16)
+    max_dup_5_gram_char_frac: Share | None = _seen_before(5, 0.15)
+    max_dup_6_gram_char_frac: Share | None = _seen_before(6, 0.14)
+    max_dup_7_gram_char_frac: Share | None = _seen_before(7, 0.13)
+    max_dup_8_gram_char_frac: Share | None = _seen_before(8, 0.12)
+    max_dup_9_gram_char_frac: Share | None = _seen_before(9, 0.11)
+    max_dup_10_gram_char_frac: Share | None = _seen_before(10, 0.10)
     top_gram_min_count: Annotated[int, Field(ge=1, le=MOST)] = Field(
         2,
         description="How often the most frequent n-gram must occur before the `max_top_*` rules apply. "
@@ -243,8 +223,7 @@ def judge(
     """VERDICTS_SCHEMA for each row of signals: `rule` is the first of RULES that the document breaks, or
     null.
 
-    `languages` is the result of `detect` for the same documents. Raises ValueError if `params` name languages
-    and it is missing.
+    `languages` is the result of `detect` for the same documents, where `params` name languages.
     """
     rules = [*RULES, None]
     kept = len(rules) - 1
@@ -280,10 +259,8 @@ def _broken(signals: pa.RecordBatch, rule: str, params: QualityParams) -> np.nda
 
 
 def _in_other_languages(languages: pa.RecordBatch | None, params: QualityParams) -> np.ndarray | None:
-    if params.languages is None:
+    if params.languages is None or languages is None:
         return None
-    if languages is None:
-        raise ValueError("params name languages: pass the table that `detect` returns for these documents")
     wanted = pc.is_in(
         languages.column("language"), value_set=pa.array(params.languages, pa.string())
     ).to_numpy(zero_copy_only=False)

@@ -4,14 +4,24 @@ Thresholds are applied to the table later, so changing one needs no new measurem
 """
 
 import unicodedata
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 
-from pipeline.stages.quality.c4 import C4
-from pipeline.stages.quality.kernel import count
-from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES, Repetition
-from pipeline.stages.quality.walk import Count
+from pipeline.stages.compiled import kernel, sources
+from pipeline.stages.quality.c4 import C4, Phrases, c4, phrase_tables
+from pipeline.stages.quality.repetition import (
+    DUPLICATE_SIZES,
+    TOP_SIZES,
+    Numbering,
+    Repetition,
+    repetition,
+    stop_word_hashes,
+)
+from pipeline.stages.quality.unicode import character_classes
+from pipeline.stages.quality.walk import Count, Words, walk
 from pipeline.stages.text import utf8_arrays, utf8_column
 
 # Part of the fingerprint. Python's version of Unicode decides what counts as a letter or as white space.
@@ -20,41 +30,52 @@ VERSION = f"quality-3-unicode-{unicodedata.unidata_version}"
 _RETURN, _NEWLINE = b"\r\n"
 MAX_DOCUMENT_BYTES = 2**31 - 1  # n-grams are numbered by 32 bits
 
+Counted = Count | Repetition | C4
+# What each signal is: a count; (a, b), which is a per b; or (a, b, c), which is a per b - c.
+_SIGNALS: dict[str, Counted | tuple[Counted, ...]] = {
+    "characters": Count.CHARACTERS,
+    "words": Count.WORDS,
+    "mean_word_length": (Count.WORD_CHARACTERS, Count.WORDS),
+    "special_character_share": (Count.SPECIAL_CHARACTERS, Count.CHARACTERS),
+    "unique_word_share": (Repetition.UNIQUE_WORDS, Count.WORDS),
+    "doc_words": Count.DOC_WORDS,
+    "avg_word_length": (Count.DOC_WORD_CHARACTERS, Count.DOC_WORDS),
+    "hash_word_ratio": (Count.HASHES, Count.WORDS),
+    "ellipsis_word_ratio": (Count.ELLIPSES, Count.WORDS),
+    "bullet_lines_ratio": (Count.BULLET_LINES, Count.LINES),
+    "ellipsis_lines_ratio": (Count.ELLIPSIS_LINES, Count.LINES),
+    "alpha_words_ratio": (Count.ALPHABETIC_WORDS, Count.WORDS),
+    "stop_words": Repetition.STOP_WORDS,
+    "dup_para_frac": (Repetition.DUPLICATE_PARAGRAPHS, Repetition.PARAGRAPHS),
+    "dup_para_char_frac": (Repetition.DUPLICATE_PARAGRAPH_CHARACTERS, Count.CHARACTERS),
+    "dup_line_frac": (Repetition.DUPLICATE_LINES, Repetition.LINES),
+    "dup_line_char_frac": (Repetition.DUPLICATE_LINE_CHARACTERS, Count.CHARACTERS),
+    **{f"top_{n}_gram_char_frac": (Repetition[f"TOP_{n}_CHARACTERS"], Count.CHARACTERS) for n in TOP_SIZES},
+    **{f"top_{n}_gram_count": Repetition[f"TOP_{n}_COUNT"] for n in TOP_SIZES},
+    **{
+        f"dup_{n}_gram_char_frac": (Repetition[f"DUPLICATE_{n}_CHARACTERS"], Count.CHARACTERS)
+        for n in DUPLICATE_SIZES
+    },
+    "lorem_ipsum": C4.LOREM_IPSUM,
+    "curly_bracket": C4.CURLY_BRACKET,
+    "num_sentences": C4.SENTENCES,
+    "line_punct_ratio": (Count.PUNCTUATED_LINES, Count.TEXT_LINES),
+    "short_line_ratio": (Count.SHORT_LINES, Count.TEXT_LINES),
+    "char_dup_ratio": (Repetition.DUPLICATE_TEXT_LINE_CHARACTERS, Count.CHARACTERS, Count.NEWLINES),
+    "new_line_ratio": (Count.NEWLINES, Count.WORDS),
+}
+
+
+def _type(signal: Counted | tuple[Counted, ...]) -> pa.DataType:
+    if isinstance(signal, tuple):
+        return pa.float64()
+    return pa.bool_() if signal is C4.LOREM_IPSUM or signal is C4.CURLY_BRACKET else pa.int64()
+
+
 SIGNALS_SCHEMA = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
-        *(
-            pa.field(name, kind, nullable=False)
-            for name, kind in {
-                "characters": pa.int64(),
-                "words": pa.int64(),
-                "mean_word_length": pa.float64(),
-                "special_character_share": pa.float64(),
-                "unique_word_share": pa.float64(),
-                "doc_words": pa.int64(),
-                "avg_word_length": pa.float64(),
-                "hash_word_ratio": pa.float64(),
-                "ellipsis_word_ratio": pa.float64(),
-                "bullet_lines_ratio": pa.float64(),
-                "ellipsis_lines_ratio": pa.float64(),
-                "alpha_words_ratio": pa.float64(),
-                "stop_words": pa.int64(),
-                "dup_para_frac": pa.float64(),
-                "dup_para_char_frac": pa.float64(),
-                "dup_line_frac": pa.float64(),
-                "dup_line_char_frac": pa.float64(),
-                **{f"top_{n}_gram_char_frac": pa.float64() for n in TOP_SIZES},
-                **{f"top_{n}_gram_count": pa.int64() for n in TOP_SIZES},
-                **{f"dup_{n}_gram_char_frac": pa.float64() for n in DUPLICATE_SIZES},
-                "lorem_ipsum": pa.bool_(),
-                "curly_bracket": pa.bool_(),
-                "num_sentences": pa.int64(),
-                "line_punct_ratio": pa.float64(),
-                "short_line_ratio": pa.float64(),
-                "char_dup_ratio": pa.float64(),
-                "new_line_ratio": pa.float64(),
-            }.items()
-        ),
+        *(pa.field(name, _type(signal), nullable=False) for name, signal in _SIGNALS.items()),
     ]
 )
 
@@ -117,69 +138,67 @@ def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
             f"row {row} (id {document}): text has {lengths[row]:,} bytes, but at most {MAX_DOCUMENT_BYTES:,} "
             "can be measured. Split the document."
         )
-    counted, repeated, in_lines = count(data, offsets)
-    counts, repeats, lines = (
-        dict(zip(Count, counted.T, strict=True)),
-        dict(zip(Repetition, repeated.T, strict=True)),
-        dict(zip(C4, in_lines.T, strict=True)),
-    )
-    columns = {
-        "id": documents.column("id").cast(pa.string()),
-        **_counted(counts),
-        **_repeated(counts, repeats),
+    counted = _counted(data, offsets)
+    columns = [
+        documents.column("id").cast(pa.string()),
+        *(_computed(counted, signal) for signal in _SIGNALS.values()),
+    ]
+    return pa.record_batch(columns, schema=SIGNALS_SCHEMA)
+
+
+def _computed(counted: dict[type, np.ndarray], signal: Counted | tuple[Counted, ...]) -> pa.Array:
+    if not isinstance(signal, tuple):
+        return pa.array(counted[type(signal)][:, signal]).cast(_type(signal))
+    part, whole, *without = (counted[type(one)][:, one] for one in signal)
+    whole = whole - sum(without)
+    return pa.array(np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0))
+
+
+def _counted(data: np.ndarray, offsets: np.ndarray) -> dict[type, np.ndarray]:
+    """int64 arrays of documents x Count, x Repetition and x C4. Document i is `data[offsets[i]:offsets[i +
+    1]]`.
+
+    Time is linear in the text. Scratch memory is for the longest document: at most 29 bytes for each of its
+    bytes (where words are one letter), 8 in prose.
+    """
+    rows, longest = len(offsets) - 1, int(np.diff(offsets).max(initial=0))
+    counted: dict[type, np.ndarray] = {
+        columns: np.zeros((rows, len(columns)), np.int64) for columns in (Count, Repetition, C4)
     }
-    columns["lorem_ipsum"] = lines[C4.LOREM_IPSUM] != 0
-    columns["curly_bracket"] = lines[C4.CURLY_BRACKET] != 0
-    columns["num_sentences"] = lines[C4.SENTENCES]
-    return pa.record_batch(
-        [pa.array(columns[field.name], field.type) for field in SIGNALS_SCHEMA], schema=SIGNALS_SCHEMA
-    )
+    # Documents use the front of the scratch memory, so memory that none needs is never touched.
+    words = Words.empty(longest // 2 + 2)
+    # Once the words are numbered, nothing reads their hashes.
+    table = Numbering.over(words.hashes)
+    tables = character_classes(), stop_word_hashes(), phrase_tables()
+    _compiled()(data, offsets, *tables, words, table, *counted.values())
+    return counted
 
 
-def _counted(counts: dict[Count, np.ndarray]) -> dict[str, np.ndarray]:
-    words, lines, text_lines = counts[Count.WORDS], counts[Count.LINES], counts[Count.TEXT_LINES]
-    return {
-        "characters": counts[Count.CHARACTERS],
-        "words": words,
-        "mean_word_length": _ratio(counts[Count.WORD_CHARACTERS], words),
-        "special_character_share": _ratio(counts[Count.SPECIAL_CHARACTERS], counts[Count.CHARACTERS]),
-        "doc_words": counts[Count.DOC_WORDS],
-        "avg_word_length": _ratio(counts[Count.DOC_WORD_CHARACTERS], counts[Count.DOC_WORDS]),
-        "hash_word_ratio": _ratio(counts[Count.HASHES], words),
-        "ellipsis_word_ratio": _ratio(counts[Count.ELLIPSES], words),
-        "bullet_lines_ratio": _ratio(counts[Count.BULLET_LINES], lines),
-        "ellipsis_lines_ratio": _ratio(counts[Count.ELLIPSIS_LINES], lines),
-        "alpha_words_ratio": _ratio(counts[Count.ALPHABETIC_WORDS], words),
-        "line_punct_ratio": _ratio(counts[Count.PUNCTUATED_LINES], text_lines),
-        "short_line_ratio": _ratio(counts[Count.SHORT_LINES], text_lines),
-        "new_line_ratio": _ratio(counts[Count.NEWLINES], words),
-    }
+@cache
+def _compiled() -> Callable[..., None]:
+    """The kernel: the walk, C4's line rules and the repetition rules for every document."""
+    parts = sources()
 
+    @kernel
+    def count_documents(
+        data: np.ndarray,
+        offsets: np.ndarray,
+        classes: np.ndarray,
+        stop_words: np.ndarray,
+        phrases: Phrases,
+        words: Words,
+        table: Numbering,
+        counts: np.ndarray,
+        repetitions: np.ndarray,
+        lines: np.ndarray,
+    ) -> None:
+        _ = parts
+        for row in range(offsets.size - 1):
+            document = data[offsets[row] : offsets[row + 1]]
+            word_count, line_count = walk(document, 0, document.size, classes, words, counts[row])
+            c4(document, classes, words, line_count, phrases, lines[row])
+            repetition(
+                document, 0, document.size, classes, stop_words, words, word_count, table, repetitions[row]
+            )
 
-def _repeated(
-    counts: dict[Count, np.ndarray], repeats: dict[Repetition, np.ndarray]
-) -> dict[str, np.ndarray]:
-    characters = counts[Count.CHARACTERS]
-    signals = {
-        "unique_word_share": _ratio(repeats[Repetition.UNIQUE_WORDS], counts[Count.WORDS]),
-        "stop_words": repeats[Repetition.STOP_WORDS],
-        "dup_para_frac": _ratio(repeats[Repetition.DUPLICATE_PARAGRAPHS], repeats[Repetition.PARAGRAPHS]),
-        "dup_para_char_frac": _ratio(repeats[Repetition.DUPLICATE_PARAGRAPH_CHARACTERS], characters),
-        "dup_line_frac": _ratio(repeats[Repetition.DUPLICATE_LINES], repeats[Repetition.LINES]),
-        "dup_line_char_frac": _ratio(repeats[Repetition.DUPLICATE_LINE_CHARACTERS], characters),
-        "char_dup_ratio": _ratio(
-            repeats[Repetition.DUPLICATE_TEXT_LINE_CHARACTERS], characters - counts[Count.NEWLINES]
-        ),
-    }
-    for n in TOP_SIZES:
-        signals[f"top_{n}_gram_char_frac"] = _ratio(repeats[Repetition[f"TOP_{n}_CHARACTERS"]], characters)
-        signals[f"top_{n}_gram_count"] = repeats[Repetition[f"TOP_{n}_COUNT"]]
-    for n in DUPLICATE_SIZES:
-        signals[f"dup_{n}_gram_char_frac"] = _ratio(
-            repeats[Repetition[f"DUPLICATE_{n}_CHARACTERS"]], characters
-        )
-    return signals
-
-
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+    return count_documents
