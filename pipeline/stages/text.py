@@ -13,7 +13,8 @@ def utf8_arrays(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """The UTF-8 bytes (uint8) and the n + 1 byte offsets (int64) of a string column.
 
     No copy when it is `large_string`. Row i is `data[offsets[i]:offsets[i + 1]]`; offsets of a sliced column
-    do not start at 0. A null reads as the empty string.
+    do not start at 0. A null reads as the empty string. Both are read-only, whatever Arrow's buffers are:
+    numba would compile each kernel again for writable ones.
     """
     if column.null_count:
         column = column.fill_null("")
@@ -26,6 +27,7 @@ def utf8_arrays(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         else np.zeros(1, np.int64)
     )
     data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer else np.zeros(0, np.uint8)
+    data.flags.writeable = offsets.flags.writeable = False
     return data, offsets
 
 

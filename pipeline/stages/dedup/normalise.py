@@ -18,21 +18,14 @@ _MASK = np.uint64(0x1FFFFF)
 
 def normal_form(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """`utf8_arrays` of the column in NFC. Normalises only rows with a character that may (de)compose."""
-    data, offsets = _read_only(*utf8_arrays(column))
+    data, offsets = utf8_arrays(column)
     unsure = np.zeros(len(column), np.bool_)
     _mark_unsure_rows(data, offsets, characters().classes, unsure)
     if not unsure.any():
         return data, offsets
     column = column.cast(pa.large_string())
     composed = pc.utf8_normalize(column.filter(pa.array(unsure)), "NFC")
-    return _read_only(*utf8_arrays(pc.replace_with_mask(column, pa.array(unsure), composed)))
-
-
-def _read_only(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The arrays as read-only ones, because numba would compile each kernel again for writable ones."""
-    data, offsets = data.view(), offsets.view()
-    data.flags.writeable = offsets.flags.writeable = False
-    return data, offsets
+    return utf8_arrays(pc.replace_with_mask(column, pa.array(unsure), composed))
 
 
 @kernel

@@ -86,9 +86,7 @@ def kinds_of(spans: np.ndarray, params: PiiParams) -> pa.Array:
 def _arrays(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """The bytes of the strings and their offsets from 0."""
     data, offsets = utf8_arrays(column)
-    data = data[offsets[0] : offsets[-1]]
-    data.flags.writeable = False  # one compiled version, whether or not the buffer is writable
-    return data, offsets - offsets[0]
+    return data[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 
 def _find(column: pa.Array, data: np.ndarray, offsets: np.ndarray, params: PiiParams) -> np.ndarray:
