@@ -28,9 +28,12 @@ from pipeline.stages.dedup.bands import (
     candidate_pairs,
     exact_keys,
     first_of_equal,
+    labels,
+    linked,
+    singletons,
     sort_band,
+    unite,
 )
-from pipeline.stages.dedup.cluster import labels, linked, singletons, unite
 from pipeline.stages.dedup.decide import (
     DECISION_SCHEMA,
     MEMBER_SCHEMA,

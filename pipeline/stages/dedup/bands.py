@@ -1,9 +1,11 @@
-"""From MinHash values to candidate pairs: documents with an equal key in a band."""
+"""From MinHash values to candidate clusters: documents with an equal key in a band are a pair, and pairs are
+joined by union-find over flat arrays.
+"""
 
 import numpy as np
 import pyarrow as pa
 
-from pipeline.stages.compiled import kernel
+from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.params import DedupParams
 
@@ -21,11 +23,6 @@ def band_keys(signatures: pa.RecordBatch, params: DedupParams) -> np.ndarray:
     8 bytes per document and band.
     """
     minhash = signatures.column("minhash")
-    if minhash.type.list_size != params.num_perm:
-        raise ValueError(
-            f"signatures have {minhash.type.list_size} permutations, but {params.bands} bands x "
-            f"{params.rows} rows need {params.num_perm}"
-        )
     values = minhash.flatten().to_numpy().reshape(-1, params.num_perm)
     return _band_keys(values, signatures.column("num_shingles").to_numpy() == 0, params.bands)
 
@@ -93,3 +90,46 @@ def candidate_pairs(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.
                 pairs += 1
         start = end
     return left[:pairs].copy(), right[:pairs].copy()
+
+
+def singletons(count: int) -> np.ndarray:
+    """A forest of `count` documents, each its own root: int64[count]. The only step that sees all documents
+    at once.
+    """
+    return np.arange(count, dtype=np.int64)
+
+
+@borrowing
+def _root(parents: np.ndarray, node: int) -> int:
+    while parents[node] != node:
+        parents[node] = parents[parents[node]]
+        node = parents[node]
+    return node
+
+
+@kernel
+def unite(parents: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
+    """Joins left[i] and right[i] in place.
+
+    The smaller row becomes the root, so `labels` do not depend on the order of the pairs.
+    """
+    for i in range(len(left)):
+        a, b = _root(parents, left[i]), _root(parents, right[i])
+        if a < b:
+            parents[b] = a
+        else:
+            parents[a] = b
+
+
+@kernel
+def labels(parents: np.ndarray) -> np.ndarray:
+    """The smallest row of each document's cluster, int64[n]."""
+    roots = np.empty_like(parents)
+    for node in range(len(parents)):
+        roots[node] = _root(parents, node)
+    return roots
+
+
+def linked(roots: np.ndarray) -> np.ndarray:
+    """Rows (ascending int64) whose cluster has other members: the documents whose text verification needs."""
+    return np.flatnonzero(np.bincount(roots, minlength=len(roots))[roots] > 1)

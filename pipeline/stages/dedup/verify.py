@@ -45,13 +45,8 @@ def verify(keys: np.ndarray, sets: ShingleSets, order: np.ndarray, params: Dedup
     that the kept one has.
 
     Memory for each document: 1 KB at 32 bands plus 8 bytes per shingle. Time: linear in n, at most
-    COMPARISONS merges each. Raises ValueError if the three lengths differ.
+    COMPARISONS merges each.
     """
-    if not len(keys) == len(order) == len(sets.offsets) - 1:
-        raise ValueError(
-            f"keys, shingle sets and order must have the same length, not {len(keys)}, "
-            f"{len(sets.offsets) - 1} and {len(order)}"
-        )
     buckets, starts = _buckets(keys[order])
     count = len(keys)
     verified = Verified(np.arange(count, dtype=np.int64), np.full(count, np.nan, np.float32))

@@ -7,8 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from pipeline.stages.dedup.bands import band_keys, candidate_pairs, exact_keys, first_of_equal, sort_band
-from pipeline.stages.dedup.cluster import labels, linked, singletons, unite
+from pipeline.stages.dedup.bands import (
+    band_keys,
+    candidate_pairs,
+    exact_keys,
+    first_of_equal,
+    labels,
+    linked,
+    singletons,
+    sort_band,
+    unite,
+)
 from pipeline.stages.dedup.decide import DECISION_SCHEMA, MEMBER_SCHEMA, clustered, decide, decisions
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.dedup.shingles import ShingleSets, concat_sets, shingle_sets
