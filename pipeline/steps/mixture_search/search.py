@@ -16,9 +16,9 @@ import yaml
 from pipeline.recipe.mixture import SearchParams
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import Recipe, RecipeError
-from pipeline.steps.mixture_search import law, proposal
+from pipeline.steps.mixture_search import law
 from pipeline.steps.training import mixture, plan
-from pipeline.steps.training.commands import run_trainer
+from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
@@ -103,7 +103,7 @@ def small(recipe: Recipe) -> Recipe:
 def mixtures(store: Store, recipe: Recipe) -> list[dict[str, float]]:
     """The shares of each run; no corpus is read more often than `max_epochs`. Raises MixtureError."""
     tokens, trained = _tokens(store, recipe), small(recipe)
-    drawn = proposal.mixtures(_proportions(recipe, tokens), settings(recipe).runs, recipe.training.seed)
+    drawn = law.mixtures(_proportions(recipe, tokens), settings(recipe).runs, recipe.training.seed)
     weights = [dict(zip(tokens, row.tolist(), strict=True)) for row in drawn]
     return [mixture.shares(tokens, row, trained.mixture, trained.training.max_tokens) for row in weights]
 
@@ -162,7 +162,7 @@ def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
         losses = np.array([aimed_at(run["losses"], target) for run in runs])
         seed, tried = recipe.training.seed, shares.max(0)  # beyond which a law would only guess
         fitted = law.fitted(shares, losses, BOOTSTRAPS, seed)
-        chosen = proposal.proposed(
+        chosen = law.proposed(
             fitted, list(tokens), _proportions(recipe, tokens), np.minimum(most, tried), seed
         )
         return {

@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from pipeline.steps.mixture_search.law import Array, LawError, fitted, log_linear, rank_correlation
-from pipeline.steps.mixture_search.proposal import LEAST, mixtures, proposed
+from pipeline.steps.mixture_search.law import (
+    LEAST,
+    Array,
+    LawError,
+    fitted,
+    log_linear,
+    mixtures,
+    proposed,
+    rank_correlation,
+)
 
 NAMES = ("books", "web", "code")
 PROPORTIONS = np.array([0.7, 0.25, 0.05])
