@@ -20,7 +20,7 @@ from pipeline.steps.dedup.limits import alarms, by_corpus
 from pipeline.steps.model import bigram, evaluate
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.steps.training import plan
-from pipeline.steps.training.commands import run_trainer
+from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, inspect, remedy
 from pipeline.store.keys import SPLITS, TRAIN, VALIDATION

@@ -69,7 +69,7 @@ def test_killed_in_a_stage_it_goes_on_from_the_last_whole_part(
 def test_killed_in_an_evaluation_it_leaves_no_trainer_behind(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.yaml")  # read for ever
     code = (
-        "from pipeline.steps.training.commands import run_trainer; "
+        "from pipeline.steps.training.launcher import run_trainer; "
         f"run_trainer({str(tmp_path / 'config.yaml')!r})"
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.sources.benchmarks.items import Benchmark
 from pipeline.sources.benchmarks.source import NamedBenchmark
-from pipeline.steps.training.commands import run_trainer
+from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.draft import Draft
 from pipeline.store.fingerprint import file_sha256, fingerprint

@@ -13,7 +13,7 @@ from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.model import benchmark
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.training import plan
-from pipeline.steps.training.commands import run_trainer
+from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.draft import Draft
 from pipeline.store.fingerprint import file_sha256

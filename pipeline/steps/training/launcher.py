@@ -1,10 +1,12 @@
 """Starts the trainer: in one process, in several under torchrun, on a Ray cluster, or by the command of the
-recipe.
+recipe; and its commands that print a result and end.
 """
 
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +16,16 @@ from pipeline.recipe.launch import LaunchParams
 from pipeline.steps.training.process_group import TrainerKilledError, run_group
 from pipeline.store.errors import PipelineError
 from trainer.system import launch
+from trainer.system.errors import NOT_PASSED
+from trainer.system.signals import stop_with_parent
 
 
 class LaunchError(PipelineError):
     """The command of the recipe cannot be started."""
+
+
+class TrainerCommandError(PipelineError):
+    """A command of the trainer failed."""
 
 
 @dataclass(frozen=True)
@@ -88,3 +96,20 @@ class Launcher:
             # The trainer's machines and the processes on each are not known here; it chooses when it starts.
             del environment["OMP_NUM_THREADS"]
         return {**os.environ, **environment}
+
+
+def run_trainer(*arguments: str, threads: int | None = None) -> str:
+    """The standard output of `python -m trainer ...`, also of a check that failed. Raises TrainerCommandError
+    with the last line of its standard error.
+    """
+    environment = {**os.environ, **launch.environment(threads)}
+    command = [sys.executable, "-m", "trainer", *arguments]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent
+    )
+    if ended.returncode not in (0, NOT_PASSED):
+        lines = ended.stderr.strip().splitlines() or ["it wrote no error message"]
+        raise TrainerCommandError(
+            f"`python -m trainer {arguments[0]}` ended with exit status {ended.returncode}: {lines[-1]}"
+        )
+    return ended.stdout
