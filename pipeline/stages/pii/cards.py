@@ -17,6 +17,7 @@ from pipeline.stages.pii.characters import (
     digit_before,
     digit_run,
     is_digit,
+    number,
     separator,
 )
 from pipeline.stages.pii.context import CARD_WORDS, word_near_after, word_near_before
@@ -71,9 +72,7 @@ def _is_issued(first_six: int, digits: int) -> bool:
 @borrowing
 def _is_unassigned(data: np.ndarray, p: int) -> bool:
     """Whether the number at `p` begins with 35 but lies outside JCB's range."""
-    prefix = 0
-    for i in range(p, p + 4):  # no grouping splits the first four digits
-        prefix = prefix * 10 + (data[i] - byte.ZERO)
+    prefix = number(data, p, p + 4)  # no grouping splits the first four digits
     return 3500 <= prefix < 3528 or 3589 < prefix < 3600
 
 

@@ -116,6 +116,15 @@ def digit_run(data: np.ndarray, i: int, hi: int) -> int:
 
 
 @borrowing
+def number(data: np.ndarray, start: int, end: int) -> int:
+    """The value of the digits in `start:end`."""
+    value = 0
+    for i in range(start, end):
+        value = value * 10 + (data[i] - byte.ZERO)
+    return value
+
+
+@borrowing
 def equals(data: np.ndarray, i: int, hi: int, expected: np.ndarray) -> bool:
     """Whether the bytes at `i` are `expected`."""
     if i < 0 or i + len(expected) > hi:

@@ -70,9 +70,9 @@ def _key(data: np.ndarray, start: int, end: int) -> int:
 
 
 @borrowing
-def _member(words: np.ndarray, key: int) -> bool:
-    for i in range(len(words)):  # noqa: SIM110 - any() over a generator does not compile
-        if words[i] == key:
+def is_among(numbers: np.ndarray, number: int) -> bool:
+    for i in range(len(numbers)):  # noqa: SIM110 - any() over a generator does not compile
+        if numbers[i] == number:
             return True
     return False
 
@@ -90,7 +90,7 @@ def word_near_before(data: np.ndarray, i: int, words: np.ndarray, reach: int) ->
                 i -= 1
             cut = i == floor and i > 0 and _is_letter(data[i - 1])
             word = i + 1 if starts_with_escape(data, i) else i
-            if not cut and _member(words, _key(data, word, end)):
+            if not cut and is_among(words, _key(data, word, end)):
                 return True
             continue
         if c == byte.NEWLINE:
@@ -113,7 +113,7 @@ def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach:
             start = i
             while i < hi and i - start <= reach and _is_letter(data[i]):
                 i += 1
-            if _member(words, _key(data, start, i)):
+            if is_among(words, _key(data, start, i)):
                 return True
             continue
         sentence_ends = c == byte.DOT and i + 1 < hi and data[i + 1] == byte.SPACE
@@ -133,7 +133,7 @@ def label_after(data: np.ndarray, i: int, hi: int) -> bool:
     end = i
     while end < hi and end - i < 12 and _is_letter(data[end]):
         end += 1
-    return end > i and steps > 0 and _member(PHONE_LABELS_AFTER, _key(data, i, end))
+    return end > i and steps > 0 and is_among(PHONE_LABELS_AFTER, _key(data, i, end))
 
 
 @borrowing
@@ -160,9 +160,9 @@ def names_a_version(data: np.ndarray, i: int) -> bool:
             while i > floor and FLAGS[data[i - 1]] & LETTER:
                 i -= 1
             key = _key(data, i, end)
-            if _member(VERSION_WORDS, key):
+            if is_among(VERSION_WORDS, key):
                 return True
-            if not _member(_CONNECTIVES, key):
+            if not is_among(_CONNECTIVES, key):
                 return False
         elif c == 0xA7:  # the second byte of "§"
             return i - 2 >= 0 and data[i - 2] == 0xC2

@@ -24,6 +24,7 @@ from pipeline.stages.pii.characters import (
     is_upper,
     starts_with_escape,
 )
+from pipeline.stages.pii.context import is_among
 from pipeline.stages.pii.ip_addresses import dotted_quad, ends_cleanly
 
 _MAX_LOCAL = 64  # RFC 5321 section 4.5.3.1
@@ -49,10 +50,7 @@ def _is_one_of(data: np.ndarray, start: int, end: int, names: np.ndarray) -> boo
     key = 0
     for i in range(start, end):
         key = key * 256 + (data[i] | byte.CASE if is_upper(data[i]) else data[i])
-    for i in range(len(names)):  # noqa: SIM110 - any() over a generator does not compile
-        if names[i] == key:
-            return True
-    return False
+    return is_among(names, key)
 
 
 @borrowing

@@ -36,7 +36,7 @@ from pipeline.stages.pii.characters import (
     word_at,
     word_before,
 )
-from pipeline.stages.pii.context import IP_WORDS, names_a_version, word_near_before
+from pipeline.stages.pii.context import IP_WORDS, is_among, names_a_version, word_near_before
 from pipeline.stages.pii.neighbours import repeats
 
 _BLOCKS = (
@@ -131,9 +131,8 @@ def _has_small_numbers(address: int) -> bool:
         number = (address >> (8 * octet)) & 255
         one_digit += number < 10
         three_digits |= number >= 100
-    for i in range(len(_RESOLVERS)):
-        if address == _RESOLVERS[i]:
-            return False
+    if is_among(_RESOLVERS, address):
+        return False
     return one_digit > 2 or (one_digit == 2 and not three_digits)
 
 

@@ -7,20 +7,11 @@ such as "ssn", or another number, before it.
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii import byte
-from pipeline.stages.pii.characters import DASH, digit_run, separator
+from pipeline.stages.pii.characters import DASH, digit_run, number, separator
 from pipeline.stages.pii.context import SSN_WORDS, word_near_before
 from pipeline.stages.pii.neighbours import stands_alone
 
 _REACH = 40  # bytes
-
-
-@borrowing
-def _number(data: np.ndarray, start: int, end: int) -> int:
-    value = 0
-    for i in range(start, end):
-        value = value * 10 + (data[i] - byte.ZERO)
-    return value
 
 
 @borrowing
@@ -41,7 +32,7 @@ def ssn_end(data: np.ndarray, p: int, digits: int, hi: int, after_ssn: bool) -> 
         if second_kind != kind or digit_run(data, last, hi) != 4:
             return 0
     end = last + 4
-    area, group, serial = _number(data, p, p + 3), _number(data, middle, middle + 2), _number(data, last, end)
+    area, group, serial = number(data, p, p + 3), number(data, middle, middle + 2), number(data, last, end)
     if area == 0 or area == 666 or area >= 900 or group == 0 or serial == 0:
         return 0
     if (area == 78 and group == 5 and serial == 1120) or (area == 219 and group == 9 and serial == 9999):
