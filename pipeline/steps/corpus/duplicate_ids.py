@@ -31,31 +31,22 @@ def set_aside_repeated_ids(draft: Draft, parts: Sequence[Part]) -> list[Part]:
     for number, part in enumerate(holding):
         for place, document in _suspected(draft, number, part, suspects):
             first[document] = min(place, first.get(document, place))
-    rejects: list[pa.RecordBatch] = []
+    repeats: list[tuple[str, str]] = []
     rewritten = {
-        part.name: _without_repeats(draft, number, part, suspects, first, rejects)
+        part.name: _without_repeats(draft, number, part, suspects, first, repeats)
         for number, part in enumerate(holding)
     }
-    return [*(rewritten.get(part.name, part) for part in parts), *_rejects_part(draft, rejects, first)]
+    listed = [_listed(draft, repeats, first)] if repeats else []
+    return [*(rewritten.get(part.name, part) for part in parts), *listed]
 
 
 def _suspects(draft: Draft, parts: Sequence[Part]) -> np.ndarray:
     """The leading 64 bits shared by more than one id, uint64 ascending. They find the candidates; whole ids
     decide.
     """
-    prefixes = np.sort(
-        np.concatenate(
-            [
-                np.zeros(0, np.uint64),
-                *(id_prefixes(batch) for part in parts for batch in _id_batches(draft, part)),
-            ]
-        )
-    )
+    ids = (batch for part in parts for batch in batches(draft.file(part, "documents"), ["id"]))
+    prefixes = np.sort(np.concatenate([np.zeros(0, np.uint64), *map(id_prefixes, ids)]))
     return np.unique(prefixes[1:][prefixes[1:] == prefixes[:-1]])
-
-
-def _id_batches(draft: Draft, part: Part) -> list[pa.RecordBatch]:
-    return list(batches(draft.file(part, "documents"), ["id"]))
 
 
 def _suspected(draft: Draft, number: int, part: Part, suspects: np.ndarray) -> Iterator[tuple[Place, str]]:
@@ -74,56 +65,42 @@ def _without_repeats(
     part: Part,
     suspects: np.ndarray,
     first: Mapping[str, Place],
-    rejects: list[pa.RecordBatch],
+    repeats: list[tuple[str, str]],
 ) -> Part:
-    """`part`, or its replacement if it holds an id that belongs to another document."""
-    row = 0
-    suspected = _suspected(draft, number, part, suspects)
-    places = {place[2]: first[document] == place for place, document in suspected}
-    if all(places.values()):
+    """`part`, or its replacement if it holds ids that belong to other documents: their files and ids are
+    added to `repeats`.
+    """
+    found = _suspected(draft, number, part, suspects)
+    repeated = {place[2]: (place[0], document) for place, document in found if first[document] != place}
+    if not repeated:
         return part
-    kept: list[pa.RecordBatch] = []
-    repeated: list[str] = []
-    for batch in batches(draft.file(part, "documents")):
-        keep = np.array([places.get(row + index, True) for index in range(batch.num_rows)], bool)
-        row += batch.num_rows
-        repeated += batch.column("id").filter(pa.array(~keep)).to_pylist()
-        rejects.append(batch.select(["source", "id"]).filter(pa.array(~keep)))
-        kept.append(batch.filter(pa.array(keep)))
-    counts = {"documents": 0, "text_bytes": 0}
+    repeats += repeated.values()
+    counts, row = {"documents": 0, "text_bytes": 0}, 0
     with PartWriter(draft.path, part.name, {"documents": DOCUMENT_SCHEMA}) as writer:
-        for batch in kept:
-            writer.write("documents", batch)
-            add(counts, {"documents": batch.num_rows, "text_bytes": text_bytes(batch)})
-    replacement = Part(
-        part.name, draft.work.part_fingerprint([part.fingerprint, *repeated]), writer.files, counts
-    )
+        for batch in batches(draft.file(part, "documents")):
+            kept = batch.filter(pa.array([row + index not in repeated for index in range(batch.num_rows)]))
+            row += batch.num_rows
+            writer.write("documents", kept)
+            add(counts, {"documents": kept.num_rows, "text_bytes": text_bytes(kept)})
+    made_from = [part.fingerprint, *(document for _, document in repeated.values())]
+    replacement = Part(part.name, draft.work.part_fingerprint(made_from), writer.files, counts)
     draft.keep(replacement)
     return replacement
 
 
-def _rejects_part(draft: Draft, rejects: Sequence[pa.RecordBatch], first: Mapping[str, Place]) -> list[Part]:
-    rows = [
-        (source, document)
-        for batch in rejects
-        for source, document in zip(
-            batch.column("source").to_pylist(), batch.column("id").to_pylist(), strict=True
-        )
-    ]
-    if not rows:
-        return []
-    detail = "the document with the id {}, which the one in {} keeps"
+def _listed(draft: Draft, repeats: Sequence[tuple[str, str]], first: Mapping[str, Place]) -> Part:
+    """The part with the rejects."""
     records = [
         {
             "file": source,
             "row": None,
             "reason": "duplicate_id",
-            "detail": detail.format(document, first[document][0]),
+            "detail": f"the document with the id {document}, which the one in {first[document][0]} keeps",
         }
-        for source, document in rows
+        for source, document in repeats
     ]
     table = pa.RecordBatch.from_pylist(records, schema=REJECTS_SCHEMA)
     with PartWriter(draft.path, "repeated-ids", {"rejects": REJECTS_SCHEMA}) as writer:
         writer.write("rejects", table)
-    counts = {"set_aside": len(rows), **tally(table.column("reason"), "set_aside")}
-    return [Part("repeated-ids", draft.work.fingerprint, writer.files, counts)]
+    counts = {"set_aside": len(repeats), **tally(table.column("reason"), "set_aside")}
+    return Part("repeated-ids", draft.work.fingerprint, writer.files, counts)
