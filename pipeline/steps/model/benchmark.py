@@ -47,13 +47,12 @@ def benchmark_checkpoint(store: Store, name: str, wanted: Sequence[NamedBenchmar
         fingerprints = {one.name: fingerprint([VERSION, weights, one.sha256]) for one in benchmarks}
         parts = {one.name: draft.finished(one.name, fingerprints[one.name]) for one in benchmarks}
         missing = [one for one in benchmarks if parts[one.name] is None]
-        _answer(checkpoint, [one for one in missing if not _raw(draft, one).exists()], draft.path)
-        lineage = json.loads((checkpoint / "lineage.json").read_text(encoding="utf-8"))
-        removed = removed_sets(lineage)
-        sources = {one.title: one.model_dump(mode="json") for one in wanted}
+        if unanswered := [one for one in missing if not _raw(draft, one).exists()]:
+            precision = load_run_config(checkpoint.parents[1] / "config.yaml").training.precision
+            _ask(str(checkpoint), unanswered, f"--precision={precision}", f"--output={draft.path}")
+        facts = _facts(wanted, benchmarks, checkpoint)
         for one in missing:
-            scores = json.loads(_raw(draft, one).read_text(encoding="utf-8"))
-            scores |= {"metric": one.metric, "texts_removed": sources[one.name] in removed}
+            scores = json.loads(_raw(draft, one).read_text(encoding="utf-8")) | facts[one.name]
             parts[one.name] = _part(draft, one, fingerprints[one.name], scores)
         return draft.publish([part for part in parts.values() if part is not None])
 
@@ -73,26 +72,29 @@ def _part(draft: Draft, benchmark: Benchmark, made_from: str, scores: dict[str, 
     return part
 
 
-def _answer(checkpoint: Path, benchmarks: Sequence[Benchmark], output: Path) -> None:
-    if benchmarks:
-        precision = load_run_config(checkpoint.parents[1] / "config.yaml").training.precision
-        with TemporaryDirectory() as items:
-            run_trainer(
-                "benchmark",
-                str(checkpoint),
-                *map(str, written(benchmarks, Path(items))),
-                f"--precision={precision}",
-                f"--output={output}",
-            )
+def _ask(model: str, benchmarks: Iterable[Benchmark], *options: str) -> str:
+    """What `python -m trainer benchmark` prints."""
+    with TemporaryDirectory() as directory:
+        items = [Path(directory) / f"{one.name}.jsonl" for one in benchmarks]
+        for path, one in zip(items, benchmarks, strict=True):
+            path.write_text(one.lines, encoding="utf-8")
+        return run_trainer("benchmark", model, *map(str, items), *options)
 
 
-def written(benchmarks: Iterable[Benchmark], directory: Path) -> list[Path]:
-    """Writes the files of items that the trainer reads."""
-    paths = []
-    for one in benchmarks:
-        paths.append(directory / f"{one.name}.jsonl")
-        paths[-1].write_text(one.lines, encoding="utf-8")
-    return paths
+def _facts(
+    wanted: Sequence[NamedBenchmark], benchmarks: Iterable[Benchmark], model: Path
+) -> dict[str, dict[str, Any]]:
+    """What is said of each benchmark beside its scores. `texts_removed` is None without a lineage."""
+    path = model / "lineage.json"
+    removed = removed_sets(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    sources = {one.title: one.model_dump(mode="json") for one in wanted}
+    return {
+        one.name: {
+            "metric": one.metric,
+            "texts_removed": None if removed is None else sources[one.name] in removed,
+        }
+        for one in benchmarks
+    }
 
 
 def answered(model: str, wanted: Sequence[NamedBenchmark], precision: str) -> dict[str, Scores]:
@@ -100,22 +102,10 @@ def answered(model: str, wanted: Sequence[NamedBenchmark], precision: str) -> di
     stored. Raises SourceError and TrainerCommandError.
     """
     benchmarks = [one.read() for one in wanted]
-    with TemporaryDirectory() as items:
-        files = map(str, written(benchmarks, Path(items)))
-        said = run_trainer("benchmark", model, *files, f"--precision={precision}")
-    metrics = {one.name: one.metric for one in benchmarks}
-    sources = {one.title: one.model_dump(mode="json") for one in wanted}
-    lineage = Path(model) / "lineage.json"
-    removed = removed_sets(json.loads(lineage.read_text(encoding="utf-8"))) if lineage.is_file() else None
+    said = _ask(model, benchmarks, f"--precision={precision}")
+    facts = _facts(wanted, benchmarks, Path(model))
     found = {scores.pop("benchmark"): scores for scores in map(json.loads, said.splitlines())}
-    return {
-        name: {
-            **scores,
-            "metric": metrics[name],
-            "texts_removed": None if removed is None else sources[name] in removed,
-        }
-        for name, scores in found.items()
-    }
+    return {name: scores | facts[name] for name, scores in found.items()}
 
 
 def removed_sets(lineage: Mapping[str, Any]) -> list[dict[str, Any]]:
