@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from pipeline.steps.lineage.checkpoints import Trained
 from pipeline.steps.model import benchmark
 from pipeline.steps.model.funnel import DOCUMENTS, TOKENS, of_lineage
 from pipeline.steps.training.effort import Effort
@@ -27,13 +28,12 @@ SOURCES = {
 }
 
 
-def model_card(
-    lineage: Mapping[str, Any], evaluation: Mapping[str, Any], effort: Effort | None = None
-) -> str:
+def model_card(lineage: dict[str, Any], evaluation: Mapping[str, Any], effort: Effort | None = None) -> str:
     """The text of README.md in an export. Everything comes from the lineage of the checkpoint, never from
     what is in use now.
     """
-    recipe, done = lineage["recipe"], lineage["training"]
+    recipe, done, funnel = lineage["recipe"], lineage["training"], of_lineage(lineage).items()
+    sources = "\n".join(f"- {corpus['name']}: {_source(lineage, corpus)}" for corpus in recipe["corpora"])
     training = recipe["training"]
     model = ModelConfig.model_validate(training["model"])
     vocab_size = lineage["assets"][keys.TOKENIZER]["counts"]["entries"]
@@ -42,7 +42,11 @@ def model_card(
     tokens = f"{done['tokens']:,} {'more tokens' if base else 'tokens'}"
     also = f", and those of `{base}`" if base_lineage(lineage) else ""
     prompts = training["samples"]["prompts"]
-    apart = _but_transforms(recipe)
+    transforms = ", ".join(entry["name"] for entry in recipe.get("transforms", ()))
+    apart = f", except the author's own transforms ({transforms}), which ran first" if transforms else ""
+    libraries = ", ".join(f"{name} {version}" for name, version in sorted(done["libraries"].items()))
+    commit = lineage["git_commit"]
+    code = f"commit `{commit}`" if commit else "which was not in a git checkout"
     measured = "held-out loss and these benchmarks" if evaluation.get("benchmarks") else "held-out loss"
     return f"""---
 {_front_matter(lineage)}---
@@ -64,9 +68,9 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=60)[0]))
 
 ## Data
 
-{_sources(lineage)}
+{sources}
 
-{_funnel_table(lineage)}
+{_table(("corpus", *FUNNEL), ([name, *(f"{row[column]:,}" for column in FUNNEL)] for name, row in funnel))}
 
 ![Documents and bytes after each stage](funnel.png)
 
@@ -104,7 +108,7 @@ The rules that look for personal data miss some. Nothing but {measured} was meas
 
 ## Where it comes from
 
-Made with Groundwork, {_code(lineage["git_commit"])}, with {_libraries(done["libraries"])}.
+Made with Groundwork, {code}, with {libraries}.
 `lineage.json` holds the recipe, and the version, parameters and counts of every stage of every corpus{also}.
 """
 
@@ -148,12 +152,6 @@ def _base_paragraph(lineage: Mapping[str, Any]) -> str:
     return "\n\n" + "\n".join(sentences) if sentences else ""
 
 
-def _but_transforms(recipe: Mapping[str, Any]) -> str:
-    """What the author's own code read before personal data were replaced."""
-    names = ", ".join(entry["name"] for entry in recipe.get("transforms", ()))
-    return f", except the author's own transforms ({names}), which ran first" if names else ""
-
-
 def _front_matter(lineage: Mapping[str, Any]) -> str:
     """What the hub shows beside a model and finds it by."""
     facts: dict[str, Any] = {
@@ -170,35 +168,14 @@ def _front_matter(lineage: Mapping[str, Any]) -> str:
     )
 
 
-def _sources(lineage: Mapping[str, Any]) -> str:
-    raw = {
-        corpus["name"]: lineage["assets"][keys.raw(corpus["name"])] for corpus in lineage["recipe"]["corpora"]
-    }
-    return "\n".join(
-        f"- {corpus['name']}: {_source(corpus['source'], raw[corpus['name']]['inputs'].get('revision'))}"
-        for corpus in lineage["recipe"]["corpora"]
-    )
-
-
-def _source(source: Mapping[str, Any], revision: str | None) -> str:
-    if source["kind"] == "hub":
-        parts = ", ".join(
-            part
-            for part in (source["config"], source["split"], f"revision {revision}" if revision else None)
-            if part
-        )
-        return f"[{source['name']}](https://huggingface.co/datasets/{source['name']}) ({parts})"
-    return SOURCES[source["kind"]]
-
-
-def _funnel_table(lineage: Mapping[str, Any]) -> str:
-    return _table(
-        ("corpus", *FUNNEL),
-        (
-            [name, *(f"{numbers[column]:,}" for column in FUNNEL)]
-            for name, numbers in of_lineage(lineage).items()
-        ),
-    )
+def _source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> str:
+    source = corpus["source"]
+    if source["kind"] != "hub":
+        return SOURCES[source["kind"]]
+    revision = lineage["assets"][keys.raw(corpus["name"])]["inputs"].get("revision")
+    parts = (source["config"], source["split"], f"revision {revision}" if revision else None)
+    place = f"[{source['name']}](https://huggingface.co/datasets/{source['name']})"
+    return f"{place} ({', '.join(filter(None, parts))})"
 
 
 def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int, effort: Effort | None) -> str:
@@ -230,15 +207,11 @@ def _settings(training: Mapping[str, Any], model: ModelConfig, vocab_size: int, 
     return _table(("setting", "value"), rows.items(), numbers=False)
 
 
-def _seen(lineage: Mapping[str, Any]) -> str:
+def _seen(lineage: dict[str, Any]) -> str:
     """How much of each corpus, and how often."""
-    counts = {
-        name: lineage["assets"][keys.token_shards(name)]["counts"]["train_tokens"]
-        for name in lineage["training"]["corpus_tokens"]
-    }
+    trained = Trained(lineage)
     rows = (
-        [name, f"{seen:,}", f"{seen / max(counts[name], 1):.2f}"]
-        for name, seen in lineage["training"]["corpus_tokens"].items()
+        [name, f"{tokens:,}", f"{trained.epochs(name):.2f}"] for name, tokens in trained.corpus_tokens.items()
     )
     return _table(("corpus", "tokens", "epochs"), rows)
 
@@ -281,14 +254,6 @@ def _fenced(text: str) -> str:
     while fence in text:
         fence += "`"
     return f"{fence}text\n{text}\n{fence}"
-
-
-def _code(commit: str | None) -> str:
-    return "which was not in a git checkout" if commit is None else f"commit `{commit}`"
-
-
-def _libraries(libraries: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in sorted(libraries.items()))
 
 
 def _table(names: Sequence[str], rows: Iterable[Iterable[str]], numbers: bool = True) -> str:
