@@ -197,15 +197,10 @@ def _in_shards(
     empty = set(json.loads(_file(shards, part, "shards").read_text())["empty_documents"])
     if document in empty:
         return Place(corpus, document, "without text")
-    number = 0
-    for batch in kept_batches(documents, tables, ["id"]):
-        ids = batch.column("id")
-        before = ids.to_pylist().index(document) if pc.any(pc.equal(ids, document)).as_py() else len(ids)
-        same_split = bpe.held_out(ids, fraction) == validates
-        with_text = np.array([one not in empty for one in ids.to_pylist()])
-        number += int((same_split & with_text)[:before].sum())
-        if before < len(ids):
-            break
+    ids = pa.concat_arrays([batch.column("id") for batch in kept_batches(documents, tables, ["id"])])
+    before = ids.slice(0, pc.index(ids, document).as_py())
+    with_text = np.array([one not in empty for one in before.to_pylist()], np.bool_)
+    number = int(((bpe.held_out(before, fraction) == validates) & with_text).sum())
     begin = 0
     for prefix in prefixes(shards, split):
         shard = Shard(prefix)

@@ -37,9 +37,12 @@ def write(store: Store, one: Checkpoint, out: Path, relative_to: Path) -> list[s
     """
     with output_directory(out) as directory:
         recipe = pinned(one, relative_to)
-        notes = [note for corpus in recipe["corpora"] for note in _settled(store, one, corpus)]
+        notes = [
+            note for corpus in recipe["corpora"] for note in _settled(store, one, corpus, out.absolute())
+        ]
         if _outlived_its_corpora(one):
-            recipe["tokenizer"] = _with_tokenizer(store, one, directory)
+            _copy_tokenizer(store, one, directory / "tokenizer")
+            recipe["tokenizer"] = {"from": "tokenizer"}
         (directory / "recipe.yaml").write_text(
             yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8"
         )
@@ -69,13 +72,19 @@ def pinned(one: Checkpoint, relative_to: Path) -> dict[str, Any]:
     return recipe
 
 
-def _settled(store: Store, one: Checkpoint, corpus: dict[str, Any]) -> Iterator[str]:
+def _settled(store: Store, one: Checkpoint, corpus: dict[str, Any], out: Path) -> Iterator[str]:
     """Notes on whether the source of a corpus holds what it did then. If it does not, and the store still has
     the documents of then, the corpus reads those.
     """
     name, source = corpus["name"], corpus["source"]
     raw = one.lineage["assets"][keys.raw(name)]
-    if "revision" in raw["inputs"] or any(path.endswith("?...") for path in source.get("paths", ())):
+    if any(path.endswith("?...") for path in source.get("paths", ())):
+        yield (
+            f"# corpus {name} was read from URLs with a query, which is not recorded: complete them in "
+            f"{out / 'recipe.yaml'}"
+        )
+        return
+    if "revision" in raw["inputs"]:
         return
     try:
         now = ingest.observe(store, name, TypeAdapter(SourceConfig).validate_python(source))
@@ -110,13 +119,11 @@ def _outlived_its_corpora(one: Checkpoint) -> bool:
     )
 
 
-def _with_tokenizer(store: Store, one: Checkpoint, directory: Path) -> dict[str, Any]:
-    """Copies the tokenizer that was used; the recipe's section that names it."""
+def _copy_tokenizer(store: Store, one: Checkpoint, directory: Path) -> None:
     made = store.root / one.lineage["assets"][keys.TOKENIZER]["path"]
-    (directory / "tokenizer").mkdir()
+    directory.mkdir()
     for name in TOKENIZER_FILES:
-        shutil.copy(store.files.fetch(made / name), directory / "tokenizer" / name)
-    return {"from": "tokenizer"}
+        shutil.copy(store.files.fetch(made / name), directory / name)
 
 
 def _sums(one: Checkpoint) -> Iterator[str]:
@@ -131,12 +138,6 @@ def _commands(one: Checkpoint, notes: list[str], out: Path, relative_to: Path) -
         yield "# the code was not in a git checkout, so its version is unknown: this uses the code of now"
     elif commit.endswith("-dirty"):
         yield "# the code had uncommitted changes: expect the same bytes only if they make no difference"
-    for corpus in one.lineage["recipe"]["corpora"]:
-        if any(path.endswith("?...") for path in corpus["source"].get("paths", ())):
-            yield (
-                f"# corpus {corpus['name']} was read from URLs with a query, which is not recorded: "
-                f"complete them in {out / 'recipe.yaml'}"
-            )
     yield from notes
     own_code = list(_own_code(one.lineage["recipe"]))
     for python, version in own_code:

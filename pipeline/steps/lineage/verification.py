@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.steps.stages import DATA_STAGES, asset_of, row_of
@@ -44,7 +44,7 @@ class Verification:
     looked_at: int = 0
     files: int = 0
     read: int = 0
-    damaged: Sequence[Damaged] = ()
+    damaged: list[Damaged] = field(default_factory=list)
 
     def __str__(self) -> str:
         if self.damaged:
@@ -88,14 +88,11 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
     if damaged:
         mending = _Mending(store, sound)
         found.damaged = [mending.of(path, *entry) for path, entry in damaged.items()]
-    found.damaged = [*found.damaged, *_damaged_records(store.root)]
-    return found
-
-
-def _damaged_records(root: Path) -> Iterator[Damaged]:
-    for path in last_versions.damaged(root):
+    for path in last_versions.damaged(store.root):
         what = Damage(path, "is no record of what a recipe used last")
-        yield Damaged(path.relative_to(root).as_posix(), [what], (), last_versions.REMEDY)
+        place = path.relative_to(store.root).as_posix()
+        found.damaged.append(Damaged(place, [what], (), last_versions.REMEDY))
+    return found
 
 
 def _reason(error: Exception) -> str:
