@@ -191,22 +191,6 @@ def _tokenizer(store: Store, recipe: str, params: TokenizerChoice) -> Version:
     return version
 
 
-def _scrubbed_from(recipe: Recipe, corpus: str) -> list[str]:
-    return [keys.transformed(corpus) if recipe.is_transformed(corpus) else keys.raw(corpus)]
-
-
-def _measured(recipe: Recipe, corpus: str) -> list[str]:
-    """The tables that the verdicts of quality are made from."""
-    languages = [keys.languages(corpus)] if recipe.quality.languages else []
-    filtered = [keys.filtered(corpus, entry.name) for entry in recipe.quality.filters]
-    return [keys.signals(corpus), *languages, *filtered]
-
-
-def _compared(recipe: Recipe, corpus: str) -> list[str]:
-    """The tables that the documents compared with each other come from."""
-    return [*keys.judged(corpus), *([keys.contamination(corpus)] if recipe.removes_contaminated else [])]
-
-
 def _scrubbed(recipe: Recipe, corpus: str, *names: str) -> list[str]:
     return [keys.scrubbed(corpus)]
 
@@ -255,7 +239,7 @@ DATA_STAGES = (
         keys.scrubbed("{corpus}"),
         scrub.scrub_work,
         settings=lambda recipe, corpus: (recipe.scrub, recipe.is_transformed(corpus)),
-        reads=_scrubbed_from,
+        reads=lambda recipe, corpus: [scrub.scrubbed_from(corpus, recipe.is_transformed(corpus))],
         page=Page(
             _scrub,
             pii.VERSION,
@@ -289,7 +273,7 @@ DATA_STAGES = (
         keys.quality("{corpus}"),
         quality.judge_work,
         settings=lambda recipe, corpus: [recipe.quality],
-        reads=_measured,
+        reads=lambda recipe, corpus: quality.measured(corpus, recipe.quality),
         page=Page(
             quality.judge,
             rules.VERSION,
@@ -333,7 +317,7 @@ DATA_STAGES = (
         keys.signatures("{corpus}"),
         _signatures,
         settings=lambda recipe, corpus: (recipe.dedup, recipe.removes_contaminated),
-        reads=_compared,
+        reads=lambda recipe, corpus: signatures.compared(corpus, recipe.removes_contaminated),
     ),
     Stage(
         keys.DEDUP,
@@ -360,7 +344,7 @@ DATA_STAGES = (
         keys.token_shards("{corpus}"),
         shards.tokenize_work,
         settings=lambda recipe, corpus: [recipe.shards],
-        reads=lambda recipe, corpus: [*keys.judged(corpus), keys.DEDUP, keys.TOKENIZER],
+        reads=lambda recipe, corpus: shards.needed(corpus),
         page=Page(
             shards.tokenize,
             shards.VERSION,

@@ -105,14 +105,16 @@ def _by_rule(verdicts: Version) -> dict[str, int]:
 
 
 def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work:
-    measured = [keys.signals(corpus)]
-    if params.languages is not None:
-        measured.append(keys.languages(corpus))
-    measured += [keys.filtered(corpus, entry.name) for entry in params.filters]
-    inputs = {key: store.current(key).data_version for key in measured}
+    inputs = {key: store.current(key).data_version for key in measured(corpus, params)}
     filters = [Filter(entry).identity for entry in params.filters]
     settings = {**params.model_dump(), "filters": filters} if filters else params
     return Work(keys.quality(corpus), quality.VERSION, settings, inputs)
+
+
+def measured(corpus: str, params: quality.QualityParams) -> list[str]:
+    """The keys of the tables that the verdicts are made from."""
+    languages = [keys.languages(corpus)] if params.languages is not None else []
+    return [keys.signals(corpus), *languages, *(keys.filtered(corpus, one.name) for one in params.filters)]
 
 
 def judging_documents(params: quality.QualityParams) -> BatchStep:

@@ -21,16 +21,17 @@ def scrub(
     `transformed` ones.
     """
     work = scrub_work(store, corpus, params, transformed)
-    tasks = part_tasks(work, [(store.current(_documents(corpus, transformed)), "documents")])
+    tasks = part_tasks(work, [(store.current(scrubbed_from(corpus, transformed)), "documents")])
     return derive(store, engine, work, tasks, scrubbing(params).write_part)
 
 
 def scrub_work(store: Store, corpus: str, params: pii.PiiParams, transformed: bool) -> Work:
-    documents = store.current(_documents(corpus, transformed))
+    documents = store.current(scrubbed_from(corpus, transformed))
     return Work(keys.scrubbed(corpus), pii.VERSION, params, {documents.key: documents.data_version})
 
 
-def _documents(corpus: str, transformed: bool) -> str:
+def scrubbed_from(corpus: str, transformed: bool) -> str:
+    """The key of the documents that are scrubbed."""
     return keys.transformed(corpus) if transformed else keys.raw(corpus)
 
 

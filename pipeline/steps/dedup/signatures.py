@@ -69,11 +69,16 @@ def sign_work(corpus: str, tables: Tables, params: dedup.DedupParams) -> Work:
     return Work(keys.signatures(corpus), dedup.VERSION, params, inputs)
 
 
+def compared(corpus: str, decontaminated: bool) -> list[str]:
+    """The keys of the documents that are compared: their text, the verdicts of quality and, on request,
+    decontamination.
+    """
+    return [*keys.judged(corpus), *([keys.contamination(corpus)] if decontaminated else [])]
+
+
 def sources(store: Store, corpus: str, decontaminated: bool) -> Tables:
-    """The documents of a corpus in the store, the verdicts of quality and, on request, decontamination."""
-    documents, *verdicts = map(store.current, keys.judged(corpus))
-    if decontaminated:
-        verdicts.append(store.current(keys.contamination(corpus)))
+    """The text and the verdicts of a corpus in the store."""
+    documents, *verdicts = map(store.current, compared(corpus, decontaminated))
     return [(documents, "documents"), *((version, "verdicts") for version in verdicts)]
 
 

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> Version:
     """The token shards of a corpus: Megatron `.bin` and `.idx`, uint16 or uint32 by the largest id."""
-    scrubbed, quality, dedup, tokenizer = map(store.current, _needed(corpus))
+    scrubbed, quality, dedup, tokenizer = map(store.current, needed(corpus))
     work = tokenize_work(store, corpus, params)
     verdicts = {part.name: part for part in quality.parts}
     decided = _decided(scrubbed, dedup)
@@ -66,14 +66,15 @@ def tokenize(store: Store, engine: Engine, corpus: str, params: ShardParams) -> 
 
 
 def tokenize_work(store: Store, corpus: str, params: ShardParams) -> Work:
-    scrubbed, quality, dedup, tokenizer = map(store.current, _needed(corpus))
+    scrubbed, quality, dedup, tokenizer = map(store.current, needed(corpus))
     inputs = {version.key: version.data_version for version in (tokenizer, scrubbed, quality)}
     decided = _decided(scrubbed, dedup)
     inputs |= {keys.dedup_part(name): decision.data_version for name, decision in decided.items()}
     return Work(keys.token_shards(corpus), VERSION, params, inputs)
 
 
-def _needed(corpus: str) -> tuple[str, ...]:
+def needed(corpus: str) -> tuple[str, ...]:
+    """The keys of what the shards of a corpus are made from."""
     return (*keys.judged(corpus), keys.DEDUP, keys.TOKENIZER)
 
 
