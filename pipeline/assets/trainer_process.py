@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import dagster as dg
@@ -74,7 +75,7 @@ class TrainerProcess:
         self._reasons, self._handled = [], 0
         # In the run directory, where a trainer on another machine can write too.
         reader = dg.PipesFileMessageReader(str(config.with_name("messages.jsonl")))
-        with ErrorOutput() as output:
+        with closing(ErrorOutput()) as output:
             with dg.open_pipes_session(self.context, dg.PipesEnvContextInjector(), reader) as session:
                 self._messages = session.get_custom_messages
 

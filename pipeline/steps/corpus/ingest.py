@@ -61,7 +61,14 @@ def collect(store: Store, engine: Engine, corpus: str, config: SourceConfig, par
     try:
         units = source.units()
     except OfflineError as error:
-        return _last_read(store, corpus, config, part_bytes, error)
+        last = last_read(store, corpus, config, part_bytes)
+        if not isinstance(last, Version):
+            raise
+        log.warning(
+            "%s: using the version read before, because the source cannot be checked: %s", last.key, error
+        )
+        store.use(last)
+        return replace(last, reused=True)
     work = _work(source, corpus, config, part_bytes, _inputs(units))
     with store.making(work) as draft:
         if isinstance(draft, Version):
@@ -220,20 +227,6 @@ def last_read(store: Store, corpus: str, config: SourceConfig, part_bytes: int) 
         if not list(work.differences(version.manifest)):
             return work if store.damage(version) else version
     return work
-
-
-def _last_read(
-    store: Store, corpus: str, config: SourceConfig, part_bytes: int, error: OfflineError
-) -> Version:
-    """As `last_read`, for a run. Raises `error` when nothing was read with these settings."""
-    version = last_read(store, corpus, config, part_bytes)
-    if not isinstance(version, Version):
-        raise error
-    log.warning(
-        "%s: using the version read before, because the source cannot be checked: %s", version.key, error
-    )
-    store.use(version)
-    return replace(version, reused=True)
 
 
 def _work(source: Source, corpus: str, config: SourceConfig, part_bytes: int, inputs: dict[str, str]) -> Work:

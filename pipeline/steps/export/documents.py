@@ -1,10 +1,9 @@
 """The clean corpora as Parquet files that `datasets.load_dataset` opens."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,8 +41,8 @@ def export_documents(
     with output_directory(out) as directory:
         for corpus in corpora:
             with (
-                _Files(directory, corpus, "train") as train,
-                _Files(directory, corpus, "validation") as validation,
+                closing(_Files(directory, corpus, "train")) as train,
+                closing(_Files(directory, corpus, "validation")) as validation,
             ):
                 for batch in kept_documents(store, corpus, DOCUMENT_SCHEMA.names):
                     validates = bpe.held_out(batch.column("id"), validation_fraction)
@@ -73,23 +72,18 @@ class _Files:
     split: str
     number: int = 0
     size: int = 0
-    writer: pq.ParquetWriter | None = field(default=None)
+    writer: pq.ParquetWriter | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         if self.writer is not None:
             self.writer.close()
+            self.writer, self.size, self.number = None, 0, self.number + 1
 
     def write(self, documents: pa.RecordBatch) -> None:
         if not documents.num_rows:
             return
-        if self.writer is not None and self.size >= FILE_BYTES:
-            self.writer.close()
-            self.writer, self.size, self.number = None, 0, self.number + 1
+        if self.size >= FILE_BYTES:
+            self.close()
         if self.writer is None:
             path = self.out / self.split / f"{self.corpus}-{self.number:05d}.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)

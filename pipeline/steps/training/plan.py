@@ -76,19 +76,18 @@ def plan_work(store: Store, recipe: Recipe) -> Work:
     """The work of a training run. Raises WeightsError."""
     versions = (store.current(keys.TOKENIZER), *_shards(store, recipe).values())
     inputs = {version.key: version.data_version for version in versions}
-    training = initial_weights.located(recipe)
-    decisive = training.model_dump(mode="json", exclude=OPERATIONAL)
-    decisive["pretrained"] = initial_weights.identity(store, training)
-    mixed = recipe.mixture.model_copy(update={"search": None})
-    params = {"training": decisive, "weights": recipe.weights, "mixture": mixed}
+    params = decisive(recipe)
+    params["training"]["pretrained"] = initial_weights.identity(store, initial_weights.located(recipe))
     return Work(keys.PRETRAINED_MODEL, VERSION, params, inputs)
 
 
-def decisive(recipe: Recipe) -> tuple[Any, ...]:
+def decisive(recipe: Recipe) -> dict[str, Any]:
     """The settings of a recipe that decide its training run, and with it where variants part."""
-    training = recipe.training.model_dump(mode="json", exclude=OPERATIONAL)
-    mixed = recipe.mixture.model_copy(update={"search": None})
-    return recipe.weights, mixed, training
+    return {
+        "training": recipe.training.model_dump(mode="json", exclude=OPERATIONAL),
+        "weights": recipe.weights,
+        "mixture": recipe.mixture.model_copy(update={"search": None}),
+    }
 
 
 def contributions(store: Store, recipe: Recipe) -> list[mixture.Contribution]:

@@ -5,8 +5,6 @@ import re
 import tempfile
 from collections import deque
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from trainer.system.errors import USER_ERROR
 
@@ -26,12 +24,7 @@ class ErrorOutput:
         self._shown = 0
         self._lines: deque[str] = deque([""], maxlen=KEPT_LINES)  # the last one is incomplete
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self.file.close()
 
     def show(self) -> None:
