@@ -66,7 +66,7 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"\S+", unicodedata.normalize("NFC", text).casefold())
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(words, max_size=4), st.lists(words, min_size=1, max_size=3), st.integers(3, 5), st.integers(1, 5)
 )

@@ -1,7 +1,9 @@
 """Small corpora of real text, taken through the stages."""
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -33,3 +35,12 @@ def prepare(store: Store, path: Path, texts: Sequence[str], ids: Sequence[str] =
     collect(store, ENGINE, path.stem, FilesConfig(paths=(path.name,)).anchored(path.parent), 1_000_000)
     scrub(store, ENGINE, path.stem, PiiParams())
     judge(store, ENGINE, path.stem, PROFILES["docs"])
+
+
+@contextmanager
+def as_it_was(directory: Path) -> Iterator[None]:
+    """Restores a directory afterwards, at the same place: a recipe is known by its path."""
+    kept = shutil.copytree(directory, directory.with_name(f"{directory.name}-kept"))
+    yield
+    shutil.rmtree(directory)
+    kept.rename(directory)

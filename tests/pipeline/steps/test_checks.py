@@ -1,6 +1,7 @@
 """What checks say of versions: in order, beyond what is allowed, damaged."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,22 @@ from trainer.data.shards import bin_path, idx_path
 ENGINE = LocalEngine(workers=1)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One corpus taken to token shards; two of its texts are the same."""
-    store = Store(tmp_path / "store")
-    prepare(store, tmp_path / "docs.jsonl", [*TEXTS[:20], TEXTS[3]])
+    directory = tmp_path_factory.mktemp("prepared")
+    store = Store(directory / "store")
+    prepare(store, directory / "docs.jsonl", [*TEXTS[:20], TEXTS[3]])
     deduplicate(store, ENGINE, ["docs"], DedupParams())
     tokenizer(store, "test", ["docs"], TokenizerParams(vocab_size=300), 0.2)
     tokenize(store, ENGINE, "docs", ShardParams(validation_fraction=0.2))
-    return store
+    return directory
+
+
+@pytest.fixture
+def store(prepared: Path, tmp_path: Path) -> Store:
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    return Store(tmp_path / "store")
 
 
 def found(name: str, store: Store, key: str = "token_shards/docs", **limits: Any) -> checks.Finding:
@@ -65,6 +73,8 @@ def test_shards_that_hold_less_than_was_kept_are_noticed(store: Store) -> None:
 
 
 def test_a_changed_byte_is_found_by_the_hash_and_a_cut_file_by_its_size(store: Store) -> None:
+    shutil.rmtree(store.root / "token_shards")
+    tokenize(store, ENGINE, "docs", ShardParams(validation_fraction=0.2))
     shard = bin_path(prefixes(store.current("token_shards/docs"), "train")[0])
     sound = found("is_sound", store)
     assert sound.passed and "0 read now, 5 unchanged since" in sound.message  # hashed when they were written

@@ -116,7 +116,7 @@ def decisions(documents: list[tuple[str, str, int]], cuts: list[int]) -> dict[st
     return {row["id"]: row for row in deduplicate(batches, priorities, PARAMS).to_pylist()}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(corpora(), st.randoms(use_true_random=False), st.lists(st.integers(1, 25), max_size=4))
 def test_neither_order_nor_batches_change_a_decision_and_every_removal_is_similar_to_a_kept_document(
     corpus, shuffler, cuts
@@ -276,7 +276,7 @@ def test_containment_removes_an_excerpt_that_jaccard_keeps():
     assert rows[1]["jaccard"] == pytest.approx(256 / 396)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(
     st.lists(st.frozensets(st.integers(1, 12), min_size=1), min_size=2, max_size=8),
     st.sampled_from([0.2, 0.5, 0.8, 1.0]),

@@ -88,7 +88,7 @@ def test_the_exact_hash_is_murmurhash3_of_the_normalised_text():
     ]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(st.text(alphabet=ODD_CHARACTERS, max_size=60), min_size=1, max_size=8), st.integers(1, 6))
 def test_shingles_of_any_text_are_equal_exactly_where_its_word_ngrams_are(texts, ngram):
     ours = rows_of(shingle_sets(batch(texts), DedupParams(ngram=ngram)))
@@ -99,7 +99,7 @@ def test_shingles_of_any_text_are_equal_exactly_where_its_word_ngrams_are(texts,
             assert len(ours[i] & ours[j]) == len(meant[i] & meant[j])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(st.text(alphabet=ODD_CHARACTERS, max_size=20), min_size=2, max_size=12))
 def test_exact_hashes_are_equal_exactly_where_the_normalised_texts_are(texts):
     normal = [unicodedata.normalize("NFC", text).strip().casefold() for text in texts]

@@ -53,7 +53,7 @@ def texts_of(documents: pa.RecordBatch) -> list[str]:
 @given(
     st.lists(st.one_of(TEXTS, st.text(max_size=40)), max_size=5), st.sampled_from(["placeholder", "format"])
 )
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=400, deadline=None)
 @example(["version 555.123.4567 and 1.2.3.4", "a@b.org=555-123-4567", "123-45-6789-foo@bar.com"], "format")
 def test_scrubbing_twice_equals_scrubbing_once(texts: list[str], replacement: str) -> None:
     params = PiiParams.model_validate({"replacement": replacement})
@@ -62,7 +62,7 @@ def test_scrubbing_twice_equals_scrubbing_once(texts: list[str], replacement: st
 
 
 @given(st.lists(TEXTS, max_size=5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_spans_say_in_characters_what_was_replaced(texts: list[str]) -> None:
     documents, spans = scrub(batch(*texts), PiiParams())
     expected = list(texts)
@@ -81,7 +81,7 @@ def test_the_spans_say_in_characters_what_was_replaced(texts: list[str]) -> None
     st.sampled_from(sorted(VALUES)),
     st.text(alphabet="例🙂\n,", max_size=12),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_characters_of_any_width_around_a_value_do_not_shift_its_span(
     before: str, value: str, after: str
 ) -> None:
@@ -117,11 +117,6 @@ def test_other_columns_and_the_schema_are_untouched_and_no_value_is_in_the_spans
     assert set(spans.column("kind").to_pylist()) == {PiiKind.EMAIL, PiiKind.SSN}
 
 
-def test_an_empty_batch_gives_an_empty_batch() -> None:
-    documents, spans = scrub(batch(), PiiParams())
-    assert (documents.num_rows, spans.num_rows, spans.schema) == (0, 0, SPANS_SCHEMA)
-
-
 @given(st.lists(TEXTS, min_size=1, max_size=6), st.data())
 @settings(max_examples=100, deadline=None)
 def test_how_documents_are_batched_changes_nothing(texts: list[str], data: st.DataObject) -> None:
@@ -143,15 +138,6 @@ def test_small_strings_and_nulls_keep_their_type_and_place() -> None:
     assert scrubbed.column("text").equals(pa.array(["[EMAIL]", None, ""], pa.string()))
 
 
-def test_a_batch_without_text_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="'text'"):
-        scrub(pa.record_batch({"id": ["a"]}), PiiParams())
-    with pytest.raises(ValueError, match="binary"):
-        scrub(pa.record_batch({"id": ["a"], "text": [b"x"]}), PiiParams())
-
-
-# Blocks that Python releases classify differently: https://docs.python.org/3/library/ipaddress.html, "changed
-# in version 3.13".
 DISPUTED = """
 192.0.0.0/24 64:ff9b:1::/48 2001::/23 2002::/16 3fff::/20 100:0:0:1::/64 5f00::/16
 """
@@ -179,7 +165,7 @@ def _edges() -> list[int]:
 
 
 @given(st.one_of(st.integers(0, 2**32 - 1), st.sampled_from(_edges())))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_an_ipv4_address_is_public_when_the_standard_library_says_so(address: int) -> None:
     reference = ipaddress.IPv4Address(address)
     if not is_disputed(reference):
@@ -198,7 +184,7 @@ PREFIXES += [first << 112 for first in (1, 0x100, 0xFC00, 0xFE80, 0xFEC0, 0xFF02
         st.builds(lambda p, n: p + n, st.sampled_from(PREFIXES), st.integers(0, 2**32 - 1)),
     )
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_an_ipv6_address_is_public_when_the_standard_library_says_so(address: int) -> None:
     reference = ipaddress.IPv6Address(address)
     mapped = reference.ipv4_mapped

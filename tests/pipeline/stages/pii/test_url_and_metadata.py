@@ -110,7 +110,7 @@ def shape(value: object) -> object:
 
 
 @given(st.dictionaries(st.text(max_size=6), JSON, max_size=4), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_metadata_keeps_its_structure_and_scrubbing_it_again_changes_nothing(
     metadata: dict[str, object], ascii_only: bool
 ) -> None:

@@ -126,13 +126,6 @@ def test_every_rule_has_a_threshold_and_every_threshold_a_rule():
     assert PROFILES["default"] == QualityParams()
 
 
-def test_changing_a_threshold_needs_no_text():
-    measured = measure(documents(PROSE, "one two three"))
-    assert measured.schema == SIGNALS_SCHEMA and "text" not in measured.schema.names
-    assert judge(measured, QualityParams(min_doc_words=50)).column("keep").to_pylist() == [True, False]
-    assert judge(measured, QualityParams(min_doc_words=100)).column("keep").to_pylist() == [False, False]
-
-
 def test_a_phrase_that_occurs_once_is_repetition_only_for_the_profile_that_copies_datatrove():
     once = "Four words, no repetition."
     assert rules(PROFILES["gopher-repetition"], once) == ["max_top_2_gram_char_frac"]

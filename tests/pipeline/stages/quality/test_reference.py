@@ -158,7 +158,7 @@ FRAGMENTS = [
 texts = st.one_of(st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join), st.text(max_size=200))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(texts, min_size=1, max_size=4))
 @example(["", "\x00. .", "\n", " ", "\n\n\n", "\r\n", "a\r", "a\n\nb\n\na", "\na\na\n"])
 @example(["a b c d. " * 40, "x " * 300, "word " * 5 + "x" * 1001 + " end.", "x" * 1000 + " two end."])

@@ -270,19 +270,6 @@ def test_the_sample_is_shared_in_proportion_and_no_corpus_is_left_out(sizes: lis
         assert list(found.values()) == sizes
 
 
-@pytest.mark.parametrize("pattern", ["gpt2", "llama3"])
-def test_no_token_crosses_a_word(pattern: str) -> None:
-    params = bpe.TokenizerParams(vocab_size=600, pattern=pattern)  # type: ignore[arg-type]
-    trained = bpe.train([pa.array(TEXTS)], params)
-    assert not [token for token in trained.get_vocab() if "Ġ" in token.strip("Ġ").replace("Ċ", "")]
-
-
-def test_single_digits_are_single_tokens() -> None:
-    params = bpe.TokenizerParams(vocab_size=600, single_digits=True)
-    trained = bpe.train([pa.array([*TEXTS, "1234567890 " * 500])], params)
-    assert trained.encode("2026").tokens == ["2", "0", "2", "6"]
-
-
 def test_the_split_depends_on_the_id_alone_and_has_about_the_asked_share() -> None:
     ids = pa.array([f"{number:032x}" for number in range(20_000)])
     shares = bpe.share_of(ids, "validation")

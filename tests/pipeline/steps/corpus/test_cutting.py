@@ -74,7 +74,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Row], Store]:
     return content, store
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=5, deadline=None, derandomize=True)
 @given(kind=st.sampled_from(["front", "middle", "append", "delete"]), seed=st.integers(0, 10**6))
 def test_an_edit_of_a_file_makes_at_most_three_parts_again(
     whole: tuple[list[Row], Store], tmp_path_factory: pytest.TempPathFactory, kind: str, seed: int

@@ -63,10 +63,10 @@ def numbered(directory: Path, files: int, size: int = 400) -> None:
 
 
 def test_adding_a_file_changes_one_bucket_and_no_id(tmp_path: Path) -> None:
-    numbered(tmp_path / "in", 50)
+    numbered(tmp_path / "in", 12)
     store = Store(tmp_path / "store")
     before = collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)
-    numbered(tmp_path / "in", 51)
+    numbered(tmp_path / "in", 13)
     after = collect(store, ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)
     assert documents(before).items() < documents(after).items()
     assert len(documents(after)) == len(documents(before)) + 5
@@ -74,8 +74,8 @@ def test_adding_a_file_changes_one_bucket_and_no_id(tmp_path: Path) -> None:
     changed = [file for file in after.files("documents") if file.path.stat().st_ino not in inodes]
     assert {
         source for path in changed for source in pq.read_table(path, columns=["source"]).column(0).to_pylist()
-    } == {"50.jsonl"}
-    assert len(after.files("documents")) - len(changed) == len(before.files("documents")) >= 50
+    } == {"12.jsonl"}
+    assert len(after.files("documents")) - len(changed) == len(before.files("documents")) >= 12
 
 
 def test_a_corpus_that_grows_reads_only_the_bucket_of_each_new_file_until_it_has_doubled() -> None:

@@ -171,15 +171,6 @@ def test_a_damaged_shard_is_not_exported(tmp_path: Path) -> None:
         write(sets, tmp_path / "out", lambda tokens: None)
 
 
-@pytest.mark.parametrize("chosen", other_token_formats.FORMATS)
-def test_a_damaged_shard_is_not_written_in_another_format(tmp_path: Path, chosen: str) -> None:
-    sets = stored(tmp_path, {"a-train": [[[1, 2, 3]]]})
-    bin_path(sets[0].prefixes[0]).write_bytes(b"cut")
-    (tmp_path / "out").mkdir()
-    with pytest.raises(ShardError, match=r"part.00000.bin: 3 bytes, but its index counts 3 tokens"):
-        other_token_formats.FORMATS[chosen](sets, tmp_path / "out")
-
-
 def test_the_example_runs_on_what_tokenize_or_export_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,15 +21,7 @@ from pipeline.store.store import STORE_VARIABLE, Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 from tests.pipeline.steps.lineage.conftest import train
-
-SAID = {
-    "bits_per_byte": 3.0,
-    "perplexity": 1234.56,
-    "held_out_bytes": 10,
-    "compressors": {"xz -9": 2.0},
-    "per_corpus": {},
-    "samples": [],
-}
+from tests.pipeline.steps.training.test_plan import EVALUATION
 
 
 @pytest.fixture(scope="module")
@@ -120,14 +112,14 @@ def test_what_is_published_names_the_base_and_no_place_on_this_machine(child: tu
     lineage["pretrained"]["lineage"]["recipe"]["launch"] = {"kind": "command", "command": ["/opt/run"]}
     public = published(lineage)
     assert '"/' not in json.dumps(public)
-    card = model_card(public, SAID)
+    card = model_card(public, EVALUATION)
     assert yaml.safe_load(card.split("---\n")[1])["base_model"] == "mine"
     assert "begun from `mine`, trained on\n4,096 more tokens" in card
     assert "which had been trained on 16,384 tokens of first, second." in " ".join(card.split())
     assert "none of it seen in this training" in card
     del public["pretrained"]["lineage"]
     public["recipe"]["training"]["pretrained"]["path"] = "/home/jane/base"
-    card = model_card(public, SAID)
+    card = model_card(public, EVALUATION)
     assert yaml.safe_load(card.split("---\n")[1])["base_model"] == "base"
     assert "whose own training is not recorded here" in card
 

@@ -6,34 +6,33 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pipeline.recipe.recipe import Recipe, load_recipe
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.lineage.source_state import State, observe_all
 from pipeline.steps.recipe_versions import RecipeVersions
+from pipeline.steps.stages import made
 from pipeline.store.store import Store
-from tests.pipeline.recipe.test_recipe import write
-from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.training import test_plan
 from tests.pipeline.steps.training.test_plan import make_shards
 
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Recipe:
-    corpora = [
-        {"name": name, "source": {"kind": "files", "paths": [f"{name}.jsonl"]}}
-        for name in ("first", "second")
-    ]
-    return load_recipe(write(tmp_path, corpora=corpora, tokenizer={"vocab_size": 400}, **SETTINGS))
+    settings = test_plan.recipe().model_dump(mode="json")
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    return load_recipe(tmp_path / "recipe.yaml")
 
 
 @pytest.fixture
-def store(tmp_path: Path, recipe: Recipe) -> Store:
-    """Two corpora up to token shards."""
-    store = Store(tmp_path / "store", RecipeVersions(recipe))
-    prepare(store, tmp_path / "first.jsonl", TEXTS[:15])
-    prepare(store, tmp_path / "second.jsonl", TEXTS[15:])
-    make_shards(store, recipe)
-    return store
+def store(store: Store, recipe: Recipe) -> Store:
+    """Two corpora up to token shards, which the recipe has used."""
+    used = seen_again(store, recipe)
+    for key in made(recipe):
+        used.use(used.current(key))
+    return used
 
 
 def states(store: Store, recipe: Recipe) -> list[State]:

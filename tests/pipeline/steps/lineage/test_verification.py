@@ -21,7 +21,7 @@ from pipeline.store.damage import DamageError
 from pipeline.store.files import MANIFEST
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
-from tests.pipeline.steps.corpora import TEXTS, prepare
+from tests.pipeline.steps.corpora import TEXTS, as_it_was, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
 from tests.pipeline.store.test_damage import flip, flip_in_silence
 from trainer.checkpoint.publish import publish
@@ -50,13 +50,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def mine(made: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Each test gets the store as it was, at the same place."""
     monkeypatch.setenv("GROUNDWORK_STORE", str(made.parent / "store"))
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(made))
-    shutil.copytree(made.parent / "store", kept := made.parent / "kept")
-    yield made
-    shutil.rmtree(made.parent / "store")
-    kept.rename(made.parent / "store")
+    with as_it_was(made.parent):
+        yield made
 
 
 def seen_by(path: Path) -> Store:

@@ -19,7 +19,7 @@ from pipeline.store.files import MANIFEST
 from pipeline.store.manifest import Version, manifest_text
 from pipeline.store.store import Store
 from pipeline.store.work import Work
-from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
+from tests.pipeline.steps.corpora import ENGINE, TEXTS, as_it_was, prepare
 from tests.pipeline.steps.training.test_plan import recipe
 from tests.pipeline.store.test_damage import flip, flip_in_silence
 
@@ -38,11 +38,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def mine(prepared: Path) -> Iterator[Path]:
-    """The recipe's file. A recipe is known by its path, so each test gets the store back as it was, there."""
-    shutil.copytree(prepared / "store", kept := prepared / "kept")
-    yield prepared / "mine.yaml"
-    shutil.rmtree(prepared / "store")
-    kept.rename(prepared / "store")
+    """The recipe's file, beside the store as it was made."""
+    with as_it_was(prepared):
+        yield prepared / "mine.yaml"
 
 
 def seen_by(path: Path) -> Store:
@@ -100,10 +98,8 @@ def test_a_recipe_that_was_renamed_says_so_and_one_in_another_file_trains_its_ow
     other.write_text(yaml.safe_dump(renamed))
     assert train(other).path != before.path
     text = mine.read_text()
-    try:
-        mine.write_text(yaml.safe_dump(renamed | {"name": "mine-2"}))
-        with pytest.raises(TokenizerError, match="this recipe was called 'mine' when it was made"):
-            train(mine)
-    finally:
-        mine.write_text(text)
+    mine.write_text(yaml.safe_dump(renamed | {"name": "mine-2"}))
+    with pytest.raises(TokenizerError, match="this recipe was called 'mine' when it was made"):
+        train(mine)
+    mine.write_text(text)
     assert train(mine).path == before.path

@@ -1,5 +1,6 @@
 """What all corpora decide together: which duplicate stays, and the tokenizer that stays."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,13 +20,22 @@ from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 SMALL = TokenizerParams(vocab_size=400)
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two corpora up to a tokenizer; `copies` holds nothing but what `originals` holds too."""
+    directory = tmp_path_factory.mktemp("prepared")
+    store = Store(directory / "store")
+    prepare(store, directory / "originals.jsonl", TEXTS)
+    prepare(store, directory / "copies.jsonl", TEXTS[:5])
+    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
+    trained(store)
+    return directory
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """Two corpora up to quality; `copies` holds nothing but what `originals` holds too."""
-    store = Store(tmp_path / "store")
-    prepare(store, tmp_path / "originals.jsonl", TEXTS)
-    prepare(store, tmp_path / "copies.jsonl", TEXTS[:5])
-    return store
+def store(prepared: Path, tmp_path: Path) -> Store:
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    return Store(tmp_path / "store")
 
 
 def kept(version: Version, corpus: str) -> int:
@@ -56,8 +66,6 @@ def test_of_two_corpora_the_one_that_the_recipe_names_first_keeps_the_duplicates
 
 
 def test_a_corpus_of_which_nothing_is_left_has_empty_shards(store: Store) -> None:
-    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
-    trained(store)
     shards = tokenize(store, ENGINE, "copies", ShardParams())
     assert shards.counts["train_tokens"] == shards.counts["validation_tokens"] == 0
 
@@ -65,7 +73,6 @@ def test_a_corpus_of_which_nothing_is_left_has_empty_shards(store: Store) -> Non
 def test_the_tokenizer_stays_when_the_corpora_change_and_after_another_was_in_use(
     store: Store, tmp_path: Path
 ) -> None:
-    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
     first = trained(store)
     prepare(store, tmp_path / "originals.jsonl", TEXTS[:20])
     deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
@@ -78,7 +85,6 @@ def test_the_tokenizer_stays_when_the_corpora_change_and_after_another_was_in_us
 def test_a_tokenizer_trained_on_request_stays_even_when_it_was_made_before(
     store: Store, tmp_path: Path
 ) -> None:
-    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
     first = trained(store)
     deduplicate(store, ENGINE, ["originals"], DedupParams())
     second = trained(store, ["originals"], held_out=0.4, retrain=True)
@@ -89,6 +95,5 @@ def test_a_tokenizer_trained_on_request_stays_even_when_it_was_made_before(
 
 
 def test_a_tokenizer_trained_on_request_leaves_out_what_is_held_out_now(store: Store) -> None:
-    deduplicate(store, ENGINE, ["originals", "copies"], DedupParams())
     first = trained(store)
     assert trained(store, held_out=0.4, retrain=True).counts["documents"] < first.counts["documents"]

@@ -13,8 +13,7 @@ from pipeline.cli import main
 from pipeline.recipe.mixture import MixtureParams
 from pipeline.steps.training.mixture import MixtureError, check_repeats, rounded, shares
 from pipeline.store.store import Store
-from tests.pipeline.steps.corpora import TEXTS, prepare
-from tests.pipeline.steps.training.test_plan import make_shards, recipe
+from tests.pipeline.steps.training.test_plan import recipe
 
 NONE: dict[str, float | None] = {}
 
@@ -70,13 +69,9 @@ def test_shares_add_up_and_no_corpus_is_repeated_beyond_the_cap(
 
 
 def test_the_command_shows_what_each_corpus_of_a_recipe_contributes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = Store(tmp_path / "store")
-    prepare(store, tmp_path / "first.jsonl", TEXTS[:15])
-    prepare(store, tmp_path / "second.jsonl", TEXTS[15:])
     made = recipe()
-    make_shards(store, made)
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump(made.model_dump(mode="json") | {"mixture": {"temperature": 1000}}))
     monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))

@@ -29,6 +29,14 @@ from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
 from trainer.config import PretrainedConfig
 
 HELD_OUT = ShardParams(validation_fraction=0.2)
+EVALUATION: dict[str, Any] = {
+    "bits_per_byte": 3.0,
+    "perplexity": 1234.56,
+    "held_out_bytes": 10,
+    "compressors": {"xz -9": 2.0},
+    "per_corpus": {},
+    "samples": [],
+}
 
 
 def recipe(*names: str, **training: Any) -> Recipe:
@@ -46,16 +54,6 @@ def recipe(*names: str, **training: Any) -> Recipe:
             "training": TRAINING | training,
         }
     )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """Two corpora up to token shards."""
-    store = Store(tmp_path / "store")
-    prepare(store, tmp_path / "first.jsonl", TEXTS[:15])
-    prepare(store, tmp_path / "second.jsonl", TEXTS[15:])
-    make_shards(store, recipe())
-    return store
 
 
 def make_shards(store: Store, recipe: Recipe) -> None:
@@ -215,14 +213,7 @@ def test_a_model_card_describes_the_documents_that_the_model_was_made_from(
     lineage["training"]["libraries"] = {"torch": "2.13.0"}
     prepare(store, tmp_path / "first.jsonl", TEXTS[:9])
     sample = {"prompt": 'Say "', "text": "```python\nprint()\n```"}
-    evaluation = {
-        "bits_per_byte": 3.0,
-        "perplexity": 1234.56,
-        "held_out_bytes": 10,
-        "compressors": {"xz -9": 2.0},
-        "per_corpus": {},
-        "samples": [sample],
-    }
+    evaluation = EVALUATION | {"samples": [sample]}
     card = model_card(lineage, evaluation)
     assert "| first | 15 |" in card
     assert "\n````text\n```python\n" in card
@@ -245,16 +236,6 @@ def test_a_model_card_tells_the_stages_and_the_steps_of_all_of_them(store: Store
     stages = [{"name": "rough", "share": 0.25, "global_batch_tokens": 1024}, {"name": "best"}]
     lineage = planned(plan.plan(store, recipe(stages=stages)).config, 28).lineage
     lineage["training"]["libraries"] = {"torch": "2.13.0"}
-    card = model_card(
-        lineage,
-        {
-            "bits_per_byte": 3.0,
-            "perplexity": 1234.56,
-            "held_out_bytes": 10,
-            "compressors": {"xz -9": 2.0},
-            "per_corpus": {},
-            "samples": [],
-        },
-    )
+    card = model_card(lineage, EVALUATION)
     assert "| batch | 1,024, then 512 tokens |\n| steps | 28 |" in card
     assert "| stages | rough 25%, best 75% |" in card
