@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pipeline.store.engines.ray import RayEngine
+    from tests.ray_cluster import RayCluster
     from tests.s3_server import S3
 
 Report = pytest.TestReport | pytest.CollectReport
@@ -82,6 +84,25 @@ def s3_environment(server: "S3", monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.s3_server import use
 
     use(server, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> "Iterator[RayCluster]":
+    """A Ray cluster of three nodes for all tests of a file."""
+    pytest.importorskip("ray")
+    from tests.ray_cluster import started
+
+    with started() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def engine(cluster: "RayCluster") -> "Iterator[RayEngine]":
+    from tests.ray_cluster import engine_on
+
+    engine = engine_on(cluster.address)
+    yield engine
+    engine.close()
 
 
 @pytest.fixture

@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pipeline.store.engines.local import EngineParams
+
+if TYPE_CHECKING:
+    from pipeline.store.engines.ray import RayEngine
 
 OBJECT_STORE_BYTES = 80_000_000
 
@@ -50,6 +55,14 @@ class RayCluster:
         for pid in [raylet, *map(int, found.stdout.split())]:
             os.kill(pid, signal.SIGKILL)
         return name
+
+
+def engine_on(address: str, task_memory: int = 100_000_000) -> "RayEngine":
+    """An engine that gives all work to the cluster, however small."""
+    from pipeline.store.engines.ray import RayEngine
+
+    params = EngineParams(kind="ray", address=address, task_memory=task_memory)
+    return RayEngine(params, processes_pay_above=0)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pipeline.steps.training import plan
 from pipeline.store import keys
 from tests import slurm_cluster
 from tests.integration.project import TRAINING, Project, until
-from tests.ray_cluster import RayCluster, started
+from tests.ray_cluster import RayCluster
 from trainer.system.durable import read_json_lines
 
 TOKENS = 65_536
@@ -63,13 +63,6 @@ def test_a_run_in_two_processes_is_stopped_resumes_and_leaves_no_process(
     assert status == 0, said
     assert recorded(project) >= set(range(4096, TOKENS + 1, 4096))  # and those of being stopped
     assert ran_once(project)
-
-
-@pytest.fixture
-def cluster() -> Iterator[RayCluster]:
-    pytest.importorskip("ray")
-    with started() as cluster:
-        yield cluster
 
 
 @pytest.mark.slow

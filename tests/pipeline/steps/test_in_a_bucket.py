@@ -15,8 +15,8 @@ from pipeline.store.engines.local import LocalEngine
 
 pytest.importorskip("ray")
 
-from tests.pipeline.steps.test_on_ray import engine_on, make, manifests, write_sources
-from tests.ray_cluster import RayCluster, started
+from tests.pipeline.steps.test_on_ray import make, manifests, write_sources
+from tests.ray_cluster import RayCluster, engine_on, started
 
 NODE = """
 set -e

@@ -21,11 +21,11 @@ from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
 from pipeline.steps.tokens.shards import tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
-from pipeline.store.engines.local import Engine, EngineParams, LocalEngine
+from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.files import MANIFEST
 from pipeline.store.store import Store
 from tests.integration.project import python_topics, until
-from tests.ray_cluster import RayCluster, started
+from tests.ray_cluster import RayCluster
 
 pytest.importorskip("ray")
 
@@ -35,24 +35,6 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 PART_BYTES = 40_000
 CORPORA = ("even", "odd")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RayCluster]:
-    with started() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def engine(cluster: RayCluster) -> Iterator[RayEngine]:
-    engine = engine_on(cluster.address)
-    yield engine
-    engine.close()
-
-
-def engine_on(address: str) -> RayEngine:
-    params = EngineParams(kind="ray", address=address, task_memory=100_000_000)
-    return RayEngine(params, processes_pay_above=0)
 
 
 class Killing:
@@ -153,6 +135,7 @@ def test_the_run_after_a_killed_one_ends_right(
 RUN = """
 import sys
 from pathlib import Path
-from tests.pipeline.steps.test_on_ray import engine_on, make
+from tests.pipeline.steps.test_on_ray import make
+from tests.ray_cluster import engine_on
 make(Path(sys.argv[2]), Path(sys.argv[3]), engine_on(sys.argv[1]))
 """

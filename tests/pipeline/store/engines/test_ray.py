@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.engines.local import EngineParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import tool_versions
 
@@ -21,25 +20,7 @@ ray = pytest.importorskip("ray")
 
 from pipeline.store.engines import ray as ray_engine  # noqa: E402
 from pipeline.store.engines.ray import ClusterError, RayEngine  # noqa: E402
-from tests.ray_cluster import RayCluster, started  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RayCluster]:
-    with started() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def engine(cluster: RayCluster) -> Iterator[RayEngine]:
-    engine = engine_on(cluster.address)
-    yield engine
-    engine.close()
-
-
-def engine_on(address: str, task_memory: int = 100_000_000) -> RayEngine:
-    params = EngineParams(kind="ray", address=address, task_memory=task_memory)
-    return RayEngine(params, processes_pay_above=0)
+from tests.ray_cluster import RayCluster, engine_on  # noqa: E402
 
 
 def squared_late(number: int) -> tuple[int, str]:
@@ -121,7 +102,8 @@ def test_stopping_ends_the_tasks_and_a_run_that_was_killed_leaves_none(
 ENDLESS = """
 import sys
 from pathlib import Path
-from tests.pipeline.store.test_ray_engine import endless, engine_on
+from tests.pipeline.store.engines.test_ray import endless
+from tests.ray_cluster import engine_on
 list(engine_on(sys.argv[1]).map(endless, [Path(sys.argv[2])] * 3, input_bytes=1, what="test"))
 """
 
