@@ -26,6 +26,13 @@ EVALUATIONS = dg.DynamicPartitionsDefinition(name="checkpoint_evaluations")  # e
 KEY = dg.AssetKey("checkpoint")
 EVALUATION_KEY = dg.AssetKey(keys.CHECKPOINT_EVALUATION)
 BENCHMARKS_KEY = dg.AssetKey(keys.BENCHMARKS)
+FIGURES = {
+    "bits_per_byte": "bits per byte",
+    "loss": "loss",
+    "perplexity": "perplexity",
+    "held_out_bytes": "held-out bytes",
+    "validation_tokens": "held-out tokens",
+}
 SCORES = {"loss": "training loss", "validation_loss": "validation loss", "bits_per_byte": "bits per byte"}
 
 
@@ -204,9 +211,13 @@ def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataVa
     )
 
 
-def per_corpus(evaluation: Mapping[str, Any]) -> dg.TableMetadataValue:
-    """The scores of a model on each corpus."""
-    return table({"corpus": name, **rounded(numbers)} for name, numbers in evaluation["per_corpus"].items())
+def evaluated(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    """The scores of a model on all held-out text, those of compressors if they are known, and the scores on
+    each corpus.
+    """
+    figures = {label: evaluation[name] for name, label in FIGURES.items() if name in evaluation}
+    rows = ({"corpus": name, **rounded(numbers)} for name, numbers in evaluation["per_corpus"].items())
+    return {**rounded(figures | evaluation.get("compressors", {})), "per corpus": table(rows)}
 
 
 def _lineage(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -44,20 +44,9 @@ def evaluation_asset(context: dg.AssetExecutionContext, workshop: PipelineResour
     record_benchmarks(context.op_execution_context, workshop, checkpoint_name(result["checkpoint"]))
     version = evaluate.evaluate(store, recipe.training.samples, recipe.evaluation.benchmarks)
     scores = evaluate.read(version)
-    figures = {
-        "bits per byte": scores["bits_per_byte"],
-        "loss": scores["loss"],
-        "perplexity": scores["perplexity"],
-        **scores["compressors"],
-        "held-out bytes": scores["held_out_bytes"],
-    }
-    tables: dict[str, dg.MetadataValue] = {
-        "per corpus": checkpoints.per_corpus(scores),
-        "samples": checkpoints.samples_shown(scores["samples"]),
-    }
+    facts = checkpoints.evaluated(scores) | {"samples": checkpoints.samples_shown(scores["samples"])}
     if answered := scores.get("benchmarks"):
-        tables["benchmarks"] = benchmark_scores(answered)
-    facts = {**checkpoints.rounded(figures), **tables}
+        facts["benchmarks"] = benchmark_scores(answered)
     return materialized(version, facts, check_results(workshop, version))
 
 
@@ -116,14 +105,7 @@ def evaluate_job(name: str, config: dict[str, Any], used: str) -> dg.JobDefiniti
             )
             return
         version = evaluate.evaluate_checkpoint(workshop.store, checkpoint)
-        scores = evaluate.read(version)
-        figures = {
-            "bits per byte": scores["bits_per_byte"],
-            "loss": scores["loss"],
-            "perplexity": scores["perplexity"],
-            "held-out tokens": scores["validation_tokens"],
-        }
-        facts = {**checkpoints.rounded(figures), "per corpus": checkpoints.per_corpus(scores)}
+        facts = checkpoints.evaluated(evaluate.read(version))
         checkpoints.add_entry(context, checkpoints.EVALUATION_KEY, checkpoint, version, facts)
         record_benchmarks(context, workshop, checkpoint)
 
