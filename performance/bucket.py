@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 import json
 
-from pipeline.recipe.shards import ShardParams
+from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams

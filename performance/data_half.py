@@ -21,7 +21,7 @@ import zstandard
 from harness.alone import alone, here
 from harness.sidebyside import RESULTS, importable, record, sample, size_of, texts
 
-from pipeline.recipe.shards import ShardParams
+from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams

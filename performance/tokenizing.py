@@ -26,7 +26,7 @@ from harness.alone import alone, here, in_turns
 from harness.sidebyside import Contender, documents, importable, measure, record, sample, size_of, texts
 from tokenizers import Tokenizer
 
-from pipeline.recipe.shards import ShardParams
+from pipeline.recipe.sections import ShardParams
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.tokenizer.train import LLAMA3_PATTERN
 from pipeline.steps.tokens.shards import tokenize

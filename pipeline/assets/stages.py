@@ -8,8 +8,8 @@ from pipeline.assets import stage_facts
 from pipeline.assets.asset import asset, asset_key, check_results, user_errors_as_failures
 from pipeline.assets.metadata import breakdown, chart, materialized
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.recipe.corpora import Corpus
 from pipeline.recipe.recipe import Recipe
+from pipeline.recipe.sections import Corpus
 from pipeline.steps import stages
 from pipeline.steps.lineage import source_state
 from pipeline.steps.stages import Page, Stage, assets_read

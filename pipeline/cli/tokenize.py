@@ -10,7 +10,7 @@ from pipeline.cli.plain_files import (
     report,
     settings_are_options,
 )
-from pipeline.recipe.shards import ShardParams
+from pipeline.recipe.sections import ShardParams
 from pipeline.stages.tokenizer import ExistingTokenizer
 from pipeline.steps import plain_files
 

@@ -12,17 +12,21 @@ from pipeline.plugins.filters import Filter
 from pipeline.plugins.loading import PluginError, make_importable
 from pipeline.plugins.settings import TransformParams, check_names
 from pipeline.plugins.transforms import Transform, of_corpus
-from pipeline.recipe.check_limits import CheckLimits, DedupGuard
-from pipeline.recipe.corpora import Corpus, RawParams
 from pipeline.recipe.decontamination import Decontamination
 from pipeline.recipe.evaluation import EvaluationParams, with_benchmarks_as_sets
 from pipeline.recipe.launch import LaunchParams
-from pipeline.recipe.mixture import MixtureParams
 from pipeline.recipe.named_sources import anchored, repeated_name
 from pipeline.recipe.overrides import leaves, merged
 from pipeline.recipe.problems import explained
-from pipeline.recipe.retention import RetentionParams
-from pipeline.recipe.shards import ShardParams
+from pipeline.recipe.sections import (
+    CheckLimits,
+    Corpus,
+    DedupGuard,
+    MixtureParams,
+    RawParams,
+    RetentionParams,
+    ShardParams,
+)
 from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.catalogue import short_form
 from pipeline.sources.user_code import PythonConfig

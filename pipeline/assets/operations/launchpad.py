@@ -7,7 +7,7 @@ import dagster as dg
 from pydantic import BaseModel, Field, create_model
 
 from pipeline.recipe.overrides import as_text, leaves
-from pipeline.recipe.shards import ShardParams
+from pipeline.recipe.sections import ShardParams
 from pipeline.stages.dedup import DedupParams
 from trainer.config import TrainingConfig
 

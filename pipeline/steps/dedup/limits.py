@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
-from pipeline.recipe.check_limits import DedupGuard
+from pipeline.recipe.sections import DedupGuard
 from pipeline.store import keys
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parquet import read_table

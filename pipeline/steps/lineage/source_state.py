@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from pipeline.recipe.corpora import Corpus
 from pipeline.recipe.recipe import Recipe
+from pipeline.recipe.sections import Corpus
 from pipeline.sources.errors import OfflineError
 from pipeline.steps.corpus import ingest
 from pipeline.steps.stages import made, made_from, made_of_one_corpus

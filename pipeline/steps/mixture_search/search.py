@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-from pipeline.recipe.mixture import SearchParams
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import Recipe, RecipeError
+from pipeline.recipe.sections import SearchParams
 from pipeline.steps.mixture_search import law
 from pipeline.steps.training import mixture, plan
 from pipeline.steps.training.launcher import run_trainer

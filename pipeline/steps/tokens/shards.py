@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
-from pipeline.recipe.shards import ShardParams
+from pipeline.recipe.sections import ShardParams
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.tokens.existing_tokenizer import CONFIG, TOKENIZER
 from pipeline.steps.tokens.split_writer import SplitShards

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.recipe.mixture import MixtureParams
+from pipeline.recipe.sections import MixtureParams
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from trainer.config import TrainingConfig

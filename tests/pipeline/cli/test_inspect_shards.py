@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from pipeline.cli import main
 from pipeline.recipe.recipe import RECIPES
-from pipeline.recipe.shards import ShardParams
+from pipeline.recipe.sections import ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps.dedup.dedup import deduplicate

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.recipe.check_limits import CheckLimits
-from pipeline.recipe.shards import ShardParams
+from pipeline.recipe.sections import CheckLimits, ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import TokenizerParams

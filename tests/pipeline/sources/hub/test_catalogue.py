@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.recipe.corpora import Corpus
+from pipeline.recipe.sections import Corpus
 from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.catalogue import ready_made, short_form
 

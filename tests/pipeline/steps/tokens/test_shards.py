@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.recipe.shards import ShardParams
+from pipeline.recipe.sections import ShardParams
 from pipeline.sources.files import FilesConfig
 from pipeline.stages import tokenizer as bpe
 from pipeline.stages.dedup import DedupParams

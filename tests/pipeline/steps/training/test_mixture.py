@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.recipe.shards import ShardParams
+from pipeline.recipe.sections import ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.tokenizer import TokenizerParams
 from pipeline.steps.dedup.dedup import deduplicate

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.cli import main
-from pipeline.recipe.mixture import MixtureParams
+from pipeline.recipe.sections import MixtureParams
 from pipeline.steps.training.mixture import MixtureError, check_repeats, rounded, shares
 from pipeline.store.store import Store
 from tests.pipeline.steps.training.test_plan import recipe

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from pipeline.recipe.recipe import Recipe, load_recipe
-from pipeline.recipe.shards import ShardParams
+from pipeline.recipe.sections import ShardParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps import checks
 from pipeline.steps.dedup.dedup import deduplicate

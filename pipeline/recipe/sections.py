@@ -1,0 +1,152 @@
+"""Short sections of a recipe: corpora and their parts, limits of checks, shards, mixture, retention."""
+
+from typing import Any
+
+from pydantic import Field
+
+from pipeline.sources import SourceConfig
+from pipeline.store.params import MOST, Params
+
+
+class Corpus(Params):
+    """One corpus: where it comes from, and how much of the training mixture it makes."""
+
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="Name of the corpus and of its assets: lower-case letters, digits and `_`, beginning "
+        "with a letter.",
+    )
+    source: SourceConfig = Field(description="Where its documents come from, one of the source kinds.")
+    weight: float | None = Field(
+        None,
+        gt=0,
+        description="Weight in the training mixture, relative to those of the other corpora. Set it for "
+        "every corpus or for none; when not set, `mixture` decides.",
+    )
+
+
+class RawParams(Params):
+    """How a corpus is cut into parts."""
+
+    part_bytes: int = Field(
+        128_000_000,
+        ge=1_000,
+        le=10_000_000_000,
+        description="UTF-8 bytes of text per part, the unit of work of every data stage. A worker holds "
+        "about one part in memory: lower it when memory runs out.",
+    )
+
+
+class CheckLimits(Params):
+    """What the asset checks allow before a run is stopped or marked. Changes no result."""
+
+    max_set_aside_share: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="Share (0 to 1) of a corpus that may be set aside because it cannot be read. A file, or "
+        "a part of one, counts with its bytes.",
+    )
+    max_rejected_share: float = Field(
+        0.95,
+        gt=0,
+        le=1,
+        description="Share (0 to 1) of a corpus's documents that the quality rules may reject.",
+    )
+
+
+class DedupGuard(Params):
+    """What deduplication may remove before the run stops for a person to look at it."""
+
+    max_lost_share: float = Field(
+        0.8, gt=0, le=1, description="Share (0 to 1) of a corpus's documents that deduplication may remove."
+    )
+    max_cluster_size: int = Field(
+        10_000,
+        ge=1,
+        le=MOST,
+        description="Most documents that one kept document may stand for, itself included. A larger cluster "
+        "is often boilerplate, not duplicates.",
+    )
+
+
+class ShardParams(Params):
+    """Which documents are held out for validation, and how large a token file gets."""
+
+    validation_fraction: float = Field(
+        0.02,
+        gt=0,
+        lt=0.5,
+        description="Share (0 to 1) of each corpus's documents that is held out for validation, chosen by a "
+        "hash of the id.",
+    )
+    shard_tokens: int = Field(
+        100_000_000,
+        ge=1,
+        le=MOST,
+        description="Tokens per shard at most; a longer document gets a shard of its own.",
+    )
+
+
+class SearchParams(Params):
+    """A search for a mixture: small runs over random mixtures, and a law fitted to them. The job
+    `search_mixture` runs it; nothing else depends on it.
+    """
+
+    runs: int = Field(
+        24,
+        ge=5,
+        description="How many small runs. The first has the proportions of the recipe, the others shares "
+        "drawn round them.",
+    )
+    target: dict[str, float] | None = Field(
+        None,
+        description="The corpora whose held-out loss is to be low, each with its weight. When not set, all "
+        "alike.",
+    )
+    training: dict[str, Any] = Field(
+        {},
+        description="Settings of `training` that the small runs have instead of the recipe's: fewer tokens, "
+        "a smaller model. With `threads`, as many runs go on at once as there are cores for.",
+    )
+
+
+class MixtureParams(Params):
+    """How much of the training each corpus makes when the corpora have no weights of their own."""
+
+    temperature: float = Field(
+        1.0,
+        ge=1,
+        description="A corpus of n tokens gets a weight of n^(1/temperature) (Conneau and Lample 2019). At "
+        "1 the weight is the size; higher values raise small corpora.",
+    )
+    max_epochs: float | None = Field(
+        None,
+        gt=0,
+        description="Most epochs, passes over its text, that a corpus may be read for; what is left over "
+        "goes to the other corpora. Needs enough text for `training.max_tokens`. When not set, no limit.",
+    )
+    search: SearchParams | None = Field(
+        None,
+        description="Small runs that look for a better mixture: docs/variants.md. When not set, there is no "
+        "search.",
+    )
+
+
+class RetentionParams(Params):
+    """How many training runs and checkpoints of this recipe stay on disk. Applied when a model was exported;
+    `python -m pipeline gc` shows what would go.
+    """
+
+    runs: int | None = Field(
+        None,
+        ge=1,
+        description="Newest training runs that are kept, with their evaluations and exports. The "
+        "configuration of a removed run stays for `lineage`. When not set, all are kept.",
+    )
+    checkpoints: int | None = Field(
+        None,
+        ge=1,
+        description="Newest checkpoints that are kept of each exported run, besides those of "
+        "`checkpoint.keep_every_tokens`. When not set, as many as training kept.",
+    )
