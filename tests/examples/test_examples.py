@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from pipeline.recipe.recipe import load_recipe
 from pipeline.steps.corpus.ingest import collect
@@ -20,7 +19,7 @@ from pipeline.steps.corpus.transform import transform
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
-from tests.integration.project import ROOT, Project
+from tests.integration.project import ROOT
 
 EXAMPLES = ROOT / "examples"
 ENGINE = LocalEngine(workers=1)
@@ -99,17 +98,12 @@ def test_the_table_is_read_again_only_when_it_changed(copied: Callable[[str], Pa
     assert "Shorter." in [row["text"] for row in rows(store.current("corpora/articles/raw"), "documents")]
 
 
-def test_the_transform_removes_menus_notices_and_footers_in_a_run_of_dagster(
-    copied: Callable[[str], Path],
-) -> None:
-    directory = copied("boilerplate")
-    project = Project(directory, yaml.safe_load((directory / "recipe.yaml").read_text()))
-    status, said = project.run(job="corpus")
-    assert status == 0, said
-    transformed = project.store.current("corpora/pages/transformed")
+def test_the_transform_removes_menus_notices_and_footers(copied: Callable[[str], Path]) -> None:
+    store = run(copied("boilerplate"))
+    transformed = store.current("corpora/pages/transformed")
     assert transformed.counts["changed"] == transformed.counts["documents"] == 6
-    assert project.store.current("corpora/pages/quality").counts["kept"] == 6
-    texts = [row["text"] for row in rows(project.store.current("corpora/pages/scrubbed"), "documents")]
+    assert store.current("corpora/pages/quality").counts["kept"] == 6
+    texts = [row["text"] for row in rows(store.current("corpora/pages/scrubbed"), "documents")]
     assert all(text.endswith(".") and "\n" not in text for text in texts)
-    raw = [row["text"] for row in rows(project.store.current("corpora/pages/raw"), "documents")]
+    raw = [row["text"] for row in rows(store.current("corpora/pages/raw"), "documents")]
     assert all("Home | Stories" in text and "cookies" in text for text in raw)

@@ -15,6 +15,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
+import pytest
 import yaml
 
 from pipeline.recipe.recipe import load_recipe
@@ -85,6 +86,19 @@ class Project:
             for name, value in os.environ.items()
             if not name.startswith(("DAGSTER", "GROUNDWORK"))
         } | settings
+
+    def enter(self, patch: pytest.MonkeyPatch) -> None:
+        """Makes this process one of the project's."""
+        for name, value in self.environment().items():
+            patch.setenv(name, value)
+
+    def copied(self, directory: Path) -> "Project":
+        """A project of the same recipe and corpus, whose store is a copy, and which Dagster has not seen."""
+        project = Project(directory, yaml.safe_load(yaml.safe_dump(self.recipe)))
+        project.home.mkdir(parents=True)
+        subprocess.run(["cp", "-r", str(self.home / "store"), str(project.home)], check=True)
+        project.environment()
+        return project
 
     def start(self, *arguments: str, job: str = "pretrain") -> "subprocess.Popen[str]":
         command = [str(Path(sys.executable).with_name("dagster")), "job", "execute", "-j", job, *arguments]

@@ -1,9 +1,12 @@
 """A corpus changes, and what depends on it is made again by itself: that corpus, once, and nothing else."""
 
+import copy
 import importlib
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,18 +42,33 @@ class Site(Location):
         )
 
 
-@pytest.fixture
-def site(
-    make_project: Callable[[Path], Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Site]:
-    """Two corpora taken to token shards."""
-    project = make_project(tmp_path)
-    for name, value in project.environment().items():
-        monkeypatch.setenv(name, value)
-    definitions = importlib.reload(importlib.import_module("pipeline.definitions")).defs
-    with dg.DagsterInstance.from_config(str(project.home)) as instance:
-        site = Site(instance, definitions, project)
+@contextmanager
+def located(project: Project) -> Iterator[Site]:
+    with pytest.MonkeyPatch.context() as patch:
+        project.enter(patch)
+        definitions = importlib.reload(importlib.import_module("pipeline.definitions")).defs
+        with dg.DagsterInstance.from_config(str(project.home)) as instance:
+            yield Site(instance, definitions, project)
+
+
+@pytest.fixture(scope="module")
+def made(
+    make_project: Callable[[Path], Project], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Project, Path]:
+    """A project whose two corpora were taken to token shards, and a copy of its directory."""
+    project = make_project(tmp_path_factory.mktemp("automation") / "project")
+    with located(project) as site:
         site.retokenize()
+    return project, Path(shutil.copytree(project.directory, project.directory.with_name("kept")))
+
+
+@pytest.fixture
+def site(made: tuple[Project, Path]) -> Iterator[Site]:
+    """The project as it was made, whatever another test did to it."""
+    project, kept = made
+    shutil.rmtree(project.directory)
+    shutil.copytree(kept, project.directory)
+    with located(Project(project.directory, copy.deepcopy(project.recipe))) as site:
         yield site
 
 

@@ -66,8 +66,7 @@ def test_a_run_answers_its_benchmarks_and_leaves_their_texts_out_of_its_training
         found = result.event.dagster_event.asset_check_evaluation_data  # type: ignore[union-attr]
         assert found.passed == ("No better than chance yet" not in found.description)
         assert found.passed == ("No better than chance yet" not in said)
-    for name, value in project.environment().items():
-        monkeypatch.setenv(name, value)
+    project.enter(monkeypatch)
     assert "Benchmarks   " in summary(project.store) and "chapters" in summary(project.store)
 
     # One more benchmark: the other is not computed again, and the model stays.

@@ -62,8 +62,7 @@ def test_a_thousand_checkpoints_are_answered_within_three_seconds(
             training = lineage["training"] | {"step": int(key[-8:])}
             (saved / "lineage.json").write_text(json.dumps(lineage | {"training": training}))
 
-    for name, value in project.environment().items():
-        monkeypatch.setenv(name, value)
+    project.enter(monkeypatch)
     for question in ([keys[500]], ["--corpus", "topics"]):
         started = processor_seconds()
         command = [sys.executable, "-m", "pipeline", "lineage", *question]

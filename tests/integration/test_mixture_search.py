@@ -1,14 +1,12 @@
 """The search for a mixture, on request: small runs on the recipe's shards, and a proposal."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
+from pipeline.cli import main
 from pipeline.store import keys
 from tests.integration.project import Project
 
@@ -17,11 +15,9 @@ SMALL = {"runs": 5, "target": {"topics": 1.0}, "training": {"max_tokens": 2048, 
 
 
 def test_a_search_proposes_shares_and_changes_no_training(
-    make_project: Callable[[Path], Project], tmp_path: Path
+    finished: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project = make_project(tmp_path)
-    status, said = project.run()
-    assert status == 0, said
+    project = finished.copied(tmp_path)
     trained = project.store.current(keys.PRETRAINED_MODEL).path
 
     project.recipe["mixture"] = {"search": SMALL}
@@ -35,15 +31,10 @@ def test_a_search_proposes_shares_and_changes_no_training(
     assert all(set(run["losses"]) == {"topics", "stdlib"} for run in runs)
     assert len({run["losses"]["topics"] for run in runs}) == 5
 
-    shown = subprocess.run(
-        [sys.executable, "-m", "pipeline", "mixture"],
-        env=project.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert shown.returncode == 0, shown.stderr
-    project.recipe |= yaml.safe_load(shown.stdout.partition("beside the recipe:\n")[2])
+    project.enter(monkeypatch)
+    assert main(["mixture"]) == 0
+    shown = capsys.readouterr().out
+    project.recipe |= yaml.safe_load(shown.partition("beside the recipe:\n")[2])
     weights = project.recipe["variants"]["proposed"]["corpora"]
     assert sum(corpus["weight"] for corpus in weights.values()) == pytest.approx(1, abs=0.001)
     status, said = project.run(job="search_mixture")

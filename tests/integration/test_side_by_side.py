@@ -31,10 +31,7 @@ def project(finished: Project, tmp_path: Path) -> Project:
 
 
 def copied(finished: Project, directory: Path) -> Project:
-    project = Project(directory, yaml.safe_load(yaml.safe_dump(finished.recipe)))
-    project.home.mkdir(parents=True)
-    subprocess.run(["cp", "-r", str(finished.home / "store"), str(project.home)], check=True)
-    project.environment()
+    project = finished.copied(directory)
     assert not reported(project, keys.DEDUP)  # Dagster cannot make its database in two processes at once
     return project
 
@@ -86,6 +83,7 @@ def test_two_trainings_at_once_are_each_evaluated_and_exported(project: Project)
         }
 
 
+@pytest.mark.slow
 def test_two_retokenizations_at_once_publish_each_its_own_shards(project: Project, finished: Project) -> None:
     before = shards(project, {})
     together(project, "retokenize", QUALITY)

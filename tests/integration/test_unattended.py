@@ -27,8 +27,7 @@ from tests.integration.project import ROOT, Project
 
 @pytest.fixture
 def definitions(finished: Project, monkeypatch: pytest.MonkeyPatch) -> dg.Definitions:
-    for name, value in finished.environment().items():
-        monkeypatch.setenv(name, value)
+    finished.enter(monkeypatch)
     return importlib.reload(importlib.import_module("pipeline.definitions")).defs
 
 
@@ -100,8 +99,7 @@ def test_a_disk_that_becomes_full_is_one_alert(
     tmp_path: Path,
     make_project: Callable[[Path], Project],
 ) -> None:
-    for name, value in make_project(tmp_path).environment().items():
-        monkeypatch.setenv(name, value)
+    make_project(tmp_path).enter(monkeypatch)
     address, received = webhook
     monkeypatch.setenv(WEBHOOK_VARIABLE, address)
     gigabytes_free = [300, 4, 4, 300, 4]
