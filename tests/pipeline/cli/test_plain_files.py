@@ -285,31 +285,22 @@ COMMANDS: dict[str, tuple[Callable[..., plain_files.Results], Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def some_batches(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Documents for four batches, with an address and a near duplicate here and there."""
-    documents = (
-        {"id": str(number), "text": f"{number // 3} jane{number}@example.org {LONG * 20}"}
-        for number in range(700)
-    )
-    return jsonl(tmp_path_factory.mktemp("in") / "a.jsonl", *documents)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_one_and_two_processes_write_the_same_bytes(
-    command: str, some_batches: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_and_two_processes_write_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_files, "PART_BATCHES", 1)
-    function, params = COMMANDS[command]
-    written = []
+    # four batches, with an address and a near duplicate here and there
+    texts = (f"{number // 3} jane{number}@example.org {LONG * 20}" for number in range(700))
+    source = jsonl(tmp_path / "a.jsonl", *({"id": str(n), "text": text} for n, text in enumerate(texts)))
+    written: list[dict[str, bytes]] = []
     for workers in (1, 2):
         engine = LocalEngine(workers, processes_pay_above=0)
-        outcome = function(
-            FilesConfig(paths=(str(some_batches),)), tmp_path / str(workers), params, engine, lambda *_: None
-        )
+        written.append({})
+        for command, (function, params) in COMMANDS.items():
+            out = tmp_path / f"{command}-{workers}"
+            files = FilesConfig(paths=(str(source),))
+            outcome = function(files, out, params, engine, lambda *_: None)
+            assert outcome.counts["documents"] == 700
+            written[-1] |= {f"{command}/{path.name}": path.read_bytes() for path in outcome.files}
         engine.close()
-        assert outcome.counts["documents"] == 700
-        written.append({path.name: path.read_bytes() for path in outcome.files})
     assert written[0] == written[1]
 
 

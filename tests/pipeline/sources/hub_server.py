@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -34,6 +35,12 @@ class Hub(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self._names = (f"{number:040x}" for number in count(1))
+        self.begin()
+
+    def begin(self) -> None:
+        """Forgets everything. `commits`: two names for commits, which were not used before."""
+        self.commits = (next(self._names), next(self._names))
         self.files: dict[str, dict[str, bytes]] = {}
         self.token: str | None = None
         self.tokens_seen: set[str | None] = set()

@@ -15,7 +15,6 @@ import pytest
 
 from tests.pipeline.sources.hub_server import CARD, Hub, parquet
 
-COMMITS = ("a" * 40, "b" * 40)
 READ = """
 import json, sys
 from pydantic import TypeAdapter
@@ -43,55 +42,67 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture
-def hub() -> Iterator[Hub]:
+@pytest.fixture(scope="module")
+def server() -> Iterator[Hub]:
     with Hub() as server:
-        server.files[COMMITS[0]] = {
-            "README.md": CARD,
-            "data/train-00000.parquet": parquet(
-                id=["x", "y"], text=["first text", "second text"], score=[0.5, 0.25]
-            ),
-            "data/train-00001.parquet": parquet(id=["z", "w"], text=["third text", None], score=[0.1, 0.2]),
-            "data/test-00000.parquet": parquet(id=["t"], text=["held out"], score=[0.0]),
-        }
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
 
 
 @pytest.fixture
-def read(hub: Hub, tmp_path: Path) -> Iterator[Any]:
+def hub(server: Hub) -> Hub:
+    """With one commit, whose name no other test has."""
+    server.begin()
+    server.files[server.commits[0]] = {
+        "README.md": CARD,
+        "data/train-00000.parquet": parquet(
+            id=["x", "y"], text=["first text", "second text"], score=[0.5, 0.25]
+        ),
+        "data/train-00001.parquet": parquet(id=["z", "w"], text=["third text", None], score=[0.1, 0.2]),
+        "data/test-00000.parquet": parquet(id=["t"], text=["held out"], score=[0.0]),
+    }
+    return server
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """A directory for the hub's libraries, and the processes that read, by their settings."""
+    started: dict[str, subprocess.Popen[str]] = {}
+    yield tmp_path_factory.mktemp("hf"), started
+    for reader in started.values():
+        reader.communicate()
+
+
+@pytest.fixture
+def read(hub: Hub, readers: tuple[Path, dict[str, Any]]) -> Any:
     """Reads a data set in a process with the settings given in capitals; one process for each set of them."""
-    readers: dict[str, subprocess.Popen[str]] = {}
+    home, started = readers
 
     def _read(config: dict[str, Any] | None = None, **settings: str) -> Any:
         key = json.dumps(settings)
-        if key not in readers:
+        if key not in started:
             inherited = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-            environment = {
-                **inherited,
+            usual = {
                 "HF_ENDPOINT": hub.url,
-                "HF_HOME": str(tmp_path),
+                "HF_HOME": str(home),
                 "HF_HUB_DISABLE_XET": "1",
                 "USE_TORCH": "0",
-                **settings,
             }
-            readers[key] = subprocess.Popen(
+            started[key] = subprocess.Popen(
                 [sys.executable, "-c", READ],
-                env=environment,
+                env={**inherited, **usual, **settings},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
             )
-        reader = readers[key]
+        reader = started[key]
         assert reader.stdin and reader.stdout
         reader.stdin.write(json.dumps({"kind": "hub", "name": "org/set", **(config or {})}) + "\n")
         reader.stdin.flush()
         return json.loads(reader.stdout.readline())
 
-    yield _read
-    for reader in readers.values():
-        reader.communicate()
+    return _read
 
 
 def texts(result: Any) -> list[str]:
@@ -101,10 +112,10 @@ def texts(result: Any) -> list[str]:
 def test_a_split_arrives_file_by_file_pinned_to_its_commit(read: Any, hub: Hub) -> None:
     result = read()
     assert [(unit[0], unit[3]) for unit in result["units"]] == [
-        (path, COMMITS[0]) for path in ("data/train-00000.parquet", "data/train-00001.parquet")
+        (path, hub.commits[0]) for path in ("data/train-00000.parquet", "data/train-00001.parquet")
     ]
     assert [unit[2] for unit in result["units"]] == [
-        len(hub.files[COMMITS[0]][unit[0]]) for unit in result["units"]
+        len(hub.files[hub.commits[0]][unit[0]]) for unit in result["units"]
     ]
     assert texts(result) == ["first text", "second text", "third text"]
     assert result["rows"]["data/train-00000.parquet"][0]["metadata"] == '{"score":0.5}'
@@ -122,20 +133,20 @@ def test_a_new_commit_changes_fingerprints_and_keeps_ids_while_a_pinned_revision
     read: Any, hub: Hub
 ) -> None:
     before = read(config={"split": "test"})
-    hub.files[COMMITS[1]] = {
-        **hub.files[COMMITS[0]],
+    hub.files[hub.commits[1]] = {
+        **hub.files[hub.commits[0]],
         "data/test-00000.parquet": parquet(id=["t", "u"], text=["held out", "added"], score=[0.0, 1.0]),
     }
     after = read(config={"split": "test"})
     assert texts(after) == ["held out", "added"]
-    assert after["units"][0][3] == COMMITS[1]
+    assert after["units"][0][3] == hub.commits[1]
     assert after["units"][0][1] != before["units"][0][1]
     assert after["rows"]["data/test-00000.parquet"][0] == before["rows"]["data/test-00000.parquet"][0]
-    assert read(config={"split": "test", "revision": COMMITS[0]}) == before
+    assert read(config={"split": "test", "revision": hub.commits[0]}) == before
 
 
 def test_a_broken_data_file_is_named_and_its_neighbours_arrive(read: Any, hub: Hub) -> None:
-    files = hub.files[COMMITS[0]]
+    files = hub.files[hub.commits[0]]
     files["data/train-00000.parquet"] = files["data/train-00000.parquet"][:-20]
     result = read()
     assert texts(result) == ["third text"]
@@ -162,19 +173,18 @@ def test_a_hub_that_cannot_be_reached_is_one_clear_error(read: Any) -> None:
 def test_a_gated_data_set_opens_with_the_token_of_the_environment_and_with_no_other(
     read: Any, hub: Hub, tmp_path: Path
 ) -> None:
-    hub.token = "secret"
+    hub.token, home = "secret", str(tmp_path)
     (tmp_path / "token").write_text("secret")  # where a login would have saved it
-    assert (
-        "is gated; accept its terms on its page and set HF_TOKEN" in read(config={"split": "test"})["error"]
-    )
-    assert texts(read(config={"split": "test"}, HF_TOKEN="secret")) == ["held out"]
+    refused = read(config={"split": "test"}, HF_HOME=home)["error"]
+    assert "is gated; accept its terms on its page and set HF_TOKEN" in refused
+    assert texts(read(config={"split": "test"}, HF_HOME=home, HF_TOKEN="secret")) == ["held out"]
 
 
 def test_a_download_that_the_server_drops_in_mid_file_goes_on_and_nothing_is_lost(
     read: Any, hub: Hub
 ) -> None:
     texts_of_many = [f"{n} " + os.urandom(500).hex() for n in range(2000)]
-    hub.files[COMMITS[0]] = {
+    hub.files[hub.commits[0]] = {
         "README.md": CARD,
         "data/train-0.parquet": parquet(text=texts_of_many),
         "data/test-0.parquet": parquet(text=["x"]),
@@ -186,13 +196,13 @@ def test_a_download_that_the_server_drops_in_mid_file_goes_on_and_nothing_is_los
 
 def test_a_new_commit_that_leaves_a_file_as_it_is_leaves_its_fingerprint(read: Any, hub: Hub) -> None:
     before = read()
-    hub.files[COMMITS[1]] = {
-        **hub.files[COMMITS[0]],
+    hub.files[hub.commits[1]] = {
+        **hub.files[hub.commits[0]],
         "README.md": CARD + b"Better words.",
         "data/train-00001.parquet": parquet(id=["z"], text=["new"]),
     }
     after = read()
-    assert [unit[3] for unit in after["units"]] == [COMMITS[1]] * 2
+    assert [unit[3] for unit in after["units"]] == [hub.commits[1]] * 2
     assert [one[1] == other[1] for one, other in zip(before["units"], after["units"], strict=True)] == [
         True,
         False,
@@ -205,7 +215,7 @@ def test_offline_the_hubs_cache_is_read_and_without_it_one_sentence_says_what_to
     online = read()
     assert (
         "HF_HUB_OFFLINE is set; download it once while online: hf download --repo-type dataset org/set"
-        in read(HF_HUB_OFFLINE="1")["error"]
+        in read(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path / "none"))["error"]
     )
     download = (
         "from huggingface_hub import snapshot_download; snapshot_download('org/set', repo_type='dataset')"
@@ -214,8 +224,8 @@ def test_offline_the_hubs_cache_is_read_and_without_it_one_sentence_says_what_to
     subprocess.run(
         [sys.executable, "-c", download], env={**os.environ, **settings}, check=True, capture_output=True
     )
-    hub.shutdown()
-    assert read(HF_HUB_OFFLINE="1", TMPDIR=str(tmp_path)) == online
+    nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
+    assert read(HF_HUB_OFFLINE="1", **nowhere) == online
 
 
 def test_rows_that_are_lines_are_joined_to_the_articles_they_came_from(read: Any, hub: Hub) -> None:
@@ -229,7 +239,7 @@ def test_rows_that_are_lines_are_joined_to_the_articles_they_came_from(read: Any
         " = Two = \n",
         " Text = text . \n",
     ]
-    hub.files[COMMITS[0]] = {
+    hub.files[hub.commits[0]] = {
         "README.md": CARD,
         "data/train-0.parquet": parquet(text=lines),
         "data/test-0.parquet": parquet(text=["x"]),
