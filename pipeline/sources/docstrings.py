@@ -24,11 +24,6 @@ class Described:
     text: str
 
 
-def module_name(path: str) -> str:
-    """`json/__init__.py` -> `json`, `json/decoder.py` -> `json.decoder`."""
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
 def module_documents(module: str, source: bytes, origin: str, batches: Batches) -> Iterator[SourceDocument]:
     """The documents of a module, with ids `module:name`. A module that does not parse is rejected."""
     try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -56,25 +57,17 @@ class Batches:
 
     def add(self, file: str, document: SourceDocument) -> int:
         """Takes a document or rejects it. Returns the bytes of its text, 0 if rejected."""
+        reject = partial(self.reject, file, document.row)
         try:
             # ASCII text reaches Arrow without an intermediate copy
             text = document.text if document.text.isascii() else document.text.encode()
         except UnicodeEncodeError as error:
-            return self.reject(
-                file,
-                document.row,
-                Reason.LONE_SURROGATE,
-                f"surrogate {document.text[error.start]!r} at character {error.start}",
-            )
+            why = f"surrogate {document.text[error.start]!r} at character {error.start}"
+            return reject(Reason.LONE_SURROGATE, why)
         if not text or document.text.isspace():
-            return self.reject(file, document.row, Reason.EMPTY_TEXT, "the text is empty or white space")
+            return reject(Reason.EMPTY_TEXT, "the text is empty or white space")
         if len(text) > MAX_DOCUMENT_BYTES:
-            return self.reject(
-                file,
-                document.row,
-                Reason.TOO_LONG,
-                f"{len(text)} bytes of text; the limit is {MAX_DOCUMENT_BYTES}",
-            )
+            return reject(Reason.TOO_LONG, f"{len(text)} bytes of text; the limit is {MAX_DOCUMENT_BYTES}")
         key = digest(self._corpus, document.source_id)
         name = key.hex()
         if self._keep_ids:
@@ -82,7 +75,7 @@ class Batches:
             key = digest(self._corpus, name)
         if document.own_id or self._keep_ids:
             if key in self._seen:
-                return self.reject(file, document.row, Reason.DUPLICATE_ID, "an earlier document has this id")
+                return reject(Reason.DUPLICATE_ID, "an earlier document has this id")
             self._seen.add(key)
         self._rows.append((name, text, document.source, document.url, document.metadata))
         self._bytes += len(text)

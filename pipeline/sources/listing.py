@@ -10,10 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, field_serializer
 
-from pipeline.sources.errors import SourceError
-from pipeline.sources.signed_urls import without_queries
-from pipeline.sources.source import Unit
-from pipeline.sources.source_file import Hash, LocalFile, RemoteFile, SourceFile, may_list
+from pipeline.sources.errors import SourceError, without_queries
+from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, may_list
 from pipeline.store.params import Params
 
 Files = dict[str, SourceFile]
@@ -80,14 +78,6 @@ def listed(corpus: str, patterns: Sequence[str], wanted: Callable[[str], bool]) 
                     "glob over a common directory"
                 )
     return dict(sorted(files.items()))
-
-
-def unit(name: str, file: SourceFile, sha256: Hash) -> Unit:
-    """The unit of a file. An unreadable file is a unit too, so that reading reports it."""
-    try:
-        return Unit(name, file.fingerprint(sha256), file.size() or 0)
-    except OSError as error:
-        return Unit(name, f"unreadable: {error.strerror}", 0)
 
 
 def _local(pattern: str, wanted: Callable[[str], bool]) -> list[tuple[str, SourceFile]]:

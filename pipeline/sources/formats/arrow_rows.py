@@ -41,9 +41,8 @@ def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[p
         try:
             decoded = _decoded(row)
         except UnicodeDecodeError as error:
-            reader.batches.reject(
-                reader.file, number, Reason.INVALID_UTF8, f"byte {error.start} of a value: {error.reason}"
-            )
+            why = f"byte {error.start} of a value: {error.reason}"
+            reader.reject(number, Reason.INVALID_UTF8, why)
             continue
         yield from reader.add(number, decoded)
         if reader.batches.done:

@@ -24,11 +24,11 @@ def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordB
         header = [name.encode(errors="backslashreplace").decode() for name in next(rows, [])]
     except csv.Error as error:
         why = f"the header cannot be read: {error}"
-        reader.batches.reject(reader.file, None, Reason.BROKEN_CSV, why, reader.bytes)
+        reader.reject(None, Reason.BROKEN_CSV, why, reader.bytes)
         return
     if missing := [name for name in reader.columns.text_columns if header and name not in header]:
         why = f"no column {missing[0]!r}; there are {', '.join(header)}"
-        reader.batches.reject(reader.file, None, Reason.NO_TEXT, why, reader.bytes)
+        reader.reject(None, Reason.NO_TEXT, why, reader.bytes)
         return
     while not reader.batches.done:
         lines.begin_row()
@@ -38,12 +38,12 @@ def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordB
             if error.in_quotes:
                 lost = round(reader.bytes * counted.share_left())
                 why = f"{error}; a quote that never closes? No row can be read from here on"
-                reader.batches.reject(reader.file, lines.number, Reason.TOO_LONG, why, lost)
+                reader.reject(lines.number, Reason.TOO_LONG, why, lost)
                 return
-            reader.batches.reject(reader.file, lines.number, Reason.TOO_LONG, str(error))
+            reader.reject(lines.number, Reason.TOO_LONG, str(error))
             continue
         except csv.Error as error:
-            reader.batches.reject(reader.file, lines.number, Reason.BROKEN_CSV, str(error))
+            reader.reject(lines.number, Reason.BROKEN_CSV, str(error))
             continue
         if row is None:
             return
@@ -54,10 +54,10 @@ def read_csv(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.RecordB
 def _read_row(number: int, header: list[str], row: list[str], reader: RowReader) -> Iterator[pa.RecordBatch]:
     if len(row) != len(header):
         why = "the row has not as many fields as the header"
-        reader.batches.reject(reader.file, number, Reason.BROKEN_CSV, why)
+        reader.reject(number, Reason.BROKEN_CSV, why)
     elif not _is_utf8("".join(row)):
         why = "the row holds bytes that are not UTF-8"
-        reader.batches.reject(reader.file, number, Reason.INVALID_UTF8, why)
+        reader.reject(number, Reason.INVALID_UTF8, why)
     else:
         yield from reader.add(number, dict(zip(header, row, strict=True)))
 

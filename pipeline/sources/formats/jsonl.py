@@ -19,9 +19,8 @@ def read_jsonl(content: Iterator[bytes], reader: RowReader) -> Iterator[pa.Recor
     """The documents of JSON lines. Blank lines are skipped, but numbered. Raises what `content` raises."""
     for number, line in enumerate(_lines(content), start=1):
         if line is None:
-            reader.batches.reject(
-                reader.file, number, Reason.TOO_LONG, f"the line is longer than {MAX_DOCUMENT_BYTES} bytes"
-            )
+            why = f"the line is longer than {MAX_DOCUMENT_BYTES} bytes"
+            reader.reject(number, Reason.TOO_LONG, why)
         elif (row := _row(line, number, reader)) is not None:
             yield from reader.add(number, row)
         if reader.batches.done:
@@ -52,15 +51,11 @@ def _row(line: bytes, number: int, reader: RowReader) -> Row | None:
             return None
         if line.startswith(BYTE_ORDER_MARK):
             return _row(line.removeprefix(BYTE_ORDER_MARK), number, reader)
-        reader.batches.reject(reader.file, number, *_why(line, error))
+        reader.reject(number, *_why(line, error))
         return None
     if not isinstance(row, dict):
-        reader.batches.reject(
-            reader.file,
-            number,
-            Reason.NOT_AN_OBJECT,
-            f"the line holds a JSON {type(row).__name__}, not an object",
-        )
+        why = f"the line holds a JSON {type(row).__name__}, not an object"
+        reader.reject(number, Reason.NOT_AN_OBJECT, why)
         return None
     return row
 
@@ -89,13 +84,8 @@ def not_an_array(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]
     """
     start = next(content, b"")
     if start.lstrip().startswith(b"["):
-        reader.batches.reject(
-            reader.file,
-            None,
-            Reason.JSON_ARRAY,
-            "the file is one JSON array; write one object per line (jq -c '.[]')",
-            reader.bytes,
-        )
+        why = "the file is one JSON array; write one object per line (jq -c '.[]')"
+        reader.reject(None, Reason.JSON_ARRAY, why, reader.bytes)
         return
     yield start
     yield from content

@@ -28,10 +28,10 @@ def read_parquet(stored: SourceFile, reader: RowReader) -> Iterator[pa.RecordBat
             file = pq.ParquetFile(handle, page_checksum_verification=True)
             schema = file.schema_arrow
         except PARQUET_ERRORS as error:
-            reader.batches.reject(reader.file, None, Reason.BROKEN_PARQUET, first_line(error), reader.bytes)
+            reader.reject(None, Reason.BROKEN_PARQUET, first_line(error), reader.bytes)
             return
         if refused := no_text(schema, reader.columns):
-            reader.batches.reject(reader.file, None, *refused, reader.bytes)
+            reader.reject(None, *refused, reader.bytes)
             return
         names = readable_columns(schema, reader.columns)
         first = 1
@@ -58,7 +58,7 @@ def _row_group(
         why = first_line(error)
     if number != end:
         lost = f"rows {number} to {end - 1} are lost: {why}"
-        reader.batches.reject(reader.file, number, Reason.BROKEN_PARQUET, lost, rows=end - number)
+        reader.reject(number, Reason.BROKEN_PARQUET, lost, rows=end - number)
 
 
 def _batches(file: pq.ParquetFile, index: int, names: list[str]) -> Iterator[pa.RecordBatch]:

@@ -97,6 +97,12 @@ class RowReader:
     batches: Batches
     bytes: int = field(default=0, kw_only=True)
 
+    def reject(
+        self, number: int | None, reason: Reason, detail: str, lost_bytes: int = 0, rows: int = 1
+    ) -> None:
+        """Sets a row aside, or the file if `number` is None."""
+        self.batches.reject(self.file, number, reason, detail, lost_bytes, rows)
+
     def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
         """Takes row `number` (from 1) and empties it. Yields a batch once it is full."""
         text = self._text(number, row)
@@ -104,12 +110,8 @@ class RowReader:
             return
         source_id, own = self._id(number, row)
         if source_id is None:
-            self.batches.reject(
-                self.file,
-                number,
-                Reason.BAD_ID,
-                f"column {self.columns.id_column!r} holds neither a text nor a whole number",
-            )
+            why = f"column {self.columns.id_column!r} holds neither a text nor a whole number"
+            self.reject(number, Reason.BAD_ID, why)
             return
         url = row.get(self.columns.url_column)
         if isinstance(url, str):
@@ -141,16 +143,12 @@ class RowReader:
 
     def _no_text(self, number: int, column: str, text: object) -> None:
         if text is _ABSENT:
-            self.batches.reject(self.file, number, Reason.NO_TEXT, f"no column {column!r}")
+            self.reject(number, Reason.NO_TEXT, f"no column {column!r}")
         elif text is None:
-            self.batches.reject(self.file, number, Reason.NULL_TEXT, f"column {column!r} is null")
+            self.reject(number, Reason.NULL_TEXT, f"column {column!r} is null")
         else:
-            self.batches.reject(
-                self.file,
-                number,
-                Reason.TEXT_NOT_A_STRING,
-                f"column {column!r} holds a {type(text).__name__}",
-            )
+            why = f"column {column!r} holds a {type(text).__name__}"
+            self.reject(number, Reason.TEXT_NOT_A_STRING, why)
 
     def _id(self, number: int, row: Row) -> tuple[str | None, bool]:
         column = self.columns.id_column or DEFAULT_ID_COLUMN

@@ -27,12 +27,8 @@ def read_text(content: Iterator[bytes], file: str, batches: Batches) -> Iterator
             decoded = universal_newlines(text.decode())
             batches.add(file, SourceDocument(location(file, offset), decoded, row, file))
         except UnicodeDecodeError as error:
-            batches.reject(
-                file,
-                row,
-                Reason.INVALID_UTF8,
-                f"byte {offset + len(piece) - len(text) + error.start} of the file: {error.reason}",
-            )
+            place = offset + len(piece) - len(text) + error.start
+            batches.reject(file, row, Reason.INVALID_UTF8, f"byte {place} of the file: {error.reason}")
         yield from batches.full()
         if batches.done:
             return

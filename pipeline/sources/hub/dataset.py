@@ -3,18 +3,18 @@
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import Field, field_validator
 
-from pipeline.sources.documents import Batches
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument
 from pipeline.sources.errors import OfflineError, SourceError
 from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_columns
-from pipeline.sources.formats.rows import Columns, RowReader
-from pipeline.sources.hub.line_joined_documents import JoinedRows
+from pipeline.sources.formats.rows import Columns, Row, RowReader
+from pipeline.sources.ids import location
 from pipeline.sources.rejects import Reason, Rejects
 from pipeline.sources.source import Unit
 from pipeline.store.errors import first_line
@@ -255,7 +255,7 @@ def _read(stream: "IterableDataset", reader: RowReader) -> Iterator[pa.RecordBat
     number = 1
     for table in stream.with_format("arrow").iter(batch_size=ROWS_AT_ONCE):
         if refused := no_text(table.schema, reader.columns):
-            reader.batches.reject(reader.file, number, *refused, reader.bytes)
+            reader.reject(number, *refused, reader.bytes)
             return
         for batch in (
             table.select(readable_columns(table.schema, reader.columns)).combine_chunks().to_batches()
@@ -290,3 +290,34 @@ def _offline() -> bool:
 def token() -> str | Literal[False]:
     """The token in the environment. A token saved by a login on this machine is never used."""
     return os.environ.get("HF_TOKEN") or False
+
+
+@dataclass(frozen=True)
+class JoinedRows(RowReader):
+    """A row that fully matches `start` begins a document, whose id is the location of that row. A document
+    that continues in the next file becomes two.
+    """
+
+    start: re.Pattern[str]
+    _lines: list[str] = field(default_factory=list)
+    _where: dict[str, int] = field(default_factory=lambda: {"first": 1, "characters": 0})
+
+    def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
+        line = self._text(number, row)
+        if line is None:
+            return
+        if self.start.fullmatch(line.strip()) or self._where["characters"] > MAX_DOCUMENT_BYTES:
+            yield from self.rest()
+        if not self._lines:
+            self._where.update(first=number, characters=0)
+        self._lines.append(line if line.endswith("\n") else f"{line}\n")
+        self._where["characters"] += len(line)
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Takes the collected document unless it is blank. Yields a batch once it is full."""
+        text = "".join(self._lines).strip()
+        self._lines.clear()
+        if text and not self.batches.done:
+            first = self._where["first"]
+            self.batches.add(self.file, SourceDocument(location(self.file, first), text, first, self.file))
+            yield from self.batches.full()

@@ -9,16 +9,17 @@ import pyarrow as pa
 from pydantic import Field
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument
-from pipeline.sources.formats.compression import BrokenCompressionError, blocks, format_of
+from pipeline.sources.file_by_file import read_files, units_of
+from pipeline.sources.formats.compression import blocks, format_of
 from pipeline.sources.formats.streams import BlockStream, Counted
 from pipeline.sources.ids import own_id
-from pipeline.sources.listing import Files, Paths, listed, unit
+from pipeline.sources.listing import Files, Paths, listed
 from pipeline.sources.metadata import metadata_json
 from pipeline.sources.rejects import Reason, Rejects
 from pipeline.sources.source import Unit
-from pipeline.sources.source_file import Hash, size_of
+from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.sources.web.pages import PageExtractor
-from pipeline.store.fingerprint import combined, file_sha256
+from pipeline.store.fingerprint import file_sha256
 
 if TYPE_CHECKING:  # the extra `web`
     from warcio.recordloader import ArcWarcRecord
@@ -60,43 +61,18 @@ class WarcSource:
     version: ClassVar[str] = "warc-2"
 
     def units(self) -> list[Unit]:
-        found = [unit(name, file, self.sha256) for name, file in self._files.items()]
-        if self.config.max_documents is None:
-            return found
-        made_from = combined(f"{one.name} {one.fingerprint}" for one in found)
-        return [Unit(f"first-{self.config.max_documents}", made_from, sum(one.bytes for one in found))]
+        return units_of(self._files, self.config.max_documents, self.sha256)
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         batches = Batches(self.corpus, rejects, self.config.max_documents)
-        names = [unit.name] if self.config.max_documents is None else list(self._files)
+        names = [unit.name] if self.config.max_documents is None else self._files
         with PageExtractor(self.config.page_seconds) as extractor:
-            for name in names:
-                if not batches.done:
-                    yield from self._read_file(name, _Records(name, batches, extractor))
-        yield from batches.rest()
 
-    def _read_file(self, name: str, records: "_Records") -> Iterator[pa.RecordBatch]:
-        try:
-            if name not in self._files:
-                raise FileNotFoundError(2, "the file is gone")
-            file = self._files[name]
-            yield from records.read(blocks(file, format_of(name)[1]), size_of(file))
-        except BrokenCompressionError as error:
-            records.batches.reject(
-                name,
-                None,
-                Reason.BROKEN_COMPRESSION,
-                f"what comes before the break was read: {error}",
-                max(0, size_of(self._files[name]) - error.position),
-            )
-        except PermissionError:
-            records.batches.reject(
-                name, None, Reason.NO_PERMISSION, "no permission to read the file", size_of(self._files[name])
-            )
-        except OSError as error:
-            why = error.strerror or type(error).__name__
-            lost = size_of(self._files[name]) if name in self._files else 0
-            records.batches.reject(name, None, Reason.UNREADABLE, why, lost)
+            def documents(name: str, file: SourceFile) -> Iterator[pa.RecordBatch]:
+                content = blocks(file, format_of(name)[1])
+                return _Records(name, batches, extractor).read(content, size_of(file))
+
+            yield from read_files(self._files, names, batches, documents)
 
     @cached_property
     def _files(self) -> Files:
@@ -110,6 +86,9 @@ class _Records:
     file: str
     batches: Batches
     extractor: PageExtractor
+
+    def reject(self, number: int, reason: Reason, why: str, lost_bytes: int = 0) -> None:
+        self.batches.reject(self.file, number, reason, why, lost_bytes)
 
     def read(self, content: Iterator[bytes], size: int) -> Iterator[pa.RecordBatch]:
         """`size`: of the file on disk."""
@@ -126,7 +105,7 @@ class _Records:
         except (ArchiveLoadFailed, ValueError) as error:
             why = f"no record can be read from here on: {error}"
             lost = round(size * read.share_left())
-            self.batches.reject(self.file, number + 1, Reason.BROKEN_RECORD, why, lost)
+            self.reject(number + 1, Reason.BROKEN_RECORD, why, lost)
 
     def _add(self, number: int, record: "ArcWarcRecord") -> None:
         if record.rec_type == "response" and record.http_headers is not None:
@@ -136,23 +115,15 @@ class _Records:
             if content is not None:
                 self._add_text(number, record, content)
         elif record.rec_type not in ABOUT_THE_CRAWL:
-            self.batches.reject(
-                self.file,
-                number,
-                Reason.NOT_A_PAGE,
-                f"a record of type {record.rec_type} without the page of an HTTP response",
-            )
+            why = f"a record of type {record.rec_type} without the page of an HTTP response"
+            self.reject(number, Reason.NOT_A_PAGE, why)
 
     def _add_page(self, number: int, record: "ArcWarcRecord") -> None:
         status = record.http_headers.get_statuscode()
         kind, _, parameters = (record.http_headers.get_header("Content-Type") or "").partition(";")
         if status != "200" or kind.strip().lower() not in (*PAGES, TEXT):
-            self.batches.reject(
-                self.file,
-                number,
-                Reason.NOT_A_PAGE,
-                f"HTTP status {status}, content type {kind.strip() or 'not given'}",
-            )
+            why = f"HTTP status {status}, content type {kind.strip() or 'not given'}"
+            self.reject(number, Reason.NOT_A_PAGE, why)
             return
         content = self._content(number, record, MAX_PAGE_BYTES)
         if content is None:
@@ -162,7 +133,7 @@ class _Records:
             return
         page = self.extractor.extract(content, _charset(parameters))
         if isinstance(page, tuple):
-            self.batches.reject(self.file, number, *page)
+            self.reject(number, *page)
         else:
             self._document(number, record, page.text, page.charset)
 
@@ -170,23 +141,18 @@ class _Records:
         try:
             self._document(number, record, content.decode(), "utf-8")
         except UnicodeDecodeError as error:
-            self.batches.reject(
-                self.file, number, Reason.INVALID_UTF8, f"byte {error.start} of the record: {error.reason}"
-            )
+            why = f"byte {error.start} of the record: {error.reason}"
+            self.reject(number, Reason.INVALID_UTF8, why)
 
     def _content(self, number: int, record: "ArcWarcRecord", limit: int) -> bytes | None:
         """The content without its HTTP encodings, or None after rejecting it."""
         content: bytes = record.content_stream().read(limit + 1)
         if len(content) > limit:
-            self.batches.reject(self.file, number, Reason.TOO_LONG, f"more than {limit} bytes")
+            self.reject(number, Reason.TOO_LONG, f"more than {limit} bytes")
             return None
         if record.raw_stream.limit > 0:
-            self.batches.reject(
-                self.file,
-                number,
-                Reason.BROKEN_RECORD,
-                f"the record ends {record.raw_stream.limit} bytes early",
-            )
+            why = f"the record ends {record.raw_stream.limit} bytes early"
+            self.reject(number, Reason.BROKEN_RECORD, why)
             return None
         return content
 
@@ -195,21 +161,11 @@ class _Records:
         known: dict[str, Any] = {"date": headers.get_header("WARC-Date"), "charset": charset}
         record_id = (headers.get_header("WARC-Record-ID") or "").strip("<>")
         if not record_id:
-            self.batches.reject(self.file, number, Reason.BAD_ID, "the record has no WARC-Record-ID")
+            self.reject(number, Reason.BAD_ID, "the record has no WARC-Record-ID")
             return
         url = headers.get_header("WARC-Target-URI")
-        self.batches.add(
-            self.file,
-            SourceDocument(
-                own_id(record_id),
-                text,
-                number,
-                self.file,
-                url and url.strip("<>"),
-                metadata_json(known),
-                own_id=True,
-            ),
-        )
+        name, url, metadata = own_id(record_id), url and url.strip("<>"), metadata_json(known)
+        self.batches.add(self.file, SourceDocument(name, text, number, self.file, url, metadata, own_id=True))
 
 
 def _charset(parameters: str) -> str:

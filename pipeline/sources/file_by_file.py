@@ -1,0 +1,60 @@
+"""Sources that are read file by file: their units, and what becomes of a file that cannot be read."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import pyarrow as pa
+
+from pipeline.sources.documents import Batches
+from pipeline.sources.formats.compression import BrokenCompressionError
+from pipeline.sources.listing import Files
+from pipeline.sources.rejects import Reason
+from pipeline.sources.source import Unit
+from pipeline.sources.source_file import Hash, SourceFile, size_of
+from pipeline.store.fingerprint import combined
+
+
+def units_of(files: Files, max_documents: int | None, sha256: Hash) -> list[Unit]:
+    """One unit per file, fingerprinted by content. With `max_documents`, one for all files, because what a
+    file gives then depends on the files before it.
+    """
+    found = [_unit(name, file, sha256) for name, file in files.items()]
+    if max_documents is None:
+        return found
+    made_from = combined(f"{one.name} {one.fingerprint}" for one in found)
+    return [Unit(f"first-{max_documents}", made_from, sum(one.bytes for one in found))]
+
+
+def _unit(name: str, file: SourceFile, sha256: Hash) -> Unit:
+    """An unreadable file is a unit too, so that reading reports it."""
+    try:
+        return Unit(name, file.fingerprint(sha256), file.size() or 0)
+    except OSError as error:
+        return Unit(name, f"unreadable: {error.strerror}", 0)
+
+
+def read_files(
+    files: Files,
+    names: Iterable[str],
+    batches: Batches,
+    read: Callable[[str, SourceFile], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """What `read` gives of the files with these names, in their order. Sets aside what it cannot read."""
+    for name in names:
+        if batches.done:
+            break
+        reject = partial(batches.reject, name, None)
+        if name not in files:
+            reject(Reason.UNREADABLE, "the file is gone")
+            continue
+        file = files[name]
+        try:
+            yield from read(name, file)
+        except BrokenCompressionError as error:
+            why = f"what comes before the break was read: {error}"
+            reject(Reason.BROKEN_COMPRESSION, why, max(0, size_of(file) - error.position))
+        except PermissionError:
+            reject(Reason.NO_PERMISSION, "no permission to read the file", size_of(file))
+        except OSError as error:
+            reject(Reason.UNREADABLE, error.strerror or type(error).__name__, size_of(file))
+    yield from batches.rest()
