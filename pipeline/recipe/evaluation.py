@@ -1,18 +1,31 @@
-"""`evaluation:` of a recipe."""
+"""`evaluation:` and `decontamination:` of a recipe: benchmarks, and the text that a model is tested on."""
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from pipeline.recipe.named_sources import repeated_name
+from pipeline.sources import SourceConfig
 from pipeline.sources.benchmarks.package import SETS
-from pipeline.sources.benchmarks.source import NamedBenchmark
+from pipeline.sources.benchmarks.source import BenchmarkConfig, NamedBenchmark
+from pipeline.sources.listing import Paths
+from pipeline.stages import decontamination
 from pipeline.store.params import Params
 
 # In place of evaluation sets: the benchmarks of the recipe.
 BENCHMARKS = "benchmarks"
+
+
+def repeated_name(names: Iterable[str]) -> str | None:
+    """The first name in the alphabet that occurs more than once, if any."""
+    return min((name for name, count in Counter(names).items() if count > 1), default=None)
+
+
+def anchored(source: SourceConfig, directory: Path) -> SourceConfig:
+    """The source with relative paths that start at `directory`."""
+    return source.anchored(directory) if isinstance(source, Paths | BenchmarkConfig) else source
 
 
 class EvaluationParams(Params):
@@ -79,3 +92,43 @@ def with_benchmarks_as_sets(recipe: Any) -> Any:
 
 def _sets(benchmarks: Iterable[NamedBenchmark]) -> list[dict[str, Any]]:
     return [{"name": one.title, "source": {"kind": "benchmark", **one.model_dump()}} for one in benchmarks]
+
+
+class EvaluationSet(Params):
+    """One evaluation set: text that the model will be tested on."""
+
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="Name of the set in reports: lower-case letters, digits and `_`.",
+    )
+    source: SourceConfig = Field(description="Where its text comes from, one of the source kinds.")
+
+
+class Decontamination(decontamination.NgramParams):
+    """Finds training documents that share a run of words with an evaluation set."""
+
+    action: Literal["remove", "report"] = Field(
+        "remove", description="Whether such documents are removed from the training text, or only reported."
+    )
+    sets: tuple[EvaluationSet, ...] = Field(
+        min_length=1, description="The evaluation sets, each with a name and a source."
+    )
+
+    @property
+    def ngrams(self) -> decontamination.NgramParams:
+        """The settings that decide which documents match."""
+        return decontamination.NgramParams(ngram=self.ngram, min_words=self.min_words)
+
+    def anchored(self, directory: Path) -> "Decontamination":
+        """A copy whose relative paths start at `directory`."""
+        sets = tuple(
+            entry.model_copy(update={"source": anchored(entry.source, directory)}) for entry in self.sets
+        )
+        return self.model_copy(update={"sets": sets})
+
+    @field_validator("sets")
+    @classmethod
+    def _names_are_unique(cls, sets: tuple[EvaluationSet, ...]) -> tuple[EvaluationSet, ...]:
+        if repeated := repeated_name(entry.name for entry in sets):
+            raise ValueError(f"two evaluation sets are named {repeated!r}: rename one of them")
+        return sets

@@ -12,10 +12,14 @@ from pipeline.plugins.filters import Filter
 from pipeline.plugins.loading import PluginError, make_importable
 from pipeline.plugins.settings import TransformParams, check_names
 from pipeline.plugins.transforms import Transform, of_corpus
-from pipeline.recipe.decontamination import Decontamination
-from pipeline.recipe.evaluation import EvaluationParams, with_benchmarks_as_sets
+from pipeline.recipe.evaluation import (
+    Decontamination,
+    EvaluationParams,
+    anchored,
+    repeated_name,
+    with_benchmarks_as_sets,
+)
 from pipeline.recipe.launch import LaunchParams
-from pipeline.recipe.named_sources import anchored, repeated_name
 from pipeline.recipe.overrides import leaves, merged
 from pipeline.recipe.problems import explained
 from pipeline.recipe.sections import (

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.plugins.transforms import Transform
-from pipeline.recipe.decontamination import Decontamination, EvaluationSet
+from pipeline.recipe.evaluation import Decontamination, EvaluationSet
 from pipeline.stages import decontamination, pii
 from pipeline.steps.corpus.ingest import collect
 from pipeline.store import keys

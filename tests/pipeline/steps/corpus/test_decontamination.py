@@ -13,7 +13,7 @@ import yaml
 from pipeline.cli import main
 from pipeline.plugins.settings import TransformParams
 from pipeline.plugins.transforms import Transform
-from pipeline.recipe.decontamination import Decontamination
+from pipeline.recipe.evaluation import Decontamination
 from pipeline.recipe.recipe import RecipeError, load_recipe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
