@@ -6,8 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.reports import breakdowns
-from pipeline.reports.images import inline
+from pipeline.reports.images import bars, inline
 from pipeline.store.manifest import Version
 
 log = logging.getLogger(__name__)
@@ -66,5 +65,5 @@ def table(
 
 def chart(version: Version, prefix: str, title: str) -> dict[str, dg.MarkdownMetadataValue]:
     """The counts named `prefix/...` as a picture called `title`, if there are any."""
-    png = breakdowns.bars(version, prefix, title)
+    png = bars(version, prefix, title)
     return {title: inline(png, title)} if png else {}

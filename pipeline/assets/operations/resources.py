@@ -6,9 +6,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 from pydantic import Field, PrivateAttr
 
-from pipeline.assets.operations import alerts, orphaned_runs, unreached_checks
+from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.launchpad import (
     DedupKnobs,
     ShardKnobs,
@@ -32,6 +33,8 @@ MAX_RETRIES_TAG = "dagster/max_retries"  # Dagster retries a run that failed out
 PARTITION_TAG = "dagster/partition"
 CHECKPOINT = re.compile(r"[0-9a-f]{8}-\d{8,}")
 TAG_LENGTH = 200
+PLANNED = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED
+EVALUATED = dg.DagsterEventType.ASSET_CHECK_EVALUATION
 KNOBS: dict[str, type[dg.Config]] = {"training": TrainingKnobs, "dedup": DedupKnobs, "shards": ShardKnobs}
 
 
@@ -109,7 +112,7 @@ class PipelineResources(dg.ConfigurableResource):
             instance.add_run_tags(run.run_id, self._tags())
         except PipelineError:
             instance.add_run_tags(run.run_id, {MAX_RETRIES_TAG: "0"})
-            unreached_checks.restore(instance, run.run_id)
+            _restore_unreached_checks(instance, run.run_id)
             raise
         self._in_progress.enter_context(self.store.in_progress())
 
@@ -133,7 +136,7 @@ class PipelineResources(dg.ConfigurableResource):
         """
         self.release_data()
         if context.instance and context.run:
-            unreached_checks.restore(context.instance, context.run.run_id)
+            _restore_unreached_checks(context.instance, context.run.run_id)
         if "engine" in self.__dict__:  # missing if the recipe is invalid
             self.engine.close()
 
@@ -142,6 +145,24 @@ def _variant_of(run: dg.DagsterRun | None) -> str:
     """The variant that a run is for. The partitions of the job `evaluate` are checkpoints, not variants."""
     partition = run.tags.get(PARTITION_TAG) if run else None
     return BASE if partition is None or CHECKPOINT.fullmatch(partition) else partition
+
+
+def _restore_unreached_checks(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Reports the last result again of every check that the run planned and did not evaluate. The UI would
+    show each as "Execution failed", though nothing has changed.
+    """
+    planned, evaluated = (
+        [entry.dagster_event for entry in instance.all_logs(run_id, kind) if entry.dagster_event]
+        for kind in (PLANNED, EVALUATED)
+    )
+    reached = {event.asset_check_evaluation_data.asset_check_key for event in evaluated}
+    for key in {event.asset_check_planned_data.asset_check_key for event in planned} - reached:
+        history = instance.event_log_storage.get_asset_check_execution_history(
+            key, limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
+        )
+        for record in history:
+            if record.event and record.event.dagster_event:
+                instance.report_runless_asset_event(record.event.dagster_event.asset_check_evaluation_data)
 
 
 def launchpad(recipe: Recipe) -> dict[str, Any]:
