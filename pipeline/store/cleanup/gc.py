@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from pipeline.store import keys, last_versions, locks
-from pipeline.store.cleanup.runs import Limits, old_runs, surplus_checkpoints, training_runs
+from pipeline.store.cleanup.runs import Limits, TrainingRun, old_runs, surplus_checkpoints, training_runs
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import DAMAGED, MANIFEST, Files, reports_on
 from pipeline.store.keys import RECIPES, RUNS
@@ -59,9 +59,11 @@ class Use:
     named_by: str
 
 
-def find(store: Store, limits: Limits = NO_LIMITS) -> list[Garbage]:
-    """The garbage that could be removed now."""
-    garbage = retirable(store, limits)
+def find(
+    store: Store, limits: Limits = NO_LIMITS, runs: Sequence[TrainingRun] | None = None
+) -> list[Garbage]:
+    """The garbage that could be removed now. `runs`: the training runs, if they were read already."""
+    garbage = retirable(store, limits, runs)
     there = store.files.versions()
     kept = _referenced(store, [path for item in garbage for path in item.paths])
     for path in _versions(store) if there is None else sorted(there):
@@ -73,11 +75,11 @@ def find(store: Store, limits: Limits = NO_LIMITS) -> list[Garbage]:
     return [replace(item, bytes=size) for item, size in zip(garbage, sizes, strict=True)]
 
 
-def retirable(store: Store, limits: Limits) -> list[Garbage]:
+def retirable(store: Store, limits: Limits, runs: Sequence[TrainingRun] | None = None) -> list[Garbage]:
     """The runs and checkpoints that the limits do not keep."""
     if limits.runs is None and limits.checkpoints is None:
         return []
-    runs = training_runs(store)
+    runs = training_runs(store) if runs is None else runs
     old = old_runs(store, runs, limits)
     surplus = [(run, path) for run, path in surplus_checkpoints(runs, limits) if run not in old]
     found = [(run, run.directory, run.paths) for run in old]
@@ -240,10 +242,11 @@ def uses(store: Store, limits: Limits = NO_LIMITS) -> list[Use]:
     """What takes how much, and what `remove` would free: a row for each key of the data and for each training
     run with all that belongs to it, the largest first.
     """
-    garbage = {path for item in find(store, limits) for path in item.paths}
+    runs = training_runs(store)
+    garbage = {path for item in find(store, limits, runs) for path in item.paths}
     counted: set[tuple[int, int]] = set()
     rows = []
-    for run in training_runs(store):
+    for run in runs:
         goes = ", which `gc --delete` removes" if garbage & set(run.paths) else ""
         size = bytes_below(run.paths, counted)
         rows.append(Use(_place(store, run.directory), size, f"{run.described}{goes}"))
