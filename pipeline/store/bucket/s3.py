@@ -15,12 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline.store.errors import PipelineError, first_line
 
-Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 
 SCHEME = "s3"
@@ -319,9 +318,6 @@ class Bucket:
             ) from error
         except known.BotoCoreError as error:
             raise BucketError(f"{self.url} cannot be used: {first_line(error)}") from error
-
-    def __reduce__(self) -> tuple[type["Bucket"], tuple[str]]:
-        return Bucket, (self.url,)
 
 
 def _sentence(url: str, bucket: str, code: str, error: Any) -> str:
