@@ -89,9 +89,9 @@ def test_stopping_ends_the_tasks_and_a_run_that_was_killed_leaves_none(
     stopped, killed = tmp_path / "stopped", tmp_path / "killed"
     stopped.mkdir()
     killed.mkdir()
-    with interrupted_after(5):
+    with interrupted_when(lambda: len(pids(stopped)) == 2):
         next(engine.map(endless, [stopped] * 3, input_bytes=1, what="test"))
-    wait_until(lambda: pids(stopped) and not any(map(alive, pids(stopped))))
+    wait_until(lambda: not any(map(alive, pids(stopped))))
     run = subprocess.Popen([sys.executable, "-c", ENDLESS, cluster.address, str(killed)])
     wait_until(lambda: len(pids(killed)) == 2)
     run.kill()
@@ -109,19 +109,22 @@ list(engine_on(sys.argv[1]).map(endless, [Path(sys.argv[2])] * 3, input_bytes=1,
 
 
 @contextmanager
-def interrupted_after(seconds: int) -> Iterator[None]:
+def interrupted_when(reached: Callable[[], object]) -> Iterator[None]:
     """What runs inside is stopped as Dagster stops a run: by an exception from a signal's handler."""
 
     def interrupt(number: int, frame: object) -> None:
         raise InterruptedError
 
+    def watch() -> None:
+        wait_until(reached)
+        os.kill(os.getpid(), signal.SIGALRM)
+
     signal.signal(signal.SIGALRM, interrupt)
-    signal.alarm(seconds)
-    try:
-        with pytest.raises(InterruptedError):
-            yield
-    finally:
-        signal.alarm(0)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with pytest.raises(InterruptedError):
+        yield
+    watcher.join()
 
 
 def test_a_run_that_waits_for_nodes_says_so(
@@ -129,7 +132,7 @@ def test_a_run_that_waits_for_nodes_says_so(
 ) -> None:
     monkeypatch.setattr(ray_engine, "WARN_EVERY_SECONDS", 1)
     engine = engine_on(cluster.address, task_memory=10**13)
-    with interrupted_after(4):
+    with interrupted_when(lambda: "waiting, because" in caplog.text):
         list(engine.map(squared_late, range(4), input_bytes=1, what="signals"))
     engine.close()
     assert "signals: waiting, because no node of the Ray cluster has a CPU and 10000.0 GB" in caplog.text
