@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from pipeline.assets.operations import orphaned_runs
+from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import CHANGE_TAG
 from pipeline.steps.tokens.shards import prefixes
-from tests.integration.location import Location
 from tests.integration.project import Project
 from trainer.data.shards import Shard
 
@@ -25,9 +25,11 @@ LAST = "zebra"  # in no other document
 
 
 @dataclass
-class Site(Location):
-    """A project with its code location loaded in this process."""
+class Site:
+    """A project with its code location loaded in this process: definitions, and the instance they run on."""
 
+    instance: dg.DagsterInstance
+    definitions: dg.Definitions
     project: Project
 
     def change(self) -> None:
@@ -40,6 +42,36 @@ class Site(Location):
                 json.dumps(document) + "\n" for document in documents if document["id"] != documents[10]["id"]
             )
         )
+
+    def retokenize(self, request: dg.RunRequest | None = None) -> set[str]:
+        """Runs the job, on the assets of a request if there is one; what was materialized."""
+        job = self.definitions.resolve_job_def("retokenize")
+        selection = None if request is None else list(request.asset_selection or [])
+        result = job.execute_in_process(
+            instance=self.instance, asset_selection=selection, tags={} if request is None else request.tags
+        )
+        assert result.success
+        return {
+            "/".join(event.asset_key.path)
+            for event in result.get_asset_materialization_events()
+            if event.asset_key
+        }
+
+    def tick(self) -> dg.SensorResult:
+        with dg.build_sensor_context(
+            instance=self.instance, resources={"workshop": PipelineResources()}
+        ) as context:
+            result = self.definitions.resolve_sensor_def("corpora_changed")(context)
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+    def night(self) -> dg.RunRequest | dg.SkipReason:
+        with dg.build_schedule_context(
+            instance=self.instance, resources={"workshop": PipelineResources()}
+        ) as context:
+            result = self.definitions.resolve_schedule_def("nightly_retokenize")(context)
+        assert isinstance(result, dg.RunRequest | dg.SkipReason)
+        return result
 
 
 @contextmanager
@@ -114,6 +146,16 @@ def test_after_a_change_of_the_recipe_a_change_of_one_corpus_makes_all_by_the_ne
     made = site.retokenize(request)
     assert {f"corpora/{corpus}/quality" for corpus in ("topics", "stdlib")} <= made
     assert data_versions(site.project)  # the new recipe finds shards of its own for both corpora
+
+
+def test_other_bytes_with_the_same_text_are_read_again_and_nothing_else_is_made(site: Site) -> None:
+    path = site.project.directory / "topics.jsonl"
+    path.write_text(path.read_text() + "\n")
+    before = site.project.store.current("corpora/topics/scrubbed").path
+    (request,) = site.tick().run_requests or []
+    assert "corpora/topics/raw" in site.retokenize(request)
+    assert site.project.store.current("corpora/topics/scrubbed").path == before
+    assert not site.tick().run_requests
 
 
 def test_one_change_starts_one_run_whoever_sees_it(site: Site) -> None:

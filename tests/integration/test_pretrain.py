@@ -5,14 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
-import numpy as np
 import pytest
 import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 from pipeline.reports.summary import summary, ui_command
-from pipeline.steps.tokens.shards import prefixes
 from tests.integration.project import ROOT, Project
 from trainer.config import SamplesConfig
 from trainer.hf import load_model
@@ -176,26 +174,6 @@ def test_the_summary_prints_the_command_that_shows_this_recipe_and_this_store(
     monkeypatch.setenv("GROUNDWORK_STORE", "/data/store")
     recipe = f"GROUNDWORK_RECIPE='{tmp_path}/my recipe.yaml'"
     assert ui_command() == f"{recipe} GROUNDWORK_STORE=/data/store make -C {ROOT} ui"
-
-
-def test_the_shards_hold_the_kept_text_between_begin_and_end(finished: Project) -> None:
-    from tokenizers import Tokenizer
-
-    from trainer.data.shards import Shard
-
-    tokenizer = Tokenizer.from_file(str(finished.store.current("tokenizer").path / "tokenizer.json"))
-    bot, eot = (tokenizer.token_to_id(name) for name in ("[BOT]", "[EOT]"))
-    version = finished.store.current("token_shards/topics")
-    shards = [Shard(prefix) for prefix in prefixes(version, "train")]
-    documents = [shard.document(i) for shard in shards for i in range(shard.num_documents)]
-    assert all(
-        document[0] == bot and document[-1] == eot and not np.isin(document[1:-1], [bot, eot]).any()
-        for document in documents
-    )
-    text = "".join(
-        tokenizer.decode(document[1:-1].tolist(), skip_special_tokens=False) for document in documents
-    )
-    assert len(text.encode()) == version.counts["train_text_bytes"]
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ from pipeline.store import keys
 from tests.integration.project import Project
 
 Overrides = Mapping[str, Any]
-SEEDS = [{"training": {"seed": seed}} for seed in (41, 42)]
 QUALITY = [{"quality": "gopher"}, {"quality": "docs", "dedup": {"threshold": 0.5}}]
 
 
@@ -67,20 +66,6 @@ def shards(project: Project, overrides: Overrides) -> dict[str, str]:
     store = project.store_of(overrides)
     names = [keys.token_shards(corpus["name"]) for corpus in project.recipe["corpora"]]
     return {key: store.current(key).data_version for key in (keys.DEDUP, *names)}
-
-
-@pytest.mark.slow
-def test_two_trainings_at_once_are_each_evaluated_and_exported(project: Project) -> None:
-    together(project, "pretrain", SEEDS)
-    for overrides in SEEDS:
-        exported = project.store_of(overrides).current(keys.EXPORTED_MODEL)
-        lineage = json.loads((exported.path / "lineage.json").read_text())
-        assert lineage["training"]["config"]["seed"] == overrides["training"]["seed"]
-        assert f"| seed | {overrides['training']['seed']} |" in (exported.path / "README.md").read_text()
-    for key in (keys.PRETRAINED_MODEL, keys.EVALUATION, keys.EXPORTED_MODEL):
-        assert reported(project, key) == {
-            project.store_of(overrides).current(key).data_version for overrides in SEEDS
-        }
 
 
 @pytest.mark.slow

@@ -150,21 +150,6 @@ def test_a_partition_that_is_no_variant_is_refused_before_anything_runs(project:
 
 
 @pytest.mark.slow
-def test_a_grid_shares_everything_before_training_and_is_compared(project: Project) -> None:
-    project.recipe["variants"] = {"lr": {"training": {"optimizer": {"lr": {"each": [0.01, 0.02]}}}}}
-    done = command(project, "variants", "run")
-    assert done.returncode == 0, done.stderr
-    for key in (keys.DEDUP, keys.TOKENIZER, keys.token_shards("topics"), keys.token_shards("stdlib")):
-        assert sum(one.startswith(f"{key}/") for one in versions(project)) == 1, key
-    assert sum(one.startswith(f"{keys.PRETRAINED_MODEL}/") for one in versions(project)) == 3
-    found = {one["name"]: one for one in json.loads(command(project, "compare", "--json").stdout)}
-    assert found.keys() == {"base", "lr_0_01", "lr_0_02"} and {one["done"] for one in found.values()} == {1}
-    assert found["lr_0_02"]["settings"] == "training.optimizer.lr 0.02"
-    assert len({one["loss"] for one in found.values()}) == 3
-    assert gc.find(store_of(project, "base")) == []
-
-
-@pytest.mark.slow
 def test_eight_variants_write_the_union_of_what_differs_and_an_edit_reruns_what_follows(
     project: Project,
 ) -> None:

@@ -86,15 +86,6 @@ def test_final_figures_and_only_the_settings_that_differ_are_told(said: Any, tmp
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_settings_that_do_not_fit_the_terminal_have_a_table_of_their_own(
-    said: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = [write_run(tmp_path / f"lr{n}", changed("training", lr=n), [3.0]) for n in range(2)]
-    monkeypatch.setenv("COLUMNS", "70")
-    first, second = said(*runs).split("\n\n")[:2]
-    assert "settings that differ" not in first and "lr0  training.lr 0" in second
-
-
 def test_runs_on_other_held_out_text_are_marked_and_a_place_or_a_length_makes_no_difference(
     said: Any, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from pipeline.sources import SourceConfig
 from pipeline.sources.documents import BATCH_BYTES, Batches, SourceDocument
 from pipeline.sources.ids import document_id, location, own_id
 from pipeline.sources.metadata import METADATA_BYTES, metadata_json
-from pipeline.sources.rejects import Reason, Rejected
+from pipeline.sources.rejects import Rejected
 from pipeline.store.params import DOCUMENT_SCHEMA
 
 
@@ -52,16 +52,6 @@ def test_batches_hold_a_few_megabytes_and_keep_the_order() -> None:
         f"{n:08d}" for n in range(50)
     ]
     assert all(BATCH_BYTES <= batch.num_rows * 400_000 < BATCH_BYTES + 400_000 for batch in found[:-1])
-
-
-def test_a_second_document_with_the_same_id_is_set_aside() -> None:
-    twice = [
-        SourceDocument(own_id("x"), text, row, "s", own_id=True)
-        for row, text in enumerate(["first", "second"], start=1)
-    ]
-    found, rejects = collected(*twice)
-    assert found[0].column("text").to_pylist() == ["first"]
-    assert rejects == [Rejected("f", 2, Reason.DUPLICATE_ID, "an earlier document has this id")]
 
 
 def test_metadata_is_bounded_and_says_how_much_was_left_out() -> None:

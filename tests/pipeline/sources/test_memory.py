@@ -34,6 +34,15 @@ def repeated_texts(path: Path, rows: int) -> Path:
     return path / "a.parquet"
 
 
+def one_object(path: Path) -> Path:
+    with gzip.open(path / "a.jsonl.gz", "wb", 1) as file:
+        file.write(b'{"text": "before"}\n{"text": "')
+        for _ in range(500):
+            file.write(b"x" * 1_000_000)
+        file.write(b'"}\n{"text": "after"}\n')
+    return path / "a.jsonl.gz"
+
+
 def one_line(path: Path) -> Path:
     with gzip.open(path / "a.csv.gz", "wb", 1) as file:
         file.write(b"text\nbefore\n")
@@ -64,10 +73,11 @@ def test_texts_that_a_parquet_file_holds_once_come_in_batches_of_the_usual_size(
     ("make", "said"),
     [
         (lambda path: repeated_texts(path, 30_000), "31000"),
+        (one_object, "2 too_long"),
         (one_line, "2 too_long"),
         (quoted_lines, "1 too_long"),
     ],
-    ids=["repeated texts", "one line", "quoted lines"],
+    ids=["repeated texts", "one object", "one line", "quoted lines"],
 )
 def test_a_small_file_that_unpacks_to_gigabytes_costs_a_bounded_memory(
     tmp_path: Path, make: Callable[[Path], Path], said: str
