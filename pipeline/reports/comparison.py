@@ -2,8 +2,7 @@
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline.recipe.overrides import leaves
@@ -19,9 +18,7 @@ from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import run_histories, run_named, saved_steps
 from trainer.data.held_out_text import HeldOutText, letters
 from trainer.system.errors import TrainerError
-from trainer.system.history import RunFigures, RunHistory, differing
-
-REPORT = "training-runs-2"
+from trainer.system.history import RunHistory, differing
 
 
 class ComparisonError(PipelineError):
@@ -47,7 +44,8 @@ class Outcome:
     training, and for a run by its name, those of its last validation; None before. `held_out`: a letter, the
     same for runs with the same held-out text and tokenizer. `benchmarks`: the scores of each. `seconds`: of
     the trainer in all its attempts, or those in steps during a training and for a run by its name. `usd`:
-    None where the recipe names no price.
+    None where the recipe names no price. `recipe` and `on_disk`, the number of checkpoints with weights, are
+    known of the runs of a store.
     """
 
     name: str
@@ -61,6 +59,8 @@ class Outcome:
     seconds: float | None = None
     usd: float | None = None
     curve: Curve | None = None
+    recipe: str = ""
+    on_disk: int | None = None
 
 
 def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
@@ -84,10 +84,11 @@ def _so_far(run: RunHistory, name: str, settings: str, text: str) -> Outcome:
     """What came of a run up to its last step."""
     if not run.steps:
         return Outcome(name, settings, held_out=text)
-    one, validations = run.figures(), run.validations
+    tokens, seconds, validations = run.tokens, run.seconds, run.validations
+    last = (validations or [{}])[-1]
     curve = Curve(
-        run.tokens,
-        run.seconds,
+        tokens,
+        seconds,
         run.losses,
         [record["tokens"] for record in validations],
         [record["loss"] for record in validations],
@@ -95,12 +96,12 @@ def _so_far(run: RunHistory, name: str, settings: str, text: str) -> Outcome:
     return Outcome(
         name,
         settings,
-        one.tokens / one.planned_tokens,
-        one.tokens,
-        one.validation_loss,
-        one.bits_per_byte,
+        tokens[-1] / run.config["training"]["max_tokens"],
+        tokens[-1],
+        last.get("loss"),
+        last.get("bits_per_byte"),
         text,
-        seconds=one.seconds,
+        seconds=seconds[-1],
         curve=curve,
     )
 
@@ -117,36 +118,20 @@ def differences(settings: Sequence[Mapping[str, str]]) -> list[str]:
     return [", ".join(f"{name} {one.get(name, 'not set')}" for name in names) for one in settings]
 
 
-def training_runs(store: Store) -> list[RunFigures]:
-    """The runs in a store, the newest first. A finished run is read once, and then found in its report."""
+def training_runs(store: Store) -> list[Outcome]:
+    """The runs in a store, the newest first, with the settings in which the runs of a recipe differ."""
     runs = run_histories(store)
     runs.sort(key=lambda run: -run.directory.config.stat().st_mtime_ns)
-    return [_figures(store, run) for run in runs]
-
-
-def _figures(store: Store, run: RunHistory) -> RunFigures:
-    try:
-        finished = store.open(keys.PRETRAINED_MODEL, run.path.name)
-    except StoreError:
-        return run.figures()
-    metrics: Path = run.directory.metrics
-    made_from = [REPORT, metrics.stat().st_size if metrics.exists() else 0]
-    return RunFigures(**finished.report("training_run", made_from, lambda: asdict(run.figures())))
-
-
-def differences_by_recipe(runs: Sequence[RunFigures]) -> dict[str, str]:
-    """For each run by name, its settings that are not the same in all runs of its recipe, as one line."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for recipe in {run.recipe for run in runs}:
-        alike = [run for run in runs if run.recipe == recipe]
-        found |= zip((run.name for run in alike), differences([run.settings for run in alike]), strict=True)
-    return found
-
-
-def checkpoints_on_disk(store: Store) -> dict[str, int]:
-    """How many checkpoints of each run have their weights."""
-    names = [name.partition("-")[0] for name in saved_steps(store)]
-    return {name: names.count(name) for name in names}
+        alike = {run.name: run.settings for run in runs if run.recipe == recipe}
+        settings |= zip(alike, differences([*alike.values()]), strict=True)
+    saved = [name.partition("-")[0] for name in saved_steps(store)]
+    found = [_so_far(run, run.name, settings[run.name], "") for run in runs]
+    return [
+        replace(one, recipe=run.recipe, on_disk=saved.count(run.name))
+        for one, run in zip(found, runs, strict=True)
+    ]
 
 
 def outcomes(recipes: Mapping[str, Recipe]) -> list[Outcome]:

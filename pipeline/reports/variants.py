@@ -7,7 +7,7 @@ from pipeline.reports import tables
 from pipeline.reports.comparison import Outcome
 from trainer.system import figures
 
-HELD_OUT, SETTINGS = "held-out text", "settings that differ"
+RECIPE, HELD_OUT, SETTINGS = "recipe", "held-out text", "settings that differ"
 WIDTH, HEIGHT = 10, 4.6  # inches: as wide as a dialog of the UI
 EXPLAINED = (
     "Loss (nats per token) and bits per byte are those on all held-out text, of a training under way those "
@@ -18,12 +18,12 @@ OTHER_TEXT = "Losses and bits per byte can be compared where the letter in `held
 
 def rows(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
     """A row for each run, all with the same columns. Columns that say nothing are left out: held-out text
-    that is the same for all, and a cost that is not known.
+    that is the same for all, and what is not known of any run.
     """
     benchmarks = list(dict.fromkeys(name for one in outcomes for name in one.benchmarks))
     found = [_row(one, benchmarks) for one in outcomes]
     silent = {HELD_OUT} if not texts_differ(outcomes) else set()
-    silent |= {"USD"} if all(one.usd is None for one in outcomes) else set()
+    silent |= {name for name in ("USD", RECIPE, "on disk") if all(row[name] == "-" for row in found)}
     return [{name: text for name, text in row.items() if name not in silent} for row in found]
 
 
@@ -34,6 +34,7 @@ def texts_differ(outcomes: Sequence[Outcome]) -> bool:
 def _row(one: Outcome, benchmarks: Sequence[str]) -> dict[str, str]:
     return {
         "run": one.name,
+        RECIPE: one.recipe or "-",
         SETTINGS: one.settings or "-",
         "done": f"{one.done:.0%}",
         "tokens": f"{one.tokens:,}",
@@ -43,6 +44,7 @@ def _row(one: Outcome, benchmarks: Sequence[str]) -> dict[str, str]:
         **{name: _accuracy(one, name) for name in benchmarks},
         "seconds": _figure(one.seconds, ",.0f"),
         "USD": _figure(one.usd, ".2f"),
+        "on disk": _figure(one.on_disk, "d"),
     }
 
 

@@ -8,9 +8,7 @@ import json
 import math
 import os
 import re
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -37,25 +35,6 @@ NOT_COMPARED = (
 )  # settings of a recipe that change no result
 LARGEST_EXPONENT = 700.0  # of a loss that has exploded; beyond 709 a float overflows
 SHOWN, SHOWN_OF_PATH = 5, 60  # names, and characters of a path, in a message
-
-
-@dataclass(frozen=True)
-class RunFigures:
-    """What a run came to. `settings`: those that decide the result, by their full keys. `train_loss` is a
-    running mean. `seconds`: the time in steps of all attempts, without evaluations and checkpoints. The other
-    scores are those of the last validation, None before it.
-    """
-
-    name: str
-    recipe: str
-    settings: dict[str, str]
-    planned_tokens: int
-    tokens: int
-    train_loss: float | None
-    validation_loss: float | None
-    bits_per_byte: float | None
-    tokens_per_second: float
-    seconds: float
 
 
 class RunHistory:
@@ -85,6 +64,12 @@ class RunHistory:
                 f"{self.directory.config}: cannot be read as the configuration of a run: {error}"
             ) from error
         return config
+
+    @property
+    def recipe(self) -> str:
+        """The name of the recipe, empty without one."""
+        name: str = self.config.get("lineage", {}).get("recipe", {}).get("name", "")
+        return name
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
@@ -134,22 +119,6 @@ class RunHistory:
         for key in (key for key, value in settings.items() if key.endswith(".content") and value != "null"):
             paths |= {key.removesuffix("content") + split for split in ("train", "validation")}
         return {key: value for key, value in settings.items() if key not in paths}
-
-    def figures(self) -> RunFigures:
-        """Raises TrainerError."""
-        steps, last = self.steps, (self.validations or [{}])[-1]
-        return RunFigures(
-            self.name,
-            self.config.get("lineage", {}).get("recipe", {}).get("name", ""),
-            self.settings,
-            self.config["training"]["max_tokens"],
-            steps[-1]["tokens"] if steps else 0,
-            self.losses[-1] if steps else None,
-            last.get("loss"),
-            last.get("bits_per_byte"),
-            statistics.median(step["tokens_per_second"] for step in steps) if steps else 0.0,
-            self.seconds[-1] if steps else 0.0,
-        )
 
     @property
     def newest_checkpoint(self) -> Path:

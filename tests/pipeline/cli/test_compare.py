@@ -168,13 +168,11 @@ def test_the_table_of_all_runs_shows_what_differs_within_a_recipe(tmp_path: Path
     saved = tmp_path / "store/runs" / ("a" * 16) / "checkpoints/step-00000001/manifest.json"
     saved.parent.mkdir(parents=True)
     saved.touch()
-    found = comparison.training_runs(store)
-    runs = {run.name: run for run in found}
-    assert runs["a" * 8].validation_loss == 3.1 and runs["b" * 8].bits_per_byte is None
-    assert (runs["b" * 8].tokens, runs["b" * 8].tokens_per_second) == (0, 0)
-    assert comparison.differences_by_recipe(found) == {
-        "a" * 8: "training.seed 0",
-        "b" * 8: "training.seed 1",
-        "c" * 8: "",
+    runs = {run.name: run for run in comparison.training_runs(store)}
+    assert runs["a" * 8].loss == 3.1 and runs["b" * 8].bits_per_byte is None and runs["b" * 8].tokens == 0
+    shown = {name: (run.recipe, run.settings, run.on_disk) for name, run in runs.items()}
+    assert shown == {
+        "a" * 8: ("mine", "training.seed 0", 1),
+        "b" * 8: ("mine", "training.seed 1", 0),
+        "c" * 8: ("other", "", 0),
     }
-    assert comparison.checkpoints_on_disk(store) == {"a" * 8: 1}
