@@ -1,11 +1,13 @@
 """Candidate clusters -> dedup_evidence: which of their texts are similar, verified on the text itself.
 
 The result of a cluster is stored under its content, so it is reused whatever changed around the cluster. A
-change to any of its texts verifies the entire cluster again.
+change to any of its texts verifies the entire cluster again. The texts are fetched part by part, into
+memory-mapped files with one record batch for each range of clusters.
 """
 
 import hashlib
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,18 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages import dedup
-from pipeline.steps.dedup.candidate_texts import WantedTexts, fetch, read
-from pipeline.steps.dedup.signatures import Signed
+from pipeline.steps.dedup.signatures import Runs, Signed
 from pipeline.store import keys
 from pipeline.store.damage import Look
 from pipeline.store.draft import Draft
 from pipeline.store.engines.local import Engine
-from pipeline.store.files import StoredFile
+from pipeline.store.files import Scratch, StoredFile
 from pipeline.store.manifest import Part, Version, total_counts
-from pipeline.store.parquet import PartWriter, read_table
+from pipeline.store.parquet import PartWriter, kept_ids, parquet_file, read_table
 from pipeline.store.parts import put_parts
 from pipeline.store.store import Store
 from pipeline.store.work import Work
+from trainer.system.durable import whole_file
 
 TABLE = "clusters"
 RANGE_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of shingles, keys and tables
@@ -128,9 +130,9 @@ def _publish_results(
     ]
     index = np.repeat(np.arange(len(todo)), [len(numbers) for numbers in texts])
     numbers = np.concatenate([np.zeros(0, np.int64), *texts])
-    wanted = WantedTexts(clusters.rows[numbers], numbers, index, len(todo))
     with draft.scratch(engine.apart) as scratch:
-        fetched, input_bytes = fetch(engine, signed, wanted, scratch, params)
+        fetching = partial(_Fetch.write, scratch=scratch, total=len(todo), params=params)
+        fetched, input_bytes = _fetch(engine, signed, clusters.rows[numbers], numbers, index, fetching)
         verified = partial(_Verification.part, fetched=fetched, params=params)
         write = partial(put_parts, function=verified, directory=draft.path, files=store.files)
         for part in engine.map(write, todo, input_bytes=input_bytes, what="dedup verification"):
@@ -164,6 +166,97 @@ def _same_keys(previous: Sequence[StoredFile], name: str) -> tuple[StoredFile, .
 def _consecutive(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """starts[0], starts[0] + 1, ... (sizes[0] numbers), then as many from each other start."""
     return np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+
+
+@dataclass(frozen=True)
+class _Fetch:
+    """Documents to fetch from one part: their local rows, ascending, the numbers of their texts, and which
+    range of clusters needs each.
+    """
+
+    piece: Signed
+    rows: np.ndarray
+    texts: np.ndarray
+    ranges: np.ndarray
+
+    def write(self, scratch: Scratch, total: int, params: dedup.DedupParams) -> tuple[StoredFile, int]:
+        """Writes one record batch for each range. Decompresses only row groups with a wanted document.
+        Returns the file and its bytes.
+        """
+        sets = dedup.concat_sets([dedup.shingle_sets(batch, params) for batch in self._batches()])
+        shingles = pa.LargeListArray.from_arrays(pa.array(sets.offsets), pa.array(sets.hashes))
+        keys = pa.FixedSizeListArray.from_arrays(pa.array(self._keys(params.bands).reshape(-1)), params.bands)
+        batch = pa.record_batch({"text": self.texts, "keys": keys, "shingles": shingles})
+        path = scratch.path / f"{self.piece.name}.arrow"
+        with whole_file(path) as temporary, pa.ipc.new_file(str(temporary), batch.schema) as writer:
+            for index in range(total):
+                writer.write_batch(batch.filter(pa.array(self.ranges == index)))
+        return scratch.written(path), path.stat().st_size
+
+    def _batches(self) -> list[pa.RecordBatch]:
+        keep = [kept_ids(path) for path in self.piece.sources[1:]]
+        batches, start = [], 0
+        with parquet_file(self.piece.sources[0]) as file:
+            for index in range(file.num_row_groups):
+                group = partial(file.read_row_group, index, use_threads=False)
+                ids = group(columns=["id"]).column("id").combine_chunks()
+                kept = np.ones(len(ids), bool)
+                for kept_by_table in keep:
+                    kept &= pc.is_in(ids, value_set=kept_by_table).to_numpy(zero_copy_only=False)
+                kept_rows = np.flatnonzero(kept)
+                wanted = slice(*np.searchsorted(self.rows, [start, start + len(kept_rows)]))
+                taken = kept_rows[self.rows[wanted] - start]
+                start += len(kept_rows)
+                if len(taken):
+                    texts = group(columns=["text"]).combine_chunks()
+                    batches += texts.take(pa.array(taken)).combine_chunks().to_batches()
+        return batches
+
+    def _keys(self, bands: int) -> np.ndarray:
+        """The band keys of the documents, uint64[n, bands]."""
+        band_keys = np.empty((len(self.rows), bands), np.uint64)
+        by_row = np.empty(self.piece.rows, np.uint64)
+        runs = Runs(self.piece.runs)
+        for band in range(bands):
+            keys, rows = runs[band + 1]
+            by_row[rows] = keys
+            band_keys[:, band] = by_row[self.rows]
+        return band_keys
+
+
+def _fetch(
+    engine: Engine,
+    signed: Sequence[Signed],
+    rows: np.ndarray,
+    texts: np.ndarray,
+    ranges: np.ndarray,
+    write: Callable[[_Fetch], tuple[StoredFile, int]],
+) -> tuple[tuple[StoredFile, ...], int]:
+    """Writes the texts of documents, by global row, to files, one for each part that holds any. Returns the
+    files and their bytes.
+    """
+    order = np.argsort(rows)
+    rows, texts, ranges = rows[order], texts[order], ranges[order]
+    tasks = []
+    for piece in signed:
+        here = piece.among(rows)
+        if here.start < here.stop:
+            tasks.append(_Fetch(piece, rows[here] - piece.start, texts[here], ranges[here]))
+    input_bytes = sum(task.piece.source_bytes for task in tasks)
+    written = list(engine.map(write, tasks, input_bytes=input_bytes, what="dedup evidence"))
+    return tuple(file for file, _ in written), sum(size for _, size in written)
+
+
+def _texts(files: Sequence[StoredFile], index: int) -> tuple[np.ndarray, np.ndarray, dedup.ShingleSets]:
+    """The texts of one range of clusters from all files: their numbers, band keys and shingles."""
+    batches = [pa.ipc.open_file(pa.memory_map(os.fspath(file))).get_batch(index) for file in files]
+    texts = [np.zeros(0, np.int64), *(batch.column("text").to_numpy() for batch in batches)]
+    columns = [batch.column("keys") for batch in batches if batch.num_rows]
+    keys = [np.asarray(column.flatten()).reshape(len(column), -1) for column in columns]
+    shingles = [batch.column("shingles") for batch in batches]
+    sets = [dedup.ShingleSets(np.asarray(lists.offsets), np.asarray(lists.values)) for lists in shingles]
+    band_keys = np.concatenate(keys) if keys else np.zeros((0, 1), np.uint64)
+    return np.concatenate(texts), band_keys, dedup.concat_sets(sets)
 
 
 @dataclass(frozen=True)
@@ -203,7 +296,7 @@ class _Verification:
     def _verified(
         self, new: np.ndarray, fetched: tuple[StoredFile, ...], params: dedup.DedupParams
     ) -> pa.Table:
-        texts, keys, sets = read(fetched, self.index)
+        texts, keys, sets = _texts(fetched, self.index)
         order = np.argsort(texts)  # texts are numbered from the best survivor to the worst
         verified = dedup.verify(keys, sets, order, params)
         starts, sizes = self.clusters.starts[new], self.clusters.sizes[new]
