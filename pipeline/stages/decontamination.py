@@ -13,9 +13,8 @@ import pyarrow as pa
 from pydantic import Field
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.dedup.characters import MARK, WORD
 from pipeline.stages.dedup.hashing import mix64
-from pipeline.stages.dedup.normalise import GROWTH
+from pipeline.stages.dedup.normalise import GROWTH, MARK, WORD
 from pipeline.stages.dedup.shingles import BASE, Texts, hash_words, normalise_row, polynomial, texts
 from pipeline.stages.text import decode
 from pipeline.store.params import Params

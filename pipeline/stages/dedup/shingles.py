@@ -7,9 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.dedup.characters import MARK, WORD, characters
 from pipeline.stages.dedup.hashing import mix64, murmur128
-from pipeline.stages.dedup.normalise import GROWTH, PADDING, normal_form, normalise
+from pipeline.stages.dedup.normalise import GROWTH, MARK, PADDING, WORD, characters, normal_form, normalise
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.text import decode
 

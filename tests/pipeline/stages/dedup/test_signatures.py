@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.stages.dedup import DedupParams, shingle_sets, signature_schema, signatures
-from pipeline.stages.dedup.characters import MARK, NFC_UNSURE, SPACE, WORD, characters
 from pipeline.stages.dedup.hashing import murmur128
+from pipeline.stages.dedup.normalise import MARK, NFC_UNSURE, SPACE, WORD, characters
 from pipeline.stages.text import CODE_POINTS
 
 PARAMS = DedupParams()
