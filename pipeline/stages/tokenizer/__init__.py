@@ -1,7 +1,6 @@
 """Byte-level BPE: training and encoding, in the formats of Hugging Face `tokenizers`."""
 
-from pipeline.stages.tokenizer.encode import Boundaries, Encoder, MismatchError, boundaries
-from pipeline.stages.tokenizer.fast import unsupported
+from pipeline.stages.tokenizer.encode import Boundaries, Encoder, MismatchError, boundaries, unsupported
 from pipeline.stages.tokenizer.params import (
     KINDS,
     ExistingTokenizer,

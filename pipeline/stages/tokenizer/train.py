@@ -74,7 +74,7 @@ def character_of_each_byte() -> list[str]:
 
 
 def pre_tokenizer(params: TokenizerParams) -> pre_tokenizers.PreTokenizer:
-    """What cuts a text into words, for `tokenizers`; `words` does the same."""
+    """What cuts a text into words, for `tokenizers`; `count_words` does the same."""
     if params.pattern == "llama3":
         split = pre_tokenizers.Split(
             Regex(SINGLE_DIGITS_PATTERN if params.single_digits else LLAMA3_PATTERN), behavior="isolated"

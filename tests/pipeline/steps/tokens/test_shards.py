@@ -19,7 +19,7 @@ from pipeline.stages import tokenizer as bpe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.stages.tokenizer.fast import FastEncoder
+from pipeline.stages.tokenizer.encode import FastEncoder
 from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
