@@ -15,8 +15,7 @@ from pipeline.reports.images import inline_png
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Stopwatch
 from pipeline.steps.training.launcher import Launcher
-from pipeline.steps.training.process_group import RetriableError, TrainerKilledError
-from pipeline.steps.training.stderr_tail import ErrorOutput
+from pipeline.steps.training.process_group import ErrorOutput, RetriableError, TrainerKilledError
 from trainer.system.errors import USER_ERROR
 
 # Each resumes from the newest checkpoint. Dagster's own retry policy would also restart a run that a person
