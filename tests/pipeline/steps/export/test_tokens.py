@@ -4,13 +4,10 @@ of ours.
 
 import itertools
 import struct
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from examples import other_token_formats
 from pipeline.steps.export.tokens import ExportError, write
@@ -19,18 +16,12 @@ from trainer.data.shard_writer import ShardWriter
 from trainer.data.shards import ShardError, bin_path
 
 Documents = list[list[int]]
-documents_strategy = st.lists(
-    st.lists(st.integers(0, 65_535), min_size=1, max_size=9), min_size=1, max_size=8
-)
-
-
-@st.composite
-def corpora(draw: st.DrawFn) -> dict[str, list[Documents]]:
-    """The shards of `<corpus>-<split>`, each with at least a document."""
-    names = draw(
-        st.sampled_from([("a-train",), ("a-train", "a-validation"), ("a-train", "b-train", "b-validation")])
-    )
-    return {name: draw(st.lists(documents_strategy, min_size=1, max_size=3)) for name in names}
+# The shards of `<corpus>-<split>`.
+FOUND: dict[str, list[Documents]] = {
+    "a-train": [[[1, 2, 3], [4]], [[65_535, 6]], [[7], [8], [9, 10, 11, 12, 13]]],
+    "a-validation": [[[14, 15]]],
+    "b-train": [[[16, 17, 18]]],
+}
 
 
 def stored(folder: Path, found: dict[str, list[Documents]], dtype: str = "uint16") -> list[ShardSet]:
@@ -70,89 +61,74 @@ def flat(found: dict[str, list[Documents]], split: str) -> list[int]:
     ]
 
 
-@settings(max_examples=10, deadline=None)
-@given(corpora(), st.sampled_from(["uint16", "uint32"]))
-def test_megatron_finds_each_document_by_the_index(found: dict[str, list[Documents]], dtype: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        out = export(Path(folder), "megatron", found, dtype)
-        for name, shards in found.items():
-            for number, documents in enumerate(shards):
-                prefix = out / name.replace("-", "/") / f"part.{number:05d}"
-                index, tokens = (
-                    prefix.with_name(f"{prefix.name}.idx").read_bytes(),
-                    prefix.with_name(f"{prefix.name}.bin").read_bytes(),
-                )
-                magic, version, code, sequences, starts = struct.unpack_from("<9sQBQQ", index)
-                assert (magic, version, sequences, starts) == (
-                    b"MMIDIDX\0\0",
-                    1,
-                    len(documents),
-                    len(documents) + 1,
-                )
-                read = {8: np.uint16, 4: np.int32}[code]
-                lengths = np.frombuffer(index, np.int32, sequences, 34)
-                pointers = np.frombuffer(index, np.int64, sequences, 34 + 4 * sequences)
-                assert np.frombuffer(index, np.int64, starts, 34 + 12 * sequences).tolist() == list(
-                    range(starts)
-                )
-                pairs = zip(lengths.tolist(), pointers.tolist(), strict=True)
-                assert [
-                    np.frombuffer(tokens, read, length, pointer).tolist() for length, pointer in pairs
-                ] == documents
+@pytest.mark.parametrize("dtype", ["uint16", "uint32"])
+def test_megatron_finds_each_document_by_the_index(tmp_path: Path, dtype: str) -> None:
+    out = export(tmp_path, "megatron", FOUND, dtype)
+    for name, shards in FOUND.items():
+        for number, documents in enumerate(shards):
+            prefix = out / name.replace("-", "/") / f"part.{number:05d}"
+            index, tokens = (Path(f"{prefix}{suffix}").read_bytes() for suffix in (".idx", ".bin"))
+            magic, version, code, sequences, starts = struct.unpack_from("<9sQBQQ", index)
+            assert (magic, version, sequences, starts) == (
+                b"MMIDIDX\0\0",
+                1,
+                len(documents),
+                len(documents) + 1,
+            )
+            read = {8: np.uint16, 4: np.int32}[code]
+            lengths = np.frombuffer(index, np.int32, sequences, 34)
+            pointers = np.frombuffer(index, np.int64, sequences, 34 + 4 * sequences)
+            assert np.frombuffer(index, np.int64, starts, 34 + 12 * sequences).tolist() == [*range(starts)]
+            pairs = zip(lengths.tolist(), pointers.tolist(), strict=True)
+            found = [np.frombuffer(tokens, read, length, pointer).tolist() for length, pointer in pairs]
+            assert found == documents
 
 
-@settings(max_examples=10, deadline=None)
-@given(corpora(), st.sampled_from(["uint16", "uint32"]))
-def test_datatrove_finds_each_document_by_its_end(found: dict[str, list[Documents]], dtype: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        out = export(Path(folder), "datatrove", found, dtype)
-        for name, shards in found.items():
-            corpus, _, split = name.partition("-")
-            for number, documents in enumerate(shards):
-                path = out / split / f"{corpus}-part.{number:05d}.ds"
-                tokens, ends = np.fromfile(path, dtype), np.fromfile(f"{path}.index", np.uint64).tolist()
-                assert [
-                    tokens[first:end].tolist() for first, end in itertools.pairwise([0, *ends])
-                ] == documents
-                described = Path(f"{path}.metadata").read_text().splitlines()
-                assert described[:2] == [f"tokenizer|{tokens.itemsize}", str(len(tokens))]
+@pytest.mark.parametrize("dtype", ["uint16", "uint32"])
+def test_datatrove_finds_each_document_by_its_end(tmp_path: Path, dtype: str) -> None:
+    out = export(tmp_path, "datatrove", FOUND, dtype)
+    for name, shards in FOUND.items():
+        corpus, _, split = name.partition("-")
+        for number, documents in enumerate(shards):
+            path = out / split / f"{corpus}-part.{number:05d}.ds"
+            tokens, ends = np.fromfile(path, dtype), np.fromfile(f"{path}.index", np.uint64).tolist()
+            assert [tokens[first:end].tolist() for first, end in itertools.pairwise([0, *ends])] == documents
+            described = Path(f"{path}.metadata").read_text().splitlines()
+            assert described[:2] == [f"tokenizer|{tokens.itemsize}", str(len(tokens))]
 
 
-@settings(max_examples=10, deadline=None)
-@given(corpora(), st.sampled_from(["uint16", "uint32"]), st.integers(1, 40))
+@pytest.mark.parametrize("dtype", ["uint16", "uint32"])
+@pytest.mark.parametrize("file_tokens", [1, 5, 40])
 def test_llmc_reads_a_header_and_as_many_tokens_as_it_says(
-    found: dict[str, list[Documents]], dtype: str, file_tokens: int
+    tmp_path: Path, dtype: str, file_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(other_token_formats, "LLMC_FILE_TOKENS", file_tokens)
-        patch.setattr(other_token_formats, "BLOCK_TOKENS", 7)
-        out = export(Path(folder), "llmc", found, dtype)
-        for split, name in (("train", "train"), ("validation", "val")):
-            read, sizes = [], []
-            for path in sorted(out.glob(f"tokens_{name}_*.bin")):
-                header = np.fromfile(path, np.int32, 256)
-                tokens = np.fromfile(path, dtype, offset=1024)
-                assert header[:3].tolist() == [
-                    *((20240520, 1) if dtype == "uint16" else (20240801, 7)),
-                    len(tokens),
-                ]
-                assert not header[3:].any()
-                read += tokens.tolist()
-                sizes.append(len(tokens))
-            assert read == flat(found, split)
-            assert not sizes or file_tokens >= max(sizes) >= min(sizes) >= max(sizes) - 1
+    monkeypatch.setattr(other_token_formats, "LLMC_FILE_TOKENS", file_tokens)
+    monkeypatch.setattr(other_token_formats, "BLOCK_TOKENS", 7)
+    out = export(tmp_path, "llmc", FOUND, dtype)
+    for split, name in (("train", "train"), ("validation", "val")):
+        read, sizes = [], []
+        for path in sorted(out.glob(f"tokens_{name}_*.bin")):
+            header = np.fromfile(path, np.int32, 256)
+            tokens = np.fromfile(path, dtype, offset=1024)
+            kind = (20240520, 1) if dtype == "uint16" else (20240801, 7)
+            assert header[:3].tolist() == [*kind, len(tokens)]
+            assert not header[3:].any()
+            read += tokens.tolist()
+            sizes.append(len(tokens))
+        assert read == flat(FOUND, split)
+        assert file_tokens >= max(sizes) >= min(sizes) >= max(sizes) - 1
 
 
-@settings(max_examples=10, deadline=None)
-@given(corpora())
-def test_nanogpt_maps_one_file_for_each_split(found: dict[str, list[Documents]]) -> None:
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(other_token_formats, "BLOCK_TOKENS", 7)
-        out = export(Path(folder), "nanogpt", found)
-        assert np.memmap(out / "train.bin", np.uint16, mode="r").tolist() == flat(found, "train")
-        held_out = flat(found, "validation")
-        assert (out / "val.bin").exists() == bool(held_out)
-        assert not held_out or np.memmap(out / "val.bin", np.uint16, mode="r").tolist() == held_out
+@pytest.mark.parametrize("found", [FOUND, {"a-train": FOUND["a-train"]}])
+def test_nanogpt_maps_one_file_for_each_split(
+    tmp_path: Path, found: dict[str, list[Documents]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(other_token_formats, "BLOCK_TOKENS", 7)
+    out = export(tmp_path, "nanogpt", found)
+    assert np.memmap(out / "train.bin", np.uint16, mode="r").tolist() == flat(found, "train")
+    held_out = flat(found, "validation")
+    assert (out / "val.bin").exists() == bool(held_out)
+    assert not held_out or np.memmap(out / "val.bin", np.uint16, mode="r").tolist() == held_out
 
 
 def test_nanogpt_is_refused_ids_that_it_would_read_wrongly(tmp_path: Path) -> None:
