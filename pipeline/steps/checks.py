@@ -319,10 +319,8 @@ def _bigram(shards: Version, vocab_size: int) -> dict[str, float] | None:
     """The loss of the bigram model and how many held-out tokens it predicts; None if no tokens are held out.
     Counted once for each version.
     """
-    found: dict[str, float] | None = shards.report(
-        "bigram", [REPORT, vocab_size, BIGRAM_TOKENS], lambda: _counted(shards, vocab_size)
-    )
-    return found
+    made_from = [REPORT, vocab_size, BIGRAM_TOKENS]
+    return shards.report("bigram", made_from, lambda: _counted(shards, vocab_size))
 
 
 def _counted(version: Version, vocab_size: int) -> dict[str, float] | None:
@@ -350,11 +348,9 @@ def loads(it: Subject) -> Finding:
     installed.
     """
     exported = it.version
-
-    def check() -> Any:
-        return json.loads(run_trainer("check", str(exported.directory())))
-
-    found: dict[str, Any] = exported.report("loads", REPORT, check)
+    found: dict[str, Any] = exported.report(
+        "loads", REPORT, lambda: json.loads(run_trainer("check", str(exported.directory())))
+    )
     numbers = {
         name: found[name] for name in ("tensors", "parameters", "difference") if found[name] is not None
     }

@@ -62,15 +62,11 @@ def main(kernels: str) -> None:
         (place / "documents.jsonl").write_text("\n".join(rows), encoding="utf-8")
         files = FilesConfig(paths=(str(place / "*.jsonl"),))
         if kernels == "scrubbing":
-            plain_files.scrub(files, place / "scrubbed", pii.PiiParams(), engine, _no_progress)
+            plain_files.scrub(files, place / "scrubbed", pii.PiiParams(), engine, lambda _: None)
             return
-        plain_files.judge(files, place, quality.PROFILES["default"], engine, _no_progress)
-        plain_files.deduplicate(files, place, dedup.DedupParams(), engine, _no_progress)
+        plain_files.judge(files, place, quality.PROFILES["default"], engine, lambda _: None)
+        plain_files.deduplicate(files, place, dedup.DedupParams(), engine, lambda _: None)
     bpe.train([pa.array(documents)], bpe.TokenizerParams(vocab_size=270))
-
-
-def _no_progress(read: int) -> None:
-    pass
 
 
 if __name__ == "__main__":

@@ -209,8 +209,7 @@ def observe(store: Store, corpus: str, config: SourceConfig) -> str:
 
 def revision(version: Version) -> str | None:
     """The commit that a raw version was read at, if its source has commits."""
-    found: str | None = version.manifest["inputs"].get("revision")
-    return found
+    return version.manifest["inputs"].get("revision")
 
 
 def _inputs(units: Sequence[Unit]) -> dict[str, str]:

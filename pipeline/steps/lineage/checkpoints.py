@@ -28,22 +28,19 @@ class Trained:
 
     @property
     def tokens(self) -> int:
-        tokens: int = self.lineage["training"]["tokens"]
-        return tokens
+        return self.lineage["training"]["tokens"]
 
     @property
     def corpus_tokens(self) -> dict[str, int]:
         """How many tokens of each corpus the run had trained on by this step."""
-        tokens: dict[str, int] = self.lineage["training"]["corpus_tokens"]
-        return tokens
+        return self.lineage["training"]["corpus_tokens"]
 
     @property
     def libraries(self) -> dict[str, str]:
         """The versions that trained it. Empty if the checkpoint was deleted, since they may have changed
         during the run.
         """
-        libraries: dict[str, str] = self.lineage["training"].get("libraries", {})
-        return libraries
+        return self.lineage["training"].get("libraries", {})
 
     def epochs(self, corpus: str) -> float:
         """How often the run had seen the training tokens of a corpus by this step."""

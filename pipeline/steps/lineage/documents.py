@@ -138,23 +138,17 @@ def locate(store: Store, assets: dict[str, Any], named: str) -> Place | None:
     for corpus in keys.corpora_with_shards(assets):
         scrubbed = version(keys.scrubbed(corpus))
         held = _holding(scrubbed, {named, document_id(corpus, own_id(named))})
-        if held is not None:
-            part, document = held
-            quality, dedup, shards = (
-                version(keys.quality(corpus)),
-                version(keys.DEDUP),
-                version(keys.token_shards(corpus)),
-            )
-            tables = [
-                _file(quality, part.name, "verdicts"),
-                _file(dedup, keys.decisions(corpus, part.name), "decisions"),
-            ]
-            reason = _rejected(tables, document)
-            return (
-                Place(corpus, document, reason)
-                if reason
-                else _in_shards(corpus, scrubbed.file(part, "documents"), tables, shards, part.name, document)
-            )
+        if held is None:
+            continue
+        part, document = held
+        tables = [
+            _file(version(keys.quality(corpus)), part.name, "verdicts"),
+            _file(version(keys.DEDUP), keys.decisions(corpus, part.name), "decisions"),
+        ]
+        if reason := _rejected(tables, document):
+            return Place(corpus, document, reason)
+        shards = version(keys.token_shards(corpus))
+        return _in_shards(corpus, scrubbed.file(part, "documents"), tables, shards, part.name, document)
     return None
 
 

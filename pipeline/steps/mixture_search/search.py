@@ -143,8 +143,7 @@ def _train(config: RunConfig) -> dict[str, Any]:
         write_atomically(result, json.dumps({"shares": shares, "losses": losses}))
         shutil.rmtree(directory / "checkpoints")
         log.info("run %s: %s", directory.name, ", ".join(f"{name} {losses[name]:.4f}" for name in losses))
-    read: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
-    return read
+    return json.loads(result.read_text(encoding="utf-8"))
 
 
 def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
@@ -173,8 +172,7 @@ def found(store: Store, recipe: Recipe, version: Version) -> dict[str, Any]:
             **asdict(chosen),
         }
 
-    report: dict[str, Any] = version.report("proposal", [law.VERSION, target, most], make)
-    return report
+    return version.report("proposal", [law.VERSION, target, most], make)
 
 
 def aimed_at(losses: Mapping[str, float], target: Mapping[str, float] | None) -> float:

@@ -128,8 +128,7 @@ def base_name(lineage: Mapping[str, Any]) -> str | None:
 
 def base_lineage(lineage: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The lineage of the model that training started from, if it is known."""
-    known: Mapping[str, Any] | None = lineage.get("pretrained", {}).get("lineage")
-    return known
+    return lineage.get("pretrained", {}).get("lineage")
 
 
 def _base_paragraph(lineage: Mapping[str, Any]) -> str:
