@@ -24,8 +24,7 @@ from pipeline.steps.corpus.ingest import collect
 from pipeline.steps.corpus.quality import judge
 from pipeline.steps.corpus.scrub import scrub
 from pipeline.steps.dedup.dedup import deduplicate
-from pipeline.steps.tokens.shards import prefixes, tokenize
-from pipeline.steps.tokens.split_writer import ShardSeries
+from pipeline.steps.tokens.shards import ShardSeries, prefixes, tokenize
 from pipeline.steps.tokens.tokenizer import tokenizer
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.manifest import Version
