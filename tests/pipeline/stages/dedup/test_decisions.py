@@ -254,18 +254,6 @@ def test_a_very_long_document_takes_time_linear_in_its_length():
     assert seconds(1_000_000) < 40 * max(seconds(100_000), 0.02)
 
 
-@pytest.mark.slow
-def test_a_document_of_a_hundred_megabytes_and_its_edited_copy_are_compared_whole():
-    numbers = np.arange(12_000_000, dtype=np.int64)
-    text = " ".join(map(str, numbers * 7919 % 9_999_991))[:100_000_000]
-    kept(["warm the compiled kernels up"])
-    started = time.process_time()
-    rows = decide([text, text[: len(text) // 2], text + " and one more line"])
-    assert time.process_time() - started < 60
-    assert [row["keep"] for row in rows] == [False, True, True]
-    assert rows[0]["duplicate_of"] == "0000002" and rows[0]["jaccard"] > 0.999999
-
-
 def test_containment_removes_an_excerpt_that_jaccard_keeps():
     source = words(19, 400)
     texts = [" ".join(source), " ".join(source[:260])]

@@ -1,8 +1,5 @@
 """A small run on two corpora, and the question `python -m pipeline lineage`."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +16,10 @@ from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import STORE_VARIABLE, Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import TEXTS, prepare
-from trainer.system import launch
+from trainer.run import loop
 
 ENGINE = LocalEngine(workers=1)
+QUICK = {"compile": False, "samples": {"prompts": []}}
 CORPORA = {"first": TEXTS[:15], "second": [*TEXTS[15:30], TEXTS[2]]}
 
 
@@ -42,7 +40,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
         "quality": "docs",
         "tokenizer": {"vocab_size": 300},
         "shards": {"validation_fraction": 0.2},
-        "training": TRAINING,
+        "training": TRAINING | QUICK,
     }
     (directory / "recipe.yaml").write_text(yaml.safe_dump(settings))
     recipe = load_recipe(directory / "recipe.yaml")
@@ -57,15 +55,8 @@ def train(store: Store, recipe: Recipe) -> Path:
     """The directory of a finished run of the recipe on the shards in the store."""
     run = plan.plan(store, recipe)
     run.config.run_dir.mkdir(parents=True)
-    command = [
-        sys.executable,
-        "-m",
-        "trainer",
-        str(run.write_config()),
-        "training.compile=false",
-        "training.samples.prompts=[]",
-    ]
-    subprocess.run(command, env={**os.environ, **launch.environment(1)}, check=True, timeout=280)
+    run.write_config()
+    assert loop.run(run.config) == loop.DONE
     return run.config.run_dir
 
 

@@ -20,7 +20,7 @@ from pipeline.store.file_hashes import file_sha256
 from pipeline.store.store import STORE_VARIABLE, Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
-from tests.pipeline.steps.lineage.conftest import train
+from tests.pipeline.steps.lineage.conftest import QUICK, train
 from tests.pipeline.steps.training.test_plan import EVALUATION
 
 
@@ -38,7 +38,7 @@ def child(trained: tuple[Store, Path], tmp_path_factory: pytest.TempPathFactory)
         "quality": "docs",
         "tokenizer": {"from": base},
         "shards": {"validation_fraction": 0.2},
-        "training": TRAINING | changes,
+        "training": TRAINING | QUICK | changes,
     }
     (directory / "recipe.yaml").write_text(yaml.safe_dump(settings))
     recipe = load_recipe(directory / "recipe.yaml")
