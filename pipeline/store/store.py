@@ -12,7 +12,7 @@ A version is found by what made it, never by a pointer, so any number of recipes
 import json
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -101,6 +101,10 @@ class Store:
                 raise StoreError(self._missing(key, found))
             self._used[key] = found
         return self._used[key]
+
+    def data_versions(self, read: Iterable[str]) -> dict[str, str]:
+        """The data version of each key's `current` version: the inputs of a Work that reads them."""
+        return {key: self.current(key).data_version for key in read}
 
     def _missing(self, key: str, work: Work | None) -> str:
         newest = next(self.newest_first(key), None) if work else None

@@ -82,8 +82,7 @@ def index_work(
     settings: dict[str, Any] = {"ngrams": params.ngrams, "scrub": scrubbing, "sets": names}
     if chains:
         settings["transforms"] = [[one.identity for one in chain] for chain in chains]
-    texts = [store.current(keys.raw(set_name(one))) for one in params.sets]
-    inputs = {version.key: version.data_version for version in texts}
+    inputs = store.data_versions(keys.raw(set_name(one)) for one in params.sets)
     return Work(keys.EVALUATION_NGRAMS, f"{decontamination.VERSION} {pii.VERSION}", settings, inputs)
 
 
@@ -127,8 +126,7 @@ def find(store: Store, engine: Engine, corpus: str, params: Decontamination) -> 
 
 
 def find_work(store: Store, corpus: str, params: Decontamination) -> Work:
-    searched = map(store.current, (*keys.judged(corpus), keys.EVALUATION_NGRAMS))
-    inputs = {version.key: version.data_version for version in searched}
+    inputs = store.data_versions([*keys.judged(corpus), keys.EVALUATION_NGRAMS])
     names = [one.name for one in params.sets]
     # All of the n-grams concern each part.
     settings = {"sets": names, "ngrams": inputs[keys.EVALUATION_NGRAMS]}

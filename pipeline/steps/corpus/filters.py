@@ -37,11 +37,10 @@ def measure(store: Store, engine: Engine, corpus: str, one: Filter) -> Version:
 
 
 def measure_work(store: Store, corpus: str, one: Filter) -> Work:
-    scrubbed = store.current(keys.scrubbed(corpus))
     params = {"python": one.entry.python, "params": one.measured_with}
     code_version = f"{VERSION} {one.entry.version}"
     key = keys.filtered(corpus, one.entry.name)
-    return Work(key, code_version, params, {scrubbed.key: scrubbed.data_version})
+    return Work(key, code_version, params, store.data_versions([keys.scrubbed(corpus)]))
 
 
 def _measure(documents: pa.RecordBatch, one: Filter) -> BatchResult:

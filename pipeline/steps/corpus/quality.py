@@ -105,9 +105,9 @@ def _by_rule(verdicts: Version) -> dict[str, int]:
 
 
 def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work:
-    inputs = {key: store.current(key).data_version for key in measured(corpus, params)}
     filters = [Filter(entry).identity for entry in params.filters]
     settings = {**params.model_dump(), "filters": filters} if filters else params
+    inputs = store.data_versions(measured(corpus, params))
     return Work(keys.quality(corpus), quality.VERSION, settings, inputs)
 
 

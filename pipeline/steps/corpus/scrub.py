@@ -26,8 +26,8 @@ def scrub(
 
 
 def scrub_work(store: Store, corpus: str, params: pii.PiiParams, transformed: bool) -> Work:
-    documents = store.current(scrubbed_from(corpus, transformed))
-    return Work(keys.scrubbed(corpus), pii.VERSION, params, {documents.key: documents.data_version})
+    inputs = store.data_versions([scrubbed_from(corpus, transformed)])
+    return Work(keys.scrubbed(corpus), pii.VERSION, params, inputs)
 
 
 def scrubbed_from(corpus: str, transformed: bool) -> str:

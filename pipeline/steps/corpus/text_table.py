@@ -26,10 +26,8 @@ class TextTable:
 
     def work(self, store: Store, corpus: str) -> Work:
         """What the scrubbed text of the corpus decides."""
-        scrubbed = store.current(keys.scrubbed(corpus))
-        return Work(
-            keys.of_corpus(corpus, self.name), self.version, {}, {scrubbed.key: scrubbed.data_version}
-        )
+        inputs = store.data_versions([keys.scrubbed(corpus)])
+        return Work(keys.of_corpus(corpus, self.name), self.version, {}, inputs)
 
     def make(self, store: Store, engine: Engine, corpus: str) -> Version:
         """The tables of a corpus, made or found."""

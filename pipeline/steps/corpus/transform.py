@@ -48,9 +48,8 @@ def transform(store: Store, engine: Engine, corpus: str, entries: Sequence[Trans
 
 
 def transform_work(store: Store, corpus: str, entries: Sequence[TransformParams]) -> Work:
-    raw = store.current(keys.raw(corpus))
     params = {"transforms": [one.identity for one in of_corpus(entries, corpus)]}
-    return Work(keys.transformed(corpus), VERSION, params, {raw.key: raw.data_version})
+    return Work(keys.transformed(corpus), VERSION, params, store.data_versions([keys.raw(corpus)]))
 
 
 def _transform(batch: pa.RecordBatch, transforms: Sequence[Transform]) -> BatchResult:

@@ -62,17 +62,14 @@ def search(store: Store, recipe: Recipe) -> Version:
 def search_work(store: Store, recipe: Recipe) -> Work:
     """The work of the search. Raises RecipeError when the recipe has none, or for invalid settings of it."""
     trained = small(recipe)
-    versions = [store.current(keys.TOKENIZER)]
-    versions += [store.current(keys.token_shards(name)) for name in recipe.corpus_names]
     params = {
         "runs": settings(recipe).runs,
         "training": trained.training.model_dump(mode="json", exclude=OPERATIONAL),
         PROPORTIONS: recipe.weights,
         "mixture": trained.mixture,
     }
-    return Work(
-        keys.MIXTURE_SEARCH, VERSION, params, {version.key: version.data_version for version in versions}
-    )
+    inputs = store.data_versions([keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)])
+    return Work(keys.MIXTURE_SEARCH, VERSION, params, inputs)
 
 
 def settings(recipe: Recipe) -> SearchParams:

@@ -48,11 +48,10 @@ def evaluate(store: Store, samples: SamplesConfig, benchmarks: Sequence[NamedBen
 
 
 def evaluate_work(store: Store, samples: SamplesConfig, benchmarks: Sequence[NamedBenchmark] = ()) -> Work:
-    model = store.current(keys.PRETRAINED_MODEL)
     settings: dict[str, Any] = {"samples": samples}
     if benchmarks:
         settings["benchmarks"] = [benchmark.VERSION, [one.read().sha256 for one in benchmarks]]
-    return Work(keys.EVALUATION, VERSION, settings, {model.key: model.data_version})
+    return Work(keys.EVALUATION, VERSION, settings, store.data_versions([keys.PRETRAINED_MODEL]))
 
 
 def evaluate_checkpoint(store: Store, name: str) -> Version:

@@ -61,8 +61,7 @@ def export(store: Store) -> Version:
 
 
 def export_work(store: Store) -> Work:
-    made_from = map(store.current, (keys.PRETRAINED_MODEL, keys.EVALUATION))
-    inputs = {version.key: version.data_version for version in made_from}
+    inputs = store.data_versions([keys.PRETRAINED_MODEL, keys.EVALUATION])
     return Work(keys.EXPORTED_MODEL, VERSION, {}, inputs)
 
 

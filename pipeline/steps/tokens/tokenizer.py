@@ -78,7 +78,7 @@ def tokenizer(
             with store.making(Work(keys.TOKENIZER, bpe.VERSION, settings, inputs)) as draft:
                 return draft if isinstance(draft, Version) else _publish(draft, fetched, {})
         settings["validation_fraction"] = validation_fraction
-        inputs = {key: store.current(key).data_version for key in input_keys(corpora)}
+        inputs = store.data_versions(input_keys(corpora))
         with store.making(Work(keys.TOKENIZER, bpe.VERSION, settings, inputs)) as draft:
             if isinstance(draft, Version):
                 return draft

@@ -74,8 +74,7 @@ def plan(store: Store, recipe: Recipe) -> Run:
 
 def plan_work(store: Store, recipe: Recipe) -> Work:
     """The work of a training run. Raises WeightsError."""
-    versions = (store.current(keys.TOKENIZER), *_shards(store, recipe).values())
-    inputs = {version.key: version.data_version for version in versions}
+    inputs = store.data_versions([keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)])
     params = decisive(recipe)
     params["training"]["pretrained"] = initial_weights.identity(store, initial_weights.located(recipe))
     return Work(keys.PRETRAINED_MODEL, VERSION, params, inputs)
