@@ -6,6 +6,7 @@ import pytest
 from pipeline.stages.pii import PiiParams, scrub
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA7bq0\n" * 4 + "-----END RSA PRIVATE KEY-----"
+KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9.dBjftJeZ4CVPmB92K27uhbUJU1p1r"
 
 
@@ -14,27 +15,80 @@ def scrubbed(text: str, **params: object) -> str:
     return scrub(batch, PiiParams.model_validate(params))[0].column("text")[0].as_py()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("write to john.doe+news@mail.example.co.uk.", "write to [EMAIL]."),
-        ("john@doe.org", "[EMAIL]"),
-        ("<a href='mailto:o'brien@doe.ie'>", "<a href='mailto:[EMAIL]'>"),
-        ("jürgen@müller.de, иван@почта.рф", "[EMAIL], [EMAIL]"),
-        ("请发邮件到foo@bar.com谢谢", "请发邮件到[EMAIL]谢谢"),
-        ("Mail a@b.org.Then wait", "Mail [EMAIL].Then wait"),
-        ("me@host.com:hunter2", "[EMAIL]:hunter2"),
-        ("a|b@c.com", "a|[EMAIL]"),
-        ("555-123-4567@sms.net", "[EMAIL]"),
-    ],
-)
-def test_an_email_address_goes_wherever_it_stands(text: str, expected: str) -> None:
-    assert scrubbed(text) == expected
+GOES: dict[str, dict[str, str]] = {
+    "e-mail addresses wherever they stand": {
+        "write to john.doe+news@mail.example.co.uk.": "write to [EMAIL].",
+        "john@doe.org": "[EMAIL]",
+        "<a href='mailto:o'brien@doe.ie'>": "<a href='mailto:[EMAIL]'>",
+        "jürgen@müller.de, иван@почта.рф": "[EMAIL], [EMAIL]",
+        "请发邮件到foo@bar.com谢谢": "请发邮件到[EMAIL]谢谢",
+        "Mail a@b.org.Then wait": "Mail [EMAIL].Then wait",
+        "me@host.com:hunter2": "[EMAIL]:hunter2",
+        "a|b@c.com": "a|[EMAIL]",
+        "555-123-4567@sms.net": "[EMAIL]",
+    },
+    "telephone numbers of many countries": {
+        "(212) 555-0187 or 212.555.0187 or 1-212-555-0187": "[PHONE] or [PHONE] or [PHONE]",
+        "345-899-3560x4587, (212)555-0187 ext. 12": "[PHONE], [PHONE]",
+        "+442079460958; +44 20 7946 0958; +44 (0)20 7946 0958": "[PHONE]; [PHONE]; [PHONE]",
+        "+1 (212) 555-0187 +49 30 901820": "[PHONE] [PHONE]",
+        "(+33) 1 84 17 61 18": "[PHONE]",
+        "0049 30 901820": "[PHONE]",
+        "01 84 17 61 18 / 0490.75.40.81 / (08) 8747 6301": "[PHONE] / [PHONE] / [PHONE]",
+        "(71) 4233-6306, +60 3-2385 6789": "[PHONE], [PHONE]",
+        "Tel.: 467 3395": "Tel.: [PHONE]",
+        "Phone:\n78 651 450\n": "Phone:\n[PHONE]\n",
+        "416 60 039 (fax)": "[PHONE] (fax)",
+        "call 467 3395 or 468 3395": "call [PHONE] or [PHONE]",
+        "电话13812345678": "电话[PHONE]",
+        "+91\u00a098765\u00a043210": "[PHONE]",
+        "(+34695584952) and (206-555-0187)": "([PHONE]) and ([PHONE])",
+        "(555) 123-4567 x123, 001-555-123-4567, 555.123.4567": "[PHONE], [PHONE], [PHONE]",
+        "0161 4960045, 03069 990981, 054-1234567, 08-530 356 68": "[PHONE], [PHONE], [PHONE], [PHONE]",
+        "8 (800) 342-93-04; (07743) 66814 836; 03858 52188 715": "[PHONE]; [PHONE]; [PHONE]",
+        "01632960436, 0622144662": "[PHONE], [PHONE]",
+        "update: 616.633.0454x5859, 108-829-1394 x990": "update: [PHONE], [PHONE]",
+        "0249-181 55": "[PHONE]",
+    },
+    "public IP addresses": {
+        "from 8.8.8.8, 2.125.160.216:53 and 8.8.4.4.": "from [IP], [IP]:53 and [IP].",
+        "http://93.184.216.34/x": "http://[IP]/x",
+        "[2606:4700:4700::1111]:443": "[[IP]]:443",
+        "6e40:4041:c617:e898:c11:40d2:c669:2eb4": "[IP]",
+        "::ffff:8.8.8.8 2001:4860:4860:0:0:0:0:8888/64": "[IP] [IP]/64",
+        "8.8.8.8-8.8.4.4": "[IP]-[IP]",
+        "My IP address is 5.6.7.8, the host 1.0.0.1": "My IP address is [IP], the host [IP]",
+        "http://1.2.3.4/ 1.2.3.4:80 5.9.0.0/16": "http://[IP]/ [IP]:80 [IP]/16",
+        '5.9.6.51 - - [10/Oct/2000] "GET"': '[IP] - - [10/Oct/2000] "GET"',
+        "took 52.59.80.10 as 104.11.0.2": "took [IP] as [IP]",
+    },
+    "credentials and keys": {
+        "postgres://me:s3cret@db.example.org/x": "postgres://[SECRET]@db.example.org/x",
+        "redis://:p@ss@localhost:6379": "redis://[SECRET]@localhost:6379",
+        "AKIAIOSFODNN7EXAMPLE.": "[SECRET].",
+        f'aws_secret_access_key = "{KEY}"': 'aws_secret_access_key = "[SECRET]"',
+        "token=ghp_" + "a1B2" * 9: "token=[SECRET]",
+        "github_pat_" + "11ABCDEFG0_" + "x" * 59: "[SECRET]",
+        "sk-ant-api03-" + "Ab-1_" * 10: "[SECRET]",
+        "sk-proj-" + "Ab1" * 16: "[SECRET]",
+        "xoxb-1234567890-1234567890-abcDEF": "[SECRET]",
+        "AIza" + "Sy-_" * 8 + "abc": "[SECRET]",
+        "SG." + "a" * 22 + "." + "b" * 43: "[SECRET]",
+        "hf_" + "aBcD" * 8 + "ef": "[SECRET]",
+        f"Bearer {JWT}\n": "Bearer [SECRET]\n",
+        f"key:\n{PEM}\nend": "key:\n[SECRET]\nend",
+        PEM.removesuffix("-----END RSA PRIVATE KEY-----") + "?": "[SECRET]\n?",
+    },
+}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+@pytest.mark.parametrize("what", GOES)
+def test_personal_data_go(what: str) -> None:
+    assert {text: scrubbed(text) for text in GOES[what]} == GOES[what]
+
+
+STAYS = {
+    "what only holds an at sign": [
         "git@github.com:x",
         "rsync me@host.org:dir/file",
         "ssh://git@host.org/x",
@@ -45,44 +99,7 @@ def test_an_email_address_goes_wherever_it_stands(text: str, expected: str) -> N
         "lodash@4.17.21",
         "@app.route",
     ],
-)
-def test_what_only_holds_an_at_sign_is_no_email_address(text: str) -> None:
-    assert scrubbed(text) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("(212) 555-0187 or 212.555.0187 or 1-212-555-0187", "[PHONE] or [PHONE] or [PHONE]"),
-        ("345-899-3560x4587, (212)555-0187 ext. 12", "[PHONE], [PHONE]"),
-        ("+442079460958; +44 20 7946 0958; +44 (0)20 7946 0958", "[PHONE]; [PHONE]; [PHONE]"),
-        ("+1 (212) 555-0187 +49 30 901820", "[PHONE] [PHONE]"),
-        ("(+33) 1 84 17 61 18", "[PHONE]"),
-        ("0049 30 901820", "[PHONE]"),
-        ("01 84 17 61 18 / 0490.75.40.81 / (08) 8747 6301", "[PHONE] / [PHONE] / [PHONE]"),
-        ("(71) 4233-6306, +60 3-2385 6789", "[PHONE], [PHONE]"),
-        ("Tel.: 467 3395", "Tel.: [PHONE]"),
-        ("Phone:\n78 651 450\n", "Phone:\n[PHONE]\n"),
-        ("416 60 039 (fax)", "[PHONE] (fax)"),
-        ("call 467 3395 or 468 3395", "call [PHONE] or [PHONE]"),
-        ("电话13812345678", "电话[PHONE]"),
-        ("+91\u00a098765\u00a043210", "[PHONE]"),
-        ("(+34695584952) and (206-555-0187)", "([PHONE]) and ([PHONE])"),
-        ("(555) 123-4567 x123, 001-555-123-4567, 555.123.4567", "[PHONE], [PHONE], [PHONE]"),
-        ("0161 4960045, 03069 990981, 054-1234567, 08-530 356 68", "[PHONE], [PHONE], [PHONE], [PHONE]"),
-        ("8 (800) 342-93-04; (07743) 66814 836; 03858 52188 715", "[PHONE]; [PHONE]; [PHONE]"),
-        ("01632960436, 0622144662", "[PHONE], [PHONE]"),
-        ("update: 616.633.0454x5859, 108-829-1394 x990", "update: [PHONE], [PHONE]"),
-        ("0249-181 55", "[PHONE]"),
-    ],
-)
-def test_telephone_numbers_of_many_countries_go(text: str, expected: str) -> None:
-    assert scrubbed(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    "dates, sums and plain numbers": [
         "467 3395",
         "in 1998-2003, on 2019-04-16 or 16.04.2019",
         "call me on 16-04-2019",
@@ -102,9 +119,64 @@ def test_telephone_numbers_of_many_countries_go(text: str, expected: str) -> Non
         "PNAS 1996 93 (15) 7436-7439",
         "call it: 5 10 15 20",
     ],
-)
-def test_dates_sums_and_plain_numbers_are_no_telephone_numbers(text: str) -> None:
-    assert scrubbed(text) == text
+    "private addresses, versions and code": [
+        "version 11.12.13.145",
+        "Versions 11.12.13.145 and 11.12.13.146",
+        "v1.2.3.4",
+        ">= 1.4.5.0",
+        "256.8.8.8.8",
+        "1.3.6.1.4.1.311.2",
+        "OID 1.3.6.1",
+        "Section 4.3.2.1",
+        "1.2.3.4 Requirements",
+        "numpy 1.2.3.4, zstd (1.5.0.3) and foo == 1.0.0.1",
+        "    3.3.0.2  # Maintenance release",
+        "from 3.36.10.0 to 3.37.10.0",
+        "extension 2.5.29.17",
+        "foo-11.22.33.44.tar.gz v3.30.0.200",
+        "§ 4.3.2.1",
+        "Chrome/120.0.6099.109",
+        "lib-1.2.3.4.tar.gz",
+        "08.08.08.08",
+        "192.168.1.1 10.0.0.1 127.0.0.1 169.254.1.1 100.64.0.1",
+        "fe80::1 ::1 fd00::1 2001:db8::1",
+        "12:30:45",
+        "a::b std::vector cafe::bed",
+        "00:11:22:33:44:55:66:77",
+        "00:1a:2b:3c:4d:5e",
+    ],
+    "long numbers without issuer, length, check digit or space": [
+        "4111111111111112",
+        "1234567890123452",
+        "41111111111111110",
+        "0.4111111111111111",
+        "4111-1111-1111-1111-1111",
+        "id4111111111111111",
+        "/status/4111111111111111",
+        "4222222222222",
+        "4111 11 11 1111 1111",
+    ],
+    "an IBAN with another length, country or checksum": [
+        "GB83WEST12345698765432",
+        "XX82WEST12345698765432",
+        "GB82WEST123456987654321",
+        "aGB82WEST12345698765432",
+    ],
+    "what only begins like a key": [
+        "http://host:8080/path?q=a@b",
+        "http://{user}:{password}@host",
+        "http://$USER:$PASS@host",
+        "snake_case_name sk-learn sk-short task-oriented",
+        "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA\n-----END PUBLIC KEY-----",
+        "ghp_short",
+        "AKIAIOSFODNN7EXAMPLE7",
+    ],
+}
+
+
+@pytest.mark.parametrize("what", STAYS)
+def test_what_only_looks_like_personal_data_stays(what: str) -> None:
+    assert [text for text in STAYS[what] if scrubbed(text) != text] == []
 
 
 @pytest.mark.parametrize(
@@ -133,58 +205,6 @@ def test_a_number_that_is_never_issued_or_is_longer_is_no_social_security_number
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("from 8.8.8.8, 2.125.160.216:53 and 8.8.4.4.", "from [IP], [IP]:53 and [IP]."),
-        ("http://93.184.216.34/x", "http://[IP]/x"),
-        ("[2606:4700:4700::1111]:443", "[[IP]]:443"),
-        ("6e40:4041:c617:e898:c11:40d2:c669:2eb4", "[IP]"),
-        ("::ffff:8.8.8.8 2001:4860:4860:0:0:0:0:8888/64", "[IP] [IP]/64"),
-        ("8.8.8.8-8.8.4.4", "[IP]-[IP]"),
-        ("My IP address is 5.6.7.8, the host 1.0.0.1", "My IP address is [IP], the host [IP]"),
-        ("http://1.2.3.4/ 1.2.3.4:80 5.9.0.0/16", "http://[IP]/ [IP]:80 [IP]/16"),
-        ('5.9.6.51 - - [10/Oct/2000] "GET"', '[IP] - - [10/Oct/2000] "GET"'),
-        ("took 52.59.80.10 as 104.11.0.2", "took [IP] as [IP]"),
-    ],
-)
-def test_a_public_ip_address_goes(text: str, expected: str) -> None:
-    assert scrubbed(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "version 11.12.13.145",
-        "Versions 11.12.13.145 and 11.12.13.146",
-        "v1.2.3.4",
-        ">= 1.4.5.0",
-        "256.8.8.8.8",
-        "1.3.6.1.4.1.311.2",
-        "OID 1.3.6.1",
-        "Section 4.3.2.1",
-        "1.2.3.4 Requirements",
-        "numpy 1.2.3.4, zstd (1.5.0.3) and foo == 1.0.0.1",
-        "    3.3.0.2  # Maintenance release",
-        "from 3.36.10.0 to 3.37.10.0",
-        "extension 2.5.29.17",
-        "foo-11.22.33.44.tar.gz v3.30.0.200",
-        "§ 4.3.2.1",
-        "Chrome/120.0.6099.109",
-        "lib-1.2.3.4.tar.gz",
-        "08.08.08.08",
-        "192.168.1.1 10.0.0.1 127.0.0.1 169.254.1.1 100.64.0.1",
-        "fe80::1 ::1 fd00::1 2001:db8::1",
-        "12:30:45",
-        "a::b std::vector cafe::bed",
-        "00:11:22:33:44:55:66:77",
-        "00:1a:2b:3c:4d:5e",
-    ],
-)
-def test_private_addresses_versions_and_code_are_no_ip_addresses(text: str) -> None:
-    assert scrubbed(text) == text
-
-
-@pytest.mark.parametrize(
     "number",
     [
         "4111111111111111",
@@ -204,24 +224,6 @@ def test_private_addresses_versions_and_code_are_no_ip_addresses(text: str) -> N
 )
 def test_a_card_number_with_issuer_length_and_check_digit_goes(number: str) -> None:
     assert scrubbed(f"paid {number} 12/27.") == "paid [CREDIT_CARD] 12/27."
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "4111111111111112",
-        "1234567890123452",
-        "41111111111111110",
-        "0.4111111111111111",
-        "4111-1111-1111-1111-1111",
-        "id4111111111111111",
-        "/status/4111111111111111",
-        "4222222222222",
-        "4111 11 11 1111 1111",
-    ],
-)
-def test_a_long_number_without_them_is_no_card(text: str) -> None:
-    assert scrubbed(text) == text
 
 
 @pytest.mark.parametrize("number", ["4222222222222", "630427373398", "3521573075098939"])
@@ -247,62 +249,6 @@ def test_the_edges_of_the_range_of_jcb_need_no_word() -> None:
 )
 def test_an_iban_with_the_right_length_and_checksum_goes(number: str) -> None:
     assert scrubbed(f"to {number}, please") == "to [IBAN], please"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "GB83WEST12345698765432",
-        "XX82WEST12345698765432",
-        "GB82WEST123456987654321",
-        "aGB82WEST12345698765432",
-    ],
-)
-def test_an_iban_with_another_length_country_or_checksum_stays(text: str) -> None:
-    assert scrubbed(text) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("postgres://me:s3cret@db.example.org/x", "postgres://[SECRET]@db.example.org/x"),
-        ("redis://:p@ss@localhost:6379", "redis://[SECRET]@localhost:6379"),
-        ("AKIAIOSFODNN7EXAMPLE.", "[SECRET]."),
-        (
-            'aws_secret_access_key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"',
-            'aws_secret_access_key = "[SECRET]"',
-        ),
-        ("token=ghp_" + "a1B2" * 9, "token=[SECRET]"),
-        ("github_pat_" + "11ABCDEFG0_" + "x" * 59, "[SECRET]"),
-        ("sk-ant-api03-" + "Ab-1_" * 10, "[SECRET]"),
-        ("sk-proj-" + "Ab1" * 16, "[SECRET]"),
-        ("xoxb-1234567890-1234567890-abcDEF", "[SECRET]"),
-        ("AIza" + "Sy-_" * 8 + "abc", "[SECRET]"),
-        ("SG." + "a" * 22 + "." + "b" * 43, "[SECRET]"),
-        ("hf_" + "aBcD" * 8 + "ef", "[SECRET]"),
-        (f"Bearer {JWT}\n", "Bearer [SECRET]\n"),
-        (f"key:\n{PEM}\nend", "key:\n[SECRET]\nend"),
-        (PEM.removesuffix("-----END RSA PRIVATE KEY-----") + "?", "[SECRET]\n?"),
-    ],
-)
-def test_credentials_and_keys_go(text: str, expected: str) -> None:
-    assert scrubbed(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "http://host:8080/path?q=a@b",
-        "http://{user}:{password}@host",
-        "http://$USER:$PASS@host",
-        "snake_case_name sk-learn sk-short task-oriented",
-        "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA\n-----END PUBLIC KEY-----",
-        "ghp_short",
-        "AKIAIOSFODNN7EXAMPLE7",
-    ],
-)
-def test_what_only_begins_like_a_key_stays(text: str) -> None:
-    assert scrubbed(text) == text
 
 
 def test_a_kind_that_is_off_is_left_alone() -> None:
