@@ -1,14 +1,13 @@
 """Writes token shards in the format that `trainer.data.shards` describes and reads."""
 
-import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
 
 import numpy as np
 
 from trainer.data.shards import DTYPE_CODES, HEADER, MAGIC, MAX_ID, VERSION, bin_path, idx_path
-from trainer.system.durable import sync
+from trainer.system.durable import atomic_file, sync
 
 MAX_DOCUMENT_TOKENS = 2**31 - 1
 
@@ -22,39 +21,23 @@ def token_dtype(max_id: int) -> np.dtype:
     return DTYPE_CODES[8] if max_id <= 0xFFFF else DTYPE_CODES[4]
 
 
-class ShardWriter:
-    """Writes `<prefix>.bin` and `<prefix>.idx`; both get these names only when the writer closes without an
+class ShardWriter(ExitStack):
+    """Writes `<prefix>.bin` and `<prefix>.idx`; both get these names only when the context is left without an
     error.
 
     `.bin` is renamed before `.idx`, so a shard with an `.idx` is complete.
     """
 
     def __init__(self, prefix: Path, dtype: np.dtype) -> None:
+        super().__init__()
         self.prefix = Path(prefix)
         self.dtype = np.dtype(dtype).newbyteorder("<")
         if self.dtype not in DTYPE_CODES.values():
             raise ValueError(f"token shards hold uint16 or uint32, not {dtype}")
-        self._code = next(code for code, known in DTYPE_CODES.items() if known == self.dtype)
         self._max_id = min(int(np.iinfo(self.dtype).max), MAX_ID)
         self._lengths: list[np.ndarray] = []
         self._documents = 0
-        self._temporary = {
-            path: path.with_name(f".{path.name}.{os.getpid()}.tmp")
-            for path in (bin_path(self.prefix), idx_path(self.prefix))
-        }
-        self.prefix.parent.mkdir(parents=True, exist_ok=True)
-        self._bin: BinaryIO = self._temporary[bin_path(self.prefix)].open("wb")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
+        self.enter_context(self._files())
 
     def add(self, tokens: np.ndarray) -> None:
         """Adds a document, `tokens` [n] of any integer type. Raises ValueError if it is empty or an id does
@@ -86,33 +69,18 @@ class ShardWriter:
                 f"{self.dtype} (0 to {self._max_id})"
             )
 
-    def close(self) -> None:
-        """Writes the index, syncs both files and renames them."""
-        try:
-            _sync_and_close(self._bin)
+    @contextmanager
+    def _files(self) -> Iterator[None]:
+        """Opens `.bin`; writes the index when the context is left."""
+        with atomic_file(idx_path(self.prefix)) as index, atomic_file(bin_path(self.prefix)) as tokens:
+            with tokens.open("wb") as self._bin:
+                yield
+            code = next(code for code, known in DTYPE_CODES.items() if known == self.dtype)
             lengths = np.concatenate([np.zeros(0, "<i4"), *self._lengths])
             offsets = np.zeros(len(lengths), "<i8")
             np.cumsum(lengths[:-1].astype(np.int64) * self.dtype.itemsize, out=offsets[1:])
-            with self._temporary[idx_path(self.prefix)].open("wb") as index:
-                index.write(HEADER.pack(MAGIC, VERSION, self._code, len(lengths), len(lengths) + 1))
+            with index.open("wb") as file:
+                file.write(HEADER.pack(MAGIC, VERSION, code, len(lengths), len(lengths) + 1))
                 for part in (lengths, offsets, np.arange(len(lengths) + 1, dtype="<i8")):
-                    index.write(part.tobytes())
-                _sync_and_close(index)
-        except BaseException:
-            self.discard()
-            raise
-        for path, temporary in self._temporary.items():
-            temporary.replace(path)
+                    file.write(part.tobytes())
         sync(self.prefix.parent)
-
-    def discard(self) -> None:
-        """Deletes the temporary files."""
-        self._bin.close()
-        for temporary in self._temporary.values():
-            temporary.unlink(missing_ok=True)
-
-
-def _sync_and_close(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-    file.close()

@@ -215,7 +215,15 @@ class TokenStream:
         """Returns `length` tokens from `start`: a view within one shard, a copy across shards. Raises
         IndexError outside the stream.
         """
-        pieces = [shard.tokens[first:after] for shard, first, after in self._pieces(start, length)]
+        if start < 0 or length < 0 or start + length > self.num_tokens:
+            raise self._outside(start, length)
+        pieces = []
+        number = bisect_right(self._begins_to_search, start) - 1
+        while length > 0:
+            first = start - self._begins_to_search[number]
+            piece = self.shards[number].tokens[first : first + length]
+            pieces.append(piece)
+            start, length, number = start + len(piece), length - len(piece), number + 1
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else np.zeros(0, np.uint16)
@@ -266,19 +274,6 @@ class TokenStream:
         """As Shard.check_ids, for all shards."""
         for shard in self.shards:
             shard.check_ids(vocab_size)
-
-    def _pieces(self, start: int, length: int) -> Iterator[tuple[Shard, int, int]]:
-        """Yields the shards that the window overlaps, each with the start and end of the overlap."""
-        if start < 0 or length < 0 or start + length > self.num_tokens:
-            raise self._outside(start, length)
-        number = bisect_right(self._begins_to_search, start) - 1
-        while length > 0:
-            shard = self.shards[number]
-            first = start - self._begins_to_search[number]
-            taken = min(length, shard.num_tokens - first)
-            if taken:
-                yield shard, first, first + taken
-            start, length, number = start + taken, length - taken, number + 1
 
     def _outside(self, start: int, length: int) -> IndexError:
         return IndexError(f"tokens {start} to {start + length} are not in a stream of {self.num_tokens}")

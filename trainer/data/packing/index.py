@@ -22,7 +22,11 @@ from trainer.data.windows import PADDING
 from trainer.system.durable import atomic_directory
 
 VERSION = "best-fit-1"
-FILES: dict[str, np.dtype] = {"starts": np.dtype("<i8"), "lengths": np.dtype("<i4"), "ends": np.dtype("<i8")}
+FILES: dict[str, np.dtype] = {
+    "starts.i64": np.dtype("<i8"),
+    "lengths.i32": np.dtype("<i4"),
+    "ends.i64": np.dtype("<i8"),
+}
 
 log = logging.getLogger("trainer")
 
@@ -48,7 +52,7 @@ class PackedRows:
         self.num_rows = int(facts["rows"])
         self.padding = 1 - facts["tokens"] / max(1, self.num_rows * (seq_len + 1))
         self._starts, self._lengths, self._ends = (
-            map_file(path / f"{name}.{_suffix(dtype)}", dtype) for name, dtype in FILES.items()
+            map_file(path / name, dtype) for name, dtype in FILES.items()
         )
         # What is left of a row is one more: padding.
         self.most_documents = 1 + int(np.diff(self._ends, prepend=0).max(initial=0))
@@ -101,19 +105,12 @@ def _make(stream: TokenStream, seq_len: int, path: Path) -> None:
     rows = pieces = tokens = 0
     with atomic_directory(path) as temporary:
         with ExitStack() as opened:
-            files = {
-                name: opened.enter_context((temporary / f"{name}.{_suffix(dtype)}").open("wb"))
-                for name, dtype in FILES.items()
-            }
+            files = [opened.enter_context((temporary / name).open("wb")) for name in FILES]
             for starts, lengths in stream.documents():
                 packed = pack(starts, lengths, seq_len)
-                values: dict[str, np.ndarray] = {
-                    "starts": packed.starts,
-                    "lengths": packed.lengths,
-                    "ends": packed.ends + pieces,
-                }
-                for name, file in files.items():
-                    file.write(values[name].astype(FILES[name]).tobytes())
+                written = (packed.starts, packed.lengths, packed.ends + pieces)
+                for file, values, dtype in zip(files, written, FILES.values(), strict=True):
+                    file.write(values.astype(dtype).tobytes())
                 rows += len(packed.ends)
                 pieces += len(packed.starts)
                 tokens += int(packed.lengths.sum(dtype=np.int64))
@@ -123,7 +120,3 @@ def _make(stream: TokenStream, seq_len: int, path: Path) -> None:
     log.info(
         "packed %s tokens into %s rows in %.1f s: %s", f"{stream.num_tokens:,}", f"{rows:,}", seconds, path
     )
-
-
-def _suffix(dtype: np.dtype) -> str:
-    return f"{dtype.kind}{8 * dtype.itemsize}"
