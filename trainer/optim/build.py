@@ -15,8 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import AdamW, Optimizer
 
 from trainer.config import OptimizerConfig, ParameterGroup
-from trainer.optim.adafactor import Adafactor
-from trainer.optim.lion import Lion
+from trainer.optim.by_parameter import Adafactor, Lion
 from trainer.optim.muon import Muon
 from trainer.optim.sophia import SophiaG
 from trainer.parallel.dtensor import is_split

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from trainer.optim.trained import trained
+from trainer.optim.by_parameter import trained
 
 EPS = 1e-15
 INTERVAL = 10  # steps between estimates, each of which costs another pass; as in the paper

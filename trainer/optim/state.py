@@ -55,21 +55,16 @@ def load_state_tensors(
         elif not part:
             # Only a fused optimizer counts its steps on the device.
             stays = slot == "step" and not owners[parameter].defaults.get("fused")
-            owners[parameter].state[parameter][slot] = value if stays else _placed(value, parameter)
+            if not stays:
+                is_full = value.shape == local_tensor(parameter).shape
+                value = as_part_of(parameter, value) if is_full else value.to(parameter.device)
+            owners[parameter].state[parameter][slot] = value
 
 
 def _shapes(parameter: torch.Tensor) -> set[torch.Size]:
     """The valid shapes of its state: a count, a full moment, the means of rows and those of columns."""
     shape = parameter.shape
     return {torch.Size(()), shape, shape[:-1], shape[:-2] + shape[-1:]}
-
-
-def _placed(value: torch.Tensor, parameter: nn.Parameter) -> torch.Tensor:
-    return (
-        as_part_of(parameter, value)
-        if value.shape == local_tensor(parameter).shape
-        else value.to(parameter.device)
-    )
 
 
 def _parts(value: torch.Tensor) -> dict[str, torch.Tensor]:
