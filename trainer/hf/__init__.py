@@ -2,6 +2,5 @@
 
 from trainer.hf.check import check_export, check_with_transformers
 from trainer.hf.config import config_json, model_config, read_config
-from trainer.hf.export import export, load_model
+from trainer.hf.directory import export, load_model, load_weights, weights
 from trainer.hf.pretrained import Pretrained
-from trainer.hf.weights import load_weights, weights

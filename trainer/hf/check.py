@@ -6,8 +6,7 @@ from pathlib import Path
 
 import torch
 
-from trainer.hf.export import load_model
-from trainer.hf.weights import weights
+from trainer.hf.directory import load_model, weights
 from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama
 from trainer.system.errors import TrainerError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from trainer.config import DataConfig, ModelConfig, PretrainedConfig
 from trainer.hf.config import model_config, read_size
+from trainer.hf.directory import INDEX, SINGLE, weight_files
 from trainer.hf.tokenizer import load_tokenizer
-from trainer.hf.weights import INDEX, SINGLE, weight_files
 from trainer.system.errors import TrainerError
 
 
