@@ -20,7 +20,7 @@ from harness.sidebyside import record
 from tokenizers import Tokenizer, models
 
 from trainer.checkpoint import publish as store
-from trainer.checkpoint.staging import Staging
+from trainer.checkpoint.background import Staging
 from trainer.config import RunConfig
 from trainer.data.shard_writer import ShardWriter
 from trainer.parallel.world import World

@@ -28,7 +28,7 @@ from trainer.model.loss import softmax_loss
 from trainer.model.precision import AUTOCAST, LossScale, autocast, convert_to_fp8, resolve
 from trainer.optim.build import build
 from trainer.parallel import dtensor
-from trainer.parallel.gathering import release
+from trainer.parallel.pipeline_parallel import release
 from trainer.parallel.parallelize import split
 from trainer.parallel.world import DIMENSIONS, World
 from trainer.run.spikes import SpikeDetector

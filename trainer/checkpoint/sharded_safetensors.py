@@ -65,28 +65,18 @@ class SavedTensors(ExitStack):
         found = self._found[name]
         if region is None:
             region = tuple(slice(0, size) for size in found[0][1].shape)
-        result = _slice(found[0][0], name, [(0, 0)] * len(region)).new_empty(
-            [axis.stop - axis.start for axis in region]
-        )
+        nothing: torch.Tensor = found[0][0].get_slice(name)[(slice(0, 0),) * len(region)]
+        result = nothing.new_empty([axis.stop - axis.start for axis in region])
         missing = result.numel()
         for file, part in found:
-            sizes = file.get_slice(name).get_shape()
+            stored = file.get_slice(name)
             shared = [
-                (max(axis.start, at), min(axis.stop, at + size))
-                for axis, at, size in zip(region, part.offset, sizes, strict=True)
+                slice(max(axis.start, at), min(axis.stop, at + size))
+                for axis, at, size in zip(region, part.offset, stored.get_shape(), strict=True)
             ]
-            if all(start < stop for start, stop in shared):
-                values = _slice(
-                    file,
-                    name,
-                    [(start - at, stop - at) for (start, stop), at in zip(shared, part.offset, strict=True)],
-                )
-                result[
-                    tuple(
-                        slice(start - axis.start, stop - axis.start)
-                        for (start, stop), axis in zip(shared, region, strict=True)
-                    )
-                ] = values
+            if all(axis.start < axis.stop for axis in shared):
+                values = stored[_counted_from(part.offset, shared)]
+                result[_counted_from([axis.start for axis in region], shared)] = values
                 missing -= values.numel()
         if missing:
             raise ValueError(
@@ -96,6 +86,5 @@ class SavedTensors(ExitStack):
         return result
 
 
-def _slice(file: Any, name: str, bounds: list[tuple[int, int]]) -> torch.Tensor:
-    values: torch.Tensor = file.get_slice(name)[tuple(slice(start, stop) for start, stop in bounds)]
-    return values
+def _counted_from(begins: Iterable[int], region: Iterable[slice]) -> Region:
+    return tuple(slice(axis.start - at, axis.stop - at) for axis, at in zip(region, begins, strict=True))

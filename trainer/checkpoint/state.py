@@ -25,9 +25,9 @@ from torch.optim import Optimizer
 
 from trainer import hf
 from trainer.checkpoint import publish as store
+from trainer.checkpoint.background import Staging
 from trainer.checkpoint.publish import CheckpointError
 from trainer.checkpoint.sharded_safetensors import SavedTensors, TensorPart, save_parts
-from trainer.checkpoint.staging import Staging
 from trainer.config import RunConfig, config_hash
 from trainer.model.llama import Llama
 from trainer.model.precision import LossScale
@@ -145,7 +145,9 @@ def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None
     """
     hf.load_weights(model, checkpoint / "hf")
     parameters = dict(model.named_parameters())
-    with SavedTensors(_optimizer_files(checkpoint)) as saved:
+    # Those that were saved with it; another file of such a name is none of the run's.
+    files = [checkpoint / name for name in store.manifest(checkpoint) if fnmatch(name, OPTIMIZER_FILES)]
+    with SavedTensors(files) as saved:
         tensors = {}
         for name, shape in saved.shapes.items():
             owner = name.partition("/")[2]
@@ -155,11 +157,6 @@ def restore(checkpoint: Path, model: Llama, optimizers: list[Optimizer]) -> None
             held = local_slices(parameter) if parameter is not None and parameter.shape == shape else None
             tensors[name] = saved.read(name, held)
     load_state_tensors(model, optimizers, tensors)
-
-
-def _optimizer_files(checkpoint: Path) -> list[Path]:
-    """Those that were saved with it; another file of such a name is none of the run's."""
-    return [checkpoint / name for name in store.manifest(checkpoint) if fnmatch(name, OPTIMIZER_FILES)]
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -37,20 +37,16 @@ def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.full_tensor() if is_split(tensor) else tensor
 
 
-def local_slices(tensor: torch.Tensor) -> tuple[slice, ...]:
-    """The slices of the full tensor that `local_tensor(tensor)` holds, one for each dimension."""
+def local_slices(tensor: torch.Tensor, rank: int | None = None) -> tuple[slice, ...]:
+    """The slices of the full tensor that `local_tensor(tensor)` holds, one for each dimension; with a `rank`,
+    in the process with this rank in the flattened mesh.
+    """
     if not is_split(tensor):
         return tuple(slice(0, size) for size in tensor.shape)
-    coordinates = tensor.device_mesh.get_coordinate()
-    assert coordinates is not None
-    return _slices_at(tensor.shape, tensor.device_mesh.shape, tensor.placements, tuple(coordinates))
-
-
-def slices_of_rank(tensor: torch.Tensor, rank: int) -> tuple[slice, ...]:
-    """As `local_slices` of a split tensor, in the process with this rank in the flattened mesh."""
-    assert is_split(tensor)
     mesh = tensor.device_mesh
-    return _slices_at(tensor.shape, mesh.shape, tensor.placements, _coordinates(mesh.shape)[rank])
+    coordinates = mesh.get_coordinate() if rank is None else _coordinates(mesh.shape)[rank]
+    assert coordinates is not None
+    return _slices_at(tensor.shape, mesh.shape, tensor.placements, tuple(coordinates))
 
 
 def in_one_copy(tensor: torch.Tensor, rank: int, other: int) -> bool:

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trainer.parallel.dtensor import in_one_copy, is_split, slices_of_rank
+from trainer.parallel.dtensor import in_one_copy, is_split, local_slices
 
 # The matrices that each process owns, by its rank in the group.
 Owned = Sequence[Sequence[Tensor]]
@@ -120,7 +120,7 @@ class _Parts:
                 for owner, matrices in enumerate(owned)
             ],
             [
-                [slices_of_rank(mine[number], source) for number in numbers]
+                [local_slices(mine[number], source) for number in numbers]
                 for source, numbers in enumerate(sources)
             ],
         )
@@ -132,7 +132,7 @@ class _Parts:
             stack = torch.empty(len(mine), *mine[0].shape, dtype=self._dtype, device=self._device)
             for source, numbers in enumerate(sources):
                 for number in numbers:
-                    stack[number][slices_of_rank(mine[number], source)] = next(parts)
+                    stack[number][local_slices(mine[number], source)] = next(parts)
             return stack
 
         return collected
@@ -140,8 +140,8 @@ class _Parts:
     def give_back(self, owned: Owned, results: Tensor | None) -> Callable[[], Pairs]:
         made = [] if results is None else list(zip(owned[self._rank], results, strict=True))
         arrive = self._exchange(
-            [[result[slices_of_rank(matrix, rank)] for matrix, result in made] for rank in range(self.size)],
-            [[slices_of_rank(matrix, self._rank) for matrix in matrices] for matrices in owned],
+            [[result[local_slices(matrix, rank)] for matrix, result in made] for rank in range(self.size)],
+            [[local_slices(matrix, self._rank) for matrix in matrices] for matrices in owned],
         )
         return lambda: list(zip(chain.from_iterable(owned), arrive(), strict=True))
 

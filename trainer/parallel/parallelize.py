@@ -21,7 +21,7 @@ from torch.distributed.tensor.parallel import (
 from trainer.config import ParallelConfig
 from trainer.model.llama import Llama
 from trainer.model.precision import AUTOCAST, Precision
-from trainer.parallel.gathering import root
+from trainer.parallel.pipeline_parallel import root
 
 # [batch, sequence, features], and [batch, sequence, heads, head_dim] for the norms of queries and keys.
 SEQUENCE, HEADS = 1, 2

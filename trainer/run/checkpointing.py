@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from trainer.checkpoint import publish as store
-from trainer.checkpoint.background_writer import CheckpointWriter
+from trainer.checkpoint.background import CheckpointWriter, Staging
 from trainer.checkpoint.publish import CheckpointError
-from trainer.checkpoint.staging import Staging
 from trainer.run.records.dagster_pipes import Reporter, send_checkpoint
 from trainer.run.records.metrics import MetricsLog
 from trainer.run.session import Session
@@ -29,8 +28,8 @@ class Saver:
     ) -> None:
         self._session, self._directory, self._metrics = session, directory, metrics
         self._reporter = reporter
-        writes = session.world.is_main or session.world.mesh is not None
-        self._writer = CheckpointWriter(self._announce, session.world) if writes else None
+        self._writes = session.world.is_main or session.world.mesh is not None
+        self._writer = CheckpointWriter(self._announce, session.world)
         self._staging = Staging()
         self._last = time.monotonic()
 
@@ -50,7 +49,7 @@ class Saver:
     def save(self) -> None:
         """Returns when the state is copied and the previous checkpoint is committed."""
         self._last = time.monotonic()
-        if self._writer is None:
+        if not self._writes:
             return
         session = self._session
         self._writer.wait()
@@ -64,18 +63,15 @@ class Saver:
 
     def poll(self) -> None:
         """Reports a checkpoint that was committed since. Raises TrainerError if it could not be saved."""
-        if self._writer is not None:
-            self._writer.poll()
+        self._writer.poll()
 
     def wait(self) -> None:
         """Waits until every process has committed its checkpoint, then does as `poll`."""
-        if self._writer is not None:
-            self._writer.wait()
+        self._writer.wait()
         self._session.world.barrier()
 
     def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
 
     def _announce(self, checkpoint: Path) -> None:
         if not self._session.world.is_main:

@@ -8,7 +8,7 @@ import torch
 from torch.optim import Optimizer
 
 from trainer.checkpoint import state
-from trainer.checkpoint.staging import Staging
+from trainer.checkpoint.background import Staging
 from trainer.config import RunConfig, TrainingConfig
 from trainer.hf import load_weights
 from trainer.model import precision

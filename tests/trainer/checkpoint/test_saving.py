@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from trainer.checkpoint import publish as store
-from trainer.checkpoint.background_writer import CheckpointWriter
-from trainer.checkpoint.staging import Staging
+from trainer.checkpoint.background import CheckpointWriter, Staging
 from trainer.config import InitConfig, ModelConfig, RunConfig
 from trainer.model.llama import Llama
 from trainer.parallel.world import World

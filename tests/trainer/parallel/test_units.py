@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainer.config import ModelConfig, ParallelConfig
 from trainer.model.llama import Llama
-from trainer.parallel.gathering import release
 from trainer.parallel.parallelize import split
+from trainer.parallel.pipeline_parallel import release
 from trainer.run.step import Batch, loss_sum
 
 SHAPE = {"n_layers": 3, "d_model": 64, "n_heads": 4, "n_kv_heads": 2, "d_ff": 176, "qk_norm": False}

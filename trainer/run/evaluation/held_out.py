@@ -14,7 +14,7 @@ from trainer.hf import load_model
 from trainer.model.attention import masks_documents
 from trainer.model.llama import Llama
 from trainer.model.precision import Precision, resolve
-from trainer.parallel.gathering import release
+from trainer.parallel.pipeline_parallel import release
 from trainer.parallel.world import World
 from trainer.run.evaluation.generate import written
 from trainer.run.step import Batch, loss_sum

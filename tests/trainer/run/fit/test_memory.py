@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models
 
 from tests.trainer.runs import ROOT
 from tests.trainer.steps import new_session
-from trainer.checkpoint.staging import Staging
+from trainer.checkpoint.background import Staging
 from trainer.config import RunConfig
 from trainer.run.fit.memory import AMPLE, Memory, estimate, is_ample
 from trainer.system import launch
@@ -27,7 +27,7 @@ import json, sys, torch
 from dataclasses import replace
 from pathlib import Path
 import trainer.run.loop
-from trainer.checkpoint.staging import Staging
+from trainer.checkpoint.background import Staging
 from trainer.config import RunConfig
 from trainer.run.fit.memory import estimate
 from trainer.parallel.world import World
