@@ -1,5 +1,6 @@
 """The optimizer and the schedule of its learning rate."""
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -141,3 +142,26 @@ class ScheduleConfig(Config):
                 f"{where}schedule.warmup_tokens {self.warmup_tokens}{fall if decay else ''} do not fit into "
                 f"the {tokens} tokens of the {self.kind} schedule: lower them, or train on more tokens"
             )
+
+    def share_of_peak(self, tokens: int, max_tokens: int) -> float:
+        """The share of the peak learning rate after `tokens` of a schedule over `max_tokens`. 0 < tokens <=
+        max_tokens.
+        """
+        warmup = self.warmup_tokens
+        if tokens < warmup:
+            return tokens / warmup
+        if self.kind == "constant":
+            left = 1.0
+        elif self.kind == "wsd":
+            decay_tokens = self.decay_fraction * max_tokens
+            left = _left(self.decay, max(0.0, 1 - (max_tokens - tokens) / decay_tokens))
+        else:
+            left = _left(self.kind, (tokens - warmup) / max(1, max_tokens - warmup))
+        return self.min_lr_ratio + (1 - self.min_lr_ratio) * left
+
+
+def _left(shape: str, done: float) -> float:
+    """Falls from 1 to 0 as `done` goes from 0 to 1. `sqrt` is the 1 - sqrt decay of Hägele et al. 2024."""
+    if shape == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * done))
+    return 1 - (math.sqrt(done) if shape == "sqrt" else done)

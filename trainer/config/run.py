@@ -63,7 +63,7 @@ OPERATIONAL = {
     "parallel",
 }
 
-# What the record of token shards says of all of them.
+# What the record of token shards says of all of them, and what decides the weights whatever the corpora.
 RECORDED = ("tokenizer_sha256", "vocab_size", "bot_id", "eot_id")
 
 
@@ -83,10 +83,7 @@ def run_identity(
             "pretrained": pretrained,
         },
         "data": {
-            "tokenizer_sha256": data.tokenizer_sha256,
-            "vocab_size": data.vocab_size,
-            "bot_id": data.bot_id,
-            "eot_id": data.eot_id,
+            **{key: getattr(data, key) for key in RECORDED},
             # Order breaks ties between corpora that are equally far behind their weights.
             "order": [corpus.name for corpus in data.corpora],
             "corpora": {

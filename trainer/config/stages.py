@@ -87,6 +87,16 @@ class CurriculumStage:
         """Windows in one step, over all processes."""
         return self.global_batch_tokens // self.seq_len
 
+    def lr_factor(self, tokens: int) -> float:
+        """The factor of every learning rate in a step of this stage that ends at `tokens` of the run, 0 <
+        tokens <= max_tokens.
+
+        The schedule waits after steps skipped in fp16, so `tokens` may lie before the stage, whose own
+        schedule then is at its first token.
+        """
+        done = max(1, tokens - self.schedule_begin)
+        return self.lr_multiplier * self.schedule.share_of_peak(done, self.schedule_tokens)
+
 
 class Curriculum:
     """The stage of a step, and the tokens and samples before it. Steps count from 0."""

@@ -15,7 +15,6 @@ from trainer.model.llama import Llama
 from trainer.model.loss import IGNORED, summed_cross_entropy
 from trainer.model.precision import LossScale, Precision, autocast
 from trainer.optim.build import set_learning_rates
-from trainer.optim.lr_schedule import lr_factor
 from trainer.optim.sophia import draw_tokens, draws, estimating
 from trainer.parallel.dtensor import local_tensor
 from trainer.parallel.world import World
@@ -182,7 +181,7 @@ def train_step(
     factor = 0.0
     if taken:
         curriculum, updates = training.curriculum, context.step + 1 - loss_scale.skipped_steps
-        factor = lr_factor(curriculum.stage(context.step), curriculum.tokens(updates))
+        factor = curriculum.stage(context.step).lr_factor(curriculum.tokens(updates))
         set_learning_rates(optimizers, factor)
     for optimizer in optimizers:
         if taken:

@@ -12,12 +12,11 @@ from torch import nn
 
 from tests.trainer.steps import new_session, step
 from trainer.checkpoint import publish as store
-from trainer.checkpoint.staging import Staging
+from trainer.checkpoint.background import Staging
 from trainer.config import RunConfig
 from trainer.model import precision
 from trainer.model.precision import LossScale, resolve
-from trainer.optim.lr_schedule import lr_factor
-from trainer.parallel.gathering import whole_parameters
+from trainer.parallel.pipeline_parallel import whole_parameters
 from trainer.parallel.world import World, join, leave
 from trainer.run import resume
 from trainer.run.loop import DONE, run
@@ -184,7 +183,7 @@ def test_an_overflow_in_one_process_skips_the_step_in_all(
     assert [result.skipped for result in first] == [False, False, True, False]
     factors = [result.lr_factor for result in first]
     assert factors[2] == 0 and factors[3] == pytest.approx(
-        lr_factor(RunConfig.model_validate(settings).training.curriculum.stage(3), 3 * 256)
+        RunConfig.model_validate(settings).training.curriculum.stage(3).lr_factor(3 * 256)
     )
 
 

@@ -22,7 +22,6 @@ from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.data.order import SampleOrder, Segment
 from trainer.data.shards import TokenStream
-from trainer.optim.lr_schedule import lr_factor
 from trainer.run.loop import DONE, run
 from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
@@ -58,7 +57,7 @@ def test_tokens_samples_and_rates_go_through_their_golden_points(staged: dict[st
     ]
     assert [curriculum.samples(step) for step in (0, 1, 6, 7, 11, 12, 15)] == [0, 16, 96, 112, 176, 184, 208]
     at = ((0, 128), (3, 512), (5, 768), (6, 769), (10, 2048), (11, 2049), (12, 2560), (14, 3072))
-    assert [lr_factor(curriculum.stage(step), tokens) for step, tokens in at] == pytest.approx(
+    assert [curriculum.stage(step).lr_factor(tokens) for step, tokens in at] == pytest.approx(
         [0.25, 1, 1, 0.5, 0.5, 1023 / 1024, 0.5, 0]
     )
 

@@ -7,7 +7,6 @@ import math
 import pytest
 
 from trainer.config import ScheduleConfig
-from trainer.optim.lr_schedule import share_of_peak
 
 AT = (1, 50, 100, 101, 400, 550, 700, 1000)
 
@@ -36,13 +35,13 @@ def test_the_courses_go_through_their_golden_points(
     schedule: dict[str, object], expected: list[float]
 ) -> None:
     config = ScheduleConfig.model_validate({"warmup_tokens": 100, **schedule})
-    assert [share_of_peak(config, tokens, 1000) for tokens in AT] == pytest.approx(expected)
+    assert [config.share_of_peak(tokens, 1000) for tokens in AT] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", ["cosine", "linear", "constant", "wsd"])
 def test_without_a_warmup_the_first_step_is_at_full_rate(kind: str) -> None:
     config = ScheduleConfig.model_validate({"kind": kind, "decay_fraction": 0.5})
-    assert share_of_peak(config, 1, 1_000_000) == pytest.approx(1.0)
+    assert config.share_of_peak(1, 1_000_000) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
