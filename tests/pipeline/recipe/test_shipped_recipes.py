@@ -7,7 +7,7 @@ import torch
 
 from pipeline.recipe.recipe import RECIPES, Recipe, load_recipe, recipe_path
 from pipeline.stages.tokenizer import TokenizerParams
-from trainer.run.fit.memory import estimate
+from trainer.run.fit.memory import Footprint
 from trainer.run.fit.micro_batch import fitting
 from trainer.system.gpus import GPUS
 
@@ -48,7 +48,11 @@ def recipe(name: str) -> Recipe:
     if recipe.training.micro_batch_size != "auto":
         return recipe
     gpu = torch.device("cuda")
-    sizes = fitting(recipe.training, vocab_size(recipe), target.processes, gpu, target.memory).sizes
+    sizes = fitting(
+        Footprint.measure(recipe.training, vocab_size(recipe), target.processes, gpu),
+        target.processes,
+        target.memory,
+    ).sizes
     training = recipe.training.model_copy(update={"micro_batch_size": sizes[0]})
     return recipe.model_copy(update={"training": training})
 
@@ -63,7 +67,7 @@ def memory(name: str, recipe: Recipe) -> int:
     training, target, device = recipe.training, TARGETS[name], torch.device("cuda")
     if target.memory not in {gpu.memory for gpu in GPUS.values()}:
         training, device = training.model_copy(update={"precision": "fp32"}), torch.device("cpu")
-    return estimate(training, vocab_size(recipe), target.processes, device).total
+    return Footprint.measure(training, vocab_size(recipe), target.processes, device).memory().total
 
 
 def test_every_recipe_that_ships_is_known_here() -> None:

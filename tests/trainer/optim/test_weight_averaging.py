@@ -17,7 +17,6 @@ from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World
 from trainer.run.evaluation.held_out import evaluate_checkpoint
-from trainer.run.fit.memory import estimate
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
 from trainer.system.durable import read_json_lines
@@ -98,15 +97,6 @@ def test_a_resumed_run_ends_in_the_same_average_which_is_evaluated_and_exported(
     shutil.rmtree(checkpoint)
     assert run(config) == DONE
     assert outcome(config.run_dir) == whole
-
-
-def test_the_copies_are_part_of_the_memory_that_a_run_needs(settings: dict[str, Any]) -> None:
-    needed = {}
-    for kind in (None, *KINDS.values()):
-        settings["training"] |= {"averaging": kind, "optimizer": {"kind": "lion"}}
-        found = estimate(RunConfig.model_validate(settings).training, 300, 1, ALONE.device)
-        needed[kind and kind["kind"]] = round(found.optimizer / found.weights)
-    assert needed == {None: 1, "ema": 2, "last_k": 4}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ each anew.
 import multiprocessing
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ def train(
     run_dir: Path,
     processes: int,
     before: Callable[[RunConfig], None] | None = None,
+    during: Callable[[Sequence[BaseProcess]], None] | None = None,
     **training: Any,
 ) -> list[int | None]:
-    """Runs `settings`, changed by `training`, to the end in `run_dir`, each process after `before`. The exit
-    status of each.
+    """Runs `settings`, changed by `training`, to the end in `run_dir`, each process after `before`; `during`
+    may interrupt them. The exit status of each.
     """
     config = {**settings, "run_dir": str(run_dir), "training": {**settings["training"], **training}}
     context = multiprocessing.get_context("forkserver")
@@ -36,6 +38,8 @@ def train(
     ]
     for process in started:
         process.start()
+    if during is not None:
+        during(started)
     for process in started:
         process.join(PATIENCE_SECONDS)
     for process in started:

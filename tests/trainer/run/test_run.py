@@ -6,7 +6,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
+from tests.trainer.parallel.processes import train
 from tests.trainer.runs import ROOT, TIMING_FIELDS, history, outcome, start, write_config
 from trainer.__main__ import main
 from trainer.checkpoint import publish as store
@@ -42,7 +44,6 @@ def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(
     settings["training"]["max_tokens"] = 24 * 256
     assert run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "whole")})) == DONE
     run_dir = tmp_path / "run"
-    config = write_config(settings, tmp_path / "run.yaml", run_dir)
 
     def logged() -> int:
         return len(read_json_lines(run_dir / "metrics.jsonl"))
@@ -50,17 +51,20 @@ def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(
     def saving() -> bool:
         return bool(list(run_dir.glob("checkpoints/.step-*.tmp")))
 
-    for number, when in (
-        (signal.SIGKILL, lambda: logged() >= 7),
-        (signal.SIGTERM, lambda: logged() >= 12),
-        (signal.SIGKILL, saving),
-    ):
-        process = start(config)
+    for number, when in ((signal.SIGTERM, lambda: logged() >= 7), (signal.SIGKILL, saving)):
         before = logged()
-        wait_for(lambda when=when, before=before: when() and logged() != before, process)  # type: ignore[misc]
-        process.send_signal(number)
-        process.communicate()
-        assert process.returncode == (RESUMABLE if number == signal.SIGTERM else -signal.SIGKILL)
+
+        def interrupt(processes: Sequence[BaseProcess], number=number, when=when, before=before) -> None:  # type: ignore[no-untyped-def]
+            (process,) = processes
+            deadline = time.monotonic() + 300
+            while not when() or logged() == before:
+                assert process.is_alive() and time.monotonic() < deadline
+                time.sleep(0.002)
+            assert process.pid is not None
+            os.kill(process.pid, number)
+
+        status = RESUMABLE if number == signal.SIGTERM else -signal.SIGKILL
+        assert train(settings, run_dir, 1, during=interrupt) == [status]
     assert run(RunConfig.model_validate(settings)) == DONE
     assert outcome(run_dir) == outcome(tmp_path / "whole")
 

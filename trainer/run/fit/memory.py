@@ -103,20 +103,6 @@ def is_ample(free: int, training: TrainingConfig, vocab_size: int, validation_wi
     return free > AMPLE * (held + 4 * tokens * (model.n_layers * block + 8 * vocab_size))
 
 
-def estimate(
-    training: TrainingConfig,
-    vocab_size: int,
-    processes: int,
-    device: torch.device,
-    validation_windows: int = 0,
-) -> Memory:
-    """The memory of the micro-batches of `training`, as `Footprint` measures it. `processes` read samples of
-    their own; `validation_windows`: how many windows a validation reads at a time, if they are to be counted.
-    """
-    footprint = Footprint.measure(training, vocab_size, processes, device)
-    return footprint.memory(training.micro_batch_windows, validation_windows)
-
-
 class _Bytes(NamedTuple):
     """What a step holds: weights, optimizer state and activations; the peaks of forward and backward pass, of
     the update, and of a batch of a validation.
@@ -149,8 +135,8 @@ class Footprint:
 
     @classmethod
     def measure(cls, training: TrainingConfig, vocab_size: int, processes: int, device: torch.device) -> Self:
-        """Measures steps with one and with two layers; each further layer needs what the second does. Takes
-        some seconds, whatever the size of the model, and ten the first time.
+        """Measures steps with one and with two layers; each further layer needs what the second does.
+        `processes` read samples of their own. Takes some seconds, whatever the size of the model.
         """
         on_cpu = _as_on_gpu(training) if device.type == "cuda" else training
         accumulates = training.micro_batch_size == "auto" or any(
@@ -165,8 +151,11 @@ class Footprint:
         )
         return cls(training, vocab_size, device, on_cpu.seq_len, one, two)
 
-    def memory(self, windows: int, validation_windows: int = 0) -> Memory:
-        """The memory of micro-batches of so many windows, and of a validation's batches, if there are any."""
+    def memory(self, windows: int | None = None, validation_windows: int = 0) -> Memory:
+        """The memory of micro-batches of so many windows, by default those of the `training`, and of batches
+        of so many in a validation, if they are to be counted.
+        """
+        windows = self.training.micro_batch_windows if windows is None else windows
         step = self._with(windows)
         validating = self._with(validation_windows).validating if validation_windows else 0
         if self.device.type == "cuda":

@@ -35,14 +35,12 @@ class Fitting(NamedTuple):
     optimizer: int
 
 
-def fitting(
-    training: TrainingConfig, vocab_size: int, data_size: int, device: torch.device, memory: int
-) -> Fitting:
+def fitting(footprint: Footprint, data_size: int, memory: int) -> Fitting:
     """The micro-batches that `memory` bytes of a process hold with a margin, by the estimate for uncompiled
-    blocks; a single window in any case. Takes some seconds.
+    blocks; a single window in any case.
     """
-    footprint = Footprint.measure(training, vocab_size, data_size, device)
-    most, room = MOST_TOKENS[device.type] // training.seq_len, (1 - MARGIN) * memory
+    training, room = footprint.training, (1 - MARGIN) * memory
+    most = MOST_TOKENS[footprint.device.type] // training.seq_len
     sizes = [
         size for size in _sizes(training, data_size) if size <= most and footprint.memory(size).total <= room
     ]
@@ -87,8 +85,9 @@ def build_fitting(plan: Plan, world: World, checkpoint: Path | None) -> Session:
         if divides(training, saved["micro_batch_size"], world.data_size):
             return build_session(plan.with_micro_batch(saved["micro_batch_size"]), world)
     memory = world.least(free_memory(world.device))
+    vocab_size, data_size = plan.config.data.vocab_size, world.data_size
     found = world.from_main(
-        lambda: fitting(training, plan.config.data.vocab_size, world.data_size, world.device, memory)
+        lambda: fitting(Footprint.measure(training, vocab_size, data_size, world.device), data_size, memory)
     )
     assert isinstance(found, Fitting)
     session, most = build_session(plan, world), found.sizes[0]

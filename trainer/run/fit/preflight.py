@@ -18,7 +18,7 @@ from trainer.parallel.world import World
 from trainer.run.evaluation.held_out import batch_size
 from trainer.run.fit import compiler
 from trainer.run.fit.hardware import free_memory
-from trainer.run.fit.memory import copies_with_averages, estimate, is_ample
+from trainer.run.fit.memory import Footprint, copies_with_averages, is_ample
 from trainer.run.records import sinks
 from trainer.system.errors import TrainerError
 
@@ -200,7 +200,8 @@ def _check_memory(config: RunConfig, world: World) -> None:
     # The estimate is for an unsplit model. A split one that is too large fails at the first batch.
     if training.parallel.splits_model or is_ample(free, training, vocab_size, windows):
         return
-    needed = estimate(training, vocab_size, world.size, world.device, windows)
+    footprint = Footprint.measure(training, vocab_size, world.size, world.device)
+    needed = footprint.memory(validation_windows=windows)
     told = f"training needs {needed}, and {free / 1e6:,.0f} MB are free on {world.device}"
     if needed.total <= free:
         log.info(told)

@@ -16,7 +16,7 @@ from trainer.config import ModelConfig, TrainingConfig, format_validation_error,
 from trainer.config.model import SIZES
 from trainer.model.precision import resolve
 from trainer.run.fit.hardware import free_memory, known_gpu, peak_flops
-from trainer.run.fit.memory import estimate
+from trainer.run.fit.memory import Footprint
 from trainer.run.fit.micro_batch import fitting
 from trainer.system.errors import TrainerError
 from trainer.system.gpus import GPUS
@@ -67,12 +67,14 @@ def _plan(options: argparse.Namespace, training: TrainingConfig, vocab_size: int
     device = torch.device("cpu" if machine.name == CPU else "cuda")
     parallel = training.parallel
     data_size = max(1, machine.count // (parallel.tp * parallel.pp))
+    footprint = Footprint.measure(training, vocab_size, data_size, device)
     if training.micro_batch_size == "auto":
-        sizes = fitting(training, vocab_size, data_size, device, machine.memory).sizes
+        sizes = fitting(footprint, data_size, machine.memory).sizes
         training = training.model_copy(update={"micro_batch_size": sizes[0]})
+        footprint = Footprint.measure(training, vocab_size, data_size, device)
     parameters = training.model.parameters(vocab_size)
     tokens = options.tokens or (law.best_tokens(parameters) if options.params else training.max_tokens)
-    memory = estimate(training, vocab_size, data_size, device)
+    memory = footprint.memory()
     flops = training.model.flops_per_token(vocab_size, training.seq_len)
     speed = machine.count * machine.flops * (options.mfu or ASSUMED_MFU) / flops
     known = "as --mfu says" if options.mfu else "assumed: give --mfu if you know better"

@@ -16,7 +16,7 @@ from tests.trainer.runs import ROOT
 from tests.trainer.steps import new_session
 from trainer.checkpoint.background import Staging
 from trainer.config import RunConfig
-from trainer.run.fit.memory import AMPLE, Memory, estimate, is_ample
+from trainer.run.fit.memory import AMPLE, Footprint, Memory, is_ample
 from trainer.system import launch
 
 CPU = torch.device("cpu")
@@ -29,7 +29,7 @@ from pathlib import Path
 import trainer.run.loop
 from trainer.checkpoint.background import Staging
 from trainer.config import RunConfig
-from trainer.run.fit.memory import estimate
+from trainer.run.fit.memory import Footprint
 from trainer.parallel.world import World
 from trainer.run.resolve import resolve
 from trainer.run.session import Session, build_session
@@ -40,7 +40,7 @@ def status(field):
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 config, world = RunConfig.model_validate(json.loads(sys.argv[1])), World(0, 1, torch.device("cpu"))
-estimated = estimate(config.training, config.data.vocab_size, 1, world.device).total
+estimated = Footprint.measure(config.training, config.data.vocab_size, 1, world.device).memory().total
 before = status("VmRSS")
 session, staging = build_session(resolve(config, world), world), Staging()
 for step in range(2):
@@ -61,7 +61,7 @@ def tokenizer_of(vocab_size: int, directory: Path) -> dict[str, Any]:
 
 def of(settings: dict[str, Any], **training: Any) -> Memory:
     config = RunConfig.model_validate({**settings, "training": {**settings["training"], **training}})
-    return estimate(config.training, config.data.vocab_size, 1, CPU)
+    return Footprint.measure(config.training, config.data.vocab_size, 1, CPU).memory()
 
 
 def test_each_part_follows_what_it_is_made_of(settings: dict[str, Any]) -> None:
@@ -101,8 +101,11 @@ def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(
 
 def test_a_validation_batch_is_counted_where_it_is_the_peak(settings: dict[str, Any]) -> None:
     training = RunConfig.model_validate(settings).training
-    small, larger, twice = (estimate(training, 300, 1, CPU, windows) for windows in (0, 4000, 8000))
-    assert small.validation == 0 == estimate(training, 300, 1, CPU, 1).validation
+    footprint = Footprint.measure(training, 300, 1, CPU)
+    none, small, larger, twice = (
+        footprint.memory(validation_windows=number) for number in (0, 1, 4000, 8000)
+    )
+    assert none.validation == 0 == small.validation
     # Without gradients a layer's activations are gone with it: some of them, and the logits, at a time.
     windows_of_tokens = 4 * 4000 * 32 * training.model.d_model
     assert windows_of_tokens < twice.validation - larger.validation < 50 * windows_of_tokens

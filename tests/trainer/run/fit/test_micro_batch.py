@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,47 +65,49 @@ def little(config: RunConfig) -> None:
         micro_batch.free_memory = lambda device: 0
 
 
+@pytest.fixture(scope="module")
+def footprint() -> Footprint:
+    return Footprint.measure(training(), VOCAB, 1, GPU)
+
+
 @pytest.mark.parametrize(("gigabytes", "processes"), [(16, 1), (24, 1), (24, 8), (40, 3)])
-def test_the_largest_micro_batch_that_fits_with_a_margin_is_taken(gigabytes: int, processes: int) -> None:
-    wanted = training(global_batch_tokens=3 * 2**17, max_tokens=3 * 2**17)
+def test_the_largest_micro_batch_that_fits_with_a_margin_is_taken(
+    footprint: Footprint, gigabytes: int, processes: int
+) -> None:
+    footprint = replace(footprint, training=training(global_batch_tokens=3 * 2**17, max_tokens=3 * 2**17))
     windows, room = 3 * 2**17 // 512 // processes, (1 - MARGIN) * gigabytes * 1e9
-    footprint = Footprint.measure(wanted, VOCAB, processes, GPU)
-    size = fitting(wanted, VOCAB, processes, GPU, gigabytes * 10**9).sizes[0]
+    size = fitting(footprint, processes, gigabytes * 10**9).sizes[0]
     assert windows % size == 0 and footprint.memory(size).total <= room
     larger = next(one for one in range(size + 1, windows + 1) if windows % one == 0)
     assert footprint.memory(larger).total > room or larger * 512 > 65_536
 
 
-def test_it_divides_the_batch_of_every_stage() -> None:
+def test_it_divides_the_batch_of_every_stage_and_leaves_a_pipeline_enough_micro_batches(
+    footprint: Footprint,
+) -> None:
     stages = [{"name": "first", "share": 0.5, "global_batch_tokens": 6 * 512}, {"name": "last"}]
-    wanted = training(global_batch_tokens=9 * 512, max_tokens=36 * 512, stages=stages)
-    assert fitting(wanted, VOCAB, 1, GPU, 80 * 10**9).sizes == [3, 1]
-
-
-def test_a_pipeline_keeps_as_many_micro_batches_as_it_has_processes() -> None:
-    wanted = training(global_batch_tokens=8 * 512, max_tokens=8 * 512, parallel={"pp": 4})
-    assert fitting(wanted, VOCAB, 1, GPU, 80 * 10**9).sizes == [2, 1]
-
-
-def test_a_gpu_of_any_size_is_tried_with_a_window() -> None:
-    assert fitting(training(), VOCAB, 1, GPU, 10**6).sizes == [1]
+    staged = training(global_batch_tokens=9 * 512, max_tokens=36 * 512, stages=stages)
+    assert fitting(replace(footprint, training=staged), 1, 80 * 10**9).sizes == [3, 1]
+    piped = training(global_batch_tokens=8 * 512, max_tokens=8 * 512, parallel={"pp": 4})
+    assert fitting(replace(footprint, training=piped), 1, 80 * 10**9).sizes == [2, 1]
+    assert fitting(footprint, 1, 10**6).sizes == [1]  # a window is tried on a GPU of any size
 
 
 def test_it_is_halved_while_memory_runs_out_at_the_start(settings: dict[str, Any]) -> None:
     model = {"n_layers": 4, "d_model": 128, "n_heads": 4, "n_kv_heads": 4, "d_ff": 512}
     settings["training"] |= {"model": model, "global_batch_tokens": 4096, "max_tokens": 8192}
-    sizes = []
-    for megabytes in (4000, 250):
-        done = subprocess.run(
-            [sys.executable, "-c", DECIDE, json.dumps(settings), str(megabytes * 10**6)],
-            cwd=ROOT,
-            env={**os.environ, **launch.environment(1)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        sizes.append(int(done.stdout))
-    assert sizes[0] == 128 and sizes[1] in (64, 32, 16, 8)
+    wanted = RunConfig.model_validate(settings)
+    footprint = Footprint.measure(wanted.training, wanted.data.vocab_size, 1, torch.device("cpu"))
+    assert fitting(footprint, 1, 4 * 10**9).sizes[0] == 128
+    done = subprocess.run(
+        [sys.executable, "-c", DECIDE, json.dumps(settings), str(250 * 10**6)],
+        cwd=ROOT,
+        env={**os.environ, **launch.environment(1)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) in (64, 32, 16, 8)
 
 
 def test_a_resumed_run_keeps_it_and_ends_in_the_same_bytes(
@@ -127,9 +130,8 @@ def test_a_resumed_run_keeps_it_and_ends_in_the_same_bytes(
 
 
 def test_all_processes_take_what_fits_into_each(settings: dict[str, Any], tmp_path: Path) -> None:
-    assert train(settings, tmp_path / "ample", 2) == [DONE, DONE]
-    assert train(settings, tmp_path / "little", 2, before=little) == [DONE, DONE]
-    assert [chosen(tmp_path / name) for name in ("ample", "little")] == [4, 1]
+    assert train(settings, tmp_path / "run", 2, before=little) == [DONE, DONE]
+    assert chosen(tmp_path / "run") == 1
 
 
 def test_more_processes_than_it_divides_among_decide_it_anew(

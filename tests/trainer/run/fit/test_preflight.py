@@ -23,7 +23,7 @@ from trainer.model.llama import Llama
 from trainer.parallel.world import World
 from trainer.run.evaluation import held_out as evaluate
 from trainer.run.fit import compiler, hardware, preflight, rehearsal
-from trainer.run.fit.memory import estimate
+from trainer.run.fit.memory import Footprint
 from trainer.run.loop import run
 from trainer.run.session import Session
 from trainer.run.step import Batch, loss_sum
@@ -246,7 +246,8 @@ def test_a_validation_batch_that_does_not_fit_is_refused_before_the_first_step(
     settings["training"]["micro_batch_size"] = 1
     config = RunConfig.model_validate(settings)
     batch = preflight.validation_windows(config, ALONE)
-    needed, without = (estimate(config.training, 300, 1, ALONE.device, windows) for windows in (batch, 0))
+    footprint = Footprint.measure(config.training, 300, 1, ALONE.device)
+    needed, without = (footprint.memory(validation_windows=windows) for windows in (batch, 0))
     assert needed.total > without.total
     monkeypatch.setattr(preflight, "free_memory", lambda device: needed.total)
     preflight.check(config, ALONE)

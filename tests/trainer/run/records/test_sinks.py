@@ -16,6 +16,7 @@ from dagster_pipes import encode_param
 
 from tests.trainer.runs import start, write_config
 from trainer.config import RunConfig, config_hash, run_identity
+from trainer.run.loop import DONE, run
 from trainer.run.records import sinks
 from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
@@ -135,16 +136,17 @@ def test_a_tracker_that_does_not_answer_stops_a_new_run_but_not_one_that_resumes
 
 
 def test_the_log_file_has_what_the_console_said_with_dates_in_all_attempts(
-    settings: dict[str, Any], tmp_path: Path
+    settings: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = train(settings, tmp_path)[1]
+    caplog.set_level("INFO", "trainer")
+    said = [line.partition(" ")[2] for line in train(settings, tmp_path)[1].splitlines()]
+    first = (tmp_path / "run" / "log.txt").read_text()
+    assert Counter(line[20:] for line in first.splitlines()) == Counter(said)
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000012")
-    second = train(settings, tmp_path)[1]
-    lines = (tmp_path / "run" / "log.txt").read_text().splitlines()
-    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in lines)
-    said = [line.partition(" ")[2] for line in (first + second).splitlines()]
-    assert Counter(line[20:] for line in lines) == Counter(said)
-    assert sum("complete: 3,072 tokens" in line for line in lines) == 2
+    assert run(RunConfig.model_validate(settings)) == DONE
+    both = (tmp_path / "run" / "log.txt").read_text()
+    assert both.startswith(first) and both.count("complete: 3,072 tokens") == 2
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in both.splitlines())
 
 
 def test_under_dagster_the_console_is_quiet_and_the_log_file_is_not_and_says_why_a_run_ended(
