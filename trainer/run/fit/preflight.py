@@ -44,18 +44,11 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
     compiler.check(config.training, world.device)
     _check_batch(config, world.data_size)
     _check_tokenizer(config)
-    found = contents(config)
+    found = {corpus.name: _check_shards(corpus, config.data) for corpus in config.data.corpora}
     _check_disk(config)
     _check_memory(config, world)
     _warn_of_long_validations(config)
     return found
-
-
-def contents(config: RunConfig) -> dict[str, str]:
-    """The content hash of each corpus' shards by corpus name, read as `check` says. Raises TrainerError if a
-    shard is damaged.
-    """
-    return {corpus.name: _check_shards(corpus, config.data) for corpus in config.data.corpora}
 
 
 def _check_batch(config: RunConfig, data_size: int) -> None:

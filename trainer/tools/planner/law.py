@@ -32,17 +32,10 @@ def best_tokens(parameters: float) -> float:
     return (BETA * B * parameters**ALPHA / (ALPHA * A)) ** (1 / BETA)
 
 
-def is_extrapolated(parameters: float, tokens: float) -> bool:
-    """Whether the plan lies outside the models and token counts that the law was fitted to."""
-    return not _is_within(1, parameters, tokens)
-
-
-def holds(parameters: float, tokens: float) -> bool:
-    """Whether the law says anything about the plan."""
-    return _is_within(EXTRAPOLATED_BY, parameters, tokens)
-
-
-def _is_within(factor: float, parameters: float, tokens: float) -> bool:
+def covers(parameters: float, tokens: float, factor: float = 1) -> bool:
+    """Whether a plan lies within the models and token counts that the law was fitted to, or outside
+    them by at most a `factor`.
+    """
     return all(
         low / factor <= value <= high * factor
         for value, (low, high) in ((parameters, FITTED_PARAMETERS), (tokens, FITTED_TOKENS))

@@ -88,10 +88,10 @@ class Plan:
 
 def _loss(parameters: float, tokens: float) -> dict[str, str]:
     """What the scaling law expects, where it says anything."""
-    if not law.holds(parameters, tokens):
+    if not law.covers(parameters, tokens, law.EXTRAPOLATED_BY):
         return {"Loss": f"not predicted: {FITTED}, and this plan is far from there"}
     optimum = law.best_tokens(parameters)
-    caution = f"; a guess: {FITTED}" if law.is_extrapolated(parameters, tokens) else ""
+    caution = "" if law.covers(parameters, tokens) else f"; a guess: {FITTED}"
     return {
         "Loss": f"{law.expected_loss(parameters, tokens):.3f} nats a token, by {law.SOURCE}{caution}",
         "Optimum": f"{count(optimum)} tokens for this size ({optimum / parameters:.1f} a parameter): "

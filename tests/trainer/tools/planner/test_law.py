@@ -27,8 +27,8 @@ def test_no_other_size_is_better_for_the_same_compute() -> None:
 
 
 def test_what_the_law_was_not_fitted_to_is_extrapolated() -> None:
-    assert not law.is_extrapolated(1e9, 20e9)
-    assert law.is_extrapolated(1e6, 20e9) and law.is_extrapolated(1e9, 1e12)
+    assert law.covers(1e9, 20e9)
+    assert not law.covers(1e6, 20e9) and not law.covers(1e9, 1e12)
     # The smallest recipe: above the loss of guessing one of 4,096 tokens.
-    assert law.expected_loss(1e6, 4e5) > 8.3 and not law.holds(1e6, 4e5)
-    assert law.holds(134e6, 2.6e9) and law.holds(7e9, 1e12)
+    assert law.expected_loss(1e6, 4e5) > 8.3 and not law.covers(1e6, 4e5, law.EXTRAPOLATED_BY)
+    assert all(law.covers(*plan, law.EXTRAPOLATED_BY) for plan in ((134e6, 2.6e9), (7e9, 1e12)))
