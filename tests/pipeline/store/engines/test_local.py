@@ -4,12 +4,12 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipeline.store.engines.local import LocalEngine, WorkerLostError
+from tests.integration.project import until
 
 
 def squared_late(number: int) -> int:
@@ -86,14 +86,7 @@ def _work_for_ever(directory: Path) -> None:
 def test_no_worker_outlives_a_killed_run(tmp_path: Path) -> None:
     run = multiprocessing.get_context("spawn").Process(target=_work_for_ever, args=(tmp_path,))
     run.start()
-    wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+    until(lambda: len(list(tmp_path.iterdir())) == 2, 20)
     run.kill()
     run.join()
-    wait_until(lambda: not any(Path(f"/proc/{process.name}").exists() for process in tmp_path.iterdir()))
-
-
-def wait_until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not any(Path(f"/proc/{process.name}").exists() for process in tmp_path.iterdir()), 20)

@@ -20,6 +20,7 @@ ray = pytest.importorskip("ray")
 
 from pipeline.store.engines import ray as ray_engine  # noqa: E402
 from pipeline.store.engines.ray import ClusterError, RayEngine  # noqa: E402
+from tests.integration.project import until  # noqa: E402
 from tests.ray_cluster import RayCluster, engine_on  # noqa: E402
 
 
@@ -91,12 +92,12 @@ def test_stopping_ends_the_tasks_and_a_run_that_was_killed_leaves_none(
     killed.mkdir()
     with interrupted_when(lambda: len(pids(stopped)) == 2):
         next(engine.map(endless, [stopped] * 3, input_bytes=1, what="test"))
-    wait_until(lambda: not any(map(alive, pids(stopped))))
+    until(lambda: not any(map(alive, pids(stopped))), 60)
     run = subprocess.Popen([sys.executable, "-c", ENDLESS, cluster.address, str(killed)])
-    wait_until(lambda: len(pids(killed)) == 2)
+    until(lambda: len(pids(killed)) == 2, 60)
     run.kill()
     run.wait()
-    wait_until(lambda: not any(map(alive, pids(killed))))
+    until(lambda: not any(map(alive, pids(killed))), 60)
 
 
 ENDLESS = """
@@ -109,14 +110,14 @@ list(engine_on(sys.argv[1]).map(endless, [Path(sys.argv[2])] * 3, input_bytes=1,
 
 
 @contextmanager
-def interrupted_when(reached: Callable[[], object]) -> Iterator[None]:
+def interrupted_when(reached: Callable[[], bool]) -> Iterator[None]:
     """What runs inside is stopped as Dagster stops a run: by an exception from a signal's handler."""
 
     def interrupt(number: int, frame: object) -> None:
         raise InterruptedError
 
     def watch() -> None:
-        wait_until(reached)
+        until(reached, 60)
         os.kill(os.getpid(), signal.SIGALRM)
 
     signal.signal(signal.SIGALRM, interrupt)
@@ -156,7 +157,7 @@ def test_the_tasks_of_a_lost_node_run_again_and_the_node_is_named(
     lost: list[str] = []
 
     def kill() -> None:
-        wait_until(lambda: len(pids(tmp_path)) == 2)
+        until(lambda: len(pids(tmp_path)) == 2, 60)
         lost.append(cluster.kill_node())
 
     thread = threading.Thread(target=kill)
@@ -172,10 +173,3 @@ def pids(marks: Path) -> list[int]:
 
 def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
-
-
-def wait_until(reached: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
