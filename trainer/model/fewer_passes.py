@@ -24,7 +24,7 @@ class RMSNormed(torch.autograd.Function):
     def forward(
         ctx: Any, x: torch.Tensor, weight: torch.Tensor, eps: float, dtype: torch.dtype
     ) -> torch.Tensor:
-        wide = x.to(_wide(x, weight))
+        wide = x.to(torch.promote_types(torch.promote_types(x.dtype, weight.dtype), torch.float32))
         squares = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square_()
         scale = squares.div_(x.shape[-1]).add_(eps).rsqrt_()
         ctx.save_for_backward(x, weight, scale)
@@ -42,10 +42,6 @@ class RMSNormed(torch.autograd.Function):
         torch.mul(gradient, weight, out=products)
         x_gradient = products.addcmul_(normed, shares, value=-1).mul_(scale).to(x.dtype)
         return x_gradient, weight_gradient, None, None
-
-
-def _wide(x: torch.Tensor, weight: torch.Tensor) -> torch.dtype:
-    return torch.promote_types(torch.promote_types(x.dtype, weight.dtype), torch.float32)
 
 
 class Rotated(torch.autograd.Function):

@@ -5,7 +5,7 @@ import copy tensors unchanged.
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -134,7 +134,11 @@ class Block(nn.Module):
         """The keys of the dropouts after attention and MLP."""
         return keys_at(2 * self.layer + 1, keys), keys_at(2 * self.layer + 2, keys)
 
-    def forward(
+    def forward(self, *inputs: Any) -> torch.Tensor:
+        """As `_forward`, with the activations that `activation_checkpointing` keeps."""
+        return activation_checkpointed(self._forward, self.activation_checkpointing, *inputs)
+
+    def _forward(
         self,
         x: torch.Tensor,
         cos: torch.Tensor,
@@ -142,18 +146,6 @@ class Block(nn.Module):
         mask: Mask | None = None,
         cache: LayerCache | None = None,
         dropout_keys: DropoutKeys = (None, None),
-    ) -> torch.Tensor:
-        kind = self.activation_checkpointing
-        return activation_checkpointed(self._forward, kind, x, cos, sin, mask, cache, dropout_keys)
-
-    def _forward(
-        self,
-        x: torch.Tensor,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
-        mask: Mask | None,
-        cache: LayerCache | None,
-        dropout_keys: DropoutKeys,
     ) -> torch.Tensor:
         attended = self.self_attn(self.input_layernorm(x), cos, sin, mask, cache)
         x = x + self.attention_dropout(attended, dropout_keys[0])

@@ -105,11 +105,6 @@ class LossScale:
         """The scale after a checkpoint; one of another precision only passes on `skipped_steps`."""
         return saved if saved.in_use == self.in_use else replace(self, skipped_steps=saved.skipped_steps)
 
-    @property
-    def can_shrink(self) -> bool:
-        """Whether a smaller scale could make the gradients finite."""
-        return self.value > 1
-
     def adapt(self, finite: bool) -> None:
         """Updates the scale after a step; `finite` says whether its gradients were."""
         if not finite:

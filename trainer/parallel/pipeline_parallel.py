@@ -156,16 +156,14 @@ class PipelineModel(Llama):
                 self.stage, self._here, processes, device, read, hidden, group=self._group
             )
             # Losses are sums over all predicted tokens, so gradients must not be averaged over micro-batches.
-            self._schedules[key] = Schedule1F1B(stage, micro_batches, loss_fn=_call, scale_grads=False)
+            self._schedules[key] = Schedule1F1B(
+                stage, micro_batches, lambda hidden, rows, loss: loss(hidden, rows), scale_grads=False
+            )
         return self._schedules[key]
 
     def _hidden_shape(self, rows: int, length: int) -> tuple[int, ...]:
         """The shape of the hidden states that one stage passes to the next."""
         return rows, length // self._parallel.tp, self.config.d_model
-
-
-def _call(hidden: torch.Tensor, rows: torch.Tensor, loss: MicroBatchLoss) -> torch.Tensor:
-    return loss(hidden, rows)
 
 
 def whole_parameters(model: Llama) -> Iterator[tuple[str, torch.Tensor]]:

@@ -16,6 +16,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._utils import _flatten_dense_tensors, _take_tensors, _unflatten_dense_tensors
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config import ParallelConfig
@@ -23,7 +24,7 @@ from trainer.parallel.dtensor import squares
 from trainer.system.errors import ToldByMainError, TrainerError, first_line, in_every_process
 from trainer.system.launch import RENDEZVOUS
 
-BUCKET_ELEMENTS = 8 * 1024 * 1024
+BUCKET_BYTES = 32 * 1024 * 1024
 # Innermost dimension last: tensor parallelism communicates most, so its ranks share a node.
 DIMENSIONS = ("dp_replicate", "dp_shard", "tp")
 DATA = DIMENSIONS[:2]
@@ -150,17 +151,10 @@ class World:
         if self.size == 1 or self.mesh is not None:
             return
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-        while gradients:
-            bucket: list[torch.Tensor] = []
-            while gradients and (
-                not bucket or sum(g.numel() for g in bucket) + gradients[0].numel() <= BUCKET_ELEMENTS
-            ):
-                bucket.append(gradients.pop(0))
-            flat = self.sum(torch.cat([gradient.flatten() for gradient in bucket]))
-            for gradient, summed in zip(
-                bucket, flat.split([gradient.numel() for gradient in bucket]), strict=True
-            ):
-                gradient.copy_(summed.view_as(gradient))
+        for bucket in _take_tensors(gradients, BUCKET_BYTES):
+            flat = self.sum(_flatten_dense_tensors(bucket))
+            for gradient, summed in zip(bucket, _unflatten_dense_tensors(flat, bucket), strict=True):
+                gradient.copy_(summed)
 
     def barrier(self) -> None:
         if self.size > 1:

@@ -172,7 +172,7 @@ def train_step(
     # Read together: on a GPU each read waits for all that was launched.
     loss, grad_norm = torch.stack([total, norm.double()]).tolist()
     finite = math.isfinite(loss) and math.isfinite(grad_norm)
-    if not finite and not loss_scale.can_shrink:
+    if not finite and loss_scale.value <= 1:  # a smaller scale could not make them finite
         raise NotFiniteError(context.step + 1, loss, grad_norm)
     loss_scale.adapt(finite)
     spike = finite and context.spikes.is_spike(loss, grad_norm)
