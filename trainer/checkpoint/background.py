@@ -80,8 +80,6 @@ class CheckpointWriter:
         """Starts to publish what `write` puts into a directory, and then to `retire` older checkpoints. Call
         `wait` first: only one may be in flight.
         """
-        if self._saving is not None:
-            raise RuntimeError("a checkpoint is in flight")
         self._saving = self._pool.submit(self._publish, checkpoint, write, retire)
 
     def poll(self) -> None:

@@ -1,6 +1,6 @@
 """The held-out windows that a validation reads: all of them, or a fixed subset."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,14 +62,10 @@ def held_out(data: DataConfig, seq_len: int, max_tokens: int | None = None) -> l
     corpora = [corpus for corpus in data.corpora if corpus.validation]
     streams = [TokenStream(corpus.validation) for corpus in corpora]
     sizes = [-(-(stream.num_tokens - 1) // seq_len) for stream in streams]
-    most = sum(sizes) if max_tokens is None else max_tokens // seq_len
-    return [
-        HeldOut(corpus, stream, seq_len, numbers)
-        for corpus, stream, numbers in zip(corpora, streams, _spread(sizes, most), strict=True)
-    ]
-
-
-def _spread(sizes: Sequence[int], most: int) -> list[np.ndarray]:
     total = sum(sizes)
+    most = total if max_tokens is None else max_tokens // seq_len
     taken = [size if most >= total else min(size, max(1, size * most // total)) for size in sizes]
-    return [np.arange(count) * size // max(count, 1) for size, count in zip(sizes, taken, strict=True)]
+    return [
+        HeldOut(corpus, stream, seq_len, np.arange(count) * size // max(count, 1))
+        for corpus, stream, size, count in zip(corpora, streams, sizes, taken, strict=True)
+    ]

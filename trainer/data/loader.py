@@ -10,7 +10,7 @@ from trainer.config import CorpusShards, DataConfig, TrainingConfig
 from trainer.data.held_out import held_out
 from trainer.data.order import sample_order
 from trainer.data.packing.index import PackedRows
-from trainer.data.shards import ShardError, TokenStream
+from trainer.data.shards import Shard, ShardError, TokenStream
 from trainer.data.windows import StridedWindows
 from trainer.system.errors import TrainerError
 
@@ -82,7 +82,8 @@ def check_ids(data: DataConfig) -> None:
     """Reads all tokens. Raises TrainerError with the first id outside the vocabulary and its document."""
     for corpus in data.corpora:
         try:
-            TokenStream([*corpus.train, *corpus.validation]).check_ids(data.vocab_size)
+            for prefix in (*corpus.train, *corpus.validation):
+                Shard(prefix).check_ids(data.vocab_size)
         except ShardError as error:
             raise TrainerError(f"corpus {corpus.name!r}: {error}") from error
 

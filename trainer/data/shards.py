@@ -101,11 +101,6 @@ class Shard:
             "<i8"
         )
 
-    @cached_property
-    def _offsets_to_search(self) -> memoryview:
-        """The offsets for bisection: they are not aligned, so `np.searchsorted` would copy all of them."""
-        return self._offsets.view(np.uint8).data.cast("q")
-
     def document(self, i: int) -> np.ndarray:
         """The tokens of document i. Raises IndexError outside 0..num_documents - 1, ShardError if the index
         puts it outside the shard.
@@ -153,7 +148,7 @@ class Shard:
             tokens = self.tokens[first : first + CHECKED_TOGETHER]
             if int(tokens.max()) >= vocab_size:
                 position = first + int(np.argmax(tokens >= vocab_size))
-                document = bisect_right(self._offsets_to_search, position * self.dtype.itemsize) - 1
+                document = np.searchsorted(self._offsets, position * self.dtype.itemsize, side="right") - 1
                 raise ShardError(
                     f"{bin_path(self.prefix)}: document {document} holds id {int(self.tokens[position])}, "
                     f"but the vocabulary has {vocab_size}; this shard was made with another tokenizer"
@@ -269,11 +264,6 @@ class TokenStream:
                 )
         if held:
             yield _starts(begin, np.concatenate(held))
-
-    def check_ids(self, vocab_size: int) -> None:
-        """As Shard.check_ids, for all shards."""
-        for shard in self.shards:
-            shard.check_ids(vocab_size)
 
     def _outside(self, start: int, length: int) -> IndexError:
         return IndexError(f"tokens {start} to {start + length} are not in a stream of {self.num_tokens}")
