@@ -1,13 +1,12 @@
 """The shape of the model and its first weights."""
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from trainer.config import depth
 from trainer.config.base import Config
-from trainer.config.rope import RopeScaling
 
 # 171m has so many parameters with a vocabulary of 50,000; 1b has the blocks of Llama 3.2 1B, 7b those of
 # Llama 2 7B.
@@ -18,6 +17,75 @@ SIZES: dict[str, dict[str, int]] = {
     "1b": {"n_layers": 16, "d_model": 2048, "n_heads": 32, "n_kv_heads": 8, "d_ff": 8192},
     "7b": {"n_layers": 32, "d_model": 4096, "n_heads": 32, "n_kv_heads": 32, "d_ff": 11008},
 }
+
+
+# Rotary embeddings stretched to longer contexts, with the keys of Hugging Face's config.json.
+class LinearScaling(Config):
+    """Divides every position by `factor` (Chen et al. 2023)."""
+
+    rope_type: Literal["linear"] = Field(description="Selects this method.")
+    factor: float = Field(ge=1, description="How many times longer the context gets.")
+
+
+class Llama3Scaling(Config):
+    """Divides low frequencies by `factor` and keeps high ones, with a ramp between (Llama 3.1)."""
+
+    rope_type: Literal["llama3"] = Field(description="Selects this method.")
+    factor: float = Field(ge=1, description="What low frequencies are divided by. 8 in Llama 3.1.")
+    low_freq_factor: float = Field(
+        default=1.0,
+        gt=0,
+        description="Frequencies with fewer turns than this over the original context count as low.",
+    )
+    high_freq_factor: float = Field(
+        default=4.0,
+        gt=0,
+        description="Frequencies with more turns than this over the original context count as high. Must be "
+        "greater than `low_freq_factor`.",
+    )
+    original_max_position_embeddings: int = Field(
+        ge=1, description="Tokens of context that the model had before."
+    )
+
+    @model_validator(mode="after")
+    def _frequencies_are_ordered(self) -> Self:
+        if self.high_freq_factor <= self.low_freq_factor:
+            raise ValueError(
+                f"high_freq_factor {self.high_freq_factor} must be greater than low_freq_factor "
+                f"{self.low_freq_factor}: change one"
+            )
+        return self
+
+
+class YarnScaling(Config):
+    """Stretches low frequencies only and sharpens attention: YaRN (Peng et al. 2023, arXiv 2309.00071)."""
+
+    rope_type: Literal["yarn"] = Field(description="Selects this method.")
+    factor: float = Field(ge=1, description="How many times longer the context gets.")
+    original_max_position_embeddings: int = Field(
+        ge=1, description="Tokens of context that the model had before."
+    )
+    beta_fast: float = Field(
+        default=32.0,
+        gt=0,
+        description="Frequencies with more turns than this over the original context stay as they are. 32 "
+        "in the paper.",
+    )
+    beta_slow: float = Field(
+        default=1.0,
+        gt=0,
+        description="Frequencies with fewer turns than this over the original context are divided by "
+        "`factor`. 1 in the paper.",
+    )
+    attention_factor: float | None = Field(
+        default=None,
+        gt=0,
+        description="What the rotated queries and keys are multiplied by. When not set, 0.1 ln(factor) + 1, "
+        "as in the paper.",
+    )
+
+
+RopeScaling = Annotated[LinearScaling | Llama3Scaling | YarnScaling, Field(discriminator="rope_type")]
 
 
 class ModelConfig(Config):

@@ -98,16 +98,15 @@ class CurriculumStage:
         return self.lr_multiplier * self.schedule.share_of_peak(done, self.schedule_tokens)
 
 
+@dataclass(frozen=True)
 class Curriculum:
     """The stage of a step, and the tokens and samples before it. Steps count from 0."""
 
-    def __init__(self, stages: Sequence[CurriculumStage]) -> None:
-        self.stages = tuple(stages)
-        self._first_steps = [stage.first_step for stage in stages]
+    stages: list[CurriculumStage]
 
     def stage(self, step: int) -> CurriculumStage:
         """The stage of `step`; the last stage has no end."""
-        return self.stages[bisect_right(self._first_steps, step) - 1]
+        return self.stages[bisect_right(self.stages, step, key=lambda stage: stage.first_step) - 1]
 
     @property
     def steps(self) -> int:

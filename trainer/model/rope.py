@@ -4,8 +4,7 @@ import math
 
 import torch
 
-from trainer.config import ModelConfig
-from trainer.config.rope import LinearScaling, Llama3Scaling, YarnScaling
+from trainer.config.model import LinearScaling, Llama3Scaling, ModelConfig, YarnScaling
 from trainer.model import fewer_passes
 
 
