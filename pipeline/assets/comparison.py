@@ -1,7 +1,5 @@
 """Compares all training runs of the store in a table, and the variants of the recipe also in a picture."""
 
-import base64
-
 import dagster as dg
 
 from pipeline.assets import checkpoints
@@ -12,7 +10,7 @@ from pipeline.recipe import variants
 from pipeline.recipe.recipe import recipe_path
 from pipeline.reports import comparison
 from pipeline.reports import variants as report
-from pipeline.reports.images import inline
+from pipeline.reports.images import as_text, inline
 from pipeline.store import keys
 
 
@@ -46,10 +44,9 @@ def training_runs_asset(
 def variant_comparison_asset() -> dg.MaterializeResult:
     """The table of all variants; each training updates it."""
     found = comparison.outcomes(variants.load_all(recipe_path()))
-    picture = base64.b64encode(report.draw(found)).decode()
     return dg.MaterializeResult(
         metadata={
             "variants": table(report.rows(found)),
-            "curves": inline(picture, "loss by tokens and by time"),
+            "curves": inline(as_text(report.draw(found)), "loss by tokens and by time"),
         }
     )

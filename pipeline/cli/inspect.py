@@ -18,7 +18,7 @@ from pipeline.steps.corpus.quality import reasons
 from pipeline.store import keys
 from pipeline.store.files import StoredFile
 from pipeline.store.manifest import Version
-from pipeline.store.parquet import read_table
+from pipeline.store.parquet import beginnings, read_table
 from pipeline.store.store import Store
 
 DUPLICATES = ("exact", "near")
@@ -197,12 +197,8 @@ def _rows(version: Version, part: str, table: str, where: pc.Expression | None =
 
 def _texts(version: Version, part: str, ids: Sequence[str]) -> dict[str, str]:
     """The beginnings of those documents of a part that have these ids."""
-    file, wanted = _file(version, part, "documents"), pc.field("id").isin(ids)
-    if not read_table(file, ["id"], wanted).num_rows:  # far less to read than the texts
-        return {}
-    found = read_table(file, ["id", "text"], wanted)
-    beginnings = pc.utf8_slice_codeunits(found.column("text"), 0, CHARACTERS).to_pylist()
-    return dict(zip(found.column("id").to_pylist(), map(tables.printable, beginnings), strict=True))
+    found = beginnings(_file(version, part, "documents"), ids, CHARACTERS)
+    return {id_: tables.printable(text) for id_, text in found.items()}
 
 
 def _named(values: Mapping[str, Any]) -> str:

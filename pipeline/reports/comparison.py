@@ -77,7 +77,10 @@ def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
         raise ComparisonError(
             f"{unstarted[0]}: metrics.jsonl has no steps: not a run directory, or its run has not begun"
         )
-    return list(map(_so_far, histories, _names(histories), settings, texts))
+    shown = [run.name for run in histories]
+    if len(set(shown)) < len(shown):  # then their paths tell them apart
+        shown = [str(run.path) for run in histories]
+    return list(map(_so_far, histories, shown, settings, texts))
 
 
 def _so_far(run: RunHistory, name: str, settings: str, text: str) -> Outcome:
@@ -104,12 +107,6 @@ def _so_far(run: RunHistory, name: str, settings: str, text: str) -> Outcome:
         seconds=seconds[-1],
         curve=curve,
     )
-
-
-def _names(histories: Sequence[RunHistory]) -> list[str]:
-    """The names of the runs; where two are equal, their paths."""
-    names = [run.name for run in histories]
-    return names if len(set(names)) == len(names) else [str(run.path) for run in histories]
 
 
 def differences(settings: Sequence[Mapping[str, str]]) -> list[str]:

@@ -1,7 +1,6 @@
 """The duplicates that dedup removed: their similarity, their corpora, and the largest clusters with text."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from pipeline.steps.dedup.dedup import DUPLICATES_OF
 from pipeline.steps.dedup.limits import by_corpus, largest_clusters
 from pipeline.store import keys
 from pipeline.store.manifest import Version
-from pipeline.store.parquet import batches, read_table
+from pipeline.store.parquet import beginnings, read_table
 from pipeline.store.store import Store
 from trainer.system import figures
 
@@ -21,20 +20,6 @@ REPORT = "dedup-1"
 BINS = 50
 CLUSTERS = 5
 SNIPPET = 160
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """A kept document, the size of its cluster, and the beginning of one removed document."""
-
-    corpus: str
-    id: str
-    size: int
-    text: str
-    removed_corpus: str
-    removed_id: str
-    removed_text: str
-    jaccard: float
 
 
 def report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str, Any]:
@@ -54,13 +39,12 @@ def _report(store: Store, version: Version, corpora: Sequence[str]) -> dict[str,
     ranges = [
         {"Jaccard from": i / BINS, "near duplicates": int(count)} for i, count in enumerate(counts) if count
     ]
-    clusters = [asdict(cluster) for cluster in largest(store, version)]
     return {
         "png": as_text(draw(counts, matrix, corpora)),
         "tables": {
             "duplicates between corpora": lost,
             "near duplicates by similarity": ranges,
-            "largest clusters": clusters,
+            "largest clusters": largest(store, version),
         },
     }
 
@@ -83,8 +67,8 @@ def between(version: Version, corpora: Sequence[str]) -> np.ndarray:
     )
 
 
-def largest(store: Store, version: Version) -> list[Cluster]:
-    """The clusters with most documents."""
+def largest(store: Store, version: Version) -> list[dict[str, Any]]:
+    """The clusters with most documents: the kept document, and one that was removed for it."""
     clusters = largest_clusters(version, CLUSTERS)
     examples = _examples(version, [kept for _, kept, _ in clusters])
     corpora = [corpus for _, _, corpus in clusters] + [corpus for corpus, _, _ in examples.values()]
@@ -93,7 +77,16 @@ def largest(store: Store, version: Version) -> list[Cluster]:
     for size, kept, corpus in clusters:
         removed_corpus, removed, jaccard = examples[kept]
         rows.append(
-            Cluster(corpus, kept, size, texts[kept], removed_corpus, removed, texts[removed], jaccard)
+            {
+                "corpus": corpus,
+                "id": kept,
+                "size": size,
+                "text": texts[kept],
+                "removed_corpus": removed_corpus,
+                "removed_id": removed,
+                "removed_text": texts[removed],
+                "jaccard": jaccard,
+            }
         )
     return rows
 
@@ -113,19 +106,11 @@ def _examples(version: Version, kept: Sequence[str]) -> dict[str, tuple[str, str
 
 def _beginnings(store: Store, corpora: Sequence[str], ids: Sequence[str]) -> dict[str, str]:
     """The beginning of the scrubbed text of these documents, on one line."""
-    wanted = pa.array(ids, pa.string())
     texts: dict[str, str] = {}
     for corpus in sorted(set(corpora)):
-        for path in store.current(keys.scrubbed(corpus)).files("documents"):
-            if pc.any(pc.is_in(read_table(path, columns=["id"]).column("id"), value_set=wanted)).as_py():
-                for batch in batches(path, ["id", "text"]):
-                    found = batch.filter(pc.is_in(batch.column("id"), value_set=wanted))
-                    starts = pc.utf8_slice_codeunits(found.column("text"), 0, 2 * SNIPPET).to_pylist()
-                    texts |= {
-                        name: " ".join(text.split())[:SNIPPET]
-                        for name, text in zip(found.column("id").to_pylist(), starts, strict=True)
-                    }
-    return texts
+        for file in store.current(keys.scrubbed(corpus)).files("documents"):
+            texts |= beginnings(file, ids, 2 * SNIPPET)
+    return {name: " ".join(text.split())[:SNIPPET] for name, text in texts.items()}
 
 
 def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str]) -> bytes:

@@ -31,41 +31,29 @@ def report(
 
 
 def _report(version: Version, usages: Sequence[Usage]) -> dict[str, Any]:
-    table = rows(usages)
-    if not table:
+    shown = [fit for fit in usages if fit.tokens]
+    if not shown:
         return {}
     return {
-        "png": as_text(draw(usages)),
-        "rows": table,
-        "unused": unused(usages),
+        "png": as_text(draw(shown)),
+        "rows": [
+            {
+                "corpus": fit.corpus,
+                "bytes per token": round(fit.bytes_per_token, 3),
+                "tokens per word": round(fit.fertility, 3),
+                "vocabulary used": f"{fit.coverage:.1%}",
+                "held-out documents": fit.documents,
+                "held-out bytes": fit.text_bytes,
+            }
+            for fit in shown
+        ],
+        "unused": int((np.sum([fit.counts for fit in shown], axis=0) == 0).sum()),
         "longest": longest_tokens(version, LONGEST),
     }
 
 
-def rows(usages: Sequence[Usage]) -> list[dict[str, Any]]:
-    """One row for each corpus that has held-out text."""
-    return [
-        {
-            "corpus": fit.corpus,
-            "bytes per token": round(fit.bytes_per_token, 3),
-            "tokens per word": round(fit.fertility, 3),
-            "vocabulary used": f"{fit.coverage:.1%}",
-            "held-out documents": fit.documents,
-            "held-out bytes": fit.text_bytes,
-        }
-        for fit in usages
-        if fit.tokens
-    ]
-
-
-def unused(usages: Sequence[Usage]) -> int:
-    """The number of entries that occur in no sample of a corpus."""
-    return int((np.sum([fit.counts for fit in usages], axis=0) == 0).sum())
-
-
-def draw(usages: Sequence[Usage]) -> bytes:
+def draw(shown: Sequence[Usage]) -> bytes:
     """A PNG: bytes per token of each corpus, and the share of its text in the most frequent entries."""
-    shown = [fit for fit in usages if fit.tokens]
     by_corpus = figures.colours(fit.corpus for fit in shown)
     colours = [by_corpus[fit.corpus] for fit in shown]
     drawing = figures.figure(9, 3.6)
@@ -76,8 +64,7 @@ def draw(usages: Sequence[Usage]) -> bytes:
     bars.bar_label(rectangles, fmt=" %.2f")
     bars.invert_yaxis()
     bars.set(
-        title="Bytes per token, held-out text",
-        xlim=(0, 1.15 * max((fit.bytes_per_token for fit in shown), default=1.0)),
+        title="Bytes per token, held-out text", xlim=(0, 1.15 * max(fit.bytes_per_token for fit in shown))
     )
     for fit, colour in zip(shown, colours, strict=True):
         share = np.cumsum(np.sort(fit.counts)[::-1]) / fit.tokens
@@ -89,6 +76,5 @@ def draw(usages: Sequence[Usage]) -> bytes:
     )
     curves.set(xscale="log", ylim=(0, 1))
     curves.grid(alpha=0.25)
-    if shown:
-        curves.legend(frameon=False, fontsize=8)
+    curves.legend(frameon=False, fontsize=8)
     return figures.png(drawing)

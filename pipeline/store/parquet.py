@@ -83,6 +83,16 @@ def read_table(
         return pq.read_table(Path(path), columns=columns, filters=filters, page_checksum_verification=True)
 
 
+def beginnings(documents: Readable, ids: Sequence[str], characters: int) -> dict[str, str]:
+    """The beginnings of the texts of those documents that have these ids."""
+    wanted = pc.field("id").isin(pa.array(ids, pa.string()))
+    if not read_table(documents, ["id"], wanted).num_rows:  # far less to read than the texts
+        return {}
+    found = read_table(documents, ["id", "text"], wanted)
+    texts = pc.utf8_slice_codeunits(found.column("text"), 0, characters)
+    return dict(zip(found.column("id").to_pylist(), texts.to_pylist(), strict=True))
+
+
 @contextmanager
 def _explained(path: Readable) -> Iterator[None]:
     try:
