@@ -9,7 +9,7 @@ from pydoc_data.topics import topics
 import dagster as dg
 import pytest
 
-from pipeline.reports.summary import summary
+from pipeline.cli.summary import summary
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.model.benchmark import benchmark_checkpoint
 from pipeline.store import keys

@@ -10,7 +10,7 @@ import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
-from pipeline.reports.summary import summary, ui_command
+from pipeline.cli.summary import summary, ui_command
 from tests.integration.project import ROOT, Project
 from trainer.config import SamplesConfig
 from trainer.hf import load_model
