@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.recipe import schema
-from pipeline.recipe.reference import Section, Setting, found_settings, sections
-from pipeline.recipe.reference_page import page
+from pipeline.recipe.reference import Section, Setting, found_settings, page, sections
 
 WIDTH = 100
 PAGE = Path(__file__).parents[2] / "docs" / "recipe.md"

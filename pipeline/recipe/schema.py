@@ -10,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pipeline.recipe.evaluation import BENCHMARKS
 from pipeline.recipe.overrides import PRESETS
 from pipeline.recipe.recipe import RECIPES, Recipe
-from pipeline.sources.benchmarks.package import SETS
+from pipeline.sources.benchmarks.items import SETS
 from pipeline.sources.hub.catalogue import ready_made
 from pipeline.stages.quality import PROFILES
 from trainer.config.model import SIZES
