@@ -6,6 +6,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
@@ -17,6 +18,7 @@ from pipeline.store import keys
 
 LABEL = 13  # characters of the labels on the left
 SHOWN = 12  # characters of a version
+_wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)  # a path is never cut
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,10 +71,7 @@ def described(checkpoint: Checkpoint, width: int = 100) -> Iterator[str]:
     """A checkpoint's lineage as text, in lines of `width` characters: of the settings, those that differ from
     the defaults.
     """
-
-    def entry(label: str, text: str) -> str:
-        return _entry(label, text, width)
-
+    entry = partial(_entry, width=width)
     lineage = checkpoint.lineage
     recipe, assets = lineage["recipe"], lineage["assets"]
     yield entry("checkpoint", f"{checkpoint.name}, after {checkpoint.tokens:,} tokens")
@@ -103,9 +102,7 @@ def described(checkpoint: Checkpoint, width: int = 100) -> Iterator[str]:
 
 def _entry(label: str, text: str, width: int) -> str:
     """A label, and the text beside it, or on lines of its own if the label is long."""
-    lines = textwrap.wrap(text, max(width - LABEL, 40), break_long_words=False, break_on_hyphens=False) or [
-        ""
-    ]
+    lines = _wrap(text, max(width - LABEL, 40)) or [""]
     first = [f"{label:<{LABEL - 1}} {lines.pop(0)}"] if len(label) < LABEL else [label]
     return "\n".join([*first, *(" " * LABEL + line for line in lines)])
 
@@ -276,7 +273,4 @@ def _document(answers: Sequence[Seen], unknown: Sequence[Untraceable], width: in
 
 
 def _wrapped(text: str, width: int) -> str:
-    """The text in lines of this width; a path is never cut."""
-    return "\n".join(
-        textwrap.wrap(text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-    )
+    return "\n".join(_wrap(text, width, subsequent_indent="    "))

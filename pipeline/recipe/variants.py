@@ -63,21 +63,16 @@ def check_graph(recipe: Recipe, written: Recipe, place: str) -> None:
     """Raises RecipeError for changed settings that would change the graph of assets, which is that of
     `written`.
     """
-    change = "change the recipe, or use another one"
-    if recipe.corpus_names != written.corpus_names:
-        raise RecipeError(
-            f"{place}: overrides cannot add, remove or reorder corpora, because they define the graph: "
-            f"{change}"
-        )
-    if any(recipe.is_transformed(name) != written.is_transformed(name) for name in written.corpus_names):
-        raise RecipeError(
-            f"{place}: overrides cannot add the first transform of a corpus or remove the last one, which "
-            f"changes the graph: {change}"
-        )
-    if recipe.decontamination and not written.decontamination:
-        raise RecipeError(
-            f"{place}: overrides cannot add decontamination, which adds assets to the graph: {change}"
-        )
+    names = written.corpus_names
+    if recipe.corpus_names != names:
+        change = "add, remove or reorder corpora, because they define the graph"
+    elif any(recipe.is_transformed(name) != written.is_transformed(name) for name in names):
+        change = "add the first transform of a corpus or remove the last one, which changes the graph"
+    elif recipe.decontamination and not written.decontamination:
+        change = "add decontamination, which adds assets to the graph"
+    else:
+        return
+    raise RecipeError(f"{place}: overrides cannot {change}: change the recipe, or use another one")
 
 
 def _decisive(recipe: Recipe) -> str:
