@@ -21,7 +21,7 @@ import torch
 from harness.sidebyside import record
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from pipeline.sources.benchmarks.package import of_package
+from pipeline.sources.benchmarks.items import of_package
 from trainer.run.evaluation.benchmarks import benchmark
 
 TASKS = "arc_easy,arc_challenge,piqa,sciq,csqa,openbookqa,winogrande,socialiqa"

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pipeline.cli.opening import UsageError, add_variant, opened, whole_store
 from pipeline.recipe.evaluation import EvaluationParams
 from pipeline.reports import tables
-from pipeline.sources.benchmarks import package
+from pipeline.sources.benchmarks.items import SETS, known_names
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.model import benchmark
 from pipeline.store import keys
@@ -44,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     if options.list:
-        for name, members in package.SETS.items():
+        for name, members in SETS.items():
             print(f"{name}: {', '.join(members)}")
-        print("\n".join(package.names()))
+        print("\n".join(known_names()))
         return
     wanted = _wanted(options.on)
     if options.model:

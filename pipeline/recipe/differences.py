@@ -34,7 +34,7 @@ def of_recipe(recipe: Mapping[str, Any]) -> Settings:
 
 def of_source(source: Mapping[str, Any]) -> Settings:
     """The settings of a corpus's source that differ from the defaults of its kind."""
-    configs = {get_args(kind.config.model_fields["kind"].annotation)[0]: kind.config for kind in SOURCES}
+    configs = {get_args(config.model_fields["kind"].annotation)[0]: config for config in SOURCES}
     return {"kind": source["kind"]} | _of_model(configs[source["kind"]], source)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator
 
 from pipeline.sources import SourceConfig
-from pipeline.sources.benchmarks.package import SETS
+from pipeline.sources.benchmarks.items import SETS
 from pipeline.sources.benchmarks.source import BenchmarkConfig, NamedBenchmark
 from pipeline.sources.listing import Paths
 from pipeline.stages import decontamination

@@ -1,9 +1,9 @@
-"""Sources of documents. Each kind of source is one line of `KINDS`: its settings, and how it is opened."""
+"""Sources of documents. Each kind of source is one line of `KINDS`: its settings and its reader."""
 
 from collections.abc import Callable
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -19,24 +19,17 @@ from pipeline.sources.web.warc import WarcConfig, WarcSource
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.params import Params
 
-
-class Kind(NamedTuple):
-    """A kind of source. `config` has a field `kind` with one literal value, the name of the kind."""
-
-    config: type[Params]
-    open: Callable[[str, Any, Hash], Source]
-
-
-# `kind: NAME` in a recipe chooses among these; a corpus's name, its settings and a file hash make a source.
-KINDS = (
-    Kind(PythonDocsConfig, lambda corpus, config, _: PythonDocsSource(corpus, config)),
-    Kind(FilesConfig, lambda corpus, config, sha256: FilesSource(corpus, config, sha256=sha256)),
-    Kind(WarcConfig, WarcSource),
-    Kind(HubConfig, lambda corpus, config, _: HubSource(corpus, config)),
-    Kind(BenchmarkConfig, lambda corpus, config, _: BenchmarkSource(corpus, config)),
-    Kind(StoredConfig, lambda corpus, config, _: StoredSource(corpus, config)),
-    Kind(PythonConfig, lambda corpus, config, _: PythonSource(corpus, config)),
-)
+# `kind: NAME` in a recipe chooses among the settings, each with a field `kind` of one literal value.
+KINDS: dict[type[Params], Callable[..., Source]] = {
+    PythonDocsConfig: PythonDocsSource,
+    FilesConfig: FilesSource,
+    WarcConfig: WarcSource,
+    HubConfig: HubSource,
+    BenchmarkConfig: BenchmarkSource,
+    StoredConfig: StoredSource,
+    PythonConfig: PythonSource,
+}
+HASHING = (FilesConfig, WarcConfig)  # sources of local files
 
 if TYPE_CHECKING:
 
@@ -45,7 +38,7 @@ if TYPE_CHECKING:
 
         kind: str
 else:
-    SourceConfig = Annotated[reduce(or_, (kind.config for kind in KINDS)), Field(discriminator="kind")]
+    SourceConfig = Annotated[reduce(or_, KINDS), Field(discriminator="kind")]
 
 
 def open_source(corpus: str, config: Params, sha256: Hash = file_sha256) -> Source:
@@ -53,7 +46,5 @@ def open_source(corpus: str, config: Params, sha256: Hash = file_sha256) -> Sour
 
     `corpus` is part of every document's id. `sha256` hashes a local file, or recalls its hash.
     """
-    return _OPENERS[type(config)](corpus, config, sha256)
-
-
-_OPENERS = {kind.config: kind.open for kind in KINDS}
+    hashed = {"sha256": sha256} if isinstance(config, HASHING) else {}
+    return KINDS[type(config)](corpus, config, **hashed)

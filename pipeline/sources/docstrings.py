@@ -4,41 +4,31 @@ import ast
 import itertools
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from pipeline.sources.documents import Batches, SourceDocument
-from pipeline.sources.ids import own_id
-from pipeline.sources.metadata import metadata_json
-from pipeline.sources.rejects import Reason
+from pipeline.sources.documents import Batches, SourceDocument, metadata_json, own_id
+from pipeline.sources.source import Reason
 
 OWN_DOCUMENT_CHARACTERS = 400
 SIGNATURE_CHARACTERS = 200
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True)
-class Described:
-    """The documentation of a module (name ''), class or function."""
-
-    name: str
-    text: str
-
-
 def module_documents(module: str, source: bytes, origin: str, batches: Batches) -> Iterator[SourceDocument]:
     """The documents of a module, with ids `module:name`. A module that does not parse is rejected."""
     try:
-        for found in described(source, module):
-            metadata = metadata_json({"module": module, "name": found.name})
-            source_id = own_id(f"{module}:{found.name}")
-            yield SourceDocument(source_id, found.text, None, origin, None, metadata, own_id=True)
+        for name, text in described(source, module):
+            metadata = metadata_json({"module": module, "name": name})
+            source_id = own_id(f"{module}:{name}")
+            yield SourceDocument(source_id, text, None, origin, None, metadata, own_id=True)
     except SyntaxError as error:
         batches.reject(f"{origin}/{module}", error.lineno, Reason.NOT_PYTHON, error.msg)
     except ValueError as error:
         batches.reject(f"{origin}/{module}", None, Reason.NOT_PYTHON, str(error))
 
 
-def described(source: bytes, module: str) -> Iterator[Described]:
-    """The documents of one module, headings first, docstrings dedented as by `inspect.cleandoc`.
+def described(source: bytes, module: str) -> Iterator[tuple[str, str]]:
+    """The documents of a module, by name ('' for the module's own): headings first, docstrings dedented as
+    by `inspect.cleandoc`.
 
     A top-level class (with its methods) or function of at least OWN_DOCUMENT_CHARACTERS is a document. The
     module's docstring and the shorter ones form one more, because a line or two alone is too little text to
@@ -59,9 +49,8 @@ def described(source: bytes, module: str) -> Iterator[Described]:
             long[_unused(node.name, long)] = text
     together = [ast.get_docstring(tree) or "", *short]
     if any(together):
-        yield Described("", _joined([module, *together]))
-    for name, text in long.items():
-        yield Described(name, text)
+        yield "", _joined([module, *together])
+    yield from long.items()
 
 
 def _parsed(source: bytes) -> ast.Module:

@@ -1,18 +1,21 @@
-"""Documents collected into record batches."""
+"""A document of a source, its id and its metadata, and documents collected into record batches."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+import orjson
 import pyarrow as pa
 
-from pipeline.sources.ids import OWN_ID, digest
-from pipeline.sources.rejects import Reason, Rejected, Rejects
+from pipeline.sources.source import Reason, Rejected, Rejects
 from pipeline.store.params import DOCUMENT_SCHEMA
 
 BATCH_BYTES = 6 << 20
 MAX_DOCUMENT_BYTES = 64 << 20
 DETAIL_CHARACTERS = 300
+OWN_ID = "id:"
+METADATA_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -107,3 +110,64 @@ class Batches:
                 pa.array(metadata, pa.string()),
             ]
             yield pa.record_batch(columns, DOCUMENT_SCHEMA)
+
+
+def document_id(corpus: str, source_id: str) -> str:
+    """The id of a document in a corpus, in hex: its `digest`."""
+    return digest(corpus, source_id).hex()
+
+
+def digest(corpus: str, source_id: str) -> bytes:
+    """blake2b-128 of the corpus's name and the source id. The length of the name comes first, so that no two
+    pairs give the same input.
+    """
+    return hashlib.blake2b(
+        f"{len(corpus)}:{corpus}{source_id}".encode("utf-8", "surrogatepass"), digest_size=16
+    ).digest()
+
+
+def own_id(value: str) -> str:
+    """The source id of a document that brings its own id; never equal to a location."""
+    return f"{OWN_ID}{value}"
+
+
+def location(name: str, where: int) -> str:
+    """The source id of a document known by its place in a unit: a row from 1, or a byte offset."""
+    return f"at:{name}:{where}"
+
+
+def metadata_json(values: dict[str, object]) -> str | None:
+    """The values as JSON of at most about METADATA_BYTES; None for no values.
+
+    `left_out` counts the values that did not fit or are nested too deeply. Values of types that JSON lacks
+    (dates, decimals) are written as text.
+    """
+    if not values:
+        return None
+    encoded = _encoded(values)
+    if encoded is None or len(encoded) > METADATA_BYTES:
+        encoded = _encoded(_fitting(values)) or b""
+    return encoded.decode()
+
+
+def _encoded(values: dict[str, object]) -> bytes | None:
+    """None for values nested more deeply than orjson encodes, although it decodes them."""
+    try:
+        return orjson.dumps(values, default=_as_text)
+    except TypeError:
+        return None
+
+
+def _as_text(value: object) -> str:
+    return f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
+
+
+def _fitting(values: dict[str, object]) -> dict[str, object]:
+    fitting: dict[str, object] = {}
+    left = METADATA_BYTES
+    for name, value in values.items():
+        encoded = _encoded({name: value})
+        if encoded is not None and len(encoded) <= left:
+            fitting[name] = value
+            left -= len(encoded)
+    return {**fitting, "left_out": len(values) - len(fitting)}

@@ -6,10 +6,9 @@ from functools import partial
 import pyarrow as pa
 
 from pipeline.sources.documents import Batches
-from pipeline.sources.formats.compression import BrokenCompressionError
+from pipeline.sources.formats.streams import BrokenCompressionError
 from pipeline.sources.listing import Files
-from pipeline.sources.rejects import Reason
-from pipeline.sources.source import Unit
+from pipeline.sources.source import Reason, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.store.fingerprint import combined
 

@@ -13,16 +13,14 @@ from pydantic import Field, field_validator
 
 from pipeline.sources.documents import Batches
 from pipeline.sources.file_by_file import read_files, units_of
-from pipeline.sources.formats.compression import COMPRESSED, blocks, format_of
+from pipeline.sources.formats.arrow_rows import read_parquet
 from pipeline.sources.formats.csv_rows import read_csv
 from pipeline.sources.formats.jsonl import not_an_array, read_jsonl
-from pipeline.sources.formats.parquet_rows import read_parquet
 from pipeline.sources.formats.rows import Columns, RowReader
-from pipeline.sources.formats.streams import as_utf8
+from pipeline.sources.formats.streams import COMPRESSED, as_utf8, blocks, format_of
 from pipeline.sources.formats.text_files import read_text
 from pipeline.sources.listing import Files, Paths, listed
-from pipeline.sources.rejects import Reason, Rejects
-from pipeline.sources.source import Unit
+from pipeline.sources.source import Reason, Rejects, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.store.fingerprint import file_sha256
 

@@ -5,7 +5,7 @@ import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, field_serializer
@@ -160,15 +160,13 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> list[tu
             return [(PurePosixPath(urlsplit(path).path).name, RemoteFile(filesystem, path, info))]
         found = filesystem.glob(path, detail=True)
         fixed = "/".join(_before_magic(path.split("/"), _has_star)) + "/"
-        names = {
-            place: place.removeprefix(fixed)
-            for place, info in found.items()
-            if info.get("type") != "directory" or wanted(place)
-        }
-        return [
-            (name, RemoteFile(filesystem, place, _full_info(filesystem, place, found[place])))
-            for place, name in names.items()
-        ]
+        files: list[tuple[str, SourceFile]] = []
+        for place, info in found.items():
+            if info.get("type") != "directory" or wanted(place):
+                # the listing of a web server has neither sizes nor tags
+                full = info if info.get("size") is not None else filesystem.info(place)
+                files.append((place.removeprefix(fixed), RemoteFile(filesystem, place, full)))
+        return files
     except FileNotFoundError:
         return []
     except ImportError as error:
@@ -179,11 +177,6 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> list[tu
         raise SourceError(
             f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}"
         ) from error
-
-
-def _full_info(filesystem: Any, place: str, info: dict[str, Any]) -> dict[str, Any]:
-    """The listing of a web server has neither sizes nor tags."""
-    return info if info.get("size") is not None else dict(filesystem.info(place))
 
 
 def _holds_credentials(pattern: str) -> bool:

@@ -1,12 +1,11 @@
-"""The contract of a source: it lists units, and reads each into batches of documents."""
+"""The contract of a source: it lists units, and reads each into batches of documents and into rejects."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 import pyarrow as pa
-
-from pipeline.sources.rejects import Rejects
 
 
 @dataclass(frozen=True)
@@ -21,6 +20,60 @@ class Unit:
     fingerprint: str
     bytes: int
     revision: str | None = None
+
+
+class Reason(StrEnum):
+    """Why an input was rejected. The values are stored, so they never change."""
+
+    INVALID_JSON = "invalid_json"
+    JSON_ARRAY = "json_array"
+    NOT_AN_OBJECT = "not_an_object"
+    INVALID_UTF8 = "invalid_utf8"
+    LONE_SURROGATE = "lone_surrogate"
+    NO_TEXT = "no_text"
+    NULL_TEXT = "null_text"
+    TEXT_NOT_A_STRING = "text_not_a_string"
+    EMPTY_TEXT = "empty_text"
+    TOO_LONG = "too_long"
+    BAD_ID = "bad_id"
+    DUPLICATE_ID = "duplicate_id"
+    BROKEN_COMPRESSION = "broken_compression"
+    BROKEN_PARQUET = "broken_parquet"
+    BROKEN_CSV = "broken_csv"
+    BROKEN_DATA = "broken_data"
+    BROKEN_RECORD = "broken_record"
+    NOT_A_PAGE = "not_a_page"
+    PAGE_TOOK_TOO_LONG = "page_took_too_long"
+    PAGE_BROKE_EXTRACTION = "page_broke_extraction"
+    NOT_PYTHON = "not_python"
+    EMPTY_FILE = "empty_file"
+    UNSUPPORTED_FORMAT = "unsupported_format"
+    IS_A_DIRECTORY = "is_a_directory"
+    NO_PERMISSION = "no_permission"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """One rejected input. `row` counts from 1 (a line, a row, or a byte offset plus 1 in plain text); None
+    stands for the entire file. `rows`: how many were lost. Where that is not known, `lost_bytes` says how
+    much of the file on disk was lost.
+
+    `detail` is stored as well: a new wording changes the data version of a corpus that has rejects.
+    """
+
+    file: str
+    row: int | None
+    reason: Reason
+    detail: str
+    lost_bytes: int = 0
+    rows: int = 1
+
+
+class Rejects(Protocol):
+    """A list, or another collector of rejected inputs."""
+
+    def append(self, rejected: Rejected, /) -> None: ...
 
 
 class Source(Protocol):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 from pipeline.sources.errors import SourceError
 from pipeline.store.fingerprint import READ_SIZE, file_sha256
@@ -23,44 +23,19 @@ TIMES = ("mtime", "LastModified", "Last-Modified", "last_modified", "updated", "
 Hash = Callable[[Path], str]
 
 
-class SourceFile(Protocol):
-    """A file that can be opened any number of times. Its methods raise OSError."""
-
-    @property
-    def place(self) -> str:
-        """Its path or URL: the same for two names of one file."""
-        ...
-
-    @property
-    def directory(self) -> bool: ...
-
-    def check(self) -> None:
-        """Raises OSError if it is neither a file nor a directory, or a directory that may not be listed."""
-        ...
-
-    def open(self) -> BinaryIO: ...
-
-    def size(self) -> int | None:
-        """In bytes; None if a web server does not report it."""
-        ...
-
-    def fingerprint(self, sha256: Hash = file_sha256) -> str:
-        """Changes with the content: its hash or, from an object store, the size with the tag or time of
-        change.
-        """
-        ...
-
-
 def may_list(directory: Path) -> bool:
     return os.access(directory, os.R_OK | os.X_OK)
 
 
 @dataclass(frozen=True)
 class LocalFile:
+    """A file of this machine. Like those of RemoteFile, its methods raise OSError."""
+
     path: Path
 
     @property
     def place(self) -> str:
+        """The same for two names of one file."""
         return str(self.path.resolve())
 
     @property
@@ -68,7 +43,9 @@ class LocalFile:
         return self.path.is_dir()
 
     def check(self) -> None:
-        """Opening a pipe would wait for somebody who writes to it, and a device may have no end."""
+        """Raises OSError if it is neither a file nor a directory, or a directory that may not be listed:
+        opening a pipe would wait for somebody who writes to it, and a device may have no end.
+        """
         mode = self.path.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise OSError(errno.EINVAL, "a pipe, socket or device, not a file", str(self.path))
@@ -110,10 +87,12 @@ class RemoteFile:
         return io.BufferedReader(_Resuming(self), READ_SIZE)
 
     def size(self) -> int | None:
+        """In bytes; None if a web server does not report it."""
         size = self.info.get("size")
         return None if size is None else int(size)
 
     def fingerprint(self, sha256: Hash = file_sha256) -> str:
+        """The size with the tag or time of change, of an object store; else the hash of the content."""
         for name in (*TAGS, *TIMES):
             if self.info.get(name):
                 return f"{name.lower()} {self.info[name]} {self.size()}"
@@ -122,6 +101,9 @@ class RemoteFile:
             while block := file.read(READ_SIZE):
                 digest.update(block)
         return digest.hexdigest()
+
+
+SourceFile = LocalFile | RemoteFile  # can be opened any number of times
 
 
 def size_of(file: SourceFile) -> int:

@@ -9,8 +9,7 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.sources.rejects import Rejects
-from pipeline.sources.source import Unit
+from pipeline.sources.source import Rejects, Unit
 from pipeline.store.manifest import Part, Version
 from pipeline.store.params import Params
 from pipeline.store.parquet import batches

@@ -11,12 +11,9 @@ from pydantic import Field, field_validator
 from pipeline import plugins
 from pipeline.plugins.loading import RAISED, PluginError, check_arguments, described, load
 from pipeline.plugins.settings import encodable
-from pipeline.sources.documents import Batches, SourceDocument
+from pipeline.sources.documents import Batches, SourceDocument, metadata_json, own_id
 from pipeline.sources.errors import SourceError
-from pipeline.sources.ids import own_id
-from pipeline.sources.metadata import metadata_json
-from pipeline.sources.rejects import Reason, Rejects
-from pipeline.sources.source import Unit
+from pipeline.sources.source import Reason, Rejects, Unit
 from pipeline.store.params import Params
 
 UNIT = "documents"

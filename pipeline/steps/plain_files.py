@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.sources.files import FilesConfig, FilesSource
-from pipeline.sources.rejects import Rejected
+from pipeline.sources.source import Rejected
 from pipeline.stages import dedup, pii, quality
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.corpus.quality import judging_documents

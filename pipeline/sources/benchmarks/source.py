@@ -10,13 +10,10 @@ from typing import ClassVar, Literal, Self
 import pyarrow as pa
 from pydantic import Field, PrivateAttr
 
-from pipeline.sources.benchmarks.items import Benchmark, Question, of_file
-from pipeline.sources.benchmarks.package import check, of_package
-from pipeline.sources.documents import Batches, SourceDocument
+from pipeline.sources.benchmarks.items import Benchmark, Question, of_file, of_package, package_directory
+from pipeline.sources.documents import Batches, SourceDocument, location
 from pipeline.sources.errors import SourceError
-from pipeline.sources.ids import location
-from pipeline.sources.rejects import Rejects
-from pipeline.sources.source import Unit
+from pipeline.sources.source import Rejects, Unit
 from pipeline.store.params import Params
 
 # What a prompt puts before a question or an answer, and no other text has: `Question:`, `Goal:`, `Answer:`.
@@ -55,7 +52,7 @@ class NamedBenchmark(Params):
     def check(self) -> None:
         """Raises SourceError when the benchmark is not there. Reads no items."""
         if self.path is None:
-            check(self.name)
+            package_directory(self.name)
         elif not self._file.is_file():
             raise SourceError(f"benchmark {self.name!r}: no such file: {self._file}")
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.formats.streams import BlockStream, Counted
-from pipeline.sources.rejects import Reason
+from pipeline.sources.source import Reason
 
 READ_CHARACTERS = 1 << 20  # at a time, of a row that is not kept
 

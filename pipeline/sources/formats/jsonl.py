@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.formats.rows import Row, RowReader
-from pipeline.sources.rejects import Reason
+from pipeline.sources.source import Reason
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]")

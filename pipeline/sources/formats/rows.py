@@ -8,10 +8,8 @@ from functools import cached_property
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from pipeline.sources.documents import Batches, SourceDocument
-from pipeline.sources.ids import location, own_id
-from pipeline.sources.metadata import metadata_json
-from pipeline.sources.rejects import Reason
+from pipeline.sources.documents import Batches, SourceDocument, location, metadata_json, own_id
+from pipeline.sources.source import Reason
 from pipeline.store.params import Params
 
 Row = dict[str, object]

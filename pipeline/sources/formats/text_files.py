@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pipeline.sources.documents import Batches, SourceDocument
-from pipeline.sources.ids import location
-from pipeline.sources.rejects import Reason
+from pipeline.sources.documents import Batches, SourceDocument, location
+from pipeline.sources.source import Reason
 
 PIECE_BYTES = 64 << 10
 

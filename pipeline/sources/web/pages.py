@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from pipeline.sources.errors import SourceError
-from pipeline.sources.rejects import Reason
+from pipeline.sources.source import Reason
 
 WORKER = Path(__file__).with_name("page_worker.py")
 # as in page_worker.py, which cannot be imported without resiliparse

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument
+from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument, metadata_json, own_id
 from pipeline.sources.file_by_file import read_files, units_of
-from pipeline.sources.formats.compression import blocks, format_of
-from pipeline.sources.formats.streams import BlockStream, Counted
-from pipeline.sources.ids import own_id
+from pipeline.sources.formats.streams import BlockStream, Counted, blocks, format_of
 from pipeline.sources.listing import Files, Paths, listed
-from pipeline.sources.metadata import metadata_json
-from pipeline.sources.rejects import Reason, Rejects
-from pipeline.sources.source import Unit
+from pipeline.sources.source import Reason, Rejects, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.sources.web.pages import PageExtractor
 from pipeline.store.fingerprint import file_sha256

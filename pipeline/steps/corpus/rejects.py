@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from pipeline.sources.rejects import Rejected
+from pipeline.sources.source import Rejected
 from pipeline.store.parts import Counts, add
 
 REJECTS_SCHEMA = pa.schema(

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.sources.ids import document_id, own_id
+from pipeline.sources.documents import document_id, own_id
 from pipeline.stages import tokenizer as bpe
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Trained, checkpoints, run_config
 from pipeline.steps.tokens.shards import prefixes

@@ -10,8 +10,8 @@ import yaml
 
 from pipeline.cli import main
 from pipeline.recipe.recipe import RECIPES
+from pipeline.sources.documents import document_id, own_id
 from pipeline.sources.files import FilesConfig
-from pipeline.sources.ids import document_id, own_id
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
+from pipeline.sources.documents import document_id, location
 from pipeline.sources.files import FilesConfig
-from pipeline.sources.ids import document_id, location
 from pipeline.stages import dedup, pii, quality
 from pipeline.steps import plain_files
 from pipeline.store.atomic import temporary_directory

@@ -6,7 +6,7 @@ from typing import Any
 from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.listing import Paths
-from pipeline.sources.rejects import Rejected
+from pipeline.sources.source import Rejected
 
 Row = dict[str, Any]
 

@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.sources import SourceConfig
-from pipeline.sources.documents import BATCH_BYTES, Batches, SourceDocument
-from pipeline.sources.ids import document_id, location, own_id
-from pipeline.sources.metadata import METADATA_BYTES, metadata_json
-from pipeline.sources.rejects import Rejected
+from pipeline.sources.documents import (
+    BATCH_BYTES,
+    METADATA_BYTES,
+    Batches,
+    SourceDocument,
+    document_id,
+    location,
+    metadata_json,
+    own_id,
+)
+from pipeline.sources.source import Rejected
 from pipeline.store.params import DOCUMENT_SCHEMA
 
 

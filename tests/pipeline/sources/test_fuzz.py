@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
-from pipeline.sources.rejects import Rejected
+from pipeline.sources.source import Rejected
 
 ROWS = [{"id": f"d{row}", "text": f"text {row} é\n{row**9}", "n": row, "day": None} for row in range(40)]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()

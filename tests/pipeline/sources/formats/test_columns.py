@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from pipeline.sources.documents import document_id, own_id
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.formats.streams import as_utf8
-from pipeline.sources.ids import document_id, own_id
 from tests.pipeline.sources.reading import read
 
 ROWS = [

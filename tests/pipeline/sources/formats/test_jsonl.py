@@ -10,7 +10,7 @@ from pipeline.sources.documents import Batches
 from pipeline.sources.formats import jsonl
 from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.rows import Columns, RowReader
-from pipeline.sources.rejects import Rejected
+from pipeline.sources.source import Rejected
 
 PIECES = [
     *rb'{"text":"a"} {"text": "b", "id":"1"} {"te\u0078t":"c"} {"text": \ud83d " \n \n\n'.split(b" "),

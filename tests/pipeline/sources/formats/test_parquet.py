@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
-from pipeline.sources.rejects import Rejected
+from pipeline.sources.source import Rejected
 from tests.pipeline.sources.reading import read
 
 

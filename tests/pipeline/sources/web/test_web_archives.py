@@ -13,8 +13,8 @@ pytest.importorskip("warcio", reason="needs the extra `web`")
 pytest.importorskip("resiliparse", reason="needs the extra `web`")
 
 from pipeline.sources import open_source
-from pipeline.sources.ids import document_id, own_id
-from pipeline.sources.rejects import Rejected
+from pipeline.sources.documents import document_id, own_id
+from pipeline.sources.source import Rejected
 from pipeline.sources.web.pages import ExtractedPage, PageExtractor
 from pipeline.sources.web.warc import WarcConfig
 from tests.corpora import CORPORA, needs_corpora

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.sources.documents import document_id
 from pipeline.sources.files import FilesConfig
-from pipeline.sources.ids import document_id
 from pipeline.stages.pii import PiiParams
 from pipeline.steps.corpus.cutting import LEAST, MOST, numbered, row_groups
 from pipeline.steps.corpus.ingest import collect

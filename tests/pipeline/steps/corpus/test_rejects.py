@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from pipeline.sources.rejects import Reason, Rejected
+from pipeline.sources.source import Reason, Rejected
 from pipeline.steps.corpus.rejects import ROWS_TOGETHER, RejectsTable
 
 
