@@ -9,8 +9,8 @@ from pipeline.assets.asset import GPU_POOL, asset, check_results
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
-from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.recipe import Recipe
+from pipeline.recipe.sections import LaunchParams
 from pipeline.reports.images import as_text, inline, inline_png
 from pipeline.steps.model import funnel, training_plots
 from pipeline.steps.stages import final_assets

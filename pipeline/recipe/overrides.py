@@ -1,6 +1,5 @@
 """Settings laid over those of a recipe: for one run, or for a variant."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -53,11 +52,6 @@ def _long_form(corpus: Any) -> Settings:
         return dict(corpus)
     name, source = short_form(corpus)
     return {"name": name, "source": source.model_dump(mode="json")}
-
-
-def as_text(value: Any) -> str:
-    """A value as tables and tags show it."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def leaves(settings: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,6 +1,7 @@
 """The recipe: one YAML file that describes an experiment from corpora to model."""
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,13 +20,13 @@ from pipeline.recipe.evaluation import (
     repeated_name,
     with_benchmarks_as_sets,
 )
-from pipeline.recipe.launch import LaunchParams
 from pipeline.recipe.overrides import leaves, merged
 from pipeline.recipe.problems import explained
 from pipeline.recipe.sections import (
     CheckLimits,
     Corpus,
     DedupGuard,
+    LaunchParams,
     MixtureParams,
     RawParams,
     RetentionParams,
@@ -129,10 +130,7 @@ class Recipe(Params):
     _file: Path = PrivateAttr(default_factory=Path)
     _variant: str = PrivateAttr("")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _with_benchmarks_as_sets(cls, values: Any) -> Any:
-        return with_benchmarks_as_sets(values)
+    _benchmarks_as_sets = model_validator(mode="before")(with_benchmarks_as_sets)
 
     @field_validator("corpora", mode="before")
     @classmethod
@@ -171,13 +169,17 @@ class Recipe(Params):
         return self
 
     @model_validator(mode="after")
-    def _transforms_have_names_and_corpora(self) -> "Recipe":
+    def _named_corpora_are_known(self) -> "Recipe":
         check_names(self.transforms, set())
-        for entry in self.transforms:
-            unknown = [name for name in entry.corpora or () if name not in self.corpus_names]
-            if unknown:
-                problem = f"transform {entry.name!r}: unknown corpus {unknown[0]!r}"
-                raise ValueError(f"{problem}; choose from {', '.join(self.corpus_names)}")
+        named: dict[str, Iterable[str] | None] = {
+            f"transform {entry.name!r}": entry.corpora for entry in self.transforms
+        }
+        if self.mixture.search:
+            named["mixture.search.target"] = self.mixture.search.target
+        for place, names in named.items():
+            if unknown := [name for name in names or () if name not in self.corpus_names]:
+                known = ", ".join(self.corpus_names)
+                raise ValueError(f"{place}: unknown corpus {unknown[0]!r}; choose from {known}")
         return self
 
     @model_validator(mode="after")
@@ -209,14 +211,6 @@ class Recipe(Params):
                 f"mixture.max_epochs limits shares, but stage {weighed[0]!r} sets its own in `weights`: "
                 "leave out one of them"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _search_aims_at_corpora(self) -> "Recipe":
-        target = self.mixture.search.target if self.mixture.search else None
-        if unknown := [name for name in target or () if name not in self.corpus_names]:
-            known = ", ".join(self.corpus_names)
-            raise ValueError(f"mixture.search.target: unknown corpus {unknown[0]!r}; choose from {known}")
         return self
 
     @field_validator("variants")

@@ -1,12 +1,13 @@
 """The most frequently changed settings of a recipe as fields of the Launchpad, with the recipe's names."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import dagster as dg
 from pydantic import BaseModel, Field, create_model
 
-from pipeline.recipe.overrides import as_text, leaves
+from pipeline.recipe.overrides import leaves
 from pipeline.recipe.sections import ShardParams
 from pipeline.stages.dedup import DedupParams
 from trainer.config import TrainingConfig
@@ -82,7 +83,8 @@ def changed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any
 
 def differences(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, str]:
     """The settings in `given` that differ from those in `usual`, by path, such as `training.optimizer.lr`."""
-    return {name: as_text(value) for name, value in leaves(changed(given, usual))}
+    settings = leaves(changed(given, usual))
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in settings}
 
 
 def values(knobs: type[dg.Config], settings: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from pipeline.recipe.launch import LaunchParams
+from pipeline.recipe.sections import LaunchParams
 from pipeline.steps.training.process_group import TrainerKilledError, run_group
 from pipeline.store.errors import PipelineError
 from trainer.system import launch

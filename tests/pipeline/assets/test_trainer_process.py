@@ -20,7 +20,7 @@ from sqlalchemy.exc import OperationalError
 from pipeline.assets import trainer_process
 from pipeline.assets.asset import user_errors_as_failures
 from pipeline.assets.checkpoints import KEY
-from pipeline.recipe.launch import LaunchParams
+from pipeline.recipe.sections import LaunchParams
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Stopwatch
 from pipeline.steps.training.launcher import Launcher

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pipeline.recipe.launch import LaunchParams
+from pipeline.recipe.sections import LaunchParams
 from pipeline.steps.training.launcher import Launcher, LaunchError
 from pipeline.steps.training.process_group import StartError, TrainerKilledError
 
