@@ -11,14 +11,13 @@ from pipeline.stages.quality import PROFILES
 from pipeline.stages.tokenizer import ExistingTokenizer, TokenizerParams
 
 Settings = dict[str, Any]
-_IDENTITY = ("name", "corpora")
 
 
 def of_recipe(recipe: Mapping[str, Any]) -> Settings:
     """The sections of a recipe, given as its dump, each with only the settings that differ from the defaults
     of this version. Settings without a default, or unknown to this version, are always there.
     """
-    settings = {name: value for name, value in recipe.items() if name not in _IDENTITY}
+    settings = {name: value for name, value in recipe.items() if name not in ("name", "corpora")}
     found = _of_model(Recipe, settings)
     tokenizer, quality = recipe["tokenizer"], recipe["quality"]
     found["tokenizer"] = (

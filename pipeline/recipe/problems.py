@@ -16,12 +16,9 @@ def explained(error: ValidationError) -> str:
     # A list with an invalid item is also reported as too short: only the innermost place matters.
     places = [problem["loc"] for problem in problems]
     innermost = [
-        problem
-        for problem in problems
-        if not any(
-            len(place) > len(problem["loc"]) and place[: len(problem["loc"])] == problem["loc"]
-            for place in places
-        )
+        one
+        for one in problems
+        if not any(place[: len(one["loc"])] == one["loc"] != place for place in places)
     ]
     return "; ".join(map(_explain_one, innermost))
 

@@ -32,8 +32,8 @@ from pipeline.recipe.sections import (
     RetentionParams,
     ShardParams,
 )
-from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.catalogue import short_form
+from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams

@@ -19,7 +19,7 @@ def module_documents(module: str, source: bytes, origin: str, batches: Batches) 
         for name, text in described(source, module):
             metadata = metadata_json({"module": module, "name": name})
             source_id = own_id(f"{module}:{name}")
-            yield SourceDocument(source_id, text, None, origin, None, metadata, own_id=True)
+            yield SourceDocument(source_id, text, None, origin, None, metadata)
     except SyntaxError as error:
         batches.reject(f"{origin}/{module}", error.lineno, Reason.NOT_PYTHON, error.msg)
     except ValueError as error:

@@ -20,8 +20,8 @@ METADATA_BYTES = 4096
 
 @dataclass(frozen=True)
 class SourceDocument:
-    """One document as its source gives it. `row` is reported if the document is rejected. `own_id`: the
-    document brings its id, instead of being known by its location.
+    """One document as its source gives it. `source_id` is an `own_id` or a `location`. `row` is reported if
+    the document is rejected.
     """
 
     source_id: str
@@ -30,7 +30,6 @@ class SourceDocument:
     source: str
     url: str | None = None
     metadata: str | None = None
-    own_id: bool = False
 
 
 class Batches:
@@ -71,12 +70,13 @@ class Batches:
             return reject(Reason.EMPTY_TEXT, "the text is empty or white space")
         if len(text) > MAX_DOCUMENT_BYTES:
             return reject(Reason.TOO_LONG, f"{len(text)} bytes of text; the limit is {MAX_DOCUMENT_BYTES}")
+        brings_id = document.source_id.startswith(OWN_ID)
         key = digest(self._corpus, document.source_id)
         name = key.hex()
         if self._keep_ids:
-            name = document.source_id.removeprefix(OWN_ID) if document.own_id else name
+            name = document.source_id.removeprefix(OWN_ID) if brings_id else name
             key = digest(self._corpus, name)
-        if document.own_id or self._keep_ids:
+        if brings_id or self._keep_ids:
             if key in self._seen:
                 return reject(Reason.DUPLICATE_ID, "an earlier document has this id")
             self._seen.add(key)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, field_serializer
 
-from pipeline.sources.errors import SourceError, without_queries
+from pipeline.sources.source import SourceError, without_queries
 from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, may_list
 from pipeline.store.params import Params
 

@@ -16,8 +16,7 @@ from pydantic import Field
 
 from pipeline.sources.docstrings import module_documents
 from pipeline.sources.documents import Batches
-from pipeline.sources.errors import SourceError
-from pipeline.sources.source import Rejects, Unit
+from pipeline.sources.source import Rejects, SourceError, Unit
 from pipeline.store.fingerprint import file_sha256, fingerprint
 from pipeline.store.params import Params
 

@@ -1,11 +1,20 @@
-"""The contract of a source: it lists units, and reads each into batches of documents and into rejects."""
+"""The contract of a source: it lists units, and reads each into batches of documents and into rejects.
 
+Errors stop a source from being read at all. What they say holds no secret.
+"""
+
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 import pyarrow as pa
+
+from pipeline.store.errors import PipelineError
+
+# `*.jsonl?` is a glob: a query has a `=`
+_QUERY = re.compile(r"(\w://[^\s?]*)\?[^\s=]*=\S*?(?=['\"]?(?:\s|$))")
 
 
 @dataclass(frozen=True)
@@ -95,3 +104,19 @@ class Source(Protocol):
         its own id.
         """
         ...
+
+
+def without_queries(text: str) -> str:
+    """The text with each URL's query replaced by `...`: the query of a signed URL is a secret."""
+    return _QUERY.sub(r"\1?...", text)
+
+
+class SourceError(PipelineError):
+    """A source that cannot be listed or read. The message says what to change; it shows no URL query."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(without_queries(message))
+
+
+class OfflineError(SourceError):
+    """A source that cannot be listed because this machine is set to work offline."""

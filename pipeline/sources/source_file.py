@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from pipeline.sources.errors import SourceError
+from pipeline.sources.source import SourceError
 from pipeline.store.fingerprint import READ_SIZE, file_sha256
 
 REMOTE_BLOCK_BYTES = 8 << 20

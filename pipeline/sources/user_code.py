@@ -12,8 +12,7 @@ from pipeline import plugins
 from pipeline.plugins.loading import RAISED, PluginError, check_arguments, described, load
 from pipeline.plugins.settings import encodable
 from pipeline.sources.documents import Batches, SourceDocument, metadata_json, own_id
-from pipeline.sources.errors import SourceError
-from pipeline.sources.source import Reason, Rejects, Unit
+from pipeline.sources.source import Reason, Rejects, SourceError, Unit
 from pipeline.store.params import Params
 
 UNIT = "documents"
@@ -80,7 +79,7 @@ class PythonSource:
             else:
                 place, metadata = self.config.object, metadata_json(dict(document.metadata or {}))
                 name = own_id(document.id)
-                given = SourceDocument(name, document.text, row, place, document.url, metadata, own_id=True)
+                given = SourceDocument(name, document.text, row, place, document.url, metadata)
                 batches.add(place, given)
                 yield from batches.full()
         yield from batches.rest()

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pipeline.sources.errors import SourceError
+from pipeline.sources.source import SourceError
 
 # The accuracy that is compared with chance, of a benchmark that does not say which one is its own.
 PER_CHARACTER = "accuracy_per_character"

@@ -12,8 +12,7 @@ from pydantic import Field, PrivateAttr
 
 from pipeline.sources.benchmarks.items import Benchmark, Question, of_file, of_package, package_directory
 from pipeline.sources.documents import Batches, SourceDocument, location
-from pipeline.sources.errors import SourceError
-from pipeline.sources.source import Rejects, Unit
+from pipeline.sources.source import Rejects, SourceError, Unit
 from pipeline.store.params import Params
 
 # What a prompt puts before a question or an answer, and no other text has: `Question:`, `Goal:`, `Answer:`.

@@ -106,7 +106,7 @@ class RowReader:
         text = self._text(number, row)
         if text is None:
             return
-        source_id, own = self._id(number, row)
+        source_id = self._id(number, row)
         if source_id is None:
             why = f"column {self.columns.id_column!r} holds neither a text nor a whole number"
             self.reject(number, Reason.BAD_ID, why)
@@ -118,7 +118,7 @@ class RowReader:
             url = None
         wanted = self.columns.metadata_columns
         known = row if wanted is None else {name: row[name] for name in wanted if name in row}
-        document = SourceDocument(source_id, text, number, self.file, url, metadata_json(known), own)
+        document = SourceDocument(source_id, text, number, self.file, url, metadata_json(known))
         self.batches.add(self.file, document)
         yield from self.batches.full()
 
@@ -148,13 +148,13 @@ class RowReader:
             why = f"column {column!r} holds a {type(text).__name__}"
             self.reject(number, Reason.TEXT_NOT_A_STRING, why)
 
-    def _id(self, number: int, row: Row) -> tuple[str | None, bool]:
+    def _id(self, number: int, row: Row) -> str | None:
         column = self.columns.id_column or DEFAULT_ID_COLUMN
         value = row.get(column)
         if isinstance(value, int | str) and not isinstance(value, bool) and value != "":
             del row[column]
-            return own_id(str(value)), True
-        return (None, False) if self.columns.id_column else (location(self.file, number), False)
+            return own_id(str(value))
+        return None if self.columns.id_column else location(self.file, number)
 
 
 def _is_number(value: object) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.dataset import HubConfig
+from pipeline.sources.source import SourceError
 from pipeline.store.errors import did_you_mean
 
 TABLE = Path(__file__).with_name("ready_made.yaml")

@@ -11,10 +11,9 @@ import pyarrow as pa
 from pydantic import Field, field_validator
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument, location
-from pipeline.sources.errors import OfflineError, SourceError
 from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_columns
 from pipeline.sources.formats.rows import Columns, Row, RowReader
-from pipeline.sources.source import Reason, Rejects, Unit
+from pipeline.sources.source import OfflineError, Reason, Rejects, SourceError, Unit
 from pipeline.store.errors import first_line
 from pipeline.store.fingerprint import combined
 

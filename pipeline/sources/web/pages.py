@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
-from pipeline.sources.errors import SourceError
-from pipeline.sources.source import Reason
+from pipeline.sources.source import Reason, SourceError
 
 WORKER = Path(__file__).with_name("page_worker.py")
 # as in page_worker.py, which cannot be imported without resiliparse

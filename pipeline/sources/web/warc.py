@@ -161,7 +161,7 @@ class _Records:
             return
         url = headers.get_header("WARC-Target-URI")
         name, url, metadata = own_id(record_id), url and url.strip("<>"), metadata_json(known)
-        self.batches.add(self.file, SourceDocument(name, text, number, self.file, url, metadata, own_id=True))
+        self.batches.add(self.file, SourceDocument(name, text, number, self.file, url, metadata))
 
 
 def _charset(parameters: str) -> str:

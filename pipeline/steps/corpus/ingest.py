@@ -11,8 +11,7 @@ from operator import itemgetter
 import pyarrow as pa
 
 from pipeline.sources import SourceConfig, open_source
-from pipeline.sources.errors import OfflineError
-from pipeline.sources.source import Source, Unit
+from pipeline.sources.source import OfflineError, Source, Unit
 from pipeline.sources.stored import StoredSource
 from pipeline.steps.corpus.cutting import numbered, row_groups
 from pipeline.steps.corpus.duplicate_ids import set_aside_repeated_ids

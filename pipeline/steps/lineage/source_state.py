@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import Corpus
-from pipeline.sources.errors import OfflineError
+from pipeline.sources.source import OfflineError
 from pipeline.steps.corpus import ingest
 from pipeline.steps.stages import made, made_from, made_of_one_corpus
 from pipeline.store import keys

@@ -23,11 +23,10 @@ from hypothesis import strategies as st
 
 from pipeline.sources import open_source
 from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, document_id, location, own_id
-from pipeline.sources.errors import SourceError
 from pipeline.sources.files import FilesConfig, FilesSource
 from pipeline.sources.formats.text_files import PIECE_BYTES, pieces, universal_newlines
 from pipeline.sources.listing import listed
-from pipeline.sources.source import Reason, Rejected, Unit
+from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.store.file_hashes import FileHashes
 from tests.pipeline.sources.reading import Row, documents_and_rejects
 

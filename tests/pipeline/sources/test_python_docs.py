@@ -17,8 +17,7 @@ from pydantic import TypeAdapter
 
 from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.docstrings import described
-from pipeline.sources.errors import SourceError
-from pipeline.sources.source import Reason, Rejected, Source
+from pipeline.sources.source import Reason, Rejected, Source, SourceError
 from pipeline.store.params import DOCUMENT_SCHEMA
 
 CAP = 150_000

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.sources import open_source, source_file
-from pipeline.sources.errors import SourceError
 from pipeline.sources.files import FilesConfig
+from pipeline.sources.source import SourceError
 from tests.pipeline.sources.reading import documents_and_rejects
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from pipeline.sources.errors import SourceError
+from pipeline.sources.source import SourceError
 from tests.pipeline.sources.reading import documents_and_rejects
 from tests.pipeline.sources.test_remote_files import source
 from tests.s3_server import S3

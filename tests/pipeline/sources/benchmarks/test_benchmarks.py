@@ -14,7 +14,7 @@ from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.benchmarks import items
 from pipeline.sources.benchmarks.items import of_file
 from pipeline.sources.benchmarks.source import NamedBenchmark
-from pipeline.sources.errors import SourceError
+from pipeline.sources.source import SourceError
 from pipeline.store.params import DOCUMENT_SCHEMA
 
 SKY = {

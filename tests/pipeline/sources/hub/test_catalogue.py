@@ -3,8 +3,8 @@
 import pytest
 
 from pipeline.recipe.sections import Corpus
-from pipeline.sources.errors import SourceError
 from pipeline.sources.hub.catalogue import ready_made, short_form
+from pipeline.sources.source import SourceError
 
 
 @pytest.mark.parametrize(

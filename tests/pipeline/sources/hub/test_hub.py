@@ -19,7 +19,7 @@ READ = """
 import json, sys
 from pydantic import TypeAdapter
 from pipeline.sources import SourceConfig, open_source
-from pipeline.sources.errors import SourceError
+from pipeline.sources.source import SourceError
 
 def read(config):
     source = open_source("c", TypeAdapter(SourceConfig).validate_python(config))

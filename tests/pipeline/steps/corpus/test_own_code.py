@@ -17,7 +17,7 @@ from pipeline.plugins import loading
 from pipeline.plugins.loading import PluginError
 from pipeline.plugins.settings import FilterParams, TransformParams
 from pipeline.recipe.recipe import RecipeError, load_recipe
-from pipeline.sources.errors import SourceError
+from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
