@@ -1,9 +1,11 @@
 """Training runs side by side, as variants of a recipe or by their names: settings, scores, cost, curves."""
 
+import hashlib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 from pipeline.recipe.overrides import leaves
 from pipeline.recipe.recipe import BASE, Recipe
@@ -16,9 +18,13 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import run_histories, run_named, saved_steps
-from trainer.data.held_out_text import HeldOutText, letters
+from trainer.data.shards import Shard, ShardError, bin_path
 from trainer.system.errors import TrainerError
 from trainer.system.history import RunHistory, differing
+
+# UTF-8 bytes, documents and a hash of the token ids; the last two are None where the shards are not on disk.
+Facts = tuple[int, int | None, str | None]
+Text = TypeVar("Text")
 
 
 class ComparisonError(PipelineError):
@@ -61,6 +67,54 @@ class Outcome:
     curve: Curve | None = None
     recipe: str = ""
     on_disk: int | None = None
+
+
+@dataclass(frozen=True)
+class HeldOutText:
+    """What a run is validated on: the facts of each corpus' text, of which at most `max_tokens` are read, and
+    the hash of the tokenizer. Validation figures can be compared on the same text.
+    """
+
+    corpora: dict[str, Facts]
+    tokenizer: str
+    max_tokens: int | None
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self:
+        """From a run's configuration. Raises KeyError or TypeError if it is not one."""
+        data = config["data"]
+        corpora = {
+            corpus["name"]: _facts(corpus["validation"], corpus["validation_bytes"])
+            for corpus in data["corpora"]
+            if corpus.get("validation")
+        }
+        return cls(corpora, data["tokenizer_sha256"], config["training"]["evaluation"].get("max_tokens"))
+
+    def is_same(self, other: Self) -> bool:
+        """Whether the text is the same. Under different tokenizers: as many bytes and documents."""
+        if self.corpora.keys() != other.corpora.keys() or self.max_tokens != other.max_tokens:
+            return False
+        compared = 3 if self.tokenizer == other.tokenizer else 2
+        return all(facts[:compared] == other.corpora[name][:compared] for name, facts in self.corpora.items())
+
+
+def letters(texts: Sequence[Text], is_same: Callable[[Text, Text], bool]) -> list[str]:
+    """A letter for each of the `texts`; the same text has the same letter."""
+    firsts = [next(i for i, one in enumerate(texts) if is_same(one, text)) for text in texts]
+    numbers = [sorted(set(firsts)).index(first) for first in firsts]
+    return [chr(ord("A") + number) if number < 26 else str(number) for number in numbers]
+
+
+def _facts(prefixes: Sequence[str], size: int) -> Facts:
+    digest, documents = hashlib.sha256(), 0
+    try:
+        for prefix in map(Path, prefixes):
+            documents += Shard(prefix).num_documents
+            with bin_path(prefix).open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    except (OSError, ShardError):
+        return size, None, None
+    return size, documents, digest.hexdigest()
 
 
 def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
