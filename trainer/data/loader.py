@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from trainer.config import CorpusShards, DataConfig, TrainingConfig
-from trainer.data.held_out import held_out
 from trainer.data.order import sample_order
 from trainer.data.packing.index import PackedRows
 from trainer.data.shards import Shard, ShardError, TokenStream
-from trainer.data.windows import StridedWindows
+from trainer.data.windows import StridedWindows, held_out
 from trainer.system.errors import TrainerError
 
 

@@ -113,15 +113,11 @@ class MixtureCycle:
 
     def __init__(self, weights: tuple[float, ...]) -> None:
         self._turns, self._cycle = mixture_turns(weights), mixture_cycle(weights)
+        self.length = len(self._cycle)  # turns after which the cycle begins again
         # How many turns the corpus of each turn had before it in the cycle.
         self._before = np.empty(self.length, dtype=np.int64)
         firsts = np.repeat(np.cumsum(self._turns) - self._turns, self._turns)
         self._before[np.argsort(self._cycle, kind="stable")] = np.arange(self.length) - firsts
-
-    @property
-    def length(self) -> int:
-        """Turns after which the cycle begins again."""
-        return len(self._cycle)
 
     def counts(self, samples: int) -> np.ndarray:
         """How many of the first `samples` turns belong to each corpus, int64 [corpora]."""

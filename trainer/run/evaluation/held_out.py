@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from trainer.config import DataConfig, RunConfig, SamplesConfig, TrainingConfig
-from trainer.data.held_out import HeldOut, held_out
 from trainer.data.loader import check_ids
+from trainer.data.windows import HeldOut, held_out
 from trainer.hf import load_model
 from trainer.model.attention import masks_documents
 from trainer.model.llama import Llama

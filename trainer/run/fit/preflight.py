@@ -10,8 +10,8 @@ from tokenizers import Tokenizer
 
 from trainer.checkpoint import publish as store
 from trainer.config import CorpusShards, DataConfig, RunConfig
-from trainer.data.held_out import held_out
 from trainer.data.shards import Shard, ShardError, idx_path
+from trainer.data.windows import held_out
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
