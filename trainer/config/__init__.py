@@ -15,14 +15,4 @@ from trainer.config.run import (
     override,
     run_identity,
 )
-from trainer.config.stages import Curriculum, CurriculumStage, StageConfig
-from trainer.config.training import (
-    AveragingConfig,
-    CheckpointConfig,
-    EvaluationConfig,
-    ExponentialAverage,
-    LastAverage,
-    SamplesConfig,
-    SpikesConfig,
-    TrainingConfig,
-)
+from trainer.config.training import AveragingConfig, ExponentialAverage, SamplesConfig, TrainingConfig

@@ -24,10 +24,19 @@ GROWTH_STEPS = 2000
 def resolve(wanted: Precision | Literal["auto"], device: torch.device) -> Precision:
     """The precision for `device`; `auto` is bf16 where the hardware multiplies it, else fp32.
 
-    Turns TF32 on or off for the process. Raises TrainerError for TF32 and fp8 without the hardware for them.
+    Turns TF32 on or off for the process. Raises TrainerError for TF32 and fp8 without the hardware for them,
+    and for fp8 without torchao.
     """
     if wanted == "fp8":
-        _check_fp8(device)
+        if device.type != "cuda" or torch.cuda.get_device_capability(device) < FIRST_FP8_CAPABILITY:
+            raise TrainerError(
+                "training.precision fp8 is for NVIDIA GPUs of compute capability 8.9 or later (L4, H100 and "
+                "newer): choose auto or bf16"
+            )
+        if importlib.util.find_spec("torchao") is None:
+            raise TrainerError(
+                "training.precision fp8 needs torchao: pip install 'groundwork[torchao]', or choose bf16"
+            )
     if wanted == "tf32" and device.type != "cuda":
         raise TrainerError(
             "training.precision tf32 is for NVIDIA GPUs, but this run is on a CPU: choose auto, fp32 or bf16"
@@ -37,19 +46,6 @@ def resolve(wanted: Precision | Literal["auto"], device: torch.device) -> Precis
     if wanted != "auto":
         return wanted
     return "bf16" if multiplies_bf16(device) else "fp32"
-
-
-def _check_fp8(device: torch.device) -> None:
-    """Raises TrainerError where the hardware or torchao is missing."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) < FIRST_FP8_CAPABILITY:
-        raise TrainerError(
-            "training.precision fp8 is for NVIDIA GPUs of compute capability 8.9 or later (L4, H100 and "
-            "newer): choose auto or bf16"
-        )
-    if importlib.util.find_spec("torchao") is None:
-        raise TrainerError(
-            "training.precision fp8 needs torchao: pip install 'groundwork[torchao]', or choose bf16"
-        )
 
 
 def convert_to_fp8(blocks: nn.Module, emulated: bool = False) -> None:

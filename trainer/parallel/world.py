@@ -167,8 +167,14 @@ def join(parallel: ParallelConfig) -> World:
     Raises TrainerError if `parallel` needs another number of processes.
     """
     rank, size, neighbour = _place()
+    copy = parallel.dp_shard * parallel.tp * parallel.pp
     with in_every_process():
-        sizes = _sizes(parallel, size)
+        if size % copy:
+            raise TrainerError(
+                f"training.parallel needs a multiple of dp_shard {parallel.dp_shard} x tp {parallel.tp} x pp "
+                f"{parallel.pp} = {copy} processes, but there are {size}: start "
+                f"`torchrun --nproc-per-node={copy} -m trainer ...`, or change training.parallel"
+            )
     device = torch.device("cuda", neighbour) if torch.cuda.is_available() else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -186,6 +192,7 @@ def join(parallel: ParallelConfig) -> World:
         ) from error
     if not parallel.splits_model:
         return World(rank, size, device, group=dist.group.WORLD)
+    sizes = (parallel.pp, size // copy, parallel.dp_shard, parallel.tp)
     mesh = init_device_mesh(device.type, sizes, mesh_dim_names=(STAGES, *DIMENSIONS))
     pipeline = mesh[STAGES] if parallel.pp > 1 else None
     group = dist.group.WORLD if pipeline is None else dist.new_subgroups(size // parallel.pp)[0]
@@ -207,18 +214,6 @@ def _place() -> tuple[int, int, int]:
         f"the environment has {told}, but ranks are whole numbers below the number of processes. Start "
         "several processes with torchrun, or unset these variables"
     )
-
-
-def _sizes(parallel: ParallelConfig, processes: int) -> tuple[int, int, int, int]:
-    """The sizes of STAGES and of each of the DIMENSIONS."""
-    copy = parallel.dp_shard * parallel.tp * parallel.pp
-    if processes % copy:
-        raise TrainerError(
-            f"training.parallel needs a multiple of dp_shard {parallel.dp_shard} x tp {parallel.tp} x pp "
-            f"{parallel.pp} = {copy} processes, but there are {processes}: start "
-            f"`torchrun --nproc-per-node={copy} -m trainer ...`, or change training.parallel"
-        )
-    return parallel.pp, processes // copy, parallel.dp_shard, parallel.tp
 
 
 def _init_process_group(device: torch.device, timeout_seconds: float) -> None:
