@@ -35,10 +35,8 @@ class Compiled:
 # Called from Python, and kept on disk with all that it calls. Other threads run on, such as the thread that
 # hands tasks to worker processes.
 kernel = partial(Compiled, cache=True, nogil=True)
-# Called from kernels only.
-inner = partial(Compiled, no_cpython_wrapper=True)
-# As `inner`, for a function that neither makes nor returns an array and so counts no references. A view by
-# `.view()` counts as made.
+# Called from kernels only. Neither makes nor returns an array (a view by `.view()` counts as made), and so
+# counts no references.
 borrowing = partial(Compiled, no_cpython_wrapper=True, _nrt=False)
 
 

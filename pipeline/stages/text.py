@@ -89,3 +89,14 @@ def last_word_end(data: np.ndarray, start: int, stop: int, classes: np.ndarray, 
             break
         stop = position
     return stop
+
+
+@borrowing
+def equals(data: np.ndarray, i: int, hi: int, expected: np.ndarray) -> bool:
+    """Whether the bytes from `i` on, before `hi`, begin with `expected`."""
+    if i < 0 or i + len(expected) > hi:
+        return False
+    for j in range(len(expected)):  # noqa: SIM110 - any() over a generator does not compile
+        if data[i + j] != expected[j]:
+            return False
+    return True

@@ -18,10 +18,11 @@ from pipeline.stages.pii.characters import (
     digit_run,
     is_digit,
     number,
+    repeats,
     separator,
+    stands_alone,
 )
 from pipeline.stages.pii.context import CARD_WORDS, word_near_after, word_near_before
-from pipeline.stages.pii.neighbours import repeats, stands_alone
 
 _REACH = 48  # bytes
 _IN_PATH_OR_QUERY = byte.byte_set(b"/=#&")
@@ -80,19 +81,14 @@ def _is_unassigned(data: np.ndarray, p: int) -> bool:
 def _is_card_number(data: np.ndarray, p: int, end: int) -> bool:
     """Issuer range, length and Luhn (ISO/IEC 7812-1 annex B) of the digits in `p:end`."""
     total, count, first_six = 0, 0, 0
-    for i in range(p, end):
-        if is_digit(data[i]):
-            count += 1
-            if count <= 6:
-                first_six = first_six * 10 + (data[i] - byte.ZERO)
-    left = count
-    for i in range(p, end):
+    for i in range(end - 1, p - 1, -1):
         if is_digit(data[i]):
             digit = data[i] - byte.ZERO
-            if left % 2 == 0:
+            first_six = digit * 100_000 + first_six // 10
+            if count % 2:
                 digit = digit * 2 - 9 if digit > 4 else digit * 2
             total += digit
-            left -= 1
+            count += 1
     return total % 10 == 0 and _is_issued(first_six, count)
 
 

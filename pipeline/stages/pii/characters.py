@@ -1,4 +1,8 @@
-"""Classes of bytes, and what stands before and after a position."""
+"""Classes of bytes, what stands before and after a position, and what continues a number or separates it from
+another.
+"""
+
+from string import ascii_letters, digits, hexdigits
 
 import numpy as np
 
@@ -8,26 +12,20 @@ from pipeline.stages.pii import byte
 DIGIT, LETTER, HEX, LOCAL, LABEL, TOKEN, USERINFO, BASE64 = 1, 2, 4, 8, 16, 32, 64, 128
 
 
-def _flags() -> np.ndarray:
-    flags = np.zeros(256, np.uint8)
-    digits, lower, upper = b"0123456789", b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    letters = lower + upper
-    members = {
-        DIGIT: digits,
-        LETTER: letters,
-        HEX: digits + b"abcdefABCDEF",
-        LOCAL: digits + letters + b"._-+'",
-        LABEL: digits + letters + b"-",
-        TOKEN: digits + letters + b"_-",
-        USERINFO: digits + letters + b"-._~!$&'()*+,;=:%@^|",
-        BASE64: digits + letters + b"+/=",
-    }
-    for flag, characters in members.items():
-        flags[list(characters)] |= flag
-    return flags
-
-
-FLAGS = _flags()
+_DIGITS, _LETTERS = digits.encode(), ascii_letters.encode()
+_MEMBERS = {
+    DIGIT: _DIGITS,
+    LETTER: _LETTERS,
+    HEX: hexdigits.encode(),
+    LOCAL: _DIGITS + _LETTERS + b"._-+'",
+    LABEL: _DIGITS + _LETTERS + b"-",
+    TOKEN: _DIGITS + _LETTERS + b"_-",
+    USERINFO: _DIGITS + _LETTERS + b"-._~!$&'()*+,;=:%@^|",
+    BASE64: _DIGITS + _LETTERS + b"+/=",
+}
+FLAGS: np.ndarray = np.stack([flag * byte.byte_set(members) for flag, members in _MEMBERS.items()]).sum(
+    axis=0, dtype=np.uint8
+)
 
 
 @borrowing
@@ -124,17 +122,6 @@ def number(data: np.ndarray, start: int, end: int) -> int:
     return value
 
 
-@borrowing
-def equals(data: np.ndarray, i: int, hi: int, expected: np.ndarray) -> bool:
-    """Whether the bytes at `i` are `expected`."""
-    if i < 0 or i + len(expected) > hi:
-        return False
-    for j in range(len(expected)):  # noqa: SIM110 - any() over a generator does not compile
-        if data[i + j] != expected[j]:
-            return False
-    return True
-
-
 SPACE, DASH, DOT, SLASH = 1, 2, 4, 8
 
 
@@ -160,3 +147,66 @@ def separator(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
         if 0x90 <= data[i + 2] <= 0x93:  # U+2010 to U+2013
             return 3, DASH
     return 0, 0
+
+
+_FEWEST = 7  # digits of the shortest value that follows a slash or a long dash
+_AHEAD = 24  # bytes
+
+
+@borrowing
+def repeats(data: np.ndarray, p: int, end: int, hi: int) -> bool:
+    """Whether the layout of `p:end`, digit for digit, stands again after one separator: they are a list."""
+    if end >= hi or is_alnum(data[end]):
+        return False
+    width, _ = separator(data, end, hi)
+    shift = end + max(width, 1) - p
+    if end + shift > hi or digit_at(data, end + shift, hi):
+        return False
+    for i in range(p, end):
+        if data[i] != data[i + shift] and not (is_digit(data[i]) and is_digit(data[i + shift])):
+            return False
+    return True
+
+
+@borrowing
+def digits_ahead(data: np.ndarray, q: int, hi: int) -> int:
+    """How many digits, in groups with separators between them, start at `q`; at most _AHEAD bytes count."""
+    count, i, stop = 0, q, min(hi, q + _AHEAD)
+    while i < stop:
+        width, _ = separator(data, i, hi)
+        if is_digit(data[i]):
+            count += 1
+            width = 1
+        if width == 0:
+            break
+        i += width
+    return count
+
+
+@borrowing
+def is_continued(data: np.ndarray, p: int, end: int, hi: int, kinds: int) -> bool:
+    """Whether a letter, "@", or one of the separators `kinds` with a digit after it continues `p:end`.
+
+    It does not if what follows is another value: one of the same layout, or, after a slash or a dash other
+    than "-", at least 7 digits.
+    """
+    if end >= hi:
+        return False
+    width, kind = separator(data, end, hi)
+    joins = kind & kinds != 0 and digit_at(data, end + width, hi)
+    if not (joins or word_at(data, end, hi) or data[end] == byte.AT):
+        return False
+    parts = joins and (kind == SLASH or (kind == DASH and data[end] != byte.HYPHEN))
+    if parts and digits_ahead(data, end + width, hi) >= _FEWEST:
+        return False
+    return not repeats(data, p, end, hi)
+
+
+@borrowing
+def stands_alone(data: np.ndarray, p: int, end: int, hi: int) -> bool:
+    """Whether `p:end` touches no letter, no digit, and no hyphen or dot that joins it to another digit."""
+    if word_before(data, p):
+        return False
+    if p > 0 and (data[p - 1] == byte.HYPHEN or data[p - 1] == byte.DOT) and digit_before(data, p - 1):
+        return False
+    return not is_continued(data, p, end, hi, DASH | DOT)

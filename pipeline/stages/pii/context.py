@@ -18,14 +18,14 @@ _BEFORE_LABEL = byte.byte_set(b" -(")
 _BEFORE_VERSION = byte.byte_set(b" =:\"',.(#")
 
 
-def _keys(words: str) -> np.ndarray:
+def keys(words: str) -> np.ndarray:
     """One integer for each lower-case word: its first 7 UTF-8 bytes, big-endian."""
     return np.array(
         sorted({int.from_bytes(word.encode()[:_KEY_BYTES], "big") for word in words.split()}), dtype=np.int64
     )
 
 
-PHONE_WORDS = _keys(
+PHONE_WORDS = keys(
     "phone phones telephone tel teleph ph mobile mob cell cellphone cellular fax telefax desk office contact "
     "call called calling calls caller dial dialed dialing sms text texted whatsapp viber signal voicemail "
     "message messages answer answering hotline helpline landline reach ring rang pager callback telefon "
@@ -34,24 +34,24 @@ PHONE_WORDS = _keys(
     "cellulare chiamare chiama fisso telefoon mobiel bellen puhelin gsm numer komórka телефон тел звоните "
     "звонить позвоните моб мобильный 电话 手机 電話 携帯 전화"
 )
-PHONE_LABELS_AFTER = _keys("office fax mobile cell phone tel telephone desk home work voice landline")
-SSN_WORDS = _keys("ssn ssns social security socialsecurity")
-CARD_WORDS = _keys(
+PHONE_LABELS_AFTER = keys("office fax mobile cell phone tel telephone desk home work voice landline")
+SSN_WORDS = keys("ssn ssns social security socialsecurity")
+CARD_WORDS = keys(
     "card cards cc ccn credit debit visa mastercard amex maestro discover diners jcb unionpay pan cvv cvc "
     "pay paid payment payments bill billing charge charged charges declined expires expiry kreditkarte karte "
     "carte tarjeta cartão carta karta kort"
 )
-IP_WORDS = _keys(
+IP_WORDS = keys(
     "ip ips ipv4 address addresses addr dns nameserver resolver host hosts hostname server servers gateway "
     "router proxy subnet netmask ping pinged pinging traceroute ssh telnet curl connect connected connection "
     "blocked banned"
 )
-VERSION_WORDS = _keys(
+VERSION_WORDS = keys(
     "version versions ver vers release releases released firmware driver build rev revision section sections "
     "sec chapter table figure fig appendix clause paragraph oid oids patch update article annex item rule "
     "step kernel linux"
 )
-_CONNECTIVES = _keys("and or to through from than before after until is of number no nr")
+_CONNECTIVES = keys("and or to through from than before after until is of number no nr")
 
 
 @borrowing
@@ -61,7 +61,7 @@ def _is_letter(c: int) -> bool:
 
 @borrowing
 def _key(data: np.ndarray, start: int, end: int) -> int:
-    """The key, as `_keys` makes it, of the word `data[start:end]` in any case."""
+    """The key, as `keys` makes it, of the word `data[start:end]` in any case."""
     key = 0
     for i in range(start, min(end, start + _KEY_BYTES)):
         c = data[i]
@@ -78,6 +78,12 @@ def is_among(numbers: np.ndarray, number: int) -> bool:
 
 
 @borrowing
+def is_one_of(data: np.ndarray, start: int, end: int, words: np.ndarray) -> bool:
+    """Whether `data[start:end]` is one of `words`, in any case."""
+    return is_among(words, _key(data, start, end))
+
+
+@borrowing
 def word_near_before(data: np.ndarray, i: int, words: np.ndarray, reach: int) -> bool:
     """Whether one of `words` ends in the `reach` bytes before `i`, on the same line or the one above."""
     floor = max(0, i - reach)
@@ -90,7 +96,7 @@ def word_near_before(data: np.ndarray, i: int, words: np.ndarray, reach: int) ->
                 i -= 1
             cut = i == floor and i > 0 and _is_letter(data[i - 1])
             word = i + 1 if starts_with_escape(data, i) else i
-            if not cut and is_among(words, _key(data, word, end)):
+            if not cut and is_one_of(data, word, end, words):
                 return True
             continue
         if c == byte.NEWLINE:
@@ -113,7 +119,7 @@ def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach:
             start = i
             while i < hi and i - start <= reach and _is_letter(data[i]):
                 i += 1
-            if is_among(words, _key(data, start, i)):
+            if is_one_of(data, start, i, words):
                 return True
             continue
         sentence_ends = c == byte.DOT and i + 1 < hi and data[i + 1] == byte.SPACE
@@ -133,7 +139,7 @@ def label_after(data: np.ndarray, i: int, hi: int) -> bool:
     end = i
     while end < hi and end - i < 12 and _is_letter(data[end]):
         end += 1
-    return end > i and steps > 0 and is_among(PHONE_LABELS_AFTER, _key(data, i, end))
+    return end > i and steps > 0 and is_one_of(data, i, end, PHONE_LABELS_AFTER)
 
 
 @borrowing

@@ -18,12 +18,12 @@ from pipeline.stages.pii.characters import (
     TOKEN,
     USERINFO,
     after_value,
-    equals,
     is_alnum,
     is_upper,
     word_at,
     word_before,
 )
+from pipeline.stages.text import equals
 
 _USERINFO_REACH = 256
 _JWT_PART = 8
@@ -120,7 +120,8 @@ def _token_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
         least, most, alphabet = _LIMITS[rule]
         body = start + length
         if alphabet == _ASSIGNED:
-            while body < hi and body - start - length < 8 and _ASSIGNS[data[body]]:
+            last = min(hi, body + 8)
+            while body < last and _ASSIGNS[data[body]]:
                 body += 1
             start = body
         elif word_before(data, start) or (

@@ -17,15 +17,15 @@ from pipeline.stages.pii.characters import (
     LETTER,
     LOCAL,
     after_value,
-    equals,
     escape_end,
     is_alnum,
     is_lower,
     is_upper,
     starts_with_escape,
 )
-from pipeline.stages.pii.context import is_among
+from pipeline.stages.pii.context import is_one_of, keys
 from pipeline.stages.pii.ip_addresses import dotted_quad, ends_cleanly
+from pipeline.stages.text import equals
 
 _MAX_LOCAL = 64  # RFC 5321 section 4.5.3.1
 _MAX_DOMAIN = 255
@@ -33,24 +33,9 @@ _MAX_TLD = 24
 _SCP_REACH = 128
 
 
-def _packed(names: bytes) -> np.ndarray:
-    return np.array(sorted(int.from_bytes(name, "big") for name in names.split()), dtype=np.int64)
-
-
-_FILE_TYPES = _packed(b"png jpg jpeg gif svg webp css js html htm php json xml yaml")
-_SERVICES = _packed(b"git hg svn bzr")
+_FILE_TYPES = keys("png jpg jpeg gif svg webp css js html htm php json xml yaml")
+_SERVICES = keys("git hg svn bzr")
 _PUNYCODE = np.frombuffer(b"xn--", dtype=np.uint8).copy()
-
-
-@borrowing
-def _is_one_of(data: np.ndarray, start: int, end: int, names: np.ndarray) -> bool:
-    """Whether the bytes are one of `names`, each packed into an integer, in any case."""
-    if end - start > 5:
-        return False
-    key = 0
-    for i in range(start, end):
-        key = key * 256 + (data[i] | byte.CASE if is_upper(data[i]) else data[i])
-    return is_among(names, key)
 
 
 @borrowing
@@ -85,7 +70,7 @@ def _local_start(data: np.ndarray, at: int) -> int:
 
 @borrowing
 def _is_tld(data: np.ndarray, start: int, end: int) -> bool:
-    if end - start < 2 or end - start > _MAX_TLD or _is_one_of(data, start, end, _FILE_TYPES):
+    if end - start < 2 or end - start > _MAX_TLD or is_one_of(data, start, end, _FILE_TYPES):
         return False
     if end - start > 4 and equals(data, start, end, _PUNYCODE):
         return True
@@ -179,7 +164,7 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
     end = _domain_end(data, at, hi)
     if end == 0:
         end = _ip_end(data, at + 1, hi)
-    if end == 0 or _is_one_of(data, start, at, _SERVICES) or _is_scp_path(data, end, hi):
+    if end == 0 or is_one_of(data, start, at, _SERVICES) or _is_scp_path(data, end, hi):
         return 0, 0
     return start, end
 

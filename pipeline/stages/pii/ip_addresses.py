@@ -27,17 +27,17 @@ from pipeline.stages.pii.characters import (
     FLAGS,
     HEX,
     after_value,
-    equals,
     escape_end,
     is_alnum,
     is_digit,
     is_lower,
     is_word,
+    repeats,
     word_at,
     word_before,
 )
 from pipeline.stages.pii.context import IP_WORDS, is_among, names_a_version, word_near_before
-from pipeline.stages.pii.neighbours import repeats
+from pipeline.stages.text import equals
 
 _BLOCKS = (
     "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/29 192.0.0.170/31 "
@@ -171,16 +171,12 @@ def ipv4_end(data: np.ndarray, p: int, hi: int, any_range: bool) -> int:
 
 
 @borrowing
-def _hex_value(c: int) -> int:
-    return c - byte.ZERO if c <= byte.NINE else (c | byte.CASE) - byte.A + 10
-
-
-@borrowing
 def _group(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(digits, value) of the hexadecimal run at `p`, at most 5 digits of it."""
     q, value = p, 0
     while q < hi and q - p < 5 and FLAGS[data[q]] & HEX:
-        value = value * 16 + _hex_value(data[q])
+        c = data[q]
+        value = value * 16 + (c - byte.ZERO if c <= byte.NINE else (c | byte.CASE) - byte.A + 10)
         q += 1
     return q - p, value
 

@@ -30,14 +30,16 @@ from pipeline.stages.pii.characters import (
     after_value,
     digit_before,
     digit_run,
+    digits_ahead,
     is_alnum,
+    is_continued,
     is_digit,
+    repeats,
     separator,
     word_at,
     word_before,
 )
 from pipeline.stages.pii.context import PHONE_WORDS, label_after, names_a_version, word_near_before
-from pipeline.stages.pii.neighbours import digits_ahead, is_continued, repeats
 
 _REACH = 40  # bytes
 _MOST_DIGITS = 17  # "00" and the 15 digits of E.164

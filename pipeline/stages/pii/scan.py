@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from pipeline.stages.compiled import borrowing, inner, kernel, sources
+from pipeline.stages.compiled import borrowing, kernel, sources
 from pipeline.stages.pii import byte
 from pipeline.stages.pii.cards import card_end
 from pipeline.stages.pii.characters import digit_run, escape_end, is_alnum, is_digit, word_before
@@ -130,26 +130,17 @@ def _pattern_before(spans: np.ndarray, first: int, count: int, i: int) -> int:
     return spans[k, PATTERN] if k >= first and i - spans[k, END] <= _LIST_GAP else -1
 
 
-@inner
-def _add(
+@borrowing
+def _insert(
     spans: np.ndarray, first: int, count: int, document: int, pattern: int, start: int, end: int
-) -> np.ndarray:
-    """Writes a span among those from `first` to `count`, in the order of the text; returns all, with room for
-    one more.
-    """
+) -> None:
+    """Writes a span among those from `first` to `count`, in the order of the text."""
     k = count
     while k > first and spans[k - 1, START] > start:
         for column in range(4):
             spans[k, column] = spans[k - 1, column]
         k -= 1
     spans[k, DOCUMENT], spans[k, PATTERN], spans[k, START], spans[k, END] = document, pattern, start, end
-    if count + 1 < len(spans):
-        return spans
-    grown = np.empty((2 * len(spans), 4), np.int64)
-    for k in range(count + 1):
-        for column in range(4):
-            grown[k, column] = spans[k, column]
-    return grown
 
 
 @borrowing
@@ -213,7 +204,9 @@ def _compiled() -> Callable[..., tuple[np.ndarray, int]]:
                 if end == 0:
                     i += step
                     continue
-                spans = _add(spans, first, count, document, pattern, base + start, base + end)
+                if count == len(spans):
+                    spans = np.concatenate((spans, np.empty_like(spans)))
+                _insert(spans, first, count, document, pattern, base + start, base + end)
                 count += 1
                 _mask(text, start, end)
                 before = _joined_from(text, start)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.stages.pii import rebuild
+from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.pii.kinds import (
     DOCUMENT,
     EMAIL,
@@ -21,7 +21,7 @@ from pipeline.stages.pii.kinds import (
 )
 from pipeline.stages.pii.own_patterns import own_spans
 from pipeline.stages.pii.scan import find_spans
-from pipeline.stages.text import utf8_arrays, utf8_column
+from pipeline.stages.text import utf8_arrays
 
 
 def scrub(documents: pa.RecordBatch, params: PiiParams) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -32,21 +32,22 @@ def scrub(documents: pa.RecordBatch, params: PiiParams) -> tuple[pa.RecordBatch,
     reads a bounded number of bytes around its trigger, and so does the second look at what stands before a
     value.
     """
-    field = documents.schema.field("text")
     text, spans = scrub_column(documents.column("text"), params)
     if len(spans) == 0:
         return documents, pa.RecordBatch.from_pylist([], SPANS_SCHEMA)
-    characters = rebuild.in_characters(*_arrays(documents.column("text")), spans)
+    characters = _in_characters(*_arrays(documents.column("text")), spans)
+    kinds = [*KIND_OF_PATTERN, *(pattern.name for pattern in params.patterns)]
     table = pa.record_batch(
         [
             documents.column("id").take(pa.array(spans[:, DOCUMENT])).cast(pa.string()),
-            kinds_of(spans, params),
+            pa.array(kinds, pa.string()).take(pa.array(spans[:, PATTERN])),
             pa.array(characters[:, 0]),
             pa.array(characters[:, 1]),
         ],
         schema=SPANS_SCHEMA,
     )
-    return documents.set_column(documents.schema.get_field_index("text"), field, text), table
+    place = documents.schema.get_field_index("text")
+    return documents.set_column(place, documents.schema.field(place), text), table
 
 
 def scrub_column(column: pa.Array, params: PiiParams) -> tuple[pa.Array, np.ndarray]:
@@ -60,7 +61,8 @@ def scrub_column(column: pa.Array, params: PiiParams) -> tuple[pa.Array, np.ndar
     placeholders = replacements(params)
     joined = np.frombuffer(b"".join(placeholders), dtype=np.uint8)
     starts = np.cumsum([0, *map(len, placeholders)])
-    scrubbed = utf8_column(*rebuild.replace(data, offsets, spans, joined, starts)).cast(column.type)
+    replaced, ends = map(pa.py_buffer, _replaced(data, offsets, spans, joined, starts))
+    scrubbed = pa.Array.from_buffers(pa.large_string(), len(column), [None, ends, replaced]).cast(column.type)
     if column.null_count:
         scrubbed = pc.if_else(column.is_valid(), scrubbed, pa.scalar(None, column.type))
     return scrubbed, spans
@@ -70,12 +72,6 @@ def replacements(params: PiiParams) -> tuple[bytes, ...]:
     """What is written for each pattern."""
     usual = PLACEHOLDERS if params.replacement == "placeholder" else EXAMPLES
     return usual + tuple(pattern.replacement for pattern in params.patterns)
-
-
-def kinds_of(spans: np.ndarray, params: PiiParams) -> pa.Array:
-    """The kind of each span."""
-    names = [*KIND_OF_PATTERN, *(pattern.name for pattern in params.patterns)]
-    return pa.array(names, pa.string()).take(pa.array(spans[:, PATTERN]))
 
 
 def _arrays(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -107,12 +103,8 @@ def _find(column: pa.Array, data: np.ndarray, offsets: np.ndarray, params: PiiPa
     if len(own):
         spans = np.concatenate([spans, own])
         spans = spans[np.argsort(spans[:, START], kind="stable")]
-    return _not_allowed(data, spans, params) if params.allow else spans
-
-
-def _not_allowed(data: np.ndarray, spans: np.ndarray, params: PiiParams) -> np.ndarray:
     allowed = {value.casefold() for value in params.allow}
-    return spans[[not _is_allowed(data, span, allowed) for span in spans]]
+    return spans[[not _is_allowed(data, span, allowed) for span in spans]] if allowed else spans
 
 
 def _is_allowed(data: np.ndarray, span: np.ndarray, allowed: set[str]) -> bool:
@@ -123,3 +115,58 @@ def _is_allowed(data: np.ndarray, span: np.ndarray, allowed: set[str]) -> bool:
         return False
     labels = value.rpartition("@")[2].split(".")
     return any(".".join(labels[first:]) in allowed for first in range(len(labels)))
+
+
+@borrowing
+def _copy(source: np.ndarray, start: int, end: int, out: np.ndarray, written: int) -> int:
+    """Copies `source[start:end]` to `out` at `written`; returns the position after it."""
+    piece, place = source[start:end], out[written : written + end - start]
+    for i in range(len(piece)):  # many times as fast as assigning a slice
+        place[i] = piece[i]
+    return written + end - start
+
+
+@kernel
+def _replaced(
+    data: np.ndarray, offsets: np.ndarray, spans: np.ndarray, placeholders: np.ndarray, starts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes and offsets (from 0) of the documents with each span replaced.
+
+    The placeholder of pattern i is `placeholders[starts[i]:starts[i + 1]]`.
+    """
+    size = offsets[-1] - offsets[0]
+    for span in spans:
+        size += starts[span[PATTERN] + 1] - starts[span[PATTERN]] - (span[END] - span[START])
+    out = np.empty(size, np.uint8)
+    out_offsets = np.empty(len(offsets), np.int64)
+    out_offsets[0] = 0
+    read, written, k = offsets[0], 0, 0
+    for document in range(len(offsets) - 1):
+        while k < len(spans) and spans[k, DOCUMENT] == document:
+            pattern = spans[k, PATTERN]
+            written = _copy(data, read, spans[k, START], out, written)
+            written = _copy(placeholders, starts[pattern], starts[pattern + 1], out, written)
+            read = spans[k, END]
+            k += 1
+        written = _copy(data, read, offsets[document + 1], out, written)
+        read = offsets[document + 1]
+        out_offsets[document + 1] = written
+    return out, out_offsets
+
+
+@kernel
+def _in_characters(data: np.ndarray, offsets: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    """(start, end) of each span in characters from the start of its document."""
+    result = np.empty((len(spans), 2), np.int64)
+    document, position, characters = -1, 0, 0
+    for k in range(len(spans)):
+        if spans[k, DOCUMENT] != document:
+            document, characters = spans[k, DOCUMENT], 0
+            position = offsets[document]
+        for edge in range(2):
+            target = spans[k, START + edge]
+            for i in range(position, target):
+                characters += (data[i] & 0xC0) != 0x80
+            position = target
+            result[k, edge] = characters
+    return result

@@ -7,9 +7,8 @@ such as "ssn", or another number, before it.
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.pii.characters import DASH, digit_run, number, separator
+from pipeline.stages.pii.characters import DASH, digit_run, number, separator, stands_alone
 from pipeline.stages.pii.context import SSN_WORDS, word_near_before
-from pipeline.stages.pii.neighbours import stands_alone
 
 _REACH = 40  # bytes
 
