@@ -31,15 +31,6 @@ def utf8_arrays(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return data, offsets
 
 
-def utf8_column(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
-    """A `large_string` column over valid UTF-8 `data` (uint8) and `offsets` (int64[n + 1], from 0), not
-    copied.
-    """
-    return pa.Array.from_buffers(
-        pa.large_string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
-
-
 @borrowing
 def decode(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
     """Code point and width in bytes of the character at `position`, which must not be ASCII.

@@ -1,14 +1,13 @@
 """C4's line rules: the lines that C4 would keep, and their content (Raffel et al. 2020, section 2.2)."""
 
 from enum import IntEnum
-from typing import NamedTuple
 
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.quality.unicode import ALNUM, SPACE, TERMINAL
 from pipeline.stages.quality.walk import Words
-from pipeline.stages.text import decode, last_word_end
+from pipeline.stages.text import decode, equals, last_word_end
 
 MIN_LINE_WORDS = 3
 MAX_WORD_LENGTH = 1000  # characters
@@ -46,30 +45,22 @@ _EDIT = np.frombuffer(b"[edit]", np.uint8)
 _CITATION_NEEDED = np.frombuffer(b"[citation needed]", np.uint8)
 
 
-class Phrases(NamedTuple):
-    """PHRASES prepared for `_search`."""
-
-    rows: np.ndarray  # uint8[phrases, longest + 1], lower case, padded with zeros
-    begins: np.ndarray  # int64[256], by byte in either case: byte i has the bits of the phrases with it at i
-
-
-def phrase_tables() -> Phrases:
-    width = max(len(phrase) for phrase in PHRASES) + 1
-    rows = np.frombuffer(
-        b"".join(phrase.encode().ljust(width, b"\0") for phrase in PHRASES), np.uint8
-    ).reshape(len(PHRASES), width)
-    begins = np.zeros(256, np.int64)
+def _bits_by_byte() -> np.ndarray:
+    """int64[256], by byte in either case: byte i of an entry has the bits of the PHRASES with it at i."""
+    found = np.zeros(256, np.int64)
     for bit, phrase in enumerate(PHRASES):
-        for place in range(_BEGINNING):
-            for byte in {ord(phrase[place]), ord(phrase[place].upper())}:
-                begins[byte] |= 1 << (8 * place + bit)
-    return Phrases(rows, begins)
+        for place, character in enumerate(phrase[:_BEGINNING]):
+            for byte in {ord(character), ord(character.upper())}:
+                found[byte] |= 1 << (8 * place + bit)
+    return found
+
+
+_PHRASES = np.array(PHRASES, "S").view(np.uint8).reshape(len(PHRASES), -1)  # padded with zeros
+_BEGINS = _bits_by_byte()
 
 
 @borrowing
-def c4(
-    data: np.ndarray, classes: np.ndarray, words: Words, lines: int, phrases: Phrases, found: np.ndarray
-) -> None:
+def c4(data: np.ndarray, classes: np.ndarray, words: Words, lines: int, found: np.ndarray) -> None:
     """Fills the row `found` of the document whose `words` and lines with words are known."""
     for line in range(lines):
         first, last = words.line_words[line - 1] if line else 0, words.line_words[line]
@@ -78,7 +69,7 @@ def c4(
         if last - first >= MIN_LINE_WORDS and _ends_like_a_sentence(data, start, uncited):
             longest, sentences = _longest_word_and_sentences(data, classes, words, first, last, uncited)
             if longest <= MAX_WORD_LENGTH:
-                has_curly, bits = _search(data, start, stop, phrases)
+                has_curly, bits = _search(data, start, stop)
                 if bits & _LOREM_IPSUM:
                     found[C4.LOREM_IPSUM] = 1
                 if not bits & _JAVASCRIPT:
@@ -93,27 +84,14 @@ def _without_citations(data: np.ndarray, start: int, stop: int, classes: np.ndar
     """
     while stop > start and data[stop - 1] == _CLOSE:
         opening = _citation_start(data, start, stop)
-        if opening < 0:
-            if _ends_with(data, start, stop, _EDIT):
-                opening = stop - _EDIT.size
-            elif _ends_with(data, start, stop, _CITATION_NEEDED):
-                opening = stop - _CITATION_NEEDED.size
-            else:
-                break
+        if opening < 0 and equals(data, stop - _EDIT.size, stop, _EDIT):
+            opening = stop - _EDIT.size
+        if opening < 0 and equals(data, stop - _CITATION_NEEDED.size, stop, _CITATION_NEEDED):
+            opening = stop - _CITATION_NEEDED.size
+        if opening < start:
+            break
         stop = last_word_end(data, start, opening, classes, SPACE)
     return stop
-
-
-@borrowing
-def _ends_with(data: np.ndarray, start: int, stop: int, ending: np.ndarray) -> bool:
-    common = 0
-    while (
-        common < ending.size
-        and stop - common > start
-        and data[stop - common - 1] == ending[ending.size - common - 1]
-    ):
-        common += 1
-    return common == ending.size
 
 
 @borrowing
@@ -188,18 +166,18 @@ def _citation_start(data: np.ndarray, start: int, stop: int) -> int:
 
 
 @borrowing
-def _search(data: np.ndarray, start: int, stop: int, phrases: Phrases) -> tuple[bool, int]:
+def _search(data: np.ndarray, start: int, stop: int) -> tuple[bool, int]:
     """Whether the line has a `{`, and the bits of its phrases, in upper or lower case."""
     has_curly = False
     bits = begun = 0
     for position in range(np.uint64(start), np.uint64(stop)):  # of a signed index numba checks the sign
         has_curly |= data[position] == _CURLY
         # byte i of `begun`: the phrases whose first i + 1 bytes end here
-        begun = (begun << 8 | 0xFF) & phrases.begins[data[position]]
+        begun = (begun << 8 | 0xFF) & _BEGINS[data[position]]
         if begun >> 8 * (_BEGINNING - 1):
             for bit in range(len(PHRASES)):
                 begins = begun >> 8 * (_BEGINNING - 1) + bit & 1
-                if begins and _holds(data, np.int64(position) + 1 - _BEGINNING, stop, phrases.rows[bit]):
+                if begins and _holds(data, np.int64(position) + 1 - _BEGINNING, stop, _PHRASES[bit]):
                     bits |= 1 << bit
     return has_curly, bits
 
@@ -208,10 +186,7 @@ def _search(data: np.ndarray, start: int, stop: int, phrases: Phrases) -> tuple[
 def _holds(data: np.ndarray, start: int, stop: int, phrase: np.ndarray) -> bool:
     for i in range(phrase.size):
         if phrase[i] == 0:
-            return True
-        if start + i >= stop:
-            return False
-        byte = data[start + i]
-        if byte + 32 * (_A <= byte <= _Z) != phrase[i]:
+            break
+        if start + i >= stop or data[start + i] + 32 * (_A <= data[start + i] <= _Z) != phrase[i]:
             return False
     return True

@@ -49,6 +49,7 @@ _TOP, _TOP_COUNT, _DUPLICATE = (
     Repetition.TOP_2_COUNT.value,
     Repetition.DUPLICATE_5_CHARACTERS.value,
 )
+_STOP_WORD_HASHES = np.array([bytes_hash(word.encode()) for word in STOP_WORDS], np.uint64)
 _FIRST_DUPLICATE, _LAST_DUPLICATE = DUPLICATE_SIZES[0], DUPLICATE_SIZES[-1]
 _NEWLINE = 0x0A
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
@@ -80,35 +81,21 @@ class Numbering(NamedTuple):
         )
 
 
-def stop_word_hashes() -> np.ndarray:
-    """The hashes of STOP_WORDS, uint64."""
-    return np.array([bytes_hash(word.encode()) for word in STOP_WORDS], np.uint64)
-
-
 @borrowing
 def repetition(
-    data: np.ndarray,
-    start: int,
-    stop: int,
-    classes: np.ndarray,
-    stop_words: np.ndarray,
-    words: Words,
-    size: int,
-    table: Numbering,
-    row: np.ndarray,
+    data: np.ndarray, classes: np.ndarray, words: Words, size: int, table: Numbering, row: np.ndarray
 ) -> None:
-    """Fills the `row` of the document `data[start:stop]`, whose `size` words are known and their hashes in
-    `table.keys`.
+    """Fills the `row` of the document `data`, whose `size` words are known and their hashes in `table.keys`.
 
     Counts are exact, except that 64-bit hashes distinguish words, lines and paragraphs.
     """
     unique = _number(table, size)
     row[Repetition.UNIQUE_WORDS] = unique
-    for stop_word in stop_words:
+    for stop_word in _STOP_WORD_HASHES:
         row[Repetition.STOP_WORDS] += _has(table, size, stop_word)
     _ngrams(words, size, table, row)
-    _lines(data, start, stop, classes, table, row)
-    _paragraphs(data, start, stop, classes, table, row)
+    _lines(data, classes, table, row)
+    _paragraphs(data, classes, table, row)
 
 
 @borrowing
@@ -235,34 +222,44 @@ def _duplicate_characters(words: Words, n: int, size: int, unique: int, table: N
 
 
 @borrowing
-def _lines(
-    data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering, row: np.ndarray
-) -> None:
-    lines = _split_lines(data, start, stop, classes, table)
-    _number(table, lines)
-    new_id = 0
-    for i in range(lines):
+def _repeats(table: Numbering, size: int) -> tuple[int, int, int]:
+    """How many of the items `keys[:size]` repeat an earlier one, their characters, and those of the items
+    of more than white space.
+    """
+    _number(table, size)
+    new_id = repeats = characters = of_text = 0
+    for i in range(size):
         if table.ids[i] == new_id:
             new_id += 1
         else:
-            row[Repetition.DUPLICATE_LINES] += 1
-            row[Repetition.DUPLICATE_LINE_CHARACTERS] += abs(table.lengths[i])
-            row[Repetition.DUPLICATE_TEXT_LINE_CHARACTERS] += max(table.lengths[i], 0)
-    # The split leaves an empty line before a leading and one after a trailing run of newlines.
-    begins, ends = start == stop or data[start] == _NEWLINE, start == stop or data[stop - 1] == _NEWLINE
-    row[Repetition.LINES] = lines + begins + ends - (start == stop)
-    row[Repetition.DUPLICATE_LINES] += begins and ends and start < stop
+            repeats += 1
+            characters += abs(table.lengths[i])
+            of_text += max(table.lengths[i], 0)
+    return repeats, characters, of_text
 
 
 @borrowing
-def _split_lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering) -> int:
+def _lines(data: np.ndarray, classes: np.ndarray, table: Numbering, row: np.ndarray) -> None:
+    lines = _split_lines(data, classes, table)
+    repeats, characters, of_text = _repeats(table, lines)
+    # The split leaves an empty line before a leading and one after a trailing run of newlines.
+    empty = data.size == 0
+    begins, ends = empty or data[0] == _NEWLINE, empty or data[data.size - 1] == _NEWLINE
+    row[Repetition.LINES] = lines + begins + ends - empty
+    row[Repetition.DUPLICATE_LINES] = repeats + (begins and ends and not empty)
+    row[Repetition.DUPLICATE_LINE_CHARACTERS] = characters
+    row[Repetition.DUPLICATE_TEXT_LINE_CHARACTERS] = of_text
+
+
+@borrowing
+def _split_lines(data: np.ndarray, classes: np.ndarray, table: Numbering) -> int:
     """Fills `keys` and `lengths` for the lines that are not empty; returns how many.
 
     The length of a line of white space alone is negated.
     """
-    lines = 0
-    while start < stop:
-        end = next_newline(data, start, stop)
+    lines = start = 0
+    while start < data.size:
+        end = next_newline(data, start, data.size)
         if end > start:
             table.keys[lines], characters = hash_and_characters(data, start, end)
             table.lengths[lines] = (
@@ -274,20 +271,14 @@ def _split_lines(data: np.ndarray, start: int, stop: int, classes: np.ndarray, t
 
 
 @borrowing
-def _paragraphs(
-    data: np.ndarray, start: int, stop: int, classes: np.ndarray, table: Numbering, row: np.ndarray
-) -> None:
-    start = first_word(data, start, stop, classes, SPACE)
-    paragraphs = _split_paragraphs(data, start, last_word_end(data, start, stop, classes, SPACE), table)
-    _number(table, paragraphs)
-    new_id = 0
-    for i in range(paragraphs):
-        if table.ids[i] == new_id:
-            new_id += 1
-        else:
-            row[Repetition.DUPLICATE_PARAGRAPHS] += 1
-            row[Repetition.DUPLICATE_PARAGRAPH_CHARACTERS] += table.lengths[i]
+def _paragraphs(data: np.ndarray, classes: np.ndarray, table: Numbering, row: np.ndarray) -> None:
+    start = first_word(data, 0, data.size, classes, SPACE)
+    stop = last_word_end(data, start, data.size, classes, SPACE)
+    paragraphs = _split_paragraphs(data, start, stop, table)
+    repeats, characters, _ = _repeats(table, paragraphs)
     row[Repetition.PARAGRAPHS] = paragraphs
+    row[Repetition.DUPLICATE_PARAGRAPHS] = repeats
+    row[Repetition.DUPLICATE_PARAGRAPH_CHARACTERS] = characters
 
 
 @borrowing

@@ -9,25 +9,19 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.stages.compiled import kernel, sources
-from pipeline.stages.quality.c4 import C4, Phrases, c4, phrase_tables
-from pipeline.stages.quality.repetition import (
-    DUPLICATE_SIZES,
-    TOP_SIZES,
-    Numbering,
-    Repetition,
-    repetition,
-    stop_word_hashes,
-)
+from pipeline.stages.quality.c4 import C4, c4
+from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES, Numbering, Repetition, repetition
 from pipeline.stages.quality.unicode import character_classes
 from pipeline.stages.quality.walk import Count, Words, walk
-from pipeline.stages.text import utf8_arrays, utf8_column
+from pipeline.stages.text import utf8_arrays
 
 # Part of the fingerprint. Python's version of Unicode decides what counts as a letter or as white space.
 VERSION = f"quality-3-unicode-{unicodedata.unidata_version}"
 
-_RETURN, _NEWLINE = b"\r\n"
+_RETURN = ord("\r")
 MAX_DOCUMENT_BYTES = 2**31 - 1  # n-grams are numbered by 32 bits
 
 Counted = Count | Repetition | C4
@@ -86,19 +80,11 @@ def with_plain_newlines(documents: pa.RecordBatch) -> pa.RecordBatch:
     The filters that `measure` agrees with differ here: to them no line of such a text ends in punctuation,
     and its blank lines repeat each other.
     """
-    data, offsets = utf8_arrays(documents.column("text"))
-    data, offsets = data[offsets[0] : offsets[-1]], offsets - offsets[0]
-    returns = np.flatnonzero(data == _RETURN)
-    returns = returns[returns + 1 < len(data)]
-    returns = returns[data[returns + 1] == _NEWLINE]
-    # the newline is not that of the next document
-    returns = returns[~np.isin(returns + 1, offsets)]
-    if not len(returns):
+    column = documents.column("text")
+    if not (utf8_arrays(column)[0] == _RETURN).any():
         return documents
-    stays = np.ones(len(data), np.bool_)
-    stays[returns] = False
-    text = utf8_column(data[stays], offsets - np.searchsorted(returns, offsets))
-    return documents.set_column(documents.schema.get_field_index("text"), "text", text)
+    place = documents.schema.get_field_index("text")
+    return documents.set_column(place, "text", pc.replace_substring(column, "\r\n", "\n"))
 
 
 class DocumentTooLongError(ValueError):
@@ -138,12 +124,16 @@ def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
             f"row {row} (id {document}): text has {lengths[row]:,} bytes, but at most {MAX_DOCUMENT_BYTES:,} "
             "can be measured. Split the document."
         )
-    counted = _counted(data, offsets)
-    columns = [
-        documents.column("id").cast(pa.string()),
-        *(_computed(counted, signal) for signal in _SIGNALS.values()),
-    ]
-    return pa.record_batch(columns, schema=SIGNALS_SCHEMA)
+    counted: dict[type, np.ndarray] = {
+        columns: np.zeros((len(documents), len(columns)), np.int64) for columns in (Count, Repetition, C4)
+    }
+    # Documents use the front of the scratch memory, so memory that none needs is never touched.
+    words = Words.empty(int(lengths.max(initial=0)) // 2 + 2)
+    # Once the words are numbered, nothing reads their hashes.
+    table = Numbering.over(words.hashes)
+    _compiled()(data, offsets, character_classes(), words, table, *counted.values())
+    signals = [_computed(counted, signal) for signal in _SIGNALS.values()]
+    return pa.record_batch([documents.column("id").cast(pa.string()), *signals], schema=SIGNALS_SCHEMA)
 
 
 def _computed(counted: dict[type, np.ndarray], signal: Counted | tuple[Counted, ...]) -> pa.Array:
@@ -154,29 +144,11 @@ def _computed(counted: dict[type, np.ndarray], signal: Counted | tuple[Counted, 
     return pa.array(np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0))
 
 
-def _counted(data: np.ndarray, offsets: np.ndarray) -> dict[type, np.ndarray]:
-    """int64 arrays of documents x Count, x Repetition and x C4. Document i is `data[offsets[i]:offsets[i +
-    1]]`.
-
-    Time is linear in the text. Scratch memory is for the longest document: at most 29 bytes for each of its
-    bytes (where words are one letter), 8 in prose.
-    """
-    rows, longest = len(offsets) - 1, int(np.diff(offsets).max(initial=0))
-    counted: dict[type, np.ndarray] = {
-        columns: np.zeros((rows, len(columns)), np.int64) for columns in (Count, Repetition, C4)
-    }
-    # Documents use the front of the scratch memory, so memory that none needs is never touched.
-    words = Words.empty(longest // 2 + 2)
-    # Once the words are numbered, nothing reads their hashes.
-    table = Numbering.over(words.hashes)
-    tables = character_classes(), stop_word_hashes(), phrase_tables()
-    _compiled()(data, offsets, *tables, words, table, *counted.values())
-    return counted
-
-
 @cache
 def _compiled() -> Callable[..., None]:
-    """The kernel: the walk, C4's line rules and the repetition rules for every document."""
+    """The kernel: the walk, C4's line rules and the repetition rules for every document, each with an array
+    int64[documents, columns] to fill.
+    """
     parts = sources()
 
     @kernel
@@ -184,8 +156,6 @@ def _compiled() -> Callable[..., None]:
         data: np.ndarray,
         offsets: np.ndarray,
         classes: np.ndarray,
-        stop_words: np.ndarray,
-        phrases: Phrases,
         words: Words,
         table: Numbering,
         counts: np.ndarray,
@@ -195,10 +165,8 @@ def _compiled() -> Callable[..., None]:
         _ = parts
         for row in range(offsets.size - 1):
             document = data[offsets[row] : offsets[row + 1]]
-            word_count, line_count = walk(document, 0, document.size, classes, words, counts[row])
-            c4(document, classes, words, line_count, phrases, lines[row])
-            repetition(
-                document, 0, document.size, classes, stop_words, words, word_count, table, repetitions[row]
-            )
+            word_count, line_count = walk(document, classes, words, counts[row])
+            c4(document, classes, words, line_count, lines[row])
+            repetition(document, classes, words, word_count, table, repetitions[row])
 
     return count_documents

@@ -62,10 +62,8 @@ _DOT, _HASH, _NEWLINE, _RETURN, _HYPHEN, _BULLET, _ELLIPSIS = (ord(character) fo
 
 
 @borrowing
-def walk(
-    data: np.ndarray, start: int, stop: int, classes: np.ndarray, words: Words, counts: np.ndarray
-) -> tuple[int, int]:
-    """Fills `words` and the row `counts` of the document `data[start:stop]`.
+def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray) -> tuple[int, int]:
+    """Fills `words` and the row `counts` of the document `data`.
 
     Returns the number of words and of lines with words.
     """
@@ -77,11 +75,11 @@ def walk(
     seen = last = 0  # flags of the word's characters together; flags of the previous character
     symbols_only = True
     code_point = 0
-    word_start = start
+    word_start = 0
     line_start = text_line_start = 0  # in characters
     line_is_empty, text_line_is_empty, ends_in_ellipsis, is_bullet = True, True, False, False
     words.characters[0] = 0
-    position = start
+    position, stop = 0, data.size
     while position <= stop:
         previous = code_point
         if position == stop:  # the end of the text closes the last word and the last lines
