@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from harness.sidebyside import record
 
-from pipeline.stages.dedup import DedupParams, labels, linked, singletons, sort_band, unite
+from pipeline.stages.dedup import DedupParams, labels, linked, sort_band, unite
 from pipeline.steps.dedup.candidates import RANGE_KEYS, RunRange
 from pipeline.steps.dedup.signatures import RUN_SCHEMA
 
@@ -67,7 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("documents", nargs="?", type=lambda text: int(float(text)), default=100_000_000)
     documents = parser.parse_args().documents
-    parents, ranges = singletons(documents), -(-documents // RANGE_KEYS)
+    parents, ranges = np.arange(documents), -(-documents // RANGE_KEYS)
     seconds = {"sort and pair": 0.0, "unite": 0.0}
     pairs = disk = 0
     for band in range(BANDS):

@@ -16,7 +16,7 @@ from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.normalise import GROWTH, MARK, WORD
 from pipeline.stages.dedup.shingles import BASE, Texts, hash_words, normalise_row, polynomial, texts
-from pipeline.stages.text import decode
+from pipeline.stages.text import decode, equals
 from pipeline.store.params import Params
 
 VERSION = "decontamination-1"
@@ -210,13 +210,11 @@ def _same(
 ) -> bool:
     """Whether the words from `first` on are those of the n-gram, byte by byte."""
     for i in range(index.lengths[ngram]):
-        ours, theirs = starts[first + i], index.starts[index.words[ngram] + i]
-        size = ends[first + i] - ours
-        if size != index.ends[index.words[ngram] + i] - theirs:
+        word = index.words[ngram] + i
+        ours = text[starts[first + i] : ends[first + i]]
+        theirs = index.text[index.starts[word] : index.ends[word]]
+        if len(ours) != len(theirs) or not equals(ours, 0, len(ours), theirs):
             return False
-        for k in range(size):
-            if text[ours + k] != index.text[theirs + k]:
-                return False
     return True
 
 

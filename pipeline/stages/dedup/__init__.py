@@ -30,7 +30,6 @@ from pipeline.stages.dedup.bands import (
     first_of_equal,
     labels,
     linked,
-    singletons,
     sort_band,
     unite,
 )

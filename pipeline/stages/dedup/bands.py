@@ -92,13 +92,6 @@ def candidate_pairs(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.
     return left[:pairs].copy(), right[:pairs].copy()
 
 
-def singletons(count: int) -> np.ndarray:
-    """A forest of `count` documents, each its own root: int64[count]. The only step that sees all documents
-    at once.
-    """
-    return np.arange(count, dtype=np.int64)
-
-
 @borrowing
 def _root(parents: np.ndarray, node: int) -> int:
     while parents[node] != node:
@@ -109,7 +102,8 @@ def _root(parents: np.ndarray, node: int) -> int:
 
 @kernel
 def unite(parents: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
-    """Joins left[i] and right[i] in place.
+    """Joins left[i] and right[i] in place. `parents`: int64, of each document its own row before the first
+    pairs.
 
     The smaller row becomes the root, so `labels` do not depend on the order of the pairs.
     """

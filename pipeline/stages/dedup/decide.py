@@ -66,7 +66,6 @@ def clustered(linked: pa.Table) -> Clusters:
     order = [("root", "ascending"), ("priority", "ascending"), ("length", "descending"), ("id", "ascending")]
     members = linked.take(pc.sort_indices(linked, sort_keys=order)).combine_chunks()
     exact = members.column("exact").combine_chunks().dictionary_encode()
-    exact = exact.combine_chunks() if isinstance(exact, pa.ChunkedArray) else exact
     # Codes number distinct values in order: by cluster and, within it, from the best survivor.
     texts = exact.indices.to_numpy().astype(np.int64)
     positions, count = np.arange(len(texts)), len(exact.dictionary)
@@ -131,24 +130,13 @@ def decisions(ids: pa.Array, decided: pa.RecordBatch, start: int) -> pa.RecordBa
     place = np.full(len(ids), -1, np.int64)
     place[here.column("row").to_numpy() - start] = np.arange(len(here))
     found = here.take(pa.array(place, mask=place < 0))
-    columns = [
-        ids,
-        found.column("keep").fill_null(True),
-        *(found.column(name) for name in ("reason", "duplicate_of", "jaccard")),
-    ]
-    return pa.RecordBatch.from_arrays(
-        [*columns, found.column("cluster").fill_null(1)], schema=DECISION_SCHEMA
-    )
+    reasons = [found.column(name) for name in ("reason", "duplicate_of", "jaccard")]
+    columns = [ids, found.column("keep").fill_null(True), *reasons, found.column("cluster").fill_null(1)]
+    return pa.RecordBatch.from_arrays(columns, schema=DECISION_SCHEMA)
 
 
 def without_comparison(ids: pa.Array, reason: str) -> pa.RecordBatch:
     """DECISION_SCHEMA for documents that are removed for `reason`, without a comparison with others."""
-    nothing = [pa.nulls(len(ids), DECISION_SCHEMA.field(name).type) for name in ("duplicate_of", "jaccard")]
-    columns = [
-        ids,
-        pa.repeat(False, len(ids)),
-        pa.repeat(reason, len(ids)),
-        *nothing,
-        pa.repeat(pa.scalar(0, pa.int64()), len(ids)),
-    ]
+    unknown = pa.nulls(len(ids), pa.string()), pa.nulls(len(ids), pa.float32())
+    columns = [ids, pa.repeat(False, len(ids)), pa.repeat(reason, len(ids)), *unknown, pa.repeat(0, len(ids))]
     return pa.RecordBatch.from_arrays(columns, schema=DECISION_SCHEMA)

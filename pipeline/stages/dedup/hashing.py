@@ -7,16 +7,16 @@ from pipeline.stages.compiled import borrowing, kernel
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 _N1, _N2 = np.uint64(0x52DCE729), np.uint64(0x38495AB5)
 _M1, _M2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
-_FIVE, _SHIFT, _WIDTH = np.uint64(5), np.uint64(33), np.uint64(64)
+_FIVE, _WIDTH = np.uint64(5), np.uint64(64)
 _R27, _R31, _R33 = np.uint64(27), np.uint64(31), np.uint64(33)
 
 
 @borrowing
 def mix64(value: np.uint64) -> np.uint64:
     """MurmurHash3's 64-bit finaliser: a bijection in which every input bit moves every output bit."""
-    value = (value ^ (value >> _SHIFT)) * _M1
-    value = (value ^ (value >> _SHIFT)) * _M2
-    return value ^ (value >> _SHIFT)
+    value = (value ^ (value >> _R33)) * _M1
+    value = (value ^ (value >> _R33)) * _M2
+    return value ^ (value >> _R33)
 
 
 @borrowing

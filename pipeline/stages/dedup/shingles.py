@@ -67,11 +67,9 @@ def shingle_sets(documents: pa.RecordBatch, params: DedupParams) -> ShingleSets:
 
 def concat_sets(parts: Sequence[ShingleSets]) -> ShingleSets:
     """The sets of several parts, one after the other."""
-    sizes = [np.diff(part.offsets) for part in parts]
-    offsets = np.concatenate(
-        [np.zeros(1, np.int64), np.cumsum(np.concatenate([np.zeros(0, np.int64), *sizes]))]
-    )
-    return ShingleSets(offsets, np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)]))
+    sizes = np.concatenate([np.zeros(1, np.int64), *(np.diff(part.offsets) for part in parts)])
+    hashes = np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)])
+    return ShingleSets(np.cumsum(sizes), hashes)
 
 
 @borrowing

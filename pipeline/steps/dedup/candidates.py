@@ -39,7 +39,7 @@ def link(engine: Engine, signed: Sequence[Signed], scratch: Scratch, params: ded
     groups = [tuple(numbers[first : first + together]) for first in numbers[::together]]
     tasks = [RunRange(group, index, ranges) for group in groups for index in range(ranges)]
     input_bytes = sum(piece.part.files["runs"].bytes for piece in signed)
-    parents = dedup.singletons(total)
+    parents = np.arange(total)
     write = partial(RunRange.write, runs=runs, scratch=scratch)
     for pairs in engine.map(write, tasks, input_bytes=input_bytes, what="dedup candidates"):
         dedup.unite(parents, *np.load(pairs))

@@ -14,7 +14,6 @@ from pipeline.stages.dedup.bands import (
     first_of_equal,
     labels,
     linked,
-    singletons,
     sort_band,
     unite,
 )
@@ -79,7 +78,7 @@ def _roots(signed: pa.Table, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """The smallest row of those that each document shares text or a band key with, directly or through
     others.
     """
-    parents = singletons(len(signed))
+    parents = np.arange(len(signed))
     exact = signed.column("exact").combine_chunks()
     unite(
         parents,
