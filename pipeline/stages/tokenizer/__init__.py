@@ -9,7 +9,7 @@ from pipeline.stages.tokenizer.params import (
     TokenizerParams,
     VocabularyError,
 )
-from pipeline.stages.tokenizer.sample import Checked, budgets, cut, held_out, share_of
+from pipeline.stages.tokenizer.sample import Checked, budgets, held_out, share_of
 from pipeline.stages.tokenizer.train import files, train
 
 VERSION = "bpe-2"

@@ -1,16 +1,24 @@
 """Cuts text into words as a pre-tokenizer does, and counts the distinct ones."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from tokenizers import Regex, pre_tokenizers
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.text import decode, utf8_arrays
-from pipeline.stages.tokenizer.characters import BREAK, LETTER, NOT_A_DIGIT, NUMBER, OTHER, WHITE, classes
+from pipeline.stages.text import CODE_POINTS, decode, equals, utf8_arrays
 
 LLAMA3, GPT2, GPT2_SINGLE_DIGITS = range(3)
+
+# The classes of characters in pre-tokenization patterns, asked of the library that encodes.
+LETTER, NUMBER, WHITE, BREAK, OTHER, NOT_A_DIGIT = 1, 2, 4, 8, 16, 32
+CLASSES = {r"\p{L}": LETTER, r"\p{N}": NUMBER, r"\s": WHITE}
+SURROGATES = range(0xD800, 0xE000)
+LETTERS_END = 0x40000  # the planes after it have no letters, numbers or spaces
+BLOCK = 0x800  # code points; the library takes time quadratic in the length of a text
 
 UNLIMITED = 1 << 62
 
@@ -31,6 +39,35 @@ class CountedWords(NamedTuple):
     data: np.ndarray
     starts: np.ndarray
     counts: np.ndarray
+
+
+@cache
+def classes(digits: bool) -> np.ndarray:
+    """The class of every code point, uint8[0x110000]; NOT_A_DIGIT only if `digits`."""
+    found = np.full(CODE_POINTS, OTHER, np.uint8)
+    for pattern, flag in CLASSES.items():
+        members = pre_tokenizers.Split(Regex(f"{pattern}+"), behavior="removed", invert=True)
+        for block, characters in _blocks():
+            for _, (start, stop) in members.pre_tokenize_str(characters):
+                found[block + start : block + stop] = flag
+    if digits:
+        # the code points that `Digits`, the library's pre-tokenizer, leaves together with their neighbours
+        together = np.ones(CODE_POINTS, np.bool_)
+        digit = pre_tokenizers.Digits(individual_digits=True)
+        for block, characters in _blocks():
+            for text, (start, _) in digit.pre_tokenize_str("a".join(characters) + "a"):
+                together[block + start // 2] &= len(text) > 1
+        found[together] |= NOT_A_DIGIT
+    found[[ord("\r"), ord("\n")]] |= BREAK
+    found.setflags(write=False)
+    return found
+
+
+def _blocks() -> Iterator[tuple[int, str]]:
+    """The code points that may have a class, as texts, each with its first code point."""
+    for first in range(0, LETTERS_END, BLOCK):
+        if first not in SURROGATES:
+            yield first, "".join(map(chr, range(first, first + BLOCK)))
 
 
 @borrowing
@@ -138,13 +175,8 @@ def _is_word(
     words: np.ndarray, starts: np.ndarray, word: np.uint64, data: np.ndarray, start: int, end: int
 ) -> bool:
     """Whether `data[start:end]` is this known word."""
-    first = starts[np.int64(word)]
-    if starts[np.int64(word) + 1] - first != end - start:
-        return False
-    for i in range(end - start):  # noqa: SIM110 - all() over a generator does not compile
-        if words[first + i] != data[start + i]:
-            return False
-    return True
+    known = words[starts[np.int64(word)] : starts[np.int64(word) + 1]]
+    return len(known) == end - start and equals(data, start, end, known)
 
 
 @kernel

@@ -3,9 +3,8 @@ vocabularies where the ids are the same.
 """
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +25,7 @@ class MismatchError(Exception):
     """The fast encoder and `tokenizers` gave different ids; the message names the document."""
 
 
-@dataclass(frozen=True)
-class Boundaries:
+class Boundaries(NamedTuple):
     """The ids that begin and end each document; a tokenizer may have one token for both."""
 
     begin: int
@@ -67,24 +65,15 @@ class Encoder:
         self._reference.encode_special_tokens = True
         self._reference.no_truncation()
         self._reference.no_padding()
-        self._fast = FastEncoder(tokenizer_json) if fast else None
+        self.fast = FastEncoder(tokenizer_json) if fast else None
         self.max_id = max(self._reference.get_vocab(with_added_tokens=True).values())
-
-    @property
-    def fast(self) -> bool:
-        return self._fast is not None
 
     def encode(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Flat ids (uint32) of all texts, and the number of ids of each (int64), begin and end included."""
-        ids, stops = self._fast.encode(texts) if self._fast else self._encode_by_reference(texts)
-        framed = np.empty(len(ids) + 2 * len(stops), np.uint32)
-        last = stops + 2 * np.arange(len(stops)) + 1
-        first = np.concatenate([np.zeros(1, np.int64), last[:-1] + 1]) if len(last) else last
-        framed[first], framed[last] = self.ends.begin, self.ends.end
-        inside = np.ones(len(framed), np.bool_)
-        inside[first] = inside[last] = False
-        framed[inside] = ids
-        return framed, last - first + 1
+        ids, stops = self.fast.encode(texts) if self.fast else self._encode_by_reference(texts)
+        starts = np.concatenate([np.zeros(1, np.int64), stops])[:-1]
+        places = np.stack([starts, stops], axis=1).reshape(-1)
+        return np.insert(ids, places, np.tile(self.ends, len(stops))), stops - starts + 2
 
     def check(
         self, document_ids: pa.Array, texts: pa.Array, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pipeline.stages.compiled import borrowing, kernel
+from pipeline.stages.text import equals
 from pipeline.stages.tokenizer.counts import CountedWords
 
 NONE = -1
@@ -125,13 +126,8 @@ def _slot_of_token(slots: np.ndarray, text: np.ndarray, starts: np.ndarray, star
         h = _mixed(h ^ text[i])
     slot = h & (len(slots) - 1)
     while slots[slot] >= 0:
-        first = starts[slots[slot]]
-        same = starts[slots[slot] + 1] - first == end - start
-        i = 0
-        while same and i < end - start:
-            same = text[first + i] == text[start + i]
-            i += 1
-        if same:
+        known = text[starts[slots[slot]] : starts[slots[slot] + 1]]
+        if len(known) == end - start and equals(text, start, end, known):
             break
         slot = (slot + 1) & (len(slots) - 1)
     return slot

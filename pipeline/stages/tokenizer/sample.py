@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 # of an even split: the least that a small corpus gives to the sample, if it has as much
 LEAST_SHARE = 0.1
@@ -42,11 +41,6 @@ def budgets(sizes: Mapping[str, int], total: int) -> dict[str, int]:
     rest = {name: size - least[name] for name, size in sizes.items()}
     share = (total - sum(least.values())) / sum(rest.values())
     return {name: least[name] + int(share * rest[name]) for name in sizes}
-
-
-def cut(texts: pa.Array, max_chars: int) -> pa.Array:
-    """The first `max_chars` characters of each text."""
-    return pc.utf8_slice_codeunits(texts, 0, max_chars)
 
 
 class Checked:

@@ -119,7 +119,7 @@ def sample(
 ) -> Iterator[pa.Array]:
     """Yields the first texts that fit into `budget` bytes, each cut to `max_document_chars`; counts them."""
     for column in texts:
-        cut = bpe.cut(column, max_document_chars)
+        cut = pc.utf8_slice_codeunits(column, 0, max_document_chars)
         used = np.cumsum(pc.binary_length(cut).to_numpy())
         fitting = int(np.searchsorted(used, budget, side="right"))
         size = int(used[fitting - 1]) if fitting else 0
