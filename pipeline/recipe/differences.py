@@ -20,11 +20,8 @@ def of_recipe(recipe: Mapping[str, Any]) -> Settings:
     settings = {name: value for name, value in recipe.items() if name not in ("name", "corpora")}
     found = _of_model(Recipe, settings)
     tokenizer, quality = recipe["tokenizer"], recipe["quality"]
-    found["tokenizer"] = (
-        _of_model(ExistingTokenizer, tokenizer)
-        if "source" in tokenizer
-        else _of_model(TokenizerParams, tokenizer)
-    )
+    kind = ExistingTokenizer if "source" in tokenizer else TokenizerParams
+    found["tokenizer"] = _of_model(kind, tokenizer)
     profiles = {name: profile.model_dump(mode="json") for name, profile in PROFILES.items()}
     nearest = min(profiles, key=lambda name: len(_between(quality, profiles[name])))
     found["quality"] = {"profile": nearest} | _between(quality, profiles[nearest])
