@@ -9,8 +9,8 @@ from pydantic import Field, ValidationError, field_validator
 
 from pipeline.sources import SourceConfig
 from pipeline.sources.benchmarks.items import SETS
-from pipeline.sources.benchmarks.source import BenchmarkConfig, NamedBenchmark
-from pipeline.sources.listing import Paths
+from pipeline.sources.benchmarks.source import NamedBenchmark
+from pipeline.sources.source import Anchored
 from pipeline.stages import decontamination
 from pipeline.store.params import Params
 
@@ -25,7 +25,7 @@ def repeated_name(names: Iterable[str]) -> str | None:
 
 def anchored(source: SourceConfig, directory: Path) -> SourceConfig:
     """The source with relative paths that start at `directory`."""
-    return source.anchored(directory) if isinstance(source, Paths | BenchmarkConfig) else source
+    return source.anchored(directory) if isinstance(source, Anchored) else source
 
 
 class EvaluationParams(Params):

@@ -5,19 +5,17 @@ import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, PrivateAttr, field_serializer
+from pydantic import Field, field_serializer
 
-from pipeline.sources.source import SourceError, without_queries
+from pipeline.sources.source import Anchored, SourceError, without_queries
 from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, may_list
-from pipeline.store.params import Params
 
 Files = dict[str, SourceFile]
 
 
-class Paths(Params):
+class Paths(Anchored):
     """The files of a source, by path, glob or URL."""
 
     paths: tuple[str, ...] = Field(
@@ -26,18 +24,10 @@ class Paths(Params):
         "which may hold globs too. Relative paths start at the recipe's directory. The query of a URL is "
         "not recorded, so a URL that is signed again is still the same source.",
     )
-    # private: the place of a corpus is not part of its fingerprint
-    _directory: Path = PrivateAttr(default_factory=Path)
 
     @field_serializer("paths")
     def _shown(self, paths: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(without_queries, paths))
-
-    def anchored(self, directory: Path) -> Self:
-        """A copy that resolves relative paths against `directory` instead of the working directory."""
-        anchored = self.model_copy()
-        anchored._directory = directory
-        return anchored
 
     def patterns(self) -> list[str]:
         """The URLs, and the paths as they are on this machine."""

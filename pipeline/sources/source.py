@@ -7,14 +7,30 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, Self
 
 import pyarrow as pa
+from pydantic import PrivateAttr
 
 from pipeline.store.errors import PipelineError
+from pipeline.store.params import Params
 
 # `*.jsonl?` is a glob: a query has a `=`
 _QUERY = re.compile(r"(\w://[^\s?]*)\?[^\s=]*=\S*?(?=['\"]?(?:\s|$))")
+
+
+class Anchored(Params):
+    """Settings with paths."""
+
+    # private: where relative paths start is not part of a fingerprint
+    _directory: Path = PrivateAttr(default_factory=Path)
+
+    def anchored(self, directory: Path) -> Self:
+        """A copy that resolves relative paths against `directory` instead of the working directory."""
+        anchored = self.model_copy()
+        anchored._directory = directory
+        return anchored
 
 
 @dataclass(frozen=True)

