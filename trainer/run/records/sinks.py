@@ -44,8 +44,15 @@ def _wandb(project: str, run_dir: Path, run_id: str, settings: dict[str, Any]) -
     private = wandb.Settings(
         console="off", disable_code=True, disable_git=True, silent=True, x_disable_meta=True
     )
-    named = {"project": project, "id": run_id, "name": run_dir.name, "config": settings, "dir": run_dir}
-    run = wandb.init(**named, resume="allow", settings=private)
+    run = wandb.init(
+        project=project,
+        id=run_id,
+        name=run_dir.name,
+        config=settings,
+        dir=run_dir,
+        resume="allow",
+        settings=private,
+    )
     # Steps after the checkpoint that a run resumes from are there already.
     return (
         lambda numbers, step: run.log(numbers, step=step) if step >= run.step else None,
