@@ -40,6 +40,8 @@ CORPORA = ("even", "odd")
 class Killing:
     """Loses the newest node once in each stage, after its first result, and adds another one."""
 
+    apart = True
+
     def __init__(self, engine: Engine, cluster: RayCluster):
         self.engine = engine
         self.cluster = cluster
