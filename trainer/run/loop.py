@@ -20,7 +20,7 @@ from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World, join, leave
 from trainer.run import resume
 from trainer.run.checkpointing import Saver
-from trainer.run.evaluation.held_out import EvaluationStoppedError, evaluate
+from trainer.run.evaluation.held_out import EvaluationStoppedError
 from trainer.run.fit import micro_batch
 from trainer.run.fit.rehearsal import dry_run, explained
 from trainer.run.garbage import GarbageCollection
@@ -88,8 +88,8 @@ def writable(run_dir: Path) -> Iterator[None]:
                 f"{run_dir}: removed while the run trained, with its checkpoints; run again to start over"
             ) from error
         raise TrainerError(
-            f"{os.fsdecode(error.filename)}: {error.strerror}: this file of the run cannot be written. See "
-            "to it that it can, and run again to resume"
+            f"{os.fsdecode(error.filename)}: {error.strerror}: this file of the run cannot be written. Make "
+            "it writable and run again to resume"
         ) from error
 
 
@@ -162,7 +162,9 @@ def _train(
     stop: StopSignals,
 ) -> int:
     training, world = session.training, session.world
-    _evaluate_late(session, recorder, stop)
+    reached = session.step and session.passes(training.evaluation.every_tokens)
+    if reached and session.evaluation is None:  # a signal prevented it before
+        _evaluate(session, recorder, stop)
     batches = Prefetcher(session.plan.data, world.data_rank, world.data_size)
     stopping = False
     # Only the first step makes the optimizer's state: the dry run did not.
@@ -219,30 +221,13 @@ def _is_stopped(session: Session, stop: StopSignals) -> bool:
     return not session.is_complete and session.world.any(stop.received)
 
 
-def _evaluate_late(session: Session, recorder: Recorder | None, stop: StopSignals) -> None:
-    """Runs the evaluation of the current step if a signal prevented it before."""
-    if (
-        session.step
-        and session.passes(session.training.evaluation.every_tokens)
-        and session.evaluation is None
-    ):
-        _evaluate(session, recorder, stop)
-
-
 def _evaluate(session: Session, recorder: Recorder | None, stop: StopSignals) -> None:
     """Evaluates the current step. A signal aborts it, unless the run is complete; the resumed run repeats
     it.
     """
     with use_averaged_weights(session.optimizers):
         try:
-            session.evaluation = evaluate(
-                session.model,
-                session.config.data,
-                session.training,
-                session.plan.precision,
-                session.world,
-                gives_up=lambda: _is_stopped(session, stop),
-            )
+            session.evaluation = session.evaluate(gives_up=lambda: _is_stopped(session, stop))
         except EvaluationStoppedError:
             return
         if recorder is not None:

@@ -1,5 +1,6 @@
 """A run in memory: the model, its optimizers, its data, and how many steps are done; and how it is built."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from trainer.optim import weight_averaging
 from trainer.optim.build import build
 from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
+from trainer.run.evaluation.held_out import evaluate
 from trainer.run.fit.compiler import compile_blocks
 from trainer.run.resolve import Plan
 from trainer.run.spikes import SpikeDetector
@@ -119,6 +121,11 @@ class Session:
         if averaging is not None and not result.skipped:
             weight_averaging.update(averaging, self.optimizers, before, self.tokens)
         return result
+
+    def evaluate(self, gives_up: Callable[[], bool]) -> dict[str, Any] | None:
+        """The scores on the held-out text, as `evaluate` says."""
+        plan = self.plan
+        return evaluate(self.model, plan.config.data, plan.training, plan.precision, self.world, gives_up)
 
     def weight_norm(self) -> float:
         """The norm of all weights. A collective if the model is split."""

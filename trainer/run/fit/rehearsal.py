@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 import torch
 
-from trainer.run.evaluation.held_out import EvaluationStoppedError, evaluate
+from trainer.run.evaluation.held_out import EvaluationStoppedError
 from trainer.run.fit.memory import is_out_of_memory
 from trainer.run.fit.preflight import validation_windows
 from trainer.run.session import Session
@@ -36,14 +36,7 @@ def dry_run(session: Session) -> None:
 def _validate_one_batch(session: Session) -> None:
     stops = itertools.chain([False], itertools.repeat(True))
     with suppress(EvaluationStoppedError):
-        evaluate(
-            session.model,
-            session.config.data,
-            session.training,
-            session.plan.precision,
-            session.world,
-            gives_up=stops.__next__,
-        )
+        session.evaluate(gives_up=stops.__next__)
 
 
 @contextmanager
