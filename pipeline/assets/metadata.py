@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from pipeline.reports.images import bars, inline
-from pipeline.store.manifest import Version
+from pipeline.store.manifest import Version, breakdown
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +45,10 @@ def materialized(
     )
 
 
-def breakdown(counts: Mapping[str, int], prefix: str, what: str) -> dg.TableMetadataValue:
-    """The counts named `prefix/...` as a table, most frequent first."""
-    rows = sorted(
-        ((name.partition("/")[2], count) for name, count in counts.items() if name.startswith(f"{prefix}/")),
-        key=lambda row: -row[1],
-    )
-    columns = {what: "string", "documents": "int"}
-    return table([{what: name, "documents": count} for name, count in rows], columns)
+def breakdown_table(counts: Mapping[str, int], prefix: str, what: str) -> dg.TableMetadataValue:
+    """The `breakdown` of counts as a table."""
+    rows = [{what: name, "documents": count} for name, count in breakdown(counts, prefix).items()]
+    return table(rows, {what: "string", "documents": "int"})
 
 
 def table(

@@ -15,6 +15,7 @@ from pipeline.reports import tables
 from pipeline.steps.lineage.checkpoints import Checkpoint, Sighting, that_saw
 from pipeline.steps.lineage.documents import Seen, Untraceable, seen
 from pipeline.store import keys
+from pipeline.store.manifest import breakdown
 
 LABEL = 13  # characters of the labels on the left
 SHOWN = 12  # characters of a version
@@ -152,11 +153,7 @@ def _counts(counts: Mapping[str, int]) -> str:
     shown = []
     for name, count in counts.items():
         if "/" not in name:
-            parts = [
-                f"{part.partition('/')[2]} {number:,}"
-                for part, number in counts.items()
-                if part.startswith(f"{name}/")
-            ]
+            parts = [f"{part} {number:,}" for part, number in breakdown(counts, name).items()]
             shown.append(f"{count:,} {name.replace('_', ' ')}" + (f" ({', '.join(parts)})" if parts else ""))
     return ", ".join(shown)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from pipeline.cli.opening import check_known
-from pipeline.cli.plain_files import add_in_and_out, breakdown, make_tables
+from pipeline.cli.plain_files import add_in_and_out, make_tables, total_and_parts
 from pipeline.stages.pii import PiiKind, PiiParams
 from pipeline.steps import plain_files
 
@@ -35,6 +35,6 @@ def _rows(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return [
         ("documents", counts["documents"]),
         ("with PII", counts["documents_with_pii"]),
-        *breakdown("PII", counts, "spans"),
+        *total_and_parts("PII", counts, "spans"),
         *((name, count) for name, count in beside.items() if count),
     ]

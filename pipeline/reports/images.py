@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from pipeline.store.manifest import Version
+from pipeline.store.manifest import Version, breakdown
 from trainer.system import figures
 
 BARS = "breakdown-1"
@@ -36,11 +36,7 @@ def bars(version: Version, prefix: str, title: str) -> str | None:
 
     Drawn once for each version.
     """
-    counts = {
-        name.partition("/")[2]: count
-        for name, count in version.counts.items()
-        if name.startswith(f"{prefix}/") and count
-    }
+    counts = {name: count for name, count in breakdown(version.counts, prefix).items() if count}
     if not counts:
         return None
     png: str = version.report(f"{prefix}_bars", [BARS, title], lambda: _bars(counts, title))
@@ -48,7 +44,7 @@ def bars(version: Version, prefix: str, title: str) -> str | None:
 
 
 def _bars(counts: dict[str, int], title: str) -> str:
-    rows = sorted(counts.items(), key=lambda row: -row[1])[:SHOWN]
+    rows = list(counts.items())[:SHOWN]
     drawing = figures.figure(8, 0.9 + 0.3 * len(rows))
     axes = drawing.add_subplot()
     drawn = axes.barh([name for name, _ in rows], [count for _, count in rows], color=figures.COLOURS[0])

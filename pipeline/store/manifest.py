@@ -177,6 +177,13 @@ def total_counts(parts: Sequence[Part]) -> dict[str, int]:
     return totals
 
 
+def breakdown(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
+    """The counts named `prefix/what` by what was counted, most frequent first."""
+    start = f"{prefix}/"
+    found = {name.removeprefix(start): count for name, count in counts.items() if name.startswith(start)}
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
 @cache
 def tool_versions() -> dict[str, str]:
     """The versions of Python and of the libraries that the manifest records."""

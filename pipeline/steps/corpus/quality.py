@@ -18,7 +18,7 @@ from pipeline.steps.corpus.text_table import TextTable
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
-from pipeline.store.manifest import Version
+from pipeline.store.manifest import Version, breakdown
 from pipeline.store.parquet import batches
 from pipeline.store.parts import BatchResult, BatchStep, Counts, derive, part_tasks, tally
 from pipeline.store.store import Store
@@ -78,7 +78,7 @@ def reasons(verdicts: Version) -> list[Rejection]:
     """The kept documents of a corpus, then those rejected by each rule, most frequent first."""
     counts, examples = verdicts.counts, verdicts.report("examples", REPORT, lambda: _examples(verdicts))
     documents = max(counts["documents"], 1)
-    rejected = sorted(_by_rule(verdicts).items(), key=lambda item: -item[1])
+    rejected = breakdown(counts, "rejected").items()
     return [
         Rejection(None, counts["kept"], counts["kept"] / documents),
         *(Rejection(rule, count, count / documents, tuple(examples[rule])) for rule, count in rejected),
@@ -87,21 +87,13 @@ def reasons(verdicts: Version) -> list[Rejection]:
 
 def _examples(verdicts: Version) -> dict[str, list[str]]:
     """The ids of the first documents that each rule rejects, by rule."""
-    found: dict[str, list[str]] = {rule: [] for rule in _by_rule(verdicts)}
+    found: dict[str, list[str]] = {rule: [] for rule in breakdown(verdicts.counts, "rejected")}
     for path in verdicts.files("verdicts"):
         for batch in batches(path):
             for rule, ids in found.items():
                 of_rule = batch.column("id").filter(pc.equal(batch.column("rule"), rule))
                 ids.extend(of_rule.slice(0, EXAMPLES - len(ids)).to_pylist())
     return found
-
-
-def _by_rule(verdicts: Version) -> dict[str, int]:
-    return {
-        name.partition("/")[2]: count
-        for name, count in verdicts.counts.items()
-        if name.startswith("rejected/")
-    }
 
 
 def judge_work(store: Store, corpus: str, params: quality.QualityParams) -> Work:
